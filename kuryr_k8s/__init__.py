@@ -1,0 +1,1 @@
+"""OpenStack networking for Kubernetes: Neutron ports for Pods, Octavia for Services."""
