@@ -1,0 +1,26 @@
+"""Names of annotations, labels and finalizers: spelled here and nowhere else."""
+
+from typing import Any
+
+# Finalizers of a KuryrPort: the controller's goes after the Neutron port, the daemon's
+# after the interface has left the node.
+KURYRPORT_FINALIZER = "kuryr.openstack.org/kuryrport-finalizer"
+NODE_FINALIZER = "kuryr.openstack.org/node-finalizer"
+
+NODE_NAME_LABEL = "kuryr.openstack.org/nodeName"
+# Set by the daemon on its Node: the chassis' hostname, Neutron's binding:host_id.
+HOST_ID = "openstack.org/kuryr-host-id"
+# Set on a Namespace: the project its Pods' ports belong to.
+PROJECT = "openstack.org/kuryr-project"
+
+# The kubelet's, on mirror Pods of static Pods.
+CONFIG_HASH = "kubernetes.io/config.hash"
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+
+OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
+
+
+def annotation(item: dict[str, Any], name: str) -> str | None:
+    """The annotation's value, or None."""
+    value = (item["metadata"].get("annotations") or {}).get(name)
+    return None if value is None else str(value)
