@@ -1,0 +1,125 @@
+"""The loop: take a key, reconcile it, decide when to look at it again.
+
+All outcomes of a reconcile are decided in :meth:`Controller.step`, and nowhere
+else: no handler and no driver sleeps or retries by itself.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from kuryr_k8s import errors
+from kuryr_k8s.engine.workqueue import WorkQueue
+
+LOG = logging.getLogger(__name__)
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
+REFUSED_DELAY = 30.0  # seconds before something that was refused is tried again, doubling
+
+
+class Reporter(Protocol[K_contra]):
+    """Tells users: called after a reconcile with what went wrong, or None when all is well.
+
+    ``failures`` counts the attempts in a row that failed.
+    """
+
+    def __call__(
+        self, key: K_contra, error: Exception | None, failures: int
+    ) -> Awaitable[None]: ...
+
+
+class Observer(Protocol):
+    """Counts: called after every reconcile with its outcome and its length in seconds."""
+
+    def __call__(self, name: str, outcome: str, seconds: float) -> None: ...
+
+
+class Controller(Generic[K]):
+    """Runs ``reconcile(key)`` for every key of a queue, with ``workers`` tasks.
+
+    :param deadline: seconds that one reconcile may take.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[K], Awaitable[float | None]],
+        *,
+        queue: WorkQueue[K] | None = None,
+        workers: int = 8,
+        deadline: float = 120.0,
+        report: Reporter[K] | None = None,
+        observe: Observer | None = None,
+    ) -> None:
+        self.name = name
+        self.queue = queue if queue is not None else WorkQueue()
+        self._reconcile = reconcile
+        self._workers = workers
+        self._deadline = deadline
+        self._report = report
+        self._observe = observe
+
+    async def run(self) -> None:
+        """Work until cancelled; a bug in this class stops the program, one in a handler not."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"{self.name}-{number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self.step(key)
+            finally:
+                self.queue.done(key)
+
+    async def step(self, key: K) -> None:
+        """Reconcile one key once, and queue it again as the outcome asks."""
+        started = time.monotonic()
+        problem: Exception | None = None
+        outcome = "success"
+        try:
+            async with asyncio.timeout(self._deadline):
+                again = await self._reconcile(key)
+        except errors.Wait as wait:
+            outcome = "wait"
+            LOG.debug("%s %s: waiting: %s", self.name, key, wait)
+            self.queue.add_after(key, wait.delay)
+        except errors.Refused as error:
+            outcome, problem = "refused", error
+            delay = self.queue.retry(key, at_least=REFUSED_DELAY)
+            if self.queue.failures(key) == 1:
+                LOG.error("%s %s: refused: %s", self.name, key, error)
+            else:
+                LOG.debug("%s %s: still refused, again in %.0f s", self.name, key, delay)
+        except Exception as error:
+            outcome, problem = "error", error
+            delay = self.queue.retry(key, at_least=_asked_delay(error))
+            unforeseen = not isinstance(error, errors.KuryrError | TimeoutError)
+            first = self.queue.failures(key) == 1
+            LOG.log(
+                logging.ERROR if unforeseen else logging.WARNING if first else logging.DEBUG,
+                "%s %s: again in %.1f s: %s",
+                self.name,
+                key,
+                delay,
+                error or type(error).__name__,
+                exc_info=unforeseen,
+            )
+        else:
+            self.queue.forget(key)
+            if again is not None:
+                self.queue.add_after(key, again)
+        if self._observe is not None:
+            self._observe(self.name, outcome, time.monotonic() - started)
+        if self._report is not None and outcome != "wait":
+            await self._report(key, problem, self.queue.failures(key))
+
+
+def _asked_delay(error: Exception) -> float:
+    """What the other side asked for by ``Retry-After``, in seconds."""
+    if isinstance(error, errors.CloudError | errors.KubeError):
+        return error.retry_after or 0.0
+    return 0.0

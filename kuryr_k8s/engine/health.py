@@ -1,0 +1,64 @@
+"""/livez, /readyz and /metrics over HTTP, on the loopback address unless told otherwise.
+
+Alive means that the event loop turns: an answer is the proof. Ready is what
+the given checks say. No check asks Kubernetes or OpenStack anything.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from kuryr_k8s import errors
+
+
+class HealthServer:
+    """Serves until cancelled. ``checks`` map what must hold to the question whether it does."""
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        checks: Mapping[str, Callable[[], bool]],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._address = address
+        self._port = port
+        self._checks = checks
+        self._registry = registry
+
+    async def run(self) -> None:
+        """:raises errors.ConfigError: the port is taken."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._address, self._port).start()
+            await asyncio.Event().wait()
+        except OSError as error:
+            raise errors.ConfigError(
+                f"cannot serve health on {self._address}:{self._port}: {error}"
+            ) from error
+        finally:
+            await runner.cleanup()
+
+    async def _livez(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        results = {name: check() for name, check in self._checks.items()}
+        lines = [f"[{'+' if ok else '-'}] {name}\n" for name, ok in results.items()]
+        return web.Response(text="".join(lines), status=200 if all(results.values()) else 503)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        body = generate_latest(self._registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

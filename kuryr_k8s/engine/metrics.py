@@ -1,0 +1,51 @@
+"""What the loops count, for Prometheus."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from kuryr_k8s.engine.workqueue import WorkQueue
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+
+class ReconcileMetrics:
+    """Counts reconciles by handler and outcome: pass it to the controllers as ``observe``."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "kuryr_reconcile_seconds",
+            "Length of a reconcile",
+            ["handler"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._outcomes = Counter(
+            "kuryr_reconciles", "Reconciles by outcome", ["handler", "outcome"], registry=registry
+        )
+
+    def __call__(self, name: str, outcome: str, seconds: float) -> None:
+        self._seconds.labels(name).observe(seconds)
+        self._outcomes.labels(name, outcome).inc()
+
+
+class QueueMetrics(Collector):
+    """Depth of the queues, read when Prometheus asks."""
+
+    def __init__(self, queues: Mapping[str, "WorkQueue[Any]"]) -> None:
+        self._queues = queues
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        ready = GaugeMetricFamily(
+            "kuryr_queue_keys", "Keys that wait for a worker", labels=["handler"]
+        )
+        active = GaugeMetricFamily(
+            "kuryr_queue_active", "Keys being worked on", labels=["handler"]
+        )
+        for name, queue in self._queues.items():
+            ready.add_metric([name], len(queue))
+            active.add_metric([name], queue.active)
+        return [ready, active]

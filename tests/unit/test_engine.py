@@ -1,0 +1,212 @@
+import asyncio
+import dataclasses
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kuryr_k8s import errors
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.workqueue import WorkQueue
+
+KEYS = st.sampled_from("abcd")
+
+
+@dataclasses.dataclass
+class FakeTimers:
+    """Timers that fire when told to."""
+
+    now: float = 0.0
+    pending: list = dataclasses.field(default_factory=list)
+
+    def time(self):
+        return self.now
+
+    def call_later(self, delay, callback):
+        handle = FakeHandle(self, self.now + delay, callback)
+        self.pending.append(handle)
+        return handle
+
+    def advance(self, seconds):
+        self.now += seconds
+        for handle in sorted(self.pending, key=lambda handle: handle.due):
+            if handle.due <= self.now and handle in self.pending:
+                self.pending.remove(handle)
+                handle.callback()
+
+
+@dataclasses.dataclass(eq=False)
+class FakeHandle:
+    timers: FakeTimers
+    due: float
+    callback: object
+
+    def when(self):
+        return self.due
+
+    def cancel(self):
+        if self in self.timers.pending:
+            self.timers.pending.remove(self)
+
+
+class WorkQueueMachine(RuleBasedStateMachine):
+    """Random adds, failures and time against a model: no key lost, none run twice at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.timers = FakeTimers()
+        self.queue = WorkQueue(self.timers, base=1.0, cap=60.0)
+        self.running = set()
+        self.wanted = {}  # key -> latest time by which it must be ready
+
+    def want(self, key, at):
+        self.wanted[key] = min(at, self.wanted.get(key, at))
+
+    @rule(key=KEYS, urgent=st.booleans())
+    def add(self, key, urgent):
+        self.queue.add(key, urgent=urgent)
+        self.want(key, self.timers.now)
+
+    @rule(key=KEYS, delay=st.floats(0.1, 100))
+    def add_after(self, key, delay):
+        self.queue.add_after(key, delay)
+        self.want(key, self.timers.now + delay)
+
+    @precondition(lambda self: len(self.queue))
+    @rule()
+    def start(self):
+        key = self.queue.take()
+        assert key not in self.running
+        self.running.add(key)
+        self.wanted.pop(key, None)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), fails=st.booleans())
+    def finish(self, data, fails):
+        key = data.draw(st.sampled_from(sorted(self.running)))
+        if fails:
+            delay = self.queue.retry(key)
+            assert delay <= 60.0
+            self.want(key, self.timers.now + delay)
+        else:
+            self.queue.forget(key)
+        self.running.remove(key)
+        self.queue.done(key)
+
+    @rule(seconds=st.floats(0.1, 100))
+    def wait(self, seconds):
+        self.timers.advance(seconds)
+
+    @invariant()
+    def one_timer_per_key_at_most(self):
+        assert len(self.timers.pending) <= 4
+
+    @invariant()
+    def whatever_is_due_is_ready(self):
+        ready = {*self.queue._urgent, *self.queue._calm, *self.queue._again}
+        due = {key for key, at in self.wanted.items() if at < self.timers.now - 1e-6}
+        assert due <= ready
+
+
+TestWorkQueue = WorkQueueMachine.TestCase
+TestWorkQueue.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+
+
+def test_urgent_key_goes_before_the_calm_ones():
+    queue = WorkQueue(FakeTimers())
+    queue.add("resync-1", urgent=False)
+    queue.add("resync-2", urgent=False)
+    queue.add("pod")
+    queue.add("resync-2")  # somebody waits for it now
+    assert [queue.take() for _ in range(3)] == ["pod", "resync-2", "resync-1"]
+
+
+def test_later_request_does_not_put_off_an_earlier_one():
+    timers = FakeTimers()
+    queue = WorkQueue(timers)
+    queue.add_after("pod", 1.0)
+    queue.add_after("pod", 600.0)
+    timers.advance(1.0)
+    assert len(queue) == 1
+
+
+async def test_events_arriving_during_a_reconcile_cause_exactly_one_more():
+    gate, again, calls = asyncio.Event(), asyncio.Event(), []
+
+    async def reconcile(key):
+        calls.append(key)
+        if len(calls) == 2:
+            again.set()
+        await gate.wait()
+
+    controller = Controller("pods", reconcile, workers=4)
+    controller.queue.add("ns/pod")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(controller.run())
+        while not calls:
+            await asyncio.sleep(0)
+        for _ in range(5):
+            controller.queue.add("ns/pod")
+        gate.set()
+        await again.wait()
+        while controller.queue.active:
+            await asyncio.sleep(0)
+        task.cancel()
+    assert calls == ["ns/pod", "ns/pod"]
+
+
+async def test_outcomes_decide_when_a_key_is_looked_at_again():
+    timers, outcomes, told = FakeTimers(), {}, {}
+
+    async def reconcile(key):
+        outcome = outcomes[key]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def report(key, error, failures):
+        told[key] = (type(error).__name__, failures)
+
+    controller = Controller(
+        "pods", reconcile, queue=WorkQueue(timers, base=1.0), report=report
+    )
+    outcomes |= {"ok": None, "later": 60.0, "wait": errors.Wait("port DOWN", 5.0)}
+    outcomes |= {"refused": errors.Refused("no subnet"), "bug": KeyError("oops")}
+    outcomes |= {"busy": errors.CloudError("busy", status=503, retry_after=7.0)}
+    for key in outcomes:
+        await controller.step(key)
+    due = {key: delayed.due for key, delayed in controller.queue._delayed.items()}
+    assert due["wait"] == 5.0
+    assert due["later"] == 60.0
+    assert due["refused"] == 30.0
+    assert 0.9 <= due["bug"] <= 1.0
+    assert due["busy"] == 7.0
+    assert "ok" not in due
+    assert told == {
+        "ok": ("NoneType", 0),
+        "later": ("NoneType", 0),
+        "refused": ("Refused", 1),
+        "bug": ("KeyError", 1),
+        "busy": ("CloudError", 1),
+    }
+
+
+async def test_reconcile_that_hangs_ends_at_its_deadline_and_is_tried_again():
+    timers = FakeTimers()
+
+    async def reconcile(key):
+        await asyncio.Event().wait()
+
+    controller = Controller("pods", reconcile, queue=WorkQueue(timers), deadline=0.01)
+    await controller.step("pod")
+    assert "pod" in controller.queue._delayed
+
+
+@pytest.mark.parametrize("failures", [1, 2, 5, 40])
+def test_backoff_doubles_up_to_its_cap(failures):
+    queue = WorkQueue(FakeTimers(), base=0.5, cap=300.0)
+    for _ in range(failures):
+        delay = queue.retry("pod")
+    expected = min(300.0, 0.5 * 2 ** (failures - 1))
+    assert 0.9 * expected <= delay <= expected
