@@ -1,0 +1,246 @@
+"""Kubernetes API as raw JSON over ``kubernetes_asyncio.ApiClient``.
+
+Of the client library we use connections, TLS and credentials, and leave its
+generated models alone: they cost a millisecond a Pod. Every error leaves this
+module as one of :mod:`kuryr_k8s.errors`; every call has a deadline.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient
+
+from kuryr_k8s import errors
+from kuryr_k8s.k8s.resources import Key, Resource
+
+Json = dict[str, Any]
+MERGE_PATCH = "application/merge-patch+json"  # RFC 7396
+JSON_PATCH = "application/json-patch+json"  # RFC 6902
+PAGE = 500
+
+
+class KubeApi:
+    """The calls that we need, and no others. ``timeout`` is in seconds, per call."""
+
+    def __init__(self, client: ApiClient, *, timeout: float = 30.0) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def probe(self, resource: Resource) -> None:
+        """Whether the kind exists and we may list it.
+
+        :raises errors.KubeError: says what to install, or which permission is missing.
+        """
+        try:
+            await self.call("GET", resource.path(), query={"limit": "1"})
+        except errors.KubeNotFound as error:
+            name = f"{resource.plural}.{resource.group}"
+            raise errors.KubeNotFound(
+                f"the CRD {name} is not installed (etc/crds)", status=404
+            ) from error
+
+    async def get(self, resource: Resource, key: Key) -> Json:
+        """Read one object from etcd's quorum, past every cache.
+
+        :raises errors.KubeNotFound: it does not exist.
+        """
+        return await self.call("GET", resource.path(key.namespace, key.name))
+
+    async def find(self, resource: Resource, key: Key) -> Json | None:
+        """Like :meth:`get`, with None for an object that does not exist."""
+        try:
+            return await self.get(resource, key)
+        except errors.KubeNotFound:
+            return None
+
+    async def list_pages(
+        self, resource: Resource, selectors: Mapping[str, str], namespace: str = ""
+    ) -> AsyncIterator[tuple[list[Json], str]]:
+        """Read a collection by quorum, page by page: (items, resourceVersion) of each page."""
+        query: dict[str, str] = dict(selectors) | {"limit": str(PAGE)}
+        while True:
+            page = await self.call("GET", resource.path(namespace), query=query)
+            meta: Json = page["metadata"]
+            yield page["items"] or [], meta["resourceVersion"]
+            if not meta.get("continue"):
+                return
+            query["continue"] = meta["continue"]
+
+    async def create(self, resource: Resource, body: Json) -> Json:
+        """:raises errors.KubeConflict: an object of that name exists."""
+        named: Json = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        namespace = named["metadata"].get("namespace", "")
+        return await self.call("POST", resource.path(namespace), body=named)
+
+    async def merge_patch(
+        self, resource: Resource, key: Key, patch: Json, *, subresource: str = ""
+    ) -> Json:
+        """Patch the fields named, and no others (RFC 7396).
+
+        ``patch["metadata"]["uid"]`` makes it hold for that very object alone.
+
+        :raises errors.KubeConflict: another object has the name by now.
+        """
+        path = resource.path(key.namespace, key.name, subresource)
+        return await self.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
+
+    async def remove_finalizer(
+        self, resource: Resource, key: Key, finalizer: str, *, uid: str, known: tuple[str, ...]
+    ) -> None:
+        """Take one finalizer off the object ``uid``; gone already is as good.
+
+        ``known`` are its finalizers as last seen: where they changed since, the object is read
+        and the write made again, once.
+        """
+        try:
+            await self._remove_finalizer(resource, key, finalizer, uid, known)
+        except errors.KubeConflict:
+            live = await self.find(resource, key)
+            if live is not None and live["metadata"]["uid"] == uid:
+                finalizers = tuple(live["metadata"].get("finalizers", ()))
+                await self._remove_finalizer(resource, key, finalizer, uid, finalizers)
+
+    async def _remove_finalizer(
+        self, resource: Resource, key: Key, finalizer: str, uid: str, known: tuple[str, ...]
+    ) -> None:
+        if finalizer not in known:
+            return
+        place = f"/metadata/finalizers/{known.index(finalizer)}"
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "test", "path": place, "value": finalizer},
+            {"op": "remove", "path": place},
+        ]
+        path = resource.path(key.namespace, key.name)
+        try:
+            await self.call("PATCH", path, body=patch, content_type=JSON_PATCH)
+        except errors.KubeNotFound:
+            return
+        except errors.KubeError as error:
+            if error.status == 422:  # a test of the patch failed
+                raise errors.KubeConflict(str(error), status=409) from error
+            raise
+
+    async def delete(self, resource: Resource, key: Key, *, uid: str) -> None:
+        """Ask for the deletion of the object ``uid``; gone already is as good.
+
+        :raises errors.KubeConflict: another object has the name by now.
+        """
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        try:
+            await self.call("DELETE", resource.path(key.namespace, key.name), body=body)
+        except errors.KubeNotFound:
+            return
+
+    async def watch(
+        self, resource: Resource, query: Mapping[str, str], *, namespace: str = "", idle: float
+    ) -> AsyncIterator[Json]:
+        """Yield the watch's events as they come; ends when the server ends it.
+
+        :param idle: seconds without a single byte after which the connection counts as dead.
+        :raises errors.KubeGone: the resourceVersion is too old.
+        """
+        timeout = aiohttp.ClientTimeout(sock_connect=self._timeout, sock_read=idle)
+        response = await self._send(
+            "GET", resource.path(namespace), {"watch": "true"} | dict(query), None, "", timeout
+        )
+        async with response:
+            await _raise_for_status(response)
+            try:
+                async for line in _lines(response):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise _error(event["object"].get("code", 500), event["object"])
+                    yield event
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                raise errors.KubeError(f"watch of {resource.plural}: {_say(error)}") from error
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """One request and its whole answer.
+
+        :raises errors.KubeError: any answer of 400 or more; status 0 where there was none.
+        """
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        response = await self._send(method, path, query or {}, body, content_type, timeout)
+        async with response:
+            await _raise_for_status(response)
+            try:
+                answer: Json = await response.json(content_type=None)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
+            return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - handed on to aiohttp
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        try:
+            response: aiohttp.ClientResponse = await self._client.call_api(
+                path,
+                method,
+                query_params=list(query.items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=timeout,
+            )
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
+        return response
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Split a stream into lines of any length (a Pod may have a megabyte)."""
+    parts: list[bytes] = []
+    async for chunk in response.content.iter_any():
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join([*parts, line])
+            parts.clear()
+        if rest:
+            parts.append(rest)
+        await asyncio.sleep(0)  # a relist of thousands of objects must not hold the loop
+
+
+async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
+    if response.status < 400:
+        return
+    try:
+        status = await response.json(content_type=None)
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        status = {}
+    raise _error(response.status, status, response.headers.get("Retry-After"))
+
+
+def _error(code: int, status: Any, retry_after: str | None = None) -> errors.KubeError:
+    """Translate a ``metav1.Status`` into our taxonomy."""
+    message = status.get("message") if isinstance(status, dict) else None
+    kinds = {404: errors.KubeNotFound, 409: errors.KubeConflict, 410: errors.KubeGone}
+    delay = float(retry_after) if retry_after and retry_after.isdigit() else None
+    kind = kinds.get(code, errors.KubeError)
+    return kind(str(message or "no message"), status=code, retry_after=delay)
+
+
+def _say(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,74 @@
+"""From the ``[kubernetes]`` options to a client."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.config import ConfigException, load_kube_config
+from kubernetes_asyncio.config.incluster_config import (
+    SERVICE_CERT_FILENAME,
+    SERVICE_TOKEN_FILENAME,
+    InClusterConfigLoader,
+)
+from oslo_config import cfg
+
+from kuryr_k8s import errors
+from kuryr_k8s.k8s.api import KubeApi
+
+TOKEN_LIFE = 60.0  # seconds after which the token's file is read again
+CONNECTIONS = 64
+
+
+async def connect(conf: cfg.ConfigOpts) -> KubeApi:
+    """A client for the API server; nothing is sent yet.
+
+    :raises errors.ConfigError: a file is missing or unreadable.
+    """
+    options = conf.kubernetes
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
+    try:
+        if options.kubeconfig:
+            await load_kube_config(
+                config_file=options.kubeconfig, client_configuration=configuration
+            )
+        elif options.api_root:
+            _from_options(configuration, options)
+        else:
+            InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME).load_and_set(
+                configuration
+            )
+        return KubeApi(ApiClient(configuration))
+    except ConfigException as error:
+        raise errors.ConfigError(f"[kubernetes] api_root is not set, and {error}") from error
+    except OSError as error:
+        raise errors.ConfigError(f"[kubernetes]: {error.filename}: {error.strerror}") from error
+
+
+def _from_options(configuration: Configuration, options: cfg.ConfigOpts.GroupAttr) -> None:
+    configuration.host = options.api_root.rstrip("/")
+    configuration.verify_ssl = options.ssl_verify_server_crt
+    configuration.ssl_ca_cert = options.ssl_ca_crt_file or None
+    configuration.cert_file = options.ssl_client_crt_file or None
+    configuration.key_file = options.ssl_client_key_file or None
+    token_file = Path(options.token_file) if options.token_file else None
+    if token_file and (token_file.exists() or not configuration.cert_file):
+        configuration.refresh_api_key_hook = _TokenFile(token_file).refresh
+        _TokenFile(token_file).refresh_now(configuration)
+
+
+class _TokenFile:
+    """A bound ServiceAccount token is rotated in place: read it again from time to time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_at = 0.0
+
+    async def refresh(self, configuration: Configuration) -> None:
+        if time.monotonic() - self._read_at > TOKEN_LIFE:
+            self._read_at = time.monotonic()
+            await asyncio.to_thread(self.refresh_now, configuration)
+
+    def refresh_now(self, configuration: Configuration) -> None:
+        configuration.api_key["BearerToken"] = f"Bearer {self._path.read_text().strip()}"

@@ -1,0 +1,101 @@
+"""Events (events.k8s.io/v1) that users see in ``kubectl describe``: one per condition.
+
+The same (object, reason, note) is told once, and again only after it was well
+in between, or after an hour. Telling never fails and never holds up a reconcile
+for longer than one call.
+"""
+
+import logging
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kuryr_k8s import errors
+from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.resources import EVENTS, Resource
+
+LOG = logging.getLogger(__name__)
+REMEMBERED = 10_000  # conditions; beyond it the oldest are forgotten
+AGAIN = 3600.0
+NOTE_LIMIT = 1024  # bytes that the API server takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The object that an Event is about."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+
+
+class EventRecorder:
+    """Tells users by Events.
+
+    :param component: who speaks, for example ``kuryr-k8s-controller``.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        component: str,
+        instance: str,
+        *,
+        enabled: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._component = component
+        self._instance = instance
+        self._enabled = enabled
+        self._clock = clock
+        self._told: OrderedDict[tuple[str, str], tuple[str, str, float]] = OrderedDict()
+
+    async def warn(self, source: str, about: Reference, reason: str, note: str) -> None:
+        """Tell that something is wrong with the object ``about``, unless told already.
+
+        ``source`` is who found out: what is well for one handler may not be for another.
+        """
+        condition = (source, about.uid)
+        told = self._told.get(condition)
+        if told and told[:2] == (reason, note) and self._clock() - told[2] < AGAIN:
+            return
+        self._told[condition] = (reason, note, self._clock())
+        self._told.move_to_end(condition)
+        if len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+        await self._post(about, "Warning", reason, note)
+
+    def well(self, source: str, about: Reference) -> None:
+        """Nothing is wrong with the object any more, as far as ``source`` knows."""
+        self._told.pop((source, about.uid), None)
+
+    async def _post(self, about: Reference, kind: str, reason: str, note: str) -> None:
+        if not self._enabled:
+            return
+        namespace = about.namespace or "default"
+        body = {
+            "metadata": {"namespace": namespace, "name": f"{about.name[:200]}.{uuid.uuid4().hex}"},
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": self._component,
+            "reportingInstance": self._instance,
+            "type": kind,
+            "reason": reason,
+            "action": "Reconcile",
+            "note": note[:NOTE_LIMIT],
+            "regarding": {
+                "apiVersion": about.resource.api_version,
+                "kind": about.resource.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+        }
+        try:
+            await self._api.create(EVENTS, body)
+        except errors.KubeError as error:
+            LOG.debug("Event %s for %s was not taken: %s", reason, about.name, error)

@@ -1,0 +1,181 @@
+"""List, watch and cache one kind: a local copy that lags, but never loses a change.
+
+Three loops, one duty each: :meth:`Informer.run` reconnects, ``_follow`` turns
+a stream into a cache, and :meth:`KubeApi.watch` reads the stream. Objects are
+cut down to the few fields we read as they arrive, so that the whole list never
+is in memory. After a gap (410, a restart of the server) the kind is listed
+again and the differences are reported as changes, deletions included.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from kuryr_k8s import errors
+from kuryr_k8s.k8s.api import Json, KubeApi
+from kuryr_k8s.k8s.resources import Key, Resource
+
+LOG = logging.getLogger(__name__)
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Versioned(Protocol):
+    """What an informer needs of the objects it keeps."""
+
+    @property
+    def resource_version(self) -> str: ...
+
+
+T = TypeVar("T", bound=Versioned)
+Subscriber = Callable[[Key, T | None, T | None], None]
+
+
+class Informer(Generic[T]):
+    """The cache of one kind.
+
+    :param read: cuts an object down to what we need of it.
+    :param selectors: ``labelSelector`` and ``fieldSelector``.
+    :param idle: seconds of silence after which a watch is taken for dead; the server sends a
+        bookmark every minute.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        resource: Resource,
+        read: Callable[[Json], T],
+        *,
+        selectors: Mapping[str, str] | None = None,
+        idle: float = 150.0,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self._api = api
+        self._read = read
+        self._selectors = dict(selectors or {})
+        self._idle = idle
+        self._cache: dict[Key, T] = {}
+        self._subscribers: list[Subscriber[T]] = []
+        self._version = ""  # the resourceVersion seen last; empty: list first
+        self._streams_lists = True
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def get(self, key: Key) -> T | None:
+        """The object as last heard of. The cache lags: destroy nothing on its word."""
+        return self._cache.get(key)
+
+    def keys(self) -> Iterator[Key]:
+        return iter(tuple(self._cache))
+
+    def values(self) -> Iterator[T]:
+        return iter(tuple(self._cache.values()))
+
+    def subscribe(self, subscriber: Subscriber[T]) -> None:
+        """Call ``subscriber(key, old, new)`` at each change; it must not block.
+
+        ``old`` is None for an object not known before, ``new`` for one that is gone.
+        """
+        self._subscribers.append(subscriber)
+
+    async def run(self) -> None:
+        """Follow the kind for ever; whatever the server does, try again."""
+        failures = 0
+        while True:
+            try:
+                await self._follow()
+                failures = 0
+            except errors.KubeError as error:
+                failures += 1
+                if error.status == 422 and not self._version:
+                    self._streams_lists = False  # a server without WatchList
+                if error.status or failures > 3:
+                    self._version = ""  # the server knows better: list again
+                level = logging.DEBUG if isinstance(error, errors.KubeGone) else logging.WARNING
+                LOG.log(level, "watch of %s: %s", self.resource.plural, error)
+            delay = min(30.0, 0.25 * 2.0 ** min(failures, 8)) if failures else 0.0
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+
+    async def _follow(self) -> None:
+        """One connection: list if need be, then apply changes until it ends."""
+        if not self._version and not self._streams_lists:
+            await self._list()
+        fresh: dict[Key, T] | None = None if self._version else {}
+        async for event in self._api.watch(self.resource, self._query(), idle=self._idle):
+            meta = event["object"]["metadata"]
+            self._check_order(meta["resourceVersion"])
+            if event["type"] == "BOOKMARK":
+                if fresh is not None and INITIAL_EVENTS_END in meta.get("annotations", {}):
+                    self._replace(fresh)
+                    fresh = None
+            elif fresh is not None:
+                key = _key(event["object"])
+                fresh[key] = self._same_or_read(key, event["object"])
+            else:
+                self._apply(event["type"], event["object"])
+            if fresh is None:
+                self._version = meta["resourceVersion"]
+
+    def _query(self) -> dict[str, str]:
+        query = self._selectors | {
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(300, 600)),  # spreads reconnects
+        }
+        if self._version:
+            return query | {"resourceVersion": self._version}
+        return query | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+
+    def _check_order(self, version: str) -> None:
+        """Versions grow; where they do not, etcd was set back and our copy is of another past."""
+        if self._version and int(version) < int(self._version):
+            raise errors.KubeGone("resourceVersion went backwards", status=410)
+
+    async def _list(self) -> None:
+        """List in pages: for servers without streaming lists (WatchList)."""
+        fresh: dict[Key, T] = {}
+        newest = ""
+        async for items, version in self._api.list_pages(self.resource, self._selectors):
+            newest = version
+            for item in items:
+                key = _key(item)
+                fresh[key] = self._same_or_read(key, item)
+        self._replace(fresh)
+        self._version = newest
+
+    def _same_or_read(self, key: Key, item: Json) -> T:
+        old = self._cache.get(key)
+        if old is not None and old.resource_version == item["metadata"]["resourceVersion"]:
+            return old
+        return self._read(item)
+
+    def _replace(self, fresh: dict[Key, T]) -> None:
+        before, self._cache = self._cache, fresh
+        for key in before.keys() - fresh.keys():
+            self._notify(key, before[key], None)
+        for key, new in fresh.items():
+            old = before.get(key)
+            if old is not new:
+                self._notify(key, old, new)
+        self.synced.set()
+
+    def _apply(self, kind: str, item: Json) -> None:
+        key = _key(item)
+        old = self._cache.get(key)
+        if kind == "DELETED":
+            self._cache.pop(key, None)
+            self._notify(key, old, None)
+        else:
+            new = self._cache[key] = self._read(item)
+            self._notify(key, old, new)
+
+    def _notify(self, key: Key, old: T | None, new: T | None) -> None:
+        for subscriber in self._subscribers:
+            subscriber(key, old, new)
+
+
+def _key(item: Any) -> Key:
+    meta = item["metadata"]
+    return Key(meta.get("namespace", ""), meta["name"])
