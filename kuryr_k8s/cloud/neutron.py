@@ -1,0 +1,136 @@
+"""The calls of the Neutron API v2.0 that we need; ports stay plain JSON objects.
+
+Names and fields are those of the API reference
+(https://docs.openstack.org/api-ref/network/v2/).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.transport import Query, Transport
+
+Json = dict[str, Any]
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    id: str
+    name: str
+    mtu: int
+    project_id: str
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subnet:
+    """``host_routes`` are pairs (destination, next hop)."""
+
+    id: str
+    network_id: str
+    cidr: str
+    ip_version: int
+    gateway_ip: str | None
+    dns_nameservers: tuple[str, ...]
+    host_routes: tuple[tuple[str, str], ...]
+
+
+class Neutron:
+    """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._extensions: frozenset[str] | None = None
+
+    async def extensions(self) -> frozenset[str]:
+        """Aliases of the extensions that this Neutron has; asked for once."""
+        if self._extensions is None:
+            answer = await self._transport.call("GET", "/extensions", query={"fields": "alias"})
+            self._extensions = frozenset(e["alias"] for e in answer["extensions"])
+        return self._extensions
+
+    async def create_port(self, port: Json) -> Json:
+        """:raises errors.OverQuota: the project's quota or the subnet's addresses are used up."""
+        tags = port.get("tags")
+        if tags and "tag-ports-during-bulk-creation" not in await self.extensions():
+            port = {name: value for name, value in port.items() if name != "tags"}
+            made = await self._create("port", port)
+            await self.set_port_tags(made["id"], tags)
+            return made | {"tags": tags}
+        return await self._create("port", port)
+
+    async def set_port_tags(self, port_id: str, tags: Sequence[str]) -> None:
+        """Give the port these tags, and no others."""
+        await self._transport.call("PUT", f"/ports/{port_id}/tags", body={"tags": list(tags)})
+
+    async def _create(self, kind: str, body: Json) -> Json:
+        answer = await self._transport.call("POST", f"/{kind}s", body={kind: body})
+        created: Json = answer[kind]
+        return created
+
+    async def list_ports(self, query: Query) -> list[Json]:
+        """All ports that match, read page by page."""
+        ports: list[Json] = []
+        page = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
+        while True:
+            answer = await self._transport.call("GET", "/ports", query={**query, **page})
+            ports += answer["ports"]
+            if len(answer["ports"]) < PAGE:
+                return ports
+            page["marker"] = answer["ports"][-1]["id"]
+
+    async def update_port(self, port_id: str, fields: Json) -> Json:
+        """:raises errors.NotFound: the port is gone."""
+        answer = await self._transport.call("PUT", f"/ports/{port_id}", body={"port": fields})
+        port: Json = answer["port"]
+        return port
+
+    async def delete_port(self, port_id: str) -> None:
+        """Delete; gone already is as good."""
+        try:
+            await self._transport.call("DELETE", f"/ports/{port_id}")
+        except errors.NotFound:
+            return
+
+    async def get_subnet(self, subnet_id: str) -> Subnet:
+        """:raises errors.NotFound: there is none that we may see."""
+        found = (await self._transport.call("GET", f"/subnets/{subnet_id}"))["subnet"]
+        routes = found.get("host_routes") or ()
+        return Subnet(
+            id=found["id"],
+            network_id=found["network_id"],
+            cidr=found["cidr"],
+            ip_version=found["ip_version"],
+            gateway_ip=found.get("gateway_ip"),
+            dns_nameservers=tuple(found.get("dns_nameservers") or ()),
+            host_routes=tuple((route["destination"], route["nexthop"]) for route in routes),
+        )
+
+    async def get_network(self, network_id: str) -> Network:
+        """:raises errors.NotFound: there is none that we may see."""
+        found = (await self._transport.call("GET", f"/networks/{network_id}"))["network"]
+        return Network(
+            id=found["id"],
+            name=found["name"],
+            mtu=found["mtu"],
+            project_id=found["project_id"],
+            shared=bool(found.get("shared")),
+        )
+
+    async def get_security_group(self, group_id: str) -> Json:
+        """:raises errors.NotFound: there is none that we may see."""
+        answer = await self._transport.call("GET", f"/security-groups/{group_id}")
+        group: Json = answer["security_group"]
+        return group
+
+    async def shares(self, object_type: str, object_id: str) -> frozenset[str]:
+        """Projects with which a ``network`` or ``security_group`` is shared; ``*`` for all."""
+        query = {"object_type": object_type, "object_id": object_id}
+        answer = await self._transport.call("GET", "/rbac-policies", query=query)
+        return frozenset(
+            policy["target_tenant"]
+            for policy in answer["rbac_policies"]
+            if policy["action"] == "access_as_shared"
+        )

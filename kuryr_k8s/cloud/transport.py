@@ -1,0 +1,193 @@
+"""openstacksdk's adapters, called from asyncio: bounded threads, plain JSON, one error mapping.
+
+An adapter keeps what is hard about OpenStack (clouds.yaml, authentication
+plugins, the catalogue, re-authentication) and its resource classes stay out:
+they cost three times the CPU, and the loop is stalled by large lists.
+"""
+
+import asyncio
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+import requests
+from keystoneauth1 import exceptions as ksa
+
+from kuryr_k8s import errors
+
+T = TypeVar("T")
+Json = dict[str, Any]
+Query = Mapping[str, str | Sequence[str]]
+REQUEST_ID = "x-openstack-request-id"
+
+
+class Adapter(Protocol):
+    """What we need of ``openstack.proxy.Proxy``."""
+
+    def request(self, url: str, method: str, **kwargs: Any) -> requests.Response: ...
+
+
+class Observer(Protocol):
+    """Counts calls: method, path, status (0 for no answer) and seconds."""
+
+    def __call__(self, method: str, path: str, status: int, seconds: float) -> None: ...
+
+
+class Transport:
+    """One OpenStack API with its own limit of calls in flight.
+
+    :param limit: calls in flight at the most; the others wait for a slot.
+    :param deadline: seconds that a call may take at this moment. The answer to a call is not
+        waited for any longer, though the server may still carry it out.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        *,
+        limit: int,
+        deadline: Callable[[], float] = lambda: 60.0,
+        observe: Observer | None = None,
+    ) -> None:
+        self._adapter = adapter
+        self._slots = asyncio.Semaphore(limit)
+        self._threads = ThreadPoolExecutor(limit, thread_name_prefix="openstack")
+        self._deadline = deadline
+        self._observe = observe
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | None = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        """One request and its answer.
+
+        :raises errors.CloudError: an answer of 400 or more; status 0 where there was none.
+        """
+        async with self._slots:
+            seconds = self._deadline()
+            if seconds <= 0:
+                raise errors.CloudError("not sent: another controller may be at work by now")
+            request = functools.partial(
+                self._request, path, method, body, dict(query or {}), dict(headers or {}), seconds
+            )
+            started = asyncio.get_running_loop().time()
+            status = 0
+            try:
+                response = await finish(self._threads.submit(request))
+                status = response.status_code
+            finally:
+                if self._observe is not None:
+                    elapsed = asyncio.get_running_loop().time() - started
+                    self._observe(method, path, status, elapsed)
+        if status >= 400:
+            raise error_from(response, f"{method} {path}")
+        return _json(response, f"{method} {path}")
+
+    def _request(
+        self,
+        path: str,
+        method: str,
+        body: Json | None,
+        query: dict[str, Any],
+        headers: dict[str, str],
+        seconds: float,
+    ) -> requests.Response:
+        try:
+            return self._adapter.request(
+                path,
+                method,
+                json=body,
+                params=query,
+                headers=headers,
+                raise_exc=False,
+                timeout=seconds,
+                connect_retries=0,
+                status_code_retries=0,
+            )
+        except ksa.Unauthorized as error:
+            raise errors.BadRequest(f"Keystone refuses us: {error.message}", status=401) from error
+        except (ksa.ClientException, requests.RequestException) as error:
+            raise errors.CloudError(f"{method} {path}: {_brief(error)}") from error
+
+    def close(self) -> None:
+        """Wait for nothing more; calls in flight end in their threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def finish(thread: Future[T]) -> T:
+    """A thread's result; a caller who is cancelled waits all the same, then gives up.
+
+    Threads cannot be stopped: this way the slot stays taken until the call has ended, and no
+    write goes on behind the back of whoever believes it cancelled.
+    """
+    future = asyncio.wrap_future(thread)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        if not thread.cancel():
+            await asyncio.wait([future])
+        raise
+
+
+def error_from(response: requests.Response, what: str) -> errors.CloudError:
+    """Translate an answer of 400 or more into our taxonomy."""
+    status, text = response.status_code, response.text
+    kind: type[errors.CloudError] = errors.CloudError
+    if status == 404:
+        kind = errors.NotFound
+    elif status == 413 or (status in (403, 409) and _is_exhaustion(text)):
+        kind = errors.OverQuota
+    elif status in (409, 412):
+        kind = errors.Conflict
+    elif status in (400, 401, 403, 422):
+        kind = errors.BadRequest
+    retry_after = response.headers.get("Retry-After", "")
+    return kind(
+        message_of(text) or what,
+        status=status,
+        request_id=response.headers.get(REQUEST_ID),
+        retry_after=float(retry_after) if retry_after.isdigit() else None,
+    )
+
+
+def _is_exhaustion(text: str) -> bool:
+    """Quota (Neutron 409 OverQuota, Octavia 403), or a subnet without free addresses."""
+    return bool(re.search(r"quota|IpAddressGenerationFailure|No more IP addresses", text, re.I))
+
+
+def message_of(text: str) -> str:
+    """The sentence for people in an error's body, whichever service wrote it."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return text.strip()[:300]
+    if isinstance(body, dict):
+        inner = next((value for value in body.values() if isinstance(value, dict)), body)
+        for name in ("message", "faultstring", "detail", "NeutronError"):
+            if isinstance(inner.get(name), str):
+                return str(inner[name])[:300]
+    return text.strip()[:300]
+
+
+def _json(response: requests.Response, what: str) -> Json:
+    if not response.content:
+        return {}
+    try:
+        answer = response.json()
+    except ValueError as error:
+        raise errors.CloudError(f"{what}: the answer is not JSON") from error
+    if not isinstance(answer, dict):
+        raise errors.CloudError(f"{what}: the answer is not a JSON object")
+    return answer
+
+
+def _brief(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:300]

@@ -1,0 +1,171 @@
+"""What a driver is: one abstract class for each slot.
+
+A third party subclasses one of these and ships it as a package with an entry
+point in ``kuryr_k8s.controller.drivers.<slot>``; an option in ``kuryr.conf``
+names it. A driver is made once, is handed all that it may use, and keeps no
+state outside itself. Methods are idempotent: they are called again after any
+failure, and after a restart.
+"""
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar
+
+from oslo_config import cfg
+
+from kuryr_k8s.cloud.neutron import Network, Neutron, Subnet
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.model.pod import Namespace, Pod
+from kuryr_k8s.model.vif import VIFBase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverContext:
+    """What every driver is handed at its making.
+
+    ``pod_vif`` is set for the slots above it: pools make their ports through it.
+    """
+
+    conf: cfg.ConfigOpts
+    neutron: Neutron
+    namespaces: Informer[Namespace]
+    pod_vif: "PodVIFDriver | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodNetwork:
+    """The network of an interface, and its subnets: one for each address family wanted."""
+
+    network: Network
+    subnets: tuple[Subnet, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortRequest:
+    """All that is known about an interface that a Pod needs.
+
+    :param pod_uid: the Pod's identity; (cluster tag, pod_uid, ifname) names the port.
+    :param host_id: Neutron's name of the node, for ``binding:host_id``.
+    :param may_exist: an earlier try may have made the port: look before making one.
+    """
+
+    pod_uid: str
+    pod_name: str
+    host_id: str
+    ifname: str
+    project_id: str
+    pod_network: PodNetwork
+    security_groups: tuple[str, ...]
+    may_exist: bool
+
+
+class Driver(abc.ABC):
+    """Base of all drivers."""
+
+    slot: ClassVar[str]
+
+    def __init__(self, context: DriverContext) -> None:
+        self._context = context
+
+    async def start(self) -> None:  # noqa: B027 - a hook that few drivers need
+        """Check the configuration; called once, before the first reconcile.
+
+        :raises kuryr_k8s.errors.ConfigError: an option names something that is not there.
+        """
+
+
+class PodProjectDriver(Driver):
+    slot = "pod_project"
+
+    @abc.abstractmethod
+    async def project(self, pod: Pod) -> str:
+        """Id of the project that the Pod's ports belong to.
+
+        :raises kuryr_k8s.errors.Refused: the namespace asks for what is not granted to it.
+        """
+
+
+class PodSubnetsDriver(Driver):
+    slot = "pod_subnets"
+
+    @abc.abstractmethod
+    async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
+        """Where the Pod's default interface is plugged.
+
+        :raises kuryr_k8s.errors.Refused: the network is neither the project's own nor shared
+            with it.
+        """
+
+
+class PodSecurityGroupsDriver(Driver):
+    slot = "pod_security_groups"
+
+    @abc.abstractmethod
+    async def security_groups(self, pod: Pod, project_id: str) -> tuple[str, ...]:
+        """Ids of the security groups of the Pod's ports, sorted.
+
+        Asked again whenever the Pod's KuryrPort is reconciled: ports follow the answer.
+        """
+
+
+class PodVIFDriver(Driver):
+    """Makes and removes the Neutron side of one interface."""
+
+    slot = "pod_vif"
+
+    @abc.abstractmethod
+    async def ensure(self, request: PortRequest) -> VIFBase:
+        """The interface, made if need be; its port bound to the node.
+
+        :raises kuryr_k8s.errors.OverQuota: no port or no address is to be had.
+        """
+
+    @abc.abstractmethod
+    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
+        """Give the port these security groups, and no others."""
+
+    @abc.abstractmethod
+    async def release(self, vif: VIFBase) -> None:
+        """Remove the port; gone already is as good."""
+
+    @abc.abstractmethod
+    async def release_unrecorded(self, pod_uid: str) -> int:
+        """Remove every port made for the Pod that no KuryrPort came to name; how many."""
+
+
+class VIFPoolDriver(Driver):
+    """Stands between the handlers and the pod_vif driver, and may keep ports ready."""
+
+    slot = "vif_pool"
+
+    @abc.abstractmethod
+    async def request(self, request: PortRequest) -> VIFBase:
+        """As :meth:`PodVIFDriver.ensure`."""
+
+    @abc.abstractmethod
+    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
+        """As :meth:`PodVIFDriver.update_security_groups`."""
+
+    @abc.abstractmethod
+    async def release(self, vif: VIFBase) -> None:
+        """Take the port back. Only called once the node has let go of it."""
+
+    @abc.abstractmethod
+    async def release_unrecorded(self, pod_uid: str) -> int:
+        """As :meth:`PodVIFDriver.release_unrecorded`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionalInterface:
+    """A further interface that a Pod asks for."""
+
+    ifname: str
+    pod_network: PodNetwork
+
+
+class MultiVIFDriver(Driver):
+    slot = "multi_vif"
+
+    @abc.abstractmethod
+    async def interfaces(self, pod: Pod, project_id: str) -> tuple[AdditionalInterface, ...]:
+        """The interfaces that the Pod asks for besides its default one."""

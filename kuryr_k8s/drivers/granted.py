@@ -1,0 +1,35 @@
+"""What a project may use: its own objects, and those shared with it by Neutron's RBAC.
+
+The controller's account sees more than any one project does, so Neutron's own
+check would pass where the project's would not. Whatever is not granted here is
+refused.
+"""
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Network, Neutron
+
+
+async def check_network(neutron: Neutron, network: Network, project_id: str) -> None:
+    """:raises errors.Refused: the network is neither the project's nor shared with it."""
+    if network.project_id == project_id or network.shared:
+        return
+    if not {project_id, "*"} & await neutron.shares("network", network.id):
+        raise errors.Refused(
+            f"network {network.id} ({network.name}) is neither of project {project_id} nor "
+            "shared with it (Neutron rbac-policy access_as_shared)"
+        )
+
+
+async def check_security_group(neutron: Neutron, group_id: str, project_id: str) -> None:
+    """:raises errors.Refused: the group is neither the project's nor shared with it."""
+    try:
+        group = await neutron.get_security_group(group_id)
+    except errors.NotFound as error:
+        raise errors.Refused(f"there is no security group {group_id}") from error
+    if group["project_id"] == project_id:
+        return
+    if not {project_id, "*"} & await neutron.shares("security_group", group_id):
+        raise errors.Refused(
+            f"security group {group_id} ({group['name']}) is neither of project {project_id} "
+            "nor shared with it (Neutron rbac-policy access_as_shared)"
+        )

@@ -1,0 +1,87 @@
+"""One Neutron port for each interface: for Pods on bare metal, and wherever the node's own
+Open vSwitch is part of the cloud."""
+
+import logging
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers import vif_plan
+from kuryr_k8s.drivers.base import DriverContext, PodVIFDriver, PortRequest
+from kuryr_k8s.model.vif import VIFBase
+
+LOG = logging.getLogger(__name__)
+Json = dict[str, Any]
+
+
+class NeutronVIF(PodVIFDriver):
+    """A port is known by (cluster tag, Pod uid, interface name): all of it stands on the port
+    from the instant of its creation, so that no answer that got lost can make a second one."""
+
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        defaults = context.conf.neutron_defaults
+        self._neutron = context.neutron
+        self._tags = tuple(defaults.resource_tags)
+        self._bridge = defaults.ovs_bridge
+        self._mtu = defaults.network_device_mtu
+
+    async def start(self) -> None:
+        if not self._tags:
+            raise errors.ConfigError("[neutron_defaults] resource_tags is empty")
+
+    async def ensure(self, request: PortRequest) -> VIFBase:
+        port = await self._find(request) if request.may_exist else None
+        if port is None:
+            port = await self._create(request)
+        else:
+            port = await self._complete(port, request)
+        try:
+            return vif_plan.vif_of(port, request.pod_network, self._bridge, self._mtu)
+        except vif_plan.BindingFailed:
+            await self._neutron.delete_port(port["id"])
+            raise
+
+    async def _find(self, request: PortRequest) -> Json | None:
+        ports = await self._neutron.list_ports({"device_id": request.pod_uid})
+        return vif_plan.chosen(ports, request, self._tags)
+
+    async def _complete(self, port: Json, request: PortRequest) -> Json:
+        """What an earlier try may have left undone."""
+        if not port.get("tags"):
+            await self._neutron.set_port_tags(
+                port["id"], vif_plan.port_body(request, self._tags)["tags"]
+            )
+        if port.get("binding:host_id") == request.host_id:
+            return port
+        fields = {"binding:host_id": request.host_id}
+        return await self._neutron.update_port(port["id"], fields)
+
+    async def _create(self, request: PortRequest) -> Json:
+        try:
+            return await self._neutron.create_port(vif_plan.port_body(request, self._tags))
+        except errors.OverQuota as error:
+            raise self._explained(error, request) from error
+
+    def _explained(self, error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
+        """The same error in words that tell the Pod's owner what is short, and where."""
+        if "quota" in str(error).lower():
+            what = f"Neutron quota for ports is exhausted in project {request.project_id}"
+        else:
+            cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
+            name = request.pod_network.network.name
+            what = f"no free address in network {name} ({cidrs})"
+        return errors.OverQuota(what, status=error.status, request_id=error.request_id)
+
+    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
+        await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
+
+    async def release(self, vif: VIFBase) -> None:
+        await self._neutron.delete_port(vif.id)
+
+    async def release_unrecorded(self, pod_uid: str) -> int:
+        ports = await self._neutron.list_ports({"device_id": pod_uid})
+        ours = [port for port in ports if vif_plan.is_ours(port, self._tags)]
+        for port in ours:
+            LOG.info("port %s of Pod %s was not recorded; it goes", port["id"], pod_uid)
+            await self._neutron.delete_port(port["id"])
+        return len(ours)

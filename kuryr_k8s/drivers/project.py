@@ -1,0 +1,39 @@
+"""The project of a Pod's ports: one for all, or the one that its Namespace names."""
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import PodProjectDriver
+from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.annotations import PROJECT
+from kuryr_k8s.model.pod import Pod
+
+
+class DefaultProject(PodProjectDriver):
+    """``[neutron_defaults] project`` for every Pod."""
+
+    async def start(self) -> None:
+        if not self._context.conf.neutron_defaults.project:
+            raise errors.ConfigError("[neutron_defaults] project is not set")
+
+    async def project(self, pod: Pod) -> str:
+        return str(self._context.conf.neutron_defaults.project)
+
+
+class AnnotationProject(DefaultProject):
+    """The Namespace's annotation ``openstack.org/kuryr-project``, else the default.
+
+    Who may write a Namespace could name any project, so only those that the operator lists in
+    ``[policy] projects`` are granted.
+    """
+
+    async def project(self, pod: Pod) -> str:
+        namespace = self._context.namespaces.get(Key("", pod.namespace))
+        if namespace is None:
+            raise errors.Wait(f"namespace {pod.namespace} is not in the cache yet", delay=1.0)
+        default = await super().project(pod)
+        wanted = namespace.project_id or default
+        if wanted != default and wanted not in self._context.conf.policy.projects:
+            raise errors.Refused(
+                f"namespace {pod.namespace} asks by its annotation {PROJECT} for project "
+                f"{wanted}, which [policy] projects does not grant"
+            )
+        return wanted

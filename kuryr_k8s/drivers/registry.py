@@ -1,0 +1,63 @@
+"""Drivers and handlers by the name of their entry point (stevedore)."""
+
+from typing import TypeVar
+
+from stevedore import DriverManager, ExtensionManager
+from stevedore.exception import NoMatches
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import Driver, DriverContext
+
+T = TypeVar("T")
+D = TypeVar("D", bound=Driver)
+DRIVERS = "kuryr_k8s.controller.drivers"
+# Names of the ancestor, and what to write in their place.
+REPLACED = {
+    ("kuryr_k8s.controller.handlers", "service"): "lbaas_spec",
+    ("kuryr_k8s.controller.handlers", "endpoints"): "loadbalancer",
+    ("kuryr_k8s.controller.handlers", "kuryrloadbalancer"): "loadbalancer",
+    ("kuryr_k8s.controller.handlers", "ingresslb"): "l7_router",
+    ("kuryr_k8s.controller.handlers", "ocproute"): "ocp_route",
+    (f"{DRIVERS}.pod_vif", "nested-dpdk"): "neutron-vif",
+}
+
+
+def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]:
+    """The class that the entry point ``name`` names.
+
+    :raises errors.ConfigError: there is none, or it is not a ``kind``; says what is installed.
+    """
+    try:
+        loaded: object = DriverManager(
+            namespace,
+            name,
+            on_load_failure_callback=_reraise,
+            on_missing_entrypoints_callback=None,
+        ).driver
+    except NoMatches as error:
+        raise errors.ConfigError(_unknown(namespace, name, option)) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, kind)):
+        raise errors.ConfigError(f"{option}: {name!r} is not a {kind.__name__}")
+    return loaded
+
+
+def load(kind: type[D], name: str, context: DriverContext, option: str = "") -> D:
+    """Make the driver ``name`` of the slot ``kind``. :raises errors.ConfigError: see above."""
+    option = option or f"[kubernetes] {kind.slot}_driver"
+    return load_class(f"{DRIVERS}.{kind.slot}", name, kind, option)(context)
+
+
+def _unknown(namespace: str, name: str, option: str) -> str:
+    installed = ExtensionManager(namespace, on_load_failure_callback=_ignore).names()
+    instead = REPLACED.get((namespace, name))
+    hint = f"; kuryr_k8s calls it {instead!r}" if instead else ""
+    known = ", ".join(sorted(set(installed))) or "none"
+    return f"{option}: there is no {name!r}{hint} (installed: {known})"
+
+
+def _reraise(_manager: object, entry_point: object, error: BaseException) -> None:
+    raise errors.ConfigError(f"{entry_point}: {error}") from error
+
+
+def _ignore(_manager: object, _entry_point: object, _error: BaseException) -> None:
+    """A broken package must not hide the names of the others."""

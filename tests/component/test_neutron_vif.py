@@ -1,0 +1,182 @@
+"""The neutron-vif driver against the fake Neutron: what stands in the cloud afterwards."""
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import DriverContext, PortRequest
+from kuryr_k8s.drivers.neutron_vif import NeutronVIF
+from kuryr_k8s.drivers.subnets import DefaultSubnets
+from tests.component.conftest import HOST, TAG
+from tests.fakes.faults import answer, cut, lose_reply
+
+UID = "0b0d9c4e-27a5-4d6b-8e7e-6d1f3a5b7c9d"
+
+
+@pytest.fixture
+def context(load_conf, neutron):
+    return DriverContext(conf=load_conf(), neutron=neutron, namespaces=None)
+
+
+@pytest.fixture
+def driver(context):
+    return NeutronVIF(context)
+
+
+@pytest.fixture
+def request_port(context, cloud):
+    async def make(**changes):
+        pod_network = await DefaultSubnets(context).pod_network(None, cloud.project_id)
+        values = {
+            "pod_uid": UID,
+            "pod_name": "default/web-0",
+            "host_id": HOST,
+            "ifname": "eth0",
+            "project_id": cloud.project_id,
+            "pod_network": pod_network,
+            "security_groups": (cloud.group["id"],),
+            "may_exist": False,
+        }
+        return PortRequest(**(values | changes))
+
+    return make
+
+
+async def test_port_is_bound_tagged_and_named_from_its_creation(driver, request_port, cloud):
+    vif = await driver.ensure(await request_port())
+    port = cloud.ports[vif.id]
+    assert port["device_id"] == UID
+    assert port["device_owner"] == "compute:kuryr"
+    assert port["binding:host_id"] == HOST
+    assert port["name"] == "default/web-0"
+    assert set(port["tags"]) == {TAG, "kuryr-ifname:eth0"}
+    assert port["security_groups"] == [cloud.group["id"]]
+    assert port["revision_number"] == 1  # made by one write
+
+
+async def test_vif_has_both_families_and_what_the_node_needs(driver, request_port, cloud):
+    vif = await driver.ensure(await request_port())
+    port = cloud.ports[vif.id]
+    assert vif.address == port["mac_address"]
+    assert vif.vif_name == f"tap{vif.id}"[:14]
+    assert (vif.bridge_name, vif.network.bridge, vif.network.mtu) == ("br-int", "br-int", 1442)
+    v4, v6 = vif.network.subnets
+    assert (v4.cidr, v6.cidr) == ("10.62.0.0/16", "fd62::/64")
+    addresses = {ip["ip_address"] for ip in port["fixed_ips"]}
+    assert {v4.ips[0].address, v6.ips[0].address} == addresses
+    assert not vif.active
+
+
+async def test_two_interfaces_of_a_pod_have_two_ports(driver, request_port, cloud):
+    first = await driver.ensure(await request_port())
+    second = await driver.ensure(await request_port(ifname="eth1", may_exist=True))
+    assert first.id != second.id
+    assert len(cloud.ports) == 2
+
+
+@pytest.mark.parametrize("fault", [lose_reply(), cut()], ids=["applied", "not applied"])
+async def test_create_without_an_answer_never_makes_a_second_port(
+    driver, request_port, cloud, fault
+):
+    cloud.faults.add(method="POST", path=r"/ports$", times=1, action=fault)
+    with pytest.raises(errors.CloudError):
+        await driver.ensure(await request_port())
+    vif = await driver.ensure(await request_port(may_exist=True))
+    assert list(cloud.ports) == [vif.id]
+
+
+async def test_port_that_only_claims_the_pods_uid_is_not_taken(driver, request_port, cloud):
+    await driver.ensure(await request_port(pod_uid="another"))
+    (foreign,) = cloud.ports.values()
+    foreign["device_id"] = UID
+    foreign["tags"] = ["somebody-elses"]
+    cloud.store.ports_by_tag[TAG].clear()
+    vif = await driver.ensure(await request_port(may_exist=True))
+    assert vif.id != foreign["id"]
+
+
+async def test_neutron_without_tags_at_creation_gets_them_right_after(
+    driver, request_port, cloud
+):
+    cloud.switch_extension(on=False)
+    vif = await driver.ensure(await request_port())
+    assert set(cloud.ports[vif.id]["tags"]) == {TAG, "kuryr-ifname:eth0"}
+
+
+async def test_port_left_without_tags_by_a_crash_is_found_and_completed(
+    driver, request_port, cloud
+):
+    cloud.switch_extension(on=False)
+    cloud.faults.add(method="PUT", path=r"/tags$", times=1, action=cut())
+    with pytest.raises(errors.CloudError):
+        await driver.ensure(await request_port())
+    vif = await driver.ensure(await request_port(may_exist=True))
+    assert list(cloud.ports) == [vif.id]
+    assert set(cloud.ports[vif.id]["tags"]) == {TAG, "kuryr-ifname:eth0"}
+
+
+async def test_port_that_no_agent_can_bind_is_refused_and_deleted(driver, request_port, cloud):
+    with pytest.raises(errors.Refused, match="could not bind port .* on host 'nowhere'"):
+        await driver.ensure(await request_port(host_id="nowhere"))
+    assert not cloud.ports
+
+
+async def test_exhausted_quota_is_named_with_its_project(driver, request_port, cloud):
+    cloud.set_quota(cloud.project_id, port=0)
+    with pytest.raises(errors.OverQuota) as caught:
+        await driver.ensure(await request_port())
+    expected = f"Neutron quota for ports is exhausted in project {cloud.project_id}"
+    assert caught.value.brief == expected
+
+
+async def test_exhausted_subnet_is_named_with_its_network(context, request_port, cloud):
+    small = cloud.add_network("small", "10.9.0.0/30")
+    context.conf.set_override("pod_subnet", small["subnets"], "neutron_defaults")
+    driver = NeutronVIF(context)
+    await driver.ensure(await request_port())
+    with pytest.raises(errors.OverQuota) as caught:
+        await driver.ensure(await request_port(pod_uid="another"))
+    assert caught.value.brief == "no free address in network small (10.9.0.0/30)"
+
+
+async def test_security_groups_follow(driver, request_port, cloud):
+    vif = await driver.ensure(await request_port())
+    other = cloud.add_security_group("other")
+    await driver.update_security_groups(vif, (other["id"],))
+    assert cloud.ports[vif.id]["security_groups"] == [other["id"]]
+
+
+async def test_release_is_done_when_the_port_is_gone(driver, request_port, cloud):
+    vif = await driver.ensure(await request_port())
+    await driver.release(vif)
+    await driver.release(vif)
+    assert not cloud.ports
+
+
+async def test_release_of_unrecorded_ports_takes_those_of_the_pod_alone(
+    driver, request_port, cloud
+):
+    await driver.ensure(await request_port())
+    await driver.ensure(await request_port(ifname="eth1"))
+    other = await driver.ensure(await request_port(pod_uid="another"))
+    assert await driver.release_unrecorded(UID) == 2
+    assert list(cloud.ports) == [other.id]
+
+
+async def test_network_of_another_project_is_refused_until_it_is_shared(context, cloud):
+    tenant = cloud.add_project("tenant")
+    subnets = DefaultSubnets(context)
+    with pytest.raises(errors.Refused, match="neither of project"):
+        await subnets.pod_network(None, tenant)
+    cloud.share(cloud.pods["id"], tenant)
+    assert (await subnets.pod_network(None, tenant)).network.id == cloud.pods["id"]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 409])
+async def test_neutron_that_fails_for_a_while_costs_nothing_but_time(
+    driver, request_port, cloud, status
+):
+    cloud.faults.add(method="POST", path=r"/ports$", times=1, action=answer(status))
+    with pytest.raises(errors.CloudError):
+        await driver.ensure(await request_port())
+    await driver.ensure(await request_port(may_exist=True))
+    assert len(cloud.ports) == 1

@@ -1,0 +1,74 @@
+"""Drivers by name: the installed ones, a stranger's package, and helpful errors."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers import registry
+from kuryr_k8s.drivers.base import PodProjectDriver, PodVIFDriver
+from kuryr_k8s.drivers.project import DefaultProject
+from kuryr_k8s.handlers.base import Handler
+
+STRANGER = '''
+from kuryr_k8s.drivers.base import PodProjectDriver
+
+
+class ByTheMoon(PodProjectDriver):
+    async def project(self, pod):
+        return "moon"
+'''
+
+
+USE = """
+import asyncio
+from kuryr_k8s.drivers import registry
+from kuryr_k8s.drivers.base import PodProjectDriver
+print(asyncio.run(registry.load(PodProjectDriver, "moon", None).project(None)))
+"""
+
+
+@pytest.fixture
+def strangers_package(tmp_path):
+    """What a third party installs: a module, and metadata with an entry point."""
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[kuryr_k8s.controller.drivers.pod_project]\nmoon = stranger:ByTheMoon\n"
+    )
+    return tmp_path
+
+
+def test_shipped_driver_is_found_by_its_name():
+    assert type(registry.load(PodProjectDriver, "default", None)) is DefaultProject
+
+
+def test_strangers_driver_is_found_by_its_name(strangers_package):
+    path = os.pathsep.join([str(strangers_package), *sys.path])
+    run = subprocess.run(
+        [sys.executable, "-c", USE], env={"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert (run.stdout.strip(), run.returncode) == ("moon", 0), run.stderr
+
+
+def test_unknown_name_is_answered_with_those_installed():
+    with pytest.raises(errors.ConfigError) as caught:
+        registry.load(PodVIFDriver, "neutron_vif", None, "[kubernetes] pod_vif_driver")
+    assert str(caught.value) == (
+        "[kubernetes] pod_vif_driver: there is no 'neutron_vif' (installed: neutron-vif)"
+    )
+
+
+def test_name_of_the_ancestor_is_answered_with_its_heir():
+    with pytest.raises(errors.ConfigError, match="kuryr_k8s calls it 'loadbalancer'"):
+        registry.load_class("kuryr_k8s.controller.handlers", "endpoints", Handler, "x")
+
+
+def test_driver_of_another_slot_is_refused():
+    namespace = "kuryr_k8s.controller.drivers.vif_pool"
+    with pytest.raises(errors.ConfigError, match="is not a PodProjectDriver"):
+        registry.load_class(namespace, "noop", PodProjectDriver, "x")
