@@ -1,0 +1,223 @@
+"""The controller, READ FIRST: options → clients → caches → drivers → handlers → one TaskGroup.
+
+Everything is made here, once, and handed in; nothing below looks anything up.
+"""
+
+import asyncio
+import functools
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+from prometheus_client import CollectorRegistry
+
+from kuryr_k8s.cloud import connect as cloud_connect
+from kuryr_k8s.cloud.metrics import CallMetrics
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.drivers import registry
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    MultiVIFDriver,
+    PodProjectDriver,
+    PodSecurityGroupsDriver,
+    PodSubnetsDriver,
+    PodVIFDriver,
+    VIFPoolDriver,
+)
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.health import HealthServer
+from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
+from kuryr_k8s.engine.systemd import notify
+from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
+from kuryr_k8s.handlers.port_sweeper import PortSweeper
+from kuryr_k8s.k8s import connect as kube_connect
+from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.events import EventRecorder
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.leader import Lease
+from kuryr_k8s.k8s.resources import KURYRPORTS, NAMESPACES, NODES, PODS, Key
+from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.model.pod import Namespace, Node, Pod
+from kuryr_k8s.process import HostLock, reach, start
+
+NAME = "kuryr-k8s-controller"
+STARTING = 8.0  # seconds that one call may take before we lead
+MARGIN = 5.0  # seconds before the Lease's end by which the last write must be over
+
+
+def main() -> None:
+    """Entry point of ``kuryr-k8s-controller``."""
+    sys.exit(start(NAME, sys.argv[1:], ControllerApp))
+
+
+class ControllerApp:
+    """One controller process. Tests run it in their own loop."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+        self.registry = CollectorRegistry()
+        self.leading = asyncio.Event()
+        self._lease: Lease | None = None
+        self._informers: Informers | None = None
+
+    async def run(self) -> None:
+        """Until cancelled; then waits for the calls in flight and gives the Lease back.
+
+        :raises errors.ConfigError: the configuration is wrong.
+        """
+        async with AsyncExitStack() as stack:
+            lock = stack.enter_context(HostLock(Path(self.conf.kubernetes.lock_file)))
+            kube = await kube_connect.connect(self.conf)
+            stack.push_async_callback(kube.close)
+            transport = self._transport()
+            stack.callback(transport.close)
+            stack.callback(notify, "STOPPING=1")
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            group.create_task(self._health().run(), name="health")
+            await self._run(group, kube, Neutron(transport), lock)
+
+    async def _run(
+        self, group: asyncio.TaskGroup, kube: KubeApi, neutron: Neutron, lock: HostLock
+    ) -> None:
+        informers = self._informers = _informers(kube)
+        drivers = self._drivers(neutron, informers)
+        events = EventRecorder(
+            kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
+        )
+        context = HandlerContext(
+            conf=self.conf, kube=kube, events=events, informers=informers, drivers=drivers
+        )
+        controllers = self._controllers(context)
+        for informer in informers.all():
+            await reach("Kubernetes", functools.partial(kube.probe, informer.resource))
+        for driver in drivers.all():
+            await reach("Neutron", driver.start)
+        for informer in informers.all():
+            group.create_task(informer.run(), name=f"informer-{informer.resource.plural}")
+        for informer in informers.all():
+            await informer.synced.wait()
+        notify("READY=1")
+        options = self.conf.kubernetes
+        self._lease = Lease(
+            kube,
+            Key(options.lease_namespace, options.lease_name),
+            lock.identity,
+            duration=options.lease_duration,
+        )
+        defaults = self.conf.neutron_defaults
+        sweeper = PortSweeper(
+            neutron,
+            kube,
+            informers.kuryrports,
+            tuple(defaults.resource_tags),
+            defaults.sweep_interval,
+        )
+        await self._lease.hold(lambda: self._lead(controllers, sweeper))
+
+    async def _lead(self, controllers: Sequence[Controller[Key]], sweeper: PortSweeper) -> None:
+        self.leading.set()
+        async with asyncio.TaskGroup() as group:
+            for controller in controllers:
+                group.create_task(controller.run(), name=controller.name)
+            group.create_task(sweeper.run(), name="port-sweeper")
+
+    def _transport(self) -> Transport:
+        limit = self.conf.neutron.max_calls
+        connection = cloud_connect.connect(self.conf, connections=limit)
+        return Transport(
+            cloud_connect.NetworkAdapter(connection),
+            limit=limit,
+            deadline=self._deadline,
+            observe=CallMetrics("neutron", self.registry),
+        )
+
+    def _deadline(self) -> float:
+        """Neutron knows no fencing: no write of ours may be under way when the Lease ends."""
+        timeout = float(self.conf.neutron.call_timeout)
+        if not self.leading.is_set() or self._lease is None:
+            return min(timeout, STARTING)
+        return min(timeout, self._lease.remaining - MARGIN)
+
+    def _health(self) -> HealthServer:
+        def synced() -> bool:
+            informers = self._informers
+            return informers is not None and all(i.synced.is_set() for i in informers.all())
+
+        options = self.conf.health_server
+        checks = {"caches synced": synced}
+        return HealthServer(options.address, options.port, checks, self.registry)
+
+    def _drivers(self, neutron: Neutron, informers: Informers) -> Drivers:
+        """Load what the options name."""
+        options = self.conf.kubernetes
+        context = DriverContext(conf=self.conf, neutron=neutron, namespaces=informers.namespaces)
+        pod_vif = registry.load(PodVIFDriver, options.pod_vif_driver, context)
+        over = DriverContext(
+            conf=self.conf, neutron=neutron, namespaces=informers.namespaces, pod_vif=pod_vif
+        )
+        return Drivers(
+            pod_vif=pod_vif,
+            pod_project=registry.load(PodProjectDriver, options.pod_project_driver, context),
+            pod_subnets=registry.load(PodSubnetsDriver, options.pod_subnets_driver, context),
+            pod_security_groups=registry.load(
+                PodSecurityGroupsDriver, options.pod_security_groups_driver, context
+            ),
+            vif_pool=registry.load(VIFPoolDriver, options.vif_pool_driver, over),
+            multi_vif=tuple(
+                registry.load(MultiVIFDriver, name, context, "[kubernetes] multi_vif_drivers")
+                for name in options.multi_vif_drivers
+            ),
+        )
+
+    def _controllers(self, context: HandlerContext) -> list[Controller[Key]]:
+        """One controller with its own queue for each enabled handler."""
+        observe = ReconcileMetrics(self.registry)
+        controllers = []
+        for name in self.conf.kubernetes.enabled_handlers:
+            kind: type[Handler] = registry.load_class(
+                "kuryr_k8s.controller.handlers",
+                name,
+                Handler,
+                "[kubernetes] enabled_handlers",
+            )
+            handler = kind(context)
+            controller = Controller[Key](
+                name,
+                handler.reconcile,
+                workers=self.conf.kubernetes.pod_workers,
+                report=handler.report,
+                observe=observe,
+            )
+            handler.wake = controller.queue.add
+            _follow(handler, controller)
+            controllers.append(controller)
+        self.registry.register(QueueMetrics({c.name: c.queue for c in controllers}))
+        return controllers
+
+
+def _follow(handler: Handler, controller: Controller[Key]) -> None:
+    """Changes of what the handler watches become keys in its queue.
+
+    What is there already at the start is not urgent: somebody may be waiting for what comes.
+    """
+    for watch in handler.watches():
+
+        def changed(key: Key, old: Any, new: Any, watch: Any = watch) -> None:
+            for concerned in watch.to_keys(key, old, new):
+                controller.queue.add(concerned, urgent=watch.informer.synced.is_set())
+
+        watch.informer.subscribe(changed)
+
+
+def _informers(kube: KubeApi) -> Informers:
+    return Informers(
+        pods=Informer(kube, PODS, Pod.read),
+        nodes=Informer(kube, NODES, Node.read),
+        namespaces=Informer(kube, NAMESPACES, Namespace.read),
+        kuryrports=Informer(kube, KURYRPORTS, KuryrPort.read),
+    )

@@ -1,0 +1,187 @@
+"""KuryrPort → Neutron ports: made when it appears, given back when the node has let go.
+
+no vifs yet      → project, subnets, security groups → ports → status.vifs
+vifs, unchanged  → nothing
+other groups     → the ports follow
+being deleted    → wait for the node's finalizer to go → ports back → our finalizer goes
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import PodNetwork, PortRequest
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, same_key
+from kuryr_k8s.handlers.vif import is_needed, reference
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
+from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort, write_vifs
+from kuryr_k8s.model.pod import Node, Pod
+from kuryr_k8s.model.vif import VIFBase
+
+LOG = logging.getLogger(__name__)
+
+
+class KuryrPortHandler(Handler):
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._starved: dict[Key, None] = {}  # Pods that wait for quota or addresses
+
+    def watches(self) -> Sequence[Watch[Any]]:
+        informers = self._context.informers
+        return (
+            Watch(informers.kuryrports, same_key),
+            Watch(informers.pods, self._of_pod),
+            Watch(informers.nodes, self._of_node),
+        )
+
+    def _of_pod(self, key: Key, _old: Pod | None, _new: Pod | None) -> Iterable[Key]:
+        return (key,) if self._context.informers.kuryrports.get(key) else ()
+
+    def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
+        """A node's KuryrPorts, where it came, went, or changed in what matters to them."""
+        if old and new and (old.host_id, old.out_of_service) == (new.host_id, new.out_of_service):
+            return ()
+        ports = self._context.informers.kuryrports.values()
+        return [Key(port.namespace, port.name) for port in ports if port.node == key.name]
+
+    async def reconcile(self, key: Key) -> float | None:
+        recorded = self._context.informers.kuryrports.get(key)
+        if recorded is None:
+            self._starved.pop(key, None)
+        elif recorded.deleting:
+            await self._release(key, recorded)
+        else:
+            await self._ensure(key, recorded)
+        return None
+
+    # -- making
+
+    async def _ensure(self, key: Key, recorded: KuryrPort) -> None:
+        pod = self._context.informers.pods.get(key)
+        if pod is None or not is_needed(recorded, pod):
+            return  # the vif handler deletes it
+        drivers = self._context.drivers
+        project = recorded.project_id or await drivers.pod_project.project(pod)
+        groups = await drivers.pod_security_groups.security_groups(pod, project)
+        if recorded.vifs_json:
+            await self._follow_groups(key, recorded, groups)
+            return
+        try:
+            vifs = await self._request(key, recorded, pod, project, groups)
+        except errors.OverQuota:
+            self._starved[key] = None
+            raise
+        self._starved.pop(key, None)
+        status = {
+            "projectId": project,
+            "securityGroupIds": list(groups),
+            "vifs": write_vifs(vifs),
+        }
+        await self._patch_status(key, recorded, status)
+
+    async def _request(
+        self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
+    ) -> dict[str, VIFBase]:
+        """All interfaces of the Pod; those made by an earlier try are found again."""
+        drivers = self._context.drivers
+        host_id = self._host_id(recorded.node)
+        wanted: dict[str, PodNetwork] = {
+            DEFAULT_IFNAME: await drivers.pod_subnets.pod_network(pod, project)
+        }
+        for driver in drivers.multi_vif:
+            for interface in await driver.interfaces(pod, project):
+                wanted[interface.ifname] = interface.pod_network
+        may_exist = recorded.uid not in self._context.born
+        self._context.born.discard(recorded.uid)
+        return {
+            ifname: await drivers.vif_pool.request(
+                PortRequest(
+                    pod_uid=recorded.pod_uid,
+                    pod_name=str(key),
+                    host_id=host_id,
+                    ifname=ifname,
+                    project_id=project,
+                    pod_network=pod_network,
+                    security_groups=groups,
+                    may_exist=may_exist,
+                )
+            )
+            for ifname, pod_network in wanted.items()
+        }
+
+    def _host_id(self, node_name: str) -> str:
+        node = self._context.informers.nodes.get(Key("", node_name))
+        if node is None or not node.host_id:
+            raise NodeNotReady(f"node {node_name} has no kuryr-k8s-daemon that has started yet")
+        return node.host_id
+
+    async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
+        if recorded.security_groups == groups:
+            return
+        for vif in recorded.vifs().values():
+            await self._context.drivers.vif_pool.update_security_groups(vif, groups)
+        await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
+
+    async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
+        patch = {"metadata": {"uid": recorded.uid}, "status": status}
+        try:
+            await self._context.kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        except (errors.KubeNotFound, errors.KubeConflict):
+            # It went, or was made again: what we made is found by its marks and taken back.
+            LOG.info("KuryrPort %s (%s) went while its ports were made", key, recorded.uid)
+            await self._context.drivers.vif_pool.release_unrecorded(recorded.pod_uid)
+
+    # -- giving back
+
+    async def _release(self, key: Key, recorded: KuryrPort) -> None:
+        """Give the ports back, once it is certain that the node has let go of them."""
+        self._starved.pop(key, None)
+        self._context.born.discard(recorded.uid)
+        if NODE_FINALIZER in recorded.finalizers and not await self._node_is_gone(key, recorded):
+            return  # the daemon's word comes as a change of the KuryrPort
+        pool = self._context.drivers.vif_pool
+        if recorded.vifs_json:
+            for vif in recorded.vifs().values():
+                await pool.release(vif)
+        else:
+            await pool.release_unrecorded(recorded.pod_uid)
+        known = recorded.finalizers
+        for finalizer in (NODE_FINALIZER, KURYRPORT_FINALIZER):
+            if finalizer in known:
+                await self._context.kube.remove_finalizer(
+                    KURYRPORTS, key, finalizer, uid=recorded.uid, known=known
+                )
+                known = tuple(name for name in known if name != finalizer)
+        self._wake_one_starved()
+
+    async def _node_is_gone(self, key: Key, recorded: KuryrPort) -> bool:
+        """Whether nobody can let go any more: the Node is gone (or out of service, by an
+        operator's taint) and so is the Pod. All by live reads: what a cache lacks may be there.
+        """
+        cached = self._context.informers.nodes.get(Key("", recorded.node))
+        if cached is not None and not cached.out_of_service:
+            return False
+        live_node = await self._context.kube.find(NODES, Key("", recorded.node))
+        if live_node is not None and not Node.read(live_node).out_of_service:
+            return False
+        live_pod = await self._context.kube.find(PODS, key)
+        return live_pod is None or not is_needed(recorded, Pod.read(live_pod))
+
+    def _wake_one_starved(self) -> None:
+        """A port was given back: the Pod that has waited longest for one may try."""
+        for key in self._starved:
+            del self._starved[key]
+            self.wake(key)
+            return
+
+    def about(self, key: Key) -> Reference | None:
+        return reference(self._context.informers.pods.get(key))
+
+
+class NodeNotReady(errors.Refused):
+    """The node's daemon has not told Neutron's name of the node; its Node object will."""
+
+    reason = "KuryrNodeNotReady"

@@ -1,0 +1,92 @@
+"""The last resort against leaks: ports of this cluster that no KuryrPort names go.
+
+Such a port is left by a create whose answer was lost and that Neutron carried
+out late, or by hands. It goes when two searches in a row, and a live list of
+the KuryrPorts, have found nobody who names it; and the log says so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.drivers.vif_plan import DEVICE_OWNER
+from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.resources import KURYRPORTS
+from kuryr_k8s.model.kuryrport import KuryrPort
+
+LOG = logging.getLogger(__name__)
+Json = dict[str, Any]
+
+
+class PortSweeper:
+    """Searches at its start, then every ``interval`` seconds.
+
+    :param tags: what marks the ports of this cluster.
+    """
+
+    def __init__(
+        self,
+        neutron: Neutron,
+        kube: KubeApi,
+        kuryrports: Informer[KuryrPort],
+        tags: tuple[str, ...],
+        interval: float,
+    ) -> None:
+        self._neutron = neutron
+        self._kube = kube
+        self._kuryrports = kuryrports
+        self._tags = tags
+        self._interval = interval
+        self._suspects: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        """Sweep for ever; a search that fails is made again the next time."""
+        while True:
+            try:
+                await self.sweep()
+            except errors.KuryrError as error:
+                LOG.warning("search for leaked ports: %s", error)
+            await asyncio.sleep(self._interval)
+
+    async def sweep(self) -> list[str]:
+        """One search; the ids of the ports deleted."""
+        query = {
+            "tags": ",".join(self._tags),
+            "device_owner": DEVICE_OWNER,
+            "fields": ["id", "device_id", "name"],
+        }
+        ports = await self._neutron.list_ports(query)
+        unnamed = nameless(ports, self._kuryrports.values())
+        found_again = [port for port in unnamed if port["id"] in self._suspects]
+        self._suspects = frozenset(port["id"] for port in unnamed)
+        if not found_again:
+            return []
+        leaked = nameless(found_again, await self._live())
+        for port in leaked:
+            LOG.warning(
+                "port %s (%s, device %s) is named by no KuryrPort; it goes",
+                port["id"],
+                port["name"],
+                port["device_id"],
+            )
+            await self._neutron.delete_port(port["id"])
+        return [port["id"] for port in leaked]
+
+    async def _live(self) -> list[KuryrPort]:
+        pages = self._kube.list_pages(KURYRPORTS, {})
+        return [KuryrPort.read(item) async for items, _version in pages for item in items]
+
+
+def nameless(ports: Iterable[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
+    """The ports that no KuryrPort names; one without vifs yet may come to name its Pod's."""
+    by_pod = {recorded.pod_uid: recorded.vifs_json for recorded in kuryrports}
+
+    def named(port: Json) -> bool:
+        vifs = by_pod.get(port["device_id"])
+        return vifs is not None and (not vifs or port["id"] in vifs)
+
+    return [port for port in ports if not named(port)]

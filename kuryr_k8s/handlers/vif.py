@@ -1,0 +1,98 @@
+"""Pod → KuryrPort: a KuryrPort exists while its Pod needs a network, and no longer."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.handlers.base import Handler, Watch, same_key
+from kuryr_k8s.k8s.api import Json
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
+from kuryr_k8s.model import annotations
+from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.model.pod import Pod
+
+LOG = logging.getLogger(__name__)
+LABEL_LIMIT = 63
+
+
+class VIFHandler(Handler):
+    """Creates the KuryrPort of a scheduled Pod, deletes that of one that finished or went."""
+
+    def watches(self) -> Sequence[Watch[Any]]:
+        informers = self._context.informers
+        return (Watch(informers.pods, same_key), Watch(informers.kuryrports, same_key))
+
+    async def reconcile(self, key: Key) -> float | None:
+        pod = self._context.informers.pods.get(key)
+        recorded = self._context.informers.kuryrports.get(key)
+        if recorded is None:
+            if pod is not None and wants_network(pod) and not pod.deleting:
+                await self._create(key, pod)
+        elif not recorded.deleting and not is_needed(recorded, pod):
+            await self._delete(key, recorded)
+        return None
+
+    async def _create(self, key: Key, pod: Pod) -> None:
+        try:
+            created = await self._context.kube.create(KURYRPORTS, kuryrport_of(pod))
+        except errors.KubeConflict as error:
+            # our cache lags; or it is an earlier Pod's and on its way out
+            raise errors.Wait(f"there is a KuryrPort {key} already", delay=1.0) from error
+        except errors.KubeError as error:
+            if error.status == 403 and "being terminated" in str(error):
+                return  # nothing new is taken in this namespace, and the Pod goes with it
+            raise
+        self._context.born.add(created["metadata"]["uid"])
+
+    async def _delete(self, key: Key, recorded: KuryrPort) -> None:
+        """The caches may lie: the API server itself must say that the Pod is done."""
+        live = await self._context.kube.find(PODS, key)
+        if live is not None and is_needed(recorded, Pod.read(live)):
+            raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
+        LOG.info("Pod %s (%s) is done; its KuryrPort goes", key, recorded.pod_uid)
+        try:
+            await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
+        except errors.KubeConflict as error:
+            raise errors.Wait(f"KuryrPort {key} is another one by now", delay=1.0) from error
+
+    def about(self, key: Key) -> Reference | None:
+        return reference(self._context.informers.pods.get(key))
+
+
+def wants_network(pod: Pod) -> bool:
+    """It runs on a node, in a network namespace of its own, and is not over."""
+    return pod.node is not None and not pod.host_network and not pod.finished
+
+
+def is_needed(recorded: KuryrPort, pod: Pod | None) -> bool:
+    """Whether the KuryrPort is that of the very Pod, and the Pod is not over."""
+    return pod is not None and pod.identity == recorded.pod_uid and wants_network(pod)
+
+
+def kuryrport_of(pod: Pod) -> Json:
+    """The KuryrPort of a Pod, complete from its creation: both finalizers stand in it.
+
+    The mirror of a static Pod is no owner: it is deleted and made again while the Pod runs on.
+    """
+    node = pod.node or ""
+    meta: Json = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "finalizers": [annotations.KURYRPORT_FINALIZER, annotations.NODE_FINALIZER],
+    }
+    if len(node) <= LABEL_LIMIT:
+        meta["labels"] = {annotations.NODE_NAME_LABEL: node}
+    if not pod.static:
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+        meta["ownerReferences"] = [owner]
+    spec = {"podUid": pod.identity, "podNodeName": node, "podStatic": pod.static}
+    return {"metadata": meta, "spec": spec}
+
+
+def reference(pod: Pod | None) -> Reference | None:
+    """What an Event about the Pod points at."""
+    if pod is None:
+        return None
+    return Reference(resource=PODS, namespace=pod.namespace, name=pod.name, uid=pod.uid)

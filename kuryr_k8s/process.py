@@ -1,0 +1,139 @@
+"""What both programs share as processes: signals, exit codes, the wait for an API at start."""
+
+import asyncio
+import fcntl
+import logging
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from oslo_config import cfg
+
+from kuryr_k8s import config, errors
+from kuryr_k8s.engine.systemd import notify
+
+LOG = logging.getLogger(__name__)
+RETRY = 2.0  # seconds between two looks at an API that is down at start
+# What does not heal by waiting, in the words of the C library and of OpenSSL.
+HOPELESS = (
+    "Name or service not known",
+    "No address associated",
+    "nodename nor servname",
+    "CERTIFICATE_VERIFY_FAILED",
+    "WRONG_VERSION_NUMBER",
+)
+
+
+class Program(Protocol):
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+def start(name: str, arguments: Sequence[str], make: Callable[[cfg.ConfigOpts], Program]) -> int:
+    """Run a program until SIGTERM or SIGINT.
+
+    :return: the exit code: 2 for a wrong configuration, told in one line on standard error.
+    """
+    try:
+        conf = config.load(arguments, name)
+        asyncio.run(_until_signal(make(conf)))
+    except (errors.KuryrError, BaseExceptionGroup) as error:
+        first = _first(error)
+        if isinstance(first, errors.ConfigError):
+            print(f"{name}: {' '.join(str(first).split())}", file=sys.stderr)
+            return 2
+        if isinstance(first, errors.KuryrError):
+            LOG.error("%s", first)
+            return 1
+        raise
+    return 0
+
+
+async def _until_signal(program: Program) -> None:
+    task = asyncio.current_task()
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        if task is not None:
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    try:
+        await program.run()
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        LOG.info("stopped")
+
+
+async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
+    """Make the first call to an API; wait, visibly, while it is merely down.
+
+    :raises errors.ConfigError: waiting would not help: the name does not resolve, the
+        certificate does not verify, we are refused.
+    """
+    while True:
+        try:
+            await call()
+        except (errors.CloudError, errors.KubeError) as error:
+            if is_hopeless(error):
+                raise errors.ConfigError(f"{what}: {error}") from error
+            LOG.warning("waiting for %s: %s", what, error)
+            notify(f"STATUS=waiting for {what}: {error}")
+            await asyncio.sleep(RETRY)
+        else:
+            return
+
+
+def is_hopeless(error: errors.CloudError | errors.KubeError) -> bool:
+    """Whether an API is not merely down, but never going to answer us as we ask."""
+    if 400 <= error.status < 500 and error.status not in (408, 409, 429):
+        return True
+    return any(sign in str(cause) for cause in _causes(error) for sign in HOPELESS)
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    causes = []
+    while error is not None and error not in causes:
+        causes.append(error)
+        error = error.__cause__ or error.__context__
+    return causes
+
+
+class HostLock:
+    """A lock that dies with its process: with it, the Lease of an earlier one here is ours."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+        self.identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+
+    def __enter__(self) -> "HostLock":
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("w")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.identity = f"{socket.gethostname()}_{self._path}"
+        except BlockingIOError:
+            LOG.warning("another controller runs on this host; this one stands by")
+        except OSError as error:
+            raise errors.ConfigError(f"[kubernetes] lock_file: {error}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that stopped us, out of the nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
