@@ -206,6 +206,8 @@ def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
             prog=prog,
             default_config_files=[str(default)] if default.exists() else [],
         )
+        for group in GROUPS:
+            dict(conf[group])  # reads, and so checks, every value
     except cfg.Error as error:
         raise errors.ConfigError(str(error)) from error
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "aiohttp.access=WARN"])

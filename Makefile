@@ -1,0 +1,24 @@
+# make demo   the whole stack on this machine, and Pods on it     (root, Debian 12)
+# make test   everything that is tested, from nothing             (root, Debian 12)
+PYTHON ?= python3
+
+.PHONY: help demo demo-down test lab-up lab-down
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+demo: # brings up the lab and the product, and shows Pods beside their Neutron ports
+	$(PYTHON) -m lab.demo
+
+demo-down:
+	$(PYTHON) -m lab.demo down
+
+test:
+	$(PYTHON) -m lab.suite
+
+# make lab-up, lab-down   only Kubernetes and OpenStack; see lab/README.md
+lab-up:
+	$(PYTHON) -m lab up
+
+lab-down:
+	$(PYTHON) -m lab down

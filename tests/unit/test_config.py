@@ -1,0 +1,53 @@
+"""The options: the sample is current, and a wrong file ends in one clear line."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from kuryr_k8s import config, errors
+
+SAMPLE = pathlib.Path(__file__).parent.parent.parent / "etc" / "kuryr.conf.sample"
+
+
+def test_sample_is_what_the_generator_writes(tmp_path):
+    generated = tmp_path / "kuryr.conf.sample"
+    command = ["-m", "oslo_config.generator", "--namespace", "kuryr_k8s", "--namespace"]
+    subprocess.run(
+        [sys.executable, *command, "oslo.log", "--wrap-width", "79", "--output-file", generated],
+        check=True,
+    )
+    assert SAMPLE.read_text() == generated.read_text(), "run tox -e genconfig"
+
+
+def test_sample_can_be_loaded_as_it_is():
+    conf = config.load(["--config-file", str(SAMPLE)], "test")
+    assert conf.kubernetes.enabled_handlers == ["vif", "kuryrport"]
+
+
+def test_options_of_the_ancestor_are_read_under_their_names(tmp_path):
+    path = tmp_path / "kuryr.conf"
+    path.write_text(
+        "[kubernetes]\napi_root = https://api:6443\npod_vif_driver = neutron-vif\n"
+        "[neutron_defaults]\nproject = p\npod_subnet = s\npod_security_groups = a,b\n"
+        "resource_tags = t\novs_bridge = br-int\nnetwork_device_mtu = 1400\n"
+        "[neutron]\nauth_type = password\nusername = u\nregion_name = r\n"
+    )
+    conf = config.load(["--config-file", str(path)], "test")
+    assert conf.neutron_defaults.pod_subnet == ["s"]
+    assert conf.neutron_defaults.pod_security_groups == ["a", "b"]
+    assert conf.neutron_defaults.network_device_mtu == 1400
+    assert conf.neutron.region_name == "r"
+
+
+def test_missing_file_is_a_wrong_configuration():
+    with pytest.raises(errors.ConfigError, match="nowhere"):
+        config.load(["--config-file", "/nowhere/kuryr.conf"], "test")
+
+
+def test_value_that_cannot_be_read_is_a_wrong_configuration(tmp_path):
+    path = tmp_path / "kuryr.conf"
+    path.write_text("[kubernetes]\npod_workers = many\n")
+    with pytest.raises(errors.ConfigError, match="pod_workers"):
+        config.load(["--config-file", str(path)], "test")
