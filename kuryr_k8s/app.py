@@ -76,7 +76,6 @@ class ControllerApp:
             stack.push_async_callback(kube.close)
             transport = self._transport()
             stack.callback(transport.close)
-            stack.callback(notify, "STOPPING=1")
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(self._health().run(), name="health")
             await self._run(group, kube, Neutron(transport), lock)

@@ -18,6 +18,9 @@ from kuryr_k8s.engine.systemd import notify
 
 LOG = logging.getLogger(__name__)
 RETRY = 2.0  # seconds between two looks at an API that is down at start
+# Seconds for which an API server that is just starting may refuse what it will grant: its
+# permissions are not loaded yet.
+GRACE = 5.0
 # What does not heal by waiting, in the words of the C library and of OpenSSL.
 HOPELESS = (
     "Name or service not known",
@@ -60,6 +63,7 @@ async def _until_signal(program: Program) -> None:
     def stop() -> None:
         nonlocal stopped
         stopped = True
+        notify("STOPPING=1")
         if task is not None:
             task.cancel()
 
@@ -79,11 +83,14 @@ async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
     :raises errors.ConfigError: waiting would not help: the name does not resolve, the
         certificate does not verify, we are refused.
     """
+    started = asyncio.get_running_loop().time()
     while True:
         try:
             await call()
         except (errors.CloudError, errors.KubeError) as error:
-            if is_hopeless(error):
+            waited = asyncio.get_running_loop().time() - started
+            loading = isinstance(error, errors.KubeError) and error.status == 403
+            if is_hopeless(error) and (waited > GRACE or not loading):
                 raise errors.ConfigError(f"{what}: {error}") from error
             LOG.warning("waiting for %s: %s", what, error)
             notify(f"STATUS=waiting for {what}: {error}")

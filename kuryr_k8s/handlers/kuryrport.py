@@ -69,6 +69,8 @@ class KuryrPortHandler(Handler):
         if recorded.vifs_json:
             await self._follow_groups(key, recorded, groups)
             return
+        if pod.deleting:
+            return  # it will not start any more
         try:
             vifs = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:
@@ -81,6 +83,7 @@ class KuryrPortHandler(Handler):
             "vifs": write_vifs(vifs),
         }
         await self._patch_status(key, recorded, status)
+        LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
 
     async def _request(
         self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
@@ -144,7 +147,9 @@ class KuryrPortHandler(Handler):
             return  # the daemon's word comes as a change of the KuryrPort
         pool = self._context.drivers.vif_pool
         if recorded.vifs_json:
-            for vif in recorded.vifs().values():
+            vifs = recorded.vifs()
+            LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
+            for vif in vifs.values():
                 await pool.release(vif)
         else:
             await pool.release_unrecorded(recorded.pod_uid)
@@ -179,6 +184,10 @@ class KuryrPortHandler(Handler):
 
     def about(self, key: Key) -> Reference | None:
         return reference(self._context.informers.pods.get(key))
+
+
+def _ids(vifs: dict[str, VIFBase]) -> list[str]:
+    return [vif.id for vif in vifs.values()]
 
 
 class NodeNotReady(errors.Refused):

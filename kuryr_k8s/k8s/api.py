@@ -7,7 +7,7 @@ module as one of :mod:`kuryr_k8s.errors`; every call has a deadline.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -140,7 +140,7 @@ class KubeApi:
 
     async def watch(
         self, resource: Resource, query: Mapping[str, str], *, namespace: str = "", idle: float
-    ) -> AsyncIterator[Json]:
+    ) -> AsyncGenerator[Json, None]:
         """Yield the watch's events as they come; ends when the server ends it.
 
         :param idle: seconds without a single byte after which the connection counts as dead.

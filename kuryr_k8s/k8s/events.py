@@ -20,7 +20,7 @@ from kuryr_k8s.k8s.resources import EVENTS, Resource
 LOG = logging.getLogger(__name__)
 REMEMBERED = 10_000  # conditions; beyond it the oldest are forgotten
 AGAIN = 3600.0
-NOTE_LIMIT = 1024  # bytes that the API server takes
+NOTE_LIMIT = 1000  # the API server takes a little more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
 from kuryr_k8s import errors
@@ -104,20 +105,22 @@ class Informer(Generic[T]):
         if not self._version and not self._streams_lists:
             await self._list()
         fresh: dict[Key, T] | None = None if self._version else {}
-        async for event in self._api.watch(self.resource, self._query(), idle=self._idle):
-            meta = event["object"]["metadata"]
-            self._check_order(meta["resourceVersion"])
-            if event["type"] == "BOOKMARK":
-                if fresh is not None and INITIAL_EVENTS_END in meta.get("annotations", {}):
-                    self._replace(fresh)
-                    fresh = None
-            elif fresh is not None:
-                key = _key(event["object"])
-                fresh[key] = self._same_or_read(key, event["object"])
-            else:
-                self._apply(event["type"], event["object"])
-            if fresh is None:
-                self._version = meta["resourceVersion"]
+        events = self._api.watch(self.resource, self._query(), idle=self._idle)
+        async with aclosing(events):
+            async for event in events:
+                meta = event["object"]["metadata"]
+                self._check_order(meta["resourceVersion"])
+                if event["type"] == "BOOKMARK":
+                    if fresh is not None and INITIAL_EVENTS_END in meta.get("annotations", {}):
+                        self._replace(fresh)
+                        fresh = None
+                elif fresh is not None:
+                    key = _key(event["object"])
+                    fresh[key] = self._same_or_read(key, event["object"])
+                else:
+                    self._apply(event["type"], event["object"])
+                if fresh is None:
+                    self._version = meta["resourceVersion"]
 
     def _query(self) -> dict[str, str]:
         query = self._selectors | {

@@ -14,12 +14,14 @@ import types
 import typing
 from typing import Any, ClassVar, Self, TypeVar
 
+from kuryr_k8s import errors
+
 _PREFIX = "versioned_object"
 _REGISTRY: dict[str, type["Versioned"]] = {}
 T = TypeVar("T", bound="Versioned")
 
 
-class DecodeError(ValueError):
+class DecodeError(errors.Refused, ValueError):
     """The JSON is not what this version of the program can read."""
 
 

@@ -94,9 +94,7 @@ async def test_port_that_only_claims_the_pods_uid_is_not_taken(driver, request_p
     assert vif.id != foreign["id"]
 
 
-async def test_neutron_without_tags_at_creation_gets_them_right_after(
-    driver, request_port, cloud
-):
+async def test_neutron_without_tags_at_creation_gets_them_right_after(driver, request_port, cloud):
     cloud.switch_extension(on=False)
     vif = await driver.ensure(await request_port())
     assert set(cloud.ports[vif.id]["tags"]) == {TAG, "kuryr-ifname:eth0"}
@@ -115,7 +113,7 @@ async def test_port_left_without_tags_by_a_crash_is_found_and_completed(
 
 
 async def test_port_that_no_agent_can_bind_is_refused_and_deleted(driver, request_port, cloud):
-    with pytest.raises(errors.Refused, match="could not bind port .* on host 'nowhere'"):
+    with pytest.raises(errors.Refused, match=r"could not bind port .* on host 'nowhere'"):
         await driver.ensure(await request_port(host_id="nowhere"))
     assert not cloud.ports
 

@@ -132,28 +132,29 @@ def test_later_request_does_not_put_off_an_earlier_one():
 
 
 async def test_events_arriving_during_a_reconcile_cause_exactly_one_more():
-    gate, again, calls = asyncio.Event(), asyncio.Event(), []
+    gate, begun, over, calls = asyncio.Event(), asyncio.Event(), asyncio.Event(), []
 
     async def reconcile(key):
         calls.append(key)
-        if len(calls) == 2:
-            again.set()
+        begun.set()
         await gate.wait()
 
-    controller = Controller("pods", reconcile, workers=4)
+    async def report(key, error, failures):
+        if len(calls) == 2:
+            over.set()
+
+    controller = Controller("pods", reconcile, workers=4, report=report)
     controller.queue.add("ns/pod")
     async with asyncio.TaskGroup() as group:
         task = group.create_task(controller.run())
-        while not calls:
-            await asyncio.sleep(0)
+        await begun.wait()
         for _ in range(5):
             controller.queue.add("ns/pod")
         gate.set()
-        await again.wait()
-        while controller.queue.active:
-            await asyncio.sleep(0)
+        await over.wait()
         task.cancel()
     assert calls == ["ns/pod", "ns/pod"]
+    assert not len(controller.queue)
 
 
 async def test_outcomes_decide_when_a_key_is_looked_at_again():
@@ -168,9 +169,7 @@ async def test_outcomes_decide_when_a_key_is_looked_at_again():
     async def report(key, error, failures):
         told[key] = (type(error).__name__, failures)
 
-    controller = Controller(
-        "pods", reconcile, queue=WorkQueue(timers, base=1.0), report=report
-    )
+    controller = Controller("pods", reconcile, queue=WorkQueue(timers, base=1.0), report=report)
     outcomes |= {"ok": None, "later": 60.0, "wait": errors.Wait("port DOWN", 5.0)}
     outcomes |= {"refused": errors.Refused("no subnet"), "bug": KeyError("oops")}
     outcomes |= {"busy": errors.CloudError("busy", status=503, retry_after=7.0)}

@@ -16,7 +16,9 @@ MODULES = [
 def loaded_by(*modules):
     """The names in sys.modules of a fresh interpreter that imported them."""
     script = f"import sys, {', '.join(modules)}; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     return set(run.stdout.split())
 
 

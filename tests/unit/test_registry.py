@@ -12,14 +12,14 @@ from kuryr_k8s.drivers.base import PodProjectDriver, PodVIFDriver
 from kuryr_k8s.drivers.project import DefaultProject
 from kuryr_k8s.handlers.base import Handler
 
-STRANGER = '''
+STRANGER = """
 from kuryr_k8s.drivers.base import PodProjectDriver
 
 
 class ByTheMoon(PodProjectDriver):
     async def project(self, pod):
         return "moon"
-'''
+"""
 
 
 USE = """

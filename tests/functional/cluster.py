@@ -1,0 +1,153 @@
+"""The lab's cluster and cloud, as tests see them: kubectl, Neutron, the nodes' Open vSwitch."""
+
+import functools
+import json
+import time
+from pathlib import Path
+
+import yaml
+
+from lab import facts
+from lab.kuryr import CLUSTER_TAG, kubectl
+from lab.process import CommandError, run
+from lab.rest import Api, token
+from lab.supervisor import Supervisor
+
+IMAGE = "lab.local/busybox:1"
+SERVE = "mkdir -p /www && hostname > /www/index.html && exec httpd -f -p 8080 -h /www"
+
+
+class Cluster:
+    """One namespace of the lab's cluster, and all of its cloud."""
+
+    def __init__(self, namespace):
+        self.lab = facts.load()
+        self.namespace = namespace
+        self.supervisor = Supervisor()
+
+    # Kubernetes.
+
+    def kubectl(self, *arguments, stdin=None, timeout=180):
+        return kubectl(
+            self.lab, "--namespace", self.namespace, *arguments, stdin=stdin, timeout=timeout
+        )
+
+    def apply(self, *objects):
+        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.kubectl("apply", "--filename=-", stdin=json.dumps(items))
+
+    def get(self, kind, name=None, *arguments):
+        printed = self.kubectl("get", kind, *([name] if name else []), "-o", "json", *arguments)
+        found = json.loads(printed)
+        return found if name else found["items"]
+
+    def find(self, kind, name):
+        """The object, or None."""
+        printed = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+        return json.loads(printed) if printed else None
+
+    def wait_ready(self, *pods, seconds=90):
+        names = [f"pod/{pod}" for pod in pods]
+        self.kubectl("wait", "--for=condition=Ready", *names, f"--timeout={seconds}s")
+
+    def wait_gone(self, *names, seconds=90):
+        self.kubectl("wait", "--for=delete", *names, f"--timeout={seconds}s")
+
+    def exec(self, pod, *command):
+        return self.kubectl("exec", pod, "--", *command)
+
+    def events(self, pod):
+        """(reason, message) of the Events about the Pod."""
+        selector = f"--field-selector=involvedObject.name={pod}"
+        return [(e["reason"], e["message"]) for e in self.get("events", None, selector)]
+
+    # What is recorded, what is in the cloud, what is on the nodes.
+
+    def vif(self, pod):
+        """The data of the Pod's default interface in its KuryrPort."""
+        entry = self.get("kuryrport", pod)["status"]["vifs"]["eth0"]
+        return entry["vif"]["versioned_object.data"]
+
+    @functools.cached_property
+    def neutron(self):
+        """Neutron, as its administrator sees it."""
+        clouds = yaml.safe_load(Path(self.lab.cloud.clouds_yaml).read_text())["clouds"]
+        auth = clouds["lab"]["auth"]
+        secret = token(auth["auth_url"], auth["username"], auth["password"], auth["project_name"])
+        return Api(f"{self.lab.cloud.neutron_url}/v2.0", secret)
+
+    def ports(self):
+        """The cluster's ports in Neutron by id."""
+        found = self.neutron.get("/ports", tags=CLUSTER_TAG)["ports"]
+        return {port["id"]: port for port in found}
+
+    def taps(self):
+        """The Pods' interfaces in the integration bridges: {(node, tap name)}."""
+        found = set()
+        for node in self.lab.nodes.values():
+            database = f"--db=unix:{node.ovs_socket}"
+            listed = run([f"{self.lab.bin}/ovs-vsctl", database, "list-ports", "br-int"])
+            found |= {(node.name, name) for name in listed.split() if name.startswith("tap")}
+        return found
+
+    def recorded_ports(self):
+        """Ids of the ports that all KuryrPorts of the cluster name."""
+        items = json.loads(kubectl(self.lab, "get", "kuryrports", "-A", "-o", "json"))["items"]
+        return {
+            entry["vif"]["versioned_object.data"]["id"]
+            for item in items
+            for entry in (item.get("status", {}).get("vifs") or {}).values()
+        }
+
+    def wait_for(self, what, condition, seconds=60):
+        """Ask until the condition holds; its value."""
+        end = time.monotonic() + seconds
+        while not (value := condition()):
+            assert time.monotonic() < end, f"after {seconds} s still not: {what}"
+            time.sleep(0.2)
+        return value
+
+    def assert_nothing_leaks(self):
+        """In the end Neutron's ports are exactly those that the KuryrPorts name."""
+        self.wait_for(
+            "the ports in Neutron are those in the KuryrPorts",
+            lambda: set(self.ports()) == self.recorded_ports(),
+            seconds=90,
+        )
+
+    # Traffic.
+
+    def ping(self, pod, address):
+        family = "-6" if ":" in address else "-4"
+        self.exec(pod, "ping", family, "-c", "2", "-i", "0.2", "-W", "2", address)
+
+    def pings(self, pod, address):
+        """Whether the address answers now."""
+        try:
+            self.ping(pod, address)
+        except CommandError:
+            return False
+        return True
+
+
+def pod(name, *, node=None, command=None, **spec):
+    """A Pod with one container; keyword arguments are fields of its spec."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": command or ["sh", "-c", SERVE],
+        **spec.pop("container", {}),
+    }
+    if node:
+        spec["nodeName"] = node
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **spec},
+    }
+
+
+def addresses(live):
+    return [entry["ip"] for entry in live["status"]["podIPs"]]

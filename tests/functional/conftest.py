@@ -1,0 +1,33 @@
+"""Functional tests need the lab up and the product installed on it (`make test` does both)."""
+
+import os
+import uuid
+
+import pytest
+
+from lab.kuryr import kubectl
+from tests.functional.cluster import Cluster
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "tests/functional/" in str(item.path):
+            item.add_marker(pytest.mark.functional)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture
+def cluster():
+    """A namespace of one's own; after the test nothing of it may be left anywhere."""
+    if os.geteuid() != 0:
+        pytest.fail("functional tests run as root, on a machine with the lab")
+    namespace = f"test-{uuid.uuid4().hex[:8]}"
+    cluster = Cluster(namespace)
+    kubectl(cluster.lab, "create", "namespace", namespace)
+    cluster.wait_for(
+        "the namespace has its ServiceAccount",
+        lambda: cluster.find("serviceaccount", "default"),
+    )
+    yield cluster
+    kubectl(cluster.lab, "delete", "namespace", namespace, "--timeout=120s")
+    cluster.assert_nothing_leaks()
