@@ -47,7 +47,7 @@ from kuryr_k8s.process import HostLock, reach, start
 
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
-MARGIN = 5.0  # seconds before the Lease's end by which the last write must be over
+MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
 
 def main() -> None:
@@ -140,7 +140,8 @@ class ControllerApp:
         timeout = float(self.conf.neutron.call_timeout)
         if not self.leading.is_set() or self._lease is None:
             return min(timeout, STARTING)
-        return min(timeout, self._lease.remaining - MARGIN)
+        margin = MARGIN * float(self.conf.kubernetes.lease_duration)
+        return min(timeout, self._lease.remaining - margin)
 
     def _health(self) -> HealthServer:
         def synced() -> bool:

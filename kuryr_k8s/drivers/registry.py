@@ -18,7 +18,6 @@ REPLACED = {
     ("kuryr_k8s.controller.handlers", "kuryrloadbalancer"): "loadbalancer",
     ("kuryr_k8s.controller.handlers", "ingresslb"): "l7_router",
     ("kuryr_k8s.controller.handlers", "ocproute"): "ocp_route",
-    (f"{DRIVERS}.pod_vif", "nested-dpdk"): "neutron-vif",
 }
 
 
@@ -50,7 +49,7 @@ def load(kind: type[D], name: str, context: DriverContext, option: str = "") -> 
 def _unknown(namespace: str, name: str, option: str) -> str:
     installed = ExtensionManager(namespace, on_load_failure_callback=_ignore).names()
     instead = REPLACED.get((namespace, name))
-    hint = f"; kuryr_k8s calls it {instead!r}" if instead else ""
+    hint = f"; kuryr_k8s calls it {instead!r}" if instead in installed else ""
     known = ", ".join(sorted(set(installed))) or "none"
     return f"{option}: there is no {name!r}{hint} (installed: {known})"
 

@@ -79,43 +79,49 @@ class Controller(Generic[K]):
         """Reconcile one key once, and queue it again as the outcome asks."""
         started = time.monotonic()
         problem: Exception | None = None
-        outcome = "success"
+        again: float | None = None
         try:
             async with asyncio.timeout(self._deadline):
                 again = await self._reconcile(key)
-        except errors.Wait as wait:
-            outcome = "wait"
-            LOG.debug("%s %s: waiting: %s", self.name, key, wait)
-            self.queue.add_after(key, wait.delay)
-        except errors.Refused as error:
-            outcome, problem = "refused", error
-            delay = self.queue.retry(key, at_least=REFUSED_DELAY)
-            if self.queue.failures(key) == 1:
-                LOG.error("%s %s: refused: %s", self.name, key, error)
-            else:
-                LOG.debug("%s %s: still refused, again in %.0f s", self.name, key, delay)
         except Exception as error:
-            outcome, problem = "error", error
-            delay = self.queue.retry(key, at_least=_asked_delay(error))
-            unforeseen = not isinstance(error, errors.KuryrError | TimeoutError)
-            first = self.queue.failures(key) == 1
-            LOG.log(
-                logging.ERROR if unforeseen else logging.WARNING if first else logging.DEBUG,
-                "%s %s: again in %.1f s: %s",
-                self.name,
-                key,
-                delay,
-                error or type(error).__name__,
-                exc_info=unforeseen,
-            )
-        else:
-            self.queue.forget(key)
-            if again is not None:
-                self.queue.add_after(key, again)
+            problem = error
+        outcome = self._decide(key, problem, again)
         if self._observe is not None:
             self._observe(self.name, outcome, time.monotonic() - started)
         if self._report is not None and outcome != "wait":
             await self._report(key, problem, self.queue.failures(key))
+
+    def _decide(self, key: K, problem: Exception | None, again: float | None) -> str:
+        """When to look at the key again; the outcome in one word, for the metrics."""
+        match problem:
+            case None:
+                self.queue.forget(key)
+                if again is not None:
+                    self.queue.add_after(key, again)
+                return "success"
+            case errors.Wait():
+                LOG.debug("%s %s: waiting: %s", self.name, key, problem)
+                self.queue.add_after(key, problem.delay)
+                return "wait"
+            case errors.Refused():
+                delay = self.queue.retry(key, at_least=REFUSED_DELAY)
+                self._log(key, problem, delay, logging.ERROR)
+                return "refused"
+            case errors.KuryrError() | TimeoutError():
+                delay = self.queue.retry(key, at_least=_asked_delay(problem))
+                self._log(key, problem, delay, logging.WARNING)
+                return "error"
+            case _:
+                delay = self.queue.retry(key)
+                text = "%s %s: unforeseen, again in %.1f s"
+                LOG.error(text, self.name, key, delay, exc_info=problem)
+                return "error"
+
+    def _log(self, key: K, problem: Exception, delay: float, level: int) -> None:
+        """In full at the first failure in a row; what repeats is told by Events and metrics."""
+        level = level if self.queue.failures(key) == 1 else logging.DEBUG
+        what = str(problem) or type(problem).__name__
+        LOG.log(level, "%s %s: again in %.1f s: %s", self.name, key, delay, what)
 
 
 def _asked_delay(error: Exception) -> float:

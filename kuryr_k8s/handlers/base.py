@@ -1,6 +1,7 @@
 """What a handler is: it makes the world match one object, named by its key."""
 
 import abc
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -62,8 +63,8 @@ class Drivers:
 class HandlerContext:
     """What every handler is handed at its making.
 
-    ``born`` holds the uids of KuryrPorts that this very process has created and not yet
-    worked on: for those alone it is certain that no port can exist in Neutron.
+    ``incarnation`` names this life of the process: what it created itself, nobody else can have
+    worked on.
     """
 
     conf: cfg.ConfigOpts
@@ -71,7 +72,7 @@ class HandlerContext:
     events: EventRecorder
     informers: Informers
     drivers: Drivers
-    born: set[str] = field(default_factory=set)
+    incarnation: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 @dataclass(frozen=True, slots=True)

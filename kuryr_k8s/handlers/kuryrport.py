@@ -28,6 +28,7 @@ class KuryrPortHandler(Handler):
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
         self._starved: dict[Key, None] = {}  # Pods that wait for quota or addresses
+        self._tried: dict[Key, str] = {}  # uid of the KuryrPort for which ports were asked for
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -50,7 +51,7 @@ class KuryrPortHandler(Handler):
     async def reconcile(self, key: Key) -> float | None:
         recorded = self._context.informers.kuryrports.get(key)
         if recorded is None:
-            self._starved.pop(key, None)
+            self._forget(key)
         elif recorded.deleting:
             await self._release(key, recorded)
         else:
@@ -67,6 +68,7 @@ class KuryrPortHandler(Handler):
         project = recorded.project_id or await drivers.pod_project.project(pod)
         groups = await drivers.pod_security_groups.security_groups(pod, project)
         if recorded.vifs_json:
+            self._forget(key)
             await self._follow_groups(key, recorded, groups)
             return
         if pod.deleting:
@@ -76,7 +78,6 @@ class KuryrPortHandler(Handler):
         except errors.OverQuota:
             self._starved[key] = None
             raise
-        self._starved.pop(key, None)
         status = {
             "projectId": project,
             "securityGroupIds": list(groups),
@@ -97,8 +98,8 @@ class KuryrPortHandler(Handler):
         for driver in drivers.multi_vif:
             for interface in await driver.interfaces(pod, project):
                 wanted[interface.ifname] = interface.pod_network
-        may_exist = recorded.uid not in self._context.born
-        self._context.born.discard(recorded.uid)
+        may_exist = self._may_exist(key, recorded)
+        self._tried[key] = recorded.uid
         return {
             ifname: await drivers.vif_pool.request(
                 PortRequest(
@@ -114,6 +115,16 @@ class KuryrPortHandler(Handler):
             )
             for ifname, pod_network in wanted.items()
         }
+
+    def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
+        """Whether anybody can have made ports: not if this very process created the KuryrPort
+        and never worked on it. That saves Neutron a question for every new Pod."""
+        ours = recorded.creator == self._context.incarnation
+        return not ours or self._tried.get(key) == recorded.uid
+
+    def _forget(self, key: Key) -> None:
+        self._starved.pop(key, None)
+        self._tried.pop(key, None)
 
     def _host_id(self, node_name: str) -> str:
         node = self._context.informers.nodes.get(Key("", node_name))
@@ -141,8 +152,7 @@ class KuryrPortHandler(Handler):
 
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Give the ports back, once it is certain that the node has let go of them."""
-        self._starved.pop(key, None)
-        self._context.born.discard(recorded.uid)
+        self._forget(key)
         if NODE_FINALIZER in recorded.finalizers and not await self._node_is_gone(key, recorded):
             return  # the daemon's word comes as a change of the KuryrPort
         pool = self._context.drivers.vif_pool

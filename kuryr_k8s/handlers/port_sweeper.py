@@ -46,10 +46,13 @@ class PortSweeper:
     async def run(self) -> None:
         """Sweep for ever; a search that fails is made again the next time."""
         while True:
+            problem = None
             try:
                 await self.sweep()
             except errors.KuryrError as error:
-                LOG.warning("search for leaked ports: %s", error)
+                problem = error
+            if problem is not None:
+                LOG.warning("search for leaked ports: %s", problem)
             await asyncio.sleep(self._interval)
 
     async def sweep(self) -> list[str]:

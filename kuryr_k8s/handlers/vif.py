@@ -36,7 +36,8 @@ class VIFHandler(Handler):
 
     async def _create(self, key: Key, pod: Pod) -> None:
         try:
-            created = await self._context.kube.create(KURYRPORTS, kuryrport_of(pod))
+            body = kuryrport_of(pod, self._context.incarnation)
+            await self._context.kube.create(KURYRPORTS, body)
         except errors.KubeConflict as error:
             # our cache lags; or it is an earlier Pod's and on its way out
             raise errors.Wait(f"there is a KuryrPort {key} already", delay=1.0) from error
@@ -44,7 +45,6 @@ class VIFHandler(Handler):
             if error.status == 403 and "being terminated" in str(error):
                 return  # nothing new is taken in this namespace, and the Pod goes with it
             raise
-        self._context.born.add(created["metadata"]["uid"])
 
     async def _delete(self, key: Key, recorded: KuryrPort) -> None:
         """The caches may lie: the API server itself must say that the Pod is done."""
@@ -71,7 +71,7 @@ def is_needed(recorded: KuryrPort, pod: Pod | None) -> bool:
     return pod is not None and pod.identity == recorded.pod_uid and wants_network(pod)
 
 
-def kuryrport_of(pod: Pod) -> Json:
+def kuryrport_of(pod: Pod, incarnation: str) -> Json:
     """The KuryrPort of a Pod, complete from its creation: both finalizers stand in it.
 
     The mirror of a static Pod is no owner: it is deleted and made again while the Pod runs on.
@@ -80,6 +80,7 @@ def kuryrport_of(pod: Pod) -> Json:
     meta: Json = {
         "namespace": pod.namespace,
         "name": pod.name,
+        "annotations": {annotations.CREATOR: incarnation},
         "finalizers": [annotations.KURYRPORT_FINALIZER, annotations.NODE_FINALIZER],
     }
     if len(node) <= LABEL_LIMIT:

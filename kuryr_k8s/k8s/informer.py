@@ -86,19 +86,24 @@ class Informer(Generic[T]):
         """Follow the kind for ever; whatever the server does, try again."""
         failures = 0
         while True:
-            try:
-                await self._follow()
-                failures = 0
-            except errors.KubeError as error:
-                failures += 1
-                if error.status == 422 and not self._version:
+            problem = await self._problem_of_following()
+            failures = failures + 1 if problem else 0
+            if problem is not None:
+                if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList
-                if error.status or failures > 3:
+                if problem.status or failures > 3:
                     self._version = ""  # the server knows better: list again
-                level = logging.DEBUG if isinstance(error, errors.KubeGone) else logging.WARNING
-                LOG.log(level, "watch of %s: %s", self.resource.plural, error)
+                level = logging.DEBUG if isinstance(problem, errors.KubeGone) else logging.WARNING
+                LOG.log(level, "watch of %s: %s", self.resource.plural, problem)
             delay = min(30.0, 0.25 * 2.0 ** min(failures, 8)) if failures else 0.0
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+
+    async def _problem_of_following(self) -> errors.KubeError | None:
+        try:
+            await self._follow()
+        except errors.KubeError as error:
+            return error
+        return None
 
     async def _follow(self) -> None:
         """One connection: list if need be, then apply changes until it ends."""

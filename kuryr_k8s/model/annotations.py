@@ -8,6 +8,8 @@ KURYRPORT_FINALIZER = "kuryr.openstack.org/kuryrport-finalizer"
 NODE_FINALIZER = "kuryr.openstack.org/node-finalizer"
 
 NODE_NAME_LABEL = "kuryr.openstack.org/nodeName"
+# Set on a KuryrPort: which life of the controller's process created it.
+CREATOR = "openstack.org/kuryr-creator"
 # Set by the daemon on its Node: the chassis' hostname, Neutron's binding:host_id.
 HOST_ID = "openstack.org/kuryr-host-id"
 # Set on a Namespace: the project its Pods' ports belong to.

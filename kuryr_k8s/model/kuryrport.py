@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Self
 
+from kuryr_k8s.model import annotations
 from kuryr_k8s.model.vif import VIFBase
 
 Json = dict[str, Any]
@@ -27,6 +28,7 @@ class KuryrPort:
     name: str
     uid: str
     resource_version: str
+    creator: str | None
     pod_uid: str
     node: str
     static: bool
@@ -40,12 +42,14 @@ class KuryrPort:
     def read(cls, item: Json) -> Self:
         meta, spec = item["metadata"], item["spec"]
         status = item.get("status") or {}
+        creator = annotations.annotation(item, annotations.CREATOR)
         vifs, project = status.get("vifs"), status.get("projectId")
         return cls(
             namespace=sys.intern(meta["namespace"]),
             name=meta["name"],
             uid=meta["uid"],
             resource_version=meta["resourceVersion"],
+            creator=sys.intern(creator) if creator else None,
             pod_uid=spec["podUid"],
             node=sys.intern(spec["podNodeName"]),
             static=bool(spec.get("podStatic")),

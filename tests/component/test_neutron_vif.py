@@ -94,8 +94,10 @@ async def test_port_that_only_claims_the_pods_uid_is_not_taken(driver, request_p
     assert vif.id != foreign["id"]
 
 
-async def test_neutron_without_tags_at_creation_gets_them_right_after(driver, request_port, cloud):
-    cloud.switch_extension(on=False)
+async def test_neutron_that_drops_tags_at_creation_gets_them_right_after(
+    driver, request_port, cloud
+):
+    cloud.keep_tags_at_creation(on=False)
     vif = await driver.ensure(await request_port())
     assert set(cloud.ports[vif.id]["tags"]) == {TAG, "kuryr-ifname:eth0"}
 
@@ -103,7 +105,7 @@ async def test_neutron_without_tags_at_creation_gets_them_right_after(driver, re
 async def test_port_left_without_tags_by_a_crash_is_found_and_completed(
     driver, request_port, cloud
 ):
-    cloud.switch_extension(on=False)
+    cloud.keep_tags_at_creation(on=False)
     cloud.faults.add(method="PUT", path=r"/tags$", times=1, action=cut())
     with pytest.raises(errors.CloudError):
         await driver.ensure(await request_port())

@@ -10,7 +10,6 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import PodProjectDriver, PodVIFDriver
 from kuryr_k8s.drivers.project import DefaultProject
-from kuryr_k8s.handlers.base import Handler
 
 STRANGER = """
 from kuryr_k8s.drivers.base import PodProjectDriver
@@ -61,11 +60,6 @@ def test_unknown_name_is_answered_with_those_installed():
     assert str(caught.value) == (
         "[kubernetes] pod_vif_driver: there is no 'neutron_vif' (installed: neutron-vif)"
     )
-
-
-def test_name_of_the_ancestor_is_answered_with_its_heir():
-    with pytest.raises(errors.ConfigError, match="kuryr_k8s calls it 'loadbalancer'"):
-        registry.load_class("kuryr_k8s.controller.handlers", "endpoints", Handler, "x")
 
 
 def test_driver_of_another_slot_is_refused():

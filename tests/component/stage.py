@@ -1,0 +1,114 @@
+"""A cluster and a cloud with the controller on it, in the test's own loop."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from kuryr_k8s.app import ControllerApp
+from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
+
+KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
+
+
+class Stage:
+    """What tests act on and look at."""
+
+    def __init__(self, cluster, cloud, proxy, load_conf):
+        self.cluster, self.cloud, self.proxy = cluster, cloud, proxy
+        self.client = cluster.client
+        self._load_conf = load_conf
+
+    @asynccontextmanager
+    async def controller(self, *, leading=True, **groups):
+        """A controller at work (or merely started), behind the proxy; stopped as by SIGTERM."""
+        groups.setdefault("kubernetes", {}).setdefault(
+            "kubeconfig", str(self.proxy.kubeconfig_for("controller"))
+        )
+        app = ControllerApp(self._load_conf(**groups))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(app.run())
+            if leading:
+                waiting = group.create_task(app.leading.wait())
+                await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            try:
+                yield app
+            finally:
+                task.cancel()
+
+    # The node's daemon, as far as the controller sees it.
+
+    async def let_go(self, name):
+        """The daemon says that nothing of the Pod is plugged any more."""
+        recorded = await self.kuryrport(name)
+        finalizers = [f for f in recorded["metadata"]["finalizers"] if f != NODE_FINALIZER]
+        patch = {"metadata": {"finalizers": finalizers, "uid": recorded["metadata"]["uid"]}}
+        await self.client.patch(self._path(name), patch)
+
+    # Looking.
+
+    def _path(self, name):
+        return f"{KURYRPORTS.format(self.cluster.namespace)}/{name}"
+
+    async def kuryrport(self, name):
+        """The KuryrPort, or None."""
+        return await self.client.find(self._path(name))
+
+    async def kuryrports(self):
+        return await self.client.list(KURYRPORTS.format(self.cluster.namespace))
+
+    async def events(self):
+        """(reason, note) of all Events of the namespace."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.cluster.namespace}/events"
+        return [(event["reason"], event["note"]) for event in await self.client.list(path)]
+
+    def ports_of(self, pod):
+        """The ports made for a Pod, in Neutron."""
+        uid = pod["metadata"]["uid"]
+        return [port for port in self.cloud.ports.values() if port["device_id"] == uid]
+
+    # Waiting, for conditions: asked again and again, until they hold.
+
+    async def until(self, condition, *, within=15.0):
+        """Ask an asynchronous condition until it holds; its value."""
+        async with asyncio.timeout(within):
+            while True:
+                if value := await condition():
+                    return value
+                await asyncio.sleep(0.02)
+
+    async def until_plugged_in(self, name, *, within=15.0):
+        """Wait until the KuryrPort names its interfaces; the default one's data."""
+
+        async def vif():
+            recorded = await self.kuryrport(name)
+            vifs = ((recorded or {}).get("status") or {}).get("vifs")
+            return vifs and vifs["eth0"]["vif"]["versioned_object.data"]
+
+        return await self.until(vif, within=within)
+
+    async def until_deleting(self, name):
+        """Wait until the KuryrPort is being deleted."""
+
+        async def deleting():
+            recorded = await self.kuryrport(name)
+            return recorded is not None and "deletionTimestamp" in recorded["metadata"]
+
+        await self.until(deleting)
+
+    async def until_gone(self, name):
+        async def gone():
+            return await self.kuryrport(name) is None
+
+        await self.until(gone)
+
+    async def until_event(self, reason):
+        """Wait for an Event with this reason; its note."""
+
+        async def note():
+            return next((note for found, note in await self.events() if found == reason), None)
+
+        return await self.until(note)
+
+    @staticmethod
+    def both_finalizers():
+        return [KURYRPORT_FINALIZER, NODE_FINALIZER]

@@ -1,0 +1,297 @@
+"""The whole controller, a real API server, a fake Neutron: one Pod's life and its turns."""
+
+import asyncio
+
+import pytest
+
+from kuryr_k8s.model.annotations import HOST_ID
+from tests.component.conftest import HOST, NODE, TAG
+
+
+async def test_scheduled_pod_gets_a_kuryrport_and_a_port(stage):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        vif = await stage.until_plugged_in("web")
+        recorded = await stage.kuryrport("web")
+    assert recorded["spec"] == {
+        "podUid": pod["metadata"]["uid"],
+        "podNodeName": NODE,
+        "podStatic": False,
+    }
+    assert recorded["metadata"]["finalizers"] == stage.both_finalizers()
+    assert recorded["metadata"]["labels"] == {"kuryr.openstack.org/nodeName": NODE}
+    assert recorded["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+    assert recorded["status"]["projectId"] == stage.cloud.project_id
+    assert recorded["status"]["securityGroupIds"] == [stage.cloud.group["id"]]
+    (port,) = stage.ports_of(pod)
+    assert port["id"] == vif["id"]
+    assert port["binding:host_id"] == HOST
+
+
+async def test_pod_waits_for_its_node(stage):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web")
+        other = await stage.cluster.add_pod("other", node=NODE)
+        await stage.until_plugged_in("other")
+        assert await stage.kuryrport("web") is None
+        await stage.cluster.bind(pod, NODE)
+        await stage.until_plugged_in("web")
+    assert len(stage.ports_of(pod)) == len(stage.ports_of(other)) == 1
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_finished_pod_gives_its_port_back_while_it_is_still_there(stage, phase):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("job", node=NODE)
+        await stage.until_plugged_in("job")
+        await stage.cluster.set_phase(pod, phase)
+        await stage.until_deleting("job")
+        await stage.let_go("job")
+        await stage.until_gone("job")
+    assert not stage.cloud.ports
+
+
+async def test_pods_of_the_host_network_and_finished_ones_are_left_alone(stage):
+    await stage.cluster.add_pod("host", node=NODE, host_network=True)
+    done = await stage.cluster.add_pod("done", node=NODE)
+    await stage.cluster.set_phase(done, "Succeeded")
+    async with stage.controller():
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        assert [item["metadata"]["name"] for item in await stage.kuryrports()] == ["web"]
+
+
+async def test_port_stays_until_the_node_has_let_go(stage):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        await stage.cluster.delete_pod(pod)  # as by force: the Pod is gone, its sandbox may not be
+        await stage.until_deleting("web")
+        witness = await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        assert len(stage.ports_of(pod)) == 1
+        await stage.let_go("web")
+        await stage.until_gone("web")
+    assert not stage.ports_of(pod)
+    assert len(stage.ports_of(witness)) == 1
+
+
+async def test_pod_made_again_under_its_name_gets_a_port_of_its_own(stage):
+    async with stage.controller():
+        old = await stage.cluster.add_pod("web-0", node=NODE)
+        old_vif = await stage.until_plugged_in("web-0")
+        await stage.cluster.delete_pod(old)
+        new = await stage.cluster.add_pod("web-0", node=NODE)  # before anybody let go of the old
+        await stage.until_deleting("web-0")
+        assert not stage.ports_of(new)
+        await stage.let_go("web-0")
+
+        async def follows():
+            recorded = await stage.kuryrport("web-0")
+            return recorded and recorded["spec"]["podUid"] == new["metadata"]["uid"]
+
+        await stage.until(follows)
+        new_vif = await stage.until_plugged_in("web-0")
+    assert new_vif["id"] != old_vif["id"]
+    assert [port["id"] for port in stage.cloud.ports.values()] == [new_vif["id"]]
+
+
+async def test_kuryrport_deleted_by_hand_keeps_the_port_of_its_running_pod(stage):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        vif = await stage.until_plugged_in("web")
+        await stage.client.delete(stage._path("web"))
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        assert vif["id"] in stage.cloud.ports  # the node still has it plugged
+        # its sandbox ends, so the node lets go; the Pod lives and needs another port
+        await stage.let_go("web")
+
+        async def another():
+            fresh = await stage.kuryrport("web")
+            return fresh and "deletionTimestamp" not in fresh["metadata"]
+
+        await stage.until(another)
+        again = await stage.until_plugged_in("web")
+    assert again["id"] != vif["id"]
+    assert [port["id"] for port in stage.ports_of(pod)] == [again["id"]]
+
+
+async def test_static_pod_keeps_its_port_when_its_mirror_is_made_again(stage):
+    marks = {"kubernetes.io/config.mirror": "abc", "kubernetes.io/config.hash": "abc"}
+    async with stage.controller():
+        mirror = await stage.cluster.add_pod("static", node=NODE, annotations=marks)
+        vif = await stage.until_plugged_in("static")
+        recorded = await stage.kuryrport("static")
+        assert recorded["spec"] == {"podUid": "abc", "podNodeName": NODE, "podStatic": True}
+        assert "ownerReferences" not in recorded["metadata"]
+        stage.proxy.events.hold("pods")
+        await stage.cluster.delete_pod(mirror)
+        await stage.cluster.add_pod("static", node=NODE, annotations=marks)
+        stage.proxy.events.release()
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+    after = await stage.kuryrport("static")
+    assert after["status"]["vifs"]["eth0"]["vif"]["versioned_object.data"]["id"] == vif["id"]
+
+
+async def test_namespace_that_goes_takes_nothing_new_and_leaves_nothing(stage):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        await stage.client.delete(f"/api/v1/namespaces/{stage.cluster.namespace}")
+        await stage.client.delete(stage._path("web"))  # as the namespace controller does
+        await stage.cluster.delete_pod(pod)
+        await stage.let_go("web")
+        await stage.until_gone("web")
+    assert not stage.cloud.ports
+
+
+async def test_node_that_vanished_cannot_hold_a_port(stage):
+    await stage.cluster.add_node("lost", annotations={HOST_ID: "chassis2"})
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node="lost")
+        await stage.until_plugged_in("web")
+        await stage.client.delete("/api/v1/nodes/lost")
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        assert len(stage.ports_of(pod)) == 1  # the Pod has not been given up yet
+        await stage.cluster.delete_pod(pod)
+        await stage.until_gone("web")
+    assert not stage.ports_of(pod)
+
+
+async def test_node_taken_out_of_service_lets_go_of_pods_that_are_gone(stage):
+    await stage.cluster.add_node("broken", annotations={HOST_ID: "chassis2"})
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node="broken")
+        await stage.until_plugged_in("web")
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "value": "x"}
+        await stage.client.patch("/api/v1/nodes/broken", {"spec": {"taints": [taint]}})
+        await stage.until_gone("web")
+    assert not stage.cloud.ports
+
+
+async def test_pod_on_a_node_without_a_daemon_says_so_and_starts_when_it_comes(stage):
+    await stage.cluster.add_node("new")
+    stage.cloud.add_host("chassis3")
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node="new")
+        note = await stage.until_event("KuryrNodeNotReady")
+        assert note == "node new has no kuryr-k8s-daemon that has started yet"
+        published = {"metadata": {"annotations": {HOST_ID: "chassis3"}}}
+        await stage.client.patch("/api/v1/nodes/new", published)
+        await stage.until_plugged_in("web")
+    (port,) = stage.ports_of(pod)
+    assert port["binding:host_id"] == "chassis3"
+
+
+async def test_quota_is_told_once_and_a_freed_port_serves_the_pod_that_waits(stage):
+    stage.cloud.set_quota(stage.cloud.project_id, port=1)
+    async with stage.controller():
+        first = await stage.cluster.add_pod("first", node=NODE)
+        await stage.until_plugged_in("first")
+        await stage.cluster.add_pod("second", node=NODE)
+        note = await stage.until_event("OpenStackQuotaExceeded")
+        expected = f"Neutron quota for ports is exhausted in project {stage.cloud.project_id}"
+        assert note == expected
+        await stage.cluster.delete_pod(first)
+        await stage.until_deleting("first")
+        await stage.let_go("first")
+        await stage.until_plugged_in("second")
+        told = [reason for reason, _note in await stage.events()]
+    assert told == ["OpenStackQuotaExceeded"]
+
+
+async def test_ports_follow_when_other_security_groups_are_configured(stage):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+    other = stage.cloud.add_security_group("other")
+    settings = {"pod_security_groups": other["id"]}
+    async with stage.controller(neutron_defaults=settings):
+
+        async def followed():
+            recorded = await stage.kuryrport("web")
+            return recorded["status"]["securityGroupIds"] == [other["id"]]
+
+        await stage.until(followed)
+    (port,) = stage.ports_of(pod)
+    assert port["security_groups"] == [other["id"]]
+
+
+async def test_restarted_controller_asks_neutron_nothing_about_pods_that_have_their_ports(stage):
+    async with stage.controller():
+        for number in range(5):
+            await stage.cluster.add_pod(f"web-{number}", node=NODE)
+        for number in range(5):
+            await stage.until_plugged_in(f"web-{number}")
+    ports = len(stage.cloud.calls)
+    writes = len(stage.proxy.faults.writes)
+    async with stage.controller():
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+    about_ports = [call for call in list(stage.cloud.calls)[ports:] if "ports" in call.what]
+    assert sorted(call.method for call in about_ports) == ["GET", "POST"]  # the sweep, the witness
+    written = [write.path for write in stage.proxy.faults.writes[writes:]]
+    assert all("witness" in path or path.endswith("kuryrports") for path in written)
+
+
+async def test_project_of_a_namespace_must_be_granted_and_the_network_shared(stage):
+    tenant = stage.cloud.add_project("tenant")
+    annotation = {"metadata": {"annotations": {"openstack.org/kuryr-project": tenant}}}
+    await stage.client.patch(f"/api/v1/namespaces/{stage.cluster.namespace}", annotation)
+    driver = {"pod_project_driver": "annotation"}
+    async with stage.controller(kubernetes=dict(driver)):
+        await stage.cluster.add_pod("web", node=NODE)
+        note = await stage.until_event("KuryrRefused")
+        assert "which [policy] projects does not grant" in note
+    async with stage.controller(kubernetes=dict(driver), policy={"projects": tenant}):
+
+        async def refused_for_the_network():
+            return any("neither of project" in note for _reason, note in await stage.events())
+
+        await stage.until(refused_for_the_network)
+    assert not stage.cloud.ports
+
+
+async def test_port_that_nothing_names_goes_and_others_stay(stage, neutron):
+    async with stage.controller(neutron_defaults={"sweep_interval": "1"}):
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        (port,) = stage.ports_of(pod)
+        body = {name: port[name] for name in ("network_id", "project_id", "device_owner", "name")}
+        body["device_id"] = "gone"
+        leaked = await neutron.create_port(body | {"tags": [TAG]})
+        foreign = await neutron.create_port(body | {"tags": ["other-cluster"]})
+        await stage.cloud.wait_for(lambda: leaked["id"] not in stage.cloud.ports)
+    assert {port["id"], foreign["id"]} == set(stage.cloud.ports)
+
+
+async def test_second_controller_stands_by_and_takes_over_when_the_first_ends(stage, tmp_path):
+    first_ends = asyncio.Event()
+
+    async def first():
+        async with stage.controller():
+            await stage.cluster.add_pod("one", node=NODE)
+            await stage.until_plugged_in("one")
+            started.set()
+            await first_ends.wait()
+
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(first())
+        await started.wait()
+        lock = {"lock_file": str(tmp_path / "other.lock"), "lease_duration": "3"}
+        async with stage.controller(leading=False, kubernetes=lock) as second:
+            await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 2)
+            await stage.cluster.add_pod("two", node=NODE)
+            await stage.until_plugged_in("two")
+            assert not second.leading.is_set()
+            first_ends.set()
+            await second.leading.wait()
+            await stage.cluster.add_pod("three", node=NODE)
+            await stage.until_plugged_in("three")
+    assert len(stage.cloud.ports) == 3
