@@ -83,7 +83,11 @@ class KuryrPortHandler(Handler):
             "securityGroupIds": list(groups),
             "vifs": write_vifs(vifs),
         }
-        await self._patch_status(key, recorded, status)
+        try:
+            await self._patch_status(key, recorded, status)
+        except (errors.KubeNotFound, errors.KubeConflict):
+            await self._take_back(key, recorded)
+            raise
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
 
     async def _request(
@@ -141,11 +145,12 @@ class KuryrPortHandler(Handler):
 
     async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": recorded.uid}, "status": status}
-        try:
-            await self._context.kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
-        except (errors.KubeNotFound, errors.KubeConflict):
-            # It went, or was made again: what we made is found by its marks and taken back.
-            LOG.info("KuryrPort %s (%s) went while its ports were made", key, recorded.uid)
+        await self._context.kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+
+    async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
+        """Where the KuryrPort went while its ports were made, nobody will ever name them."""
+        live = await self._context.kube.find(KURYRPORTS, key)
+        if live is None or live["metadata"]["uid"] != recorded.uid:
             await self._context.drivers.vif_pool.release_unrecorded(recorded.pod_uid)
 
     # -- giving back

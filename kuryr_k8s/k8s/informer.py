@@ -93,8 +93,9 @@ class Informer(Generic[T]):
                     self._streams_lists = False  # a server without WatchList
                 if problem.status or failures > 3:
                     self._version = ""  # the server knows better: list again
-                level = logging.DEBUG if isinstance(problem, errors.KubeGone) else logging.WARNING
-                LOG.log(level, "watch of %s: %s", self.resource.plural, problem)
+                expected = isinstance(problem, errors.KubeGone) or failures > 1
+                level = logging.DEBUG if expected else logging.WARNING
+                LOG.log(level, "%s: %s", self.resource.plural, problem)
             delay = min(30.0, 0.25 * 2.0 ** min(failures, 8)) if failures else 0.0
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
 
