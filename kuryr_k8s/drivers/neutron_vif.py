@@ -33,8 +33,9 @@ class NeutronVIF(PodVIFDriver):
         port = await self._find(request) if request.may_exist else None
         if port is None:
             port = await self._create(request)
-        else:
-            port = await self._complete(port, request)
+        elif port.get("binding:host_id") != request.host_id:
+            fields = {"binding:host_id": request.host_id}
+            port = await self._neutron.update_port(port["id"], fields)
         try:
             return vif_plan.vif_of(port, request.pod_network, self._bridge, self._mtu)
         except vif_plan.BindingFailed:
@@ -42,19 +43,24 @@ class NeutronVIF(PodVIFDriver):
             raise
 
     async def _find(self, request: PortRequest) -> Json | None:
-        ports = await self._neutron.list_ports({"device_id": request.pod_uid})
-        return vif_plan.chosen(ports, request, self._tags)
+        """The port that an earlier try made, if any; tagged, if that is what was missing.
 
-    async def _complete(self, port: Json, request: PortRequest) -> Json:
-        """What an earlier try may have left undone."""
-        if not port.get("tags"):
-            await self._neutron.set_port_tags(
-                port["id"], vif_plan.port_body(request, self._tags)["tags"]
-            )
-        if port.get("binding:host_id") == request.host_id:
-            return port
-        fields = {"binding:host_id": request.host_id}
-        return await self._neutron.update_port(port["id"], fields)
+        All marks are asked for in the query: a port that merely claims the Pod's uid is
+        somebody else's.
+        """
+        query = {
+            "device_id": request.pod_uid,
+            "device_owner": vif_plan.DEVICE_OWNER,
+            "project_id": request.project_id,
+            "network_id": request.pod_network.network.id,
+        }
+        tags = (*self._tags, vif_plan.interface_tag(request.ifname))
+        found = await self._neutron.list_ports(query | {"tags": ",".join(tags)})
+        if not found and not self._neutron.keeps_tags:
+            found = await self._neutron.list_ports(query | {"not-tags-any": ",".join(tags)})
+            for port in found[:1]:
+                await self._neutron.set_port_tags(port["id"], tags)
+        return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
 
     async def _create(self, request: PortRequest) -> Json:
         try:
@@ -79,9 +85,12 @@ class NeutronVIF(PodVIFDriver):
         await self._neutron.delete_port(vif.id)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
-        ports = await self._neutron.list_ports({"device_id": pod_uid})
-        ours = [port for port in ports if vif_plan.is_ours(port, self._tags)]
-        for port in ours:
+        query = {"device_id": pod_uid, "device_owner": vif_plan.DEVICE_OWNER}
+        found = await self._neutron.list_ports(query | {"tags": ",".join(self._tags)})
+        if not self._neutron.keeps_tags:
+            untagged = {"not-tags-any": ",".join(self._tags)}
+            found += await self._neutron.list_ports(query | untagged)
+        for port in found:
             LOG.info("port %s of Pod %s was not recorded; it goes", port["id"], pod_uid)
             await self._neutron.delete_port(port["id"])
-        return len(ours)
+        return len(found)

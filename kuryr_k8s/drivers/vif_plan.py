@@ -41,29 +41,6 @@ def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
     }
 
 
-def chosen(ports: list[Json], request: PortRequest, tags: tuple[str, ...]) -> Json | None:
-    """The port among ``ports`` (of the Pod's device_id) that is this interface's, if any."""
-    wanted = (*tags, interface_tag(request.ifname))
-    mine = [
-        port
-        for port in ports
-        if is_ours(port, wanted)
-        and port["project_id"] == request.project_id
-        and port["network_id"] == request.pod_network.network.id
-    ]
-    return min(mine, key=lambda port: (port.get("created_at", ""), port["id"]), default=None)
-
-
-def is_ours(port: Json, tags: tuple[str, ...]) -> bool:
-    """Whether we made the port; one that merely claims a Pod's uid is somebody else's.
-
-    Where Neutron cannot tag at creation, a crash may have left a port of ours without tags.
-    """
-    return port["device_owner"] == DEVICE_OWNER and (
-        not port.get("tags") or set(tags) <= set(port["tags"])
-    )
-
-
 def vif_of(
     port: Json, pod_network: PodNetwork, conf_bridge: str | None, mtu: int
 ) -> model.VIFBase:

@@ -42,16 +42,16 @@ class Stage:
         recorded = await self.kuryrport(name)
         finalizers = [f for f in recorded["metadata"]["finalizers"] if f != NODE_FINALIZER]
         patch = {"metadata": {"finalizers": finalizers, "uid": recorded["metadata"]["uid"]}}
-        await self.client.patch(self._path(name), patch)
+        await self.client.patch(self.path(name), patch)
 
     # Looking.
 
-    def _path(self, name):
+    def path(self, name):
         return f"{KURYRPORTS.format(self.cluster.namespace)}/{name}"
 
     async def kuryrport(self, name):
         """The KuryrPort, or None."""
-        return await self.client.find(self._path(name))
+        return await self.client.find(self.path(name))
 
     async def kuryrports(self):
         return await self.client.list(KURYRPORTS.format(self.cluster.namespace))

@@ -29,5 +29,9 @@ def cluster():
         lambda: cluster.find("serviceaccount", "default"),
     )
     yield cluster
-    kubectl(cluster.lab, "delete", "namespace", namespace, "--timeout=120s")
+    # Pods first: a namespace with something in it is looked at again only after a while
+    for kind in ("deployments", "statefulsets", "pods"):
+        cluster.kubectl("delete", kind, "--all", "--timeout=120s", timeout=150)
+    cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"), 90)
+    kubectl(cluster.lab, "delete", "namespace", namespace, "--wait=false")
     cluster.assert_nothing_leaks()

@@ -61,7 +61,7 @@ def test_pod_reaches_the_api_server_at_the_nodes_neutron_address(cluster):
     cluster.wait_ready("one")
     url = cluster.lab.kubernetes.url.removeprefix("https://")
     host, port = url.split(":")
-    cluster.exec("one", "nc", "-z", "-w", "3", host, port)
+    cluster.exec("one", "sh", "-c", f"nc -w 3 {host} {port} </dev/null")
 
 
 def test_probes_and_http_between_nodes_work(cluster):

@@ -1,0 +1,98 @@
+"""Every test here that asks for `side` runs on the fake and, if there is a lab, on the real one.
+
+--real=auto (default) runs the real half if the lab is up, --real=yes insists on it, --real=no
+leaves it out. Where the option cannot be given, the environment variable CONTRACT_REAL can.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import openstack
+import pytest
+
+from .sides import Side, fake_side, real_side
+
+_HERE = Path(__file__).parent
+# openstacksdk warns, in its own code, of arguments that it gives itself.
+_SDK_ABOUT_ITSELF = "ignore::PendingDeprecationWarning"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--real", choices=("auto", "yes", "no"), help="contract tests on the lab's real Neutron"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mine = [item for item in items if _HERE in item.path.parents]
+    for item in mine:
+        item.add_marker("contract")
+        item.add_marker(pytest.mark.filterwarnings(_SDK_ABOUT_ITSELF))
+    real = [item for item in mine if _side_of(item) == "real"]
+    wanted = _wanted(config)
+    if not real or (wanted != "no" and _find_lab() is not None):
+        return
+    if wanted == "yes":
+        raise pytest.UsageError("--real=yes, but no lab is up (python -m lab up)")
+    config.hook.pytest_deselected(items=real)
+    items[:] = [item for item in items if item not in real]
+
+
+@pytest.fixture(scope="session")
+def lab_connections() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The facts of the lab, and a connection for each of its users."""
+    lab = _find_lab()
+    os.environ["OS_CLIENT_CONFIG_FILE"] = lab.cloud.clouds_yaml
+    connections = {name: openstack.connect(cloud=name) for name in ("lab", "kuryr", "tenant2")}
+    yield lab, connections
+    for connection in connections.values():
+        connection.close()
+
+
+@pytest.fixture(params=["fake", "real"])
+async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
+    """One of the two clouds."""
+    if request.param == "fake":
+        async with fake_side() as side:
+            yield side
+        return
+    async with real_side(*request.getfixturevalue("lab_connections")) as side:
+        yield side
+
+
+@pytest.fixture
+async def pods(side: Side) -> dict[str, Any]:
+    """A network of the cluster's project with both families."""
+    return await side.network("10.213.0.0/24", "fd00:213::/64")
+
+
+def _wanted(config: pytest.Config) -> str:
+    option = config.getoption("real", None)
+    return str(option or os.environ.get("CONTRACT_REAL") or "auto")
+
+
+def _side_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("side")
+
+
+def _find_lab() -> Any:
+    """The facts of a lab whose Neutron answers, or None."""
+    try:
+        from lab import facts
+
+        lab = facts.load()
+    except (ImportError, OSError, ValueError, KeyError):
+        return None
+    url = urlsplit(lab.cloud.neutron_url)
+    try:
+        socket.create_connection((url.hostname, url.port), timeout=2).close()
+    except OSError:
+        return None
+    return lab

@@ -1,0 +1,158 @@
+"""The two clouds that every case runs on, behind one face.
+
+Cases speak raw JSON through openstacksdk's adapter, as the product does. Whatever is created
+through a `Side` is removed at its end, last things first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import openstack
+from openstack.connection import Connection
+
+from tests.fakes import FakeCloud
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    body: Json
+    headers: Mapping[str, str]
+
+    @property
+    def error(self) -> Json:
+        """The error, whose type and message clients look at."""
+        found: Json = self.body["NeutronError"]
+        return found
+
+
+@dataclass
+class Neutron:
+    """Neutron as one user; new resources are noted in `made` for their removal."""
+
+    connection: Connection
+    project_id: str
+    made: list[str]
+
+    async def get(self, path: str, **params: Any) -> Reply:
+        """GET; a parameter with a list is repeated."""
+        return await self._request("GET", path, params=params)
+
+    async def post(self, path: str, body: Json) -> Reply:
+        """POST; what it creates is removed in the end."""
+        reply = await self._request("POST", path, json=body)
+        for value in reply.body.values() if reply.status == 201 else ():
+            items = value if isinstance(value, list) else [value]
+            self.made.extend(f"{path}/{item['id']}" for item in items)
+        return reply
+
+    async def put(self, path: str, body: Json, **headers: str) -> Reply:
+        """PUT; headers by their names with underscores."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self._request("PUT", path, json=body, headers=named)
+
+    async def delete(self, path: str) -> Reply:
+        """DELETE."""
+        return await self._request("DELETE", path)
+
+    async def create(self, kind: str, **attributes: Any) -> Json:
+        """A resource that must come to be."""
+        reply = await self.post(f"/{kind.replace('_', '-')}s", {kind: attributes})
+        assert reply.status == 201, reply.body
+        found: Json = reply.body[kind]
+        return found
+
+    async def _request(self, method: str, path: str, **arguments: Any) -> Reply:
+        def send() -> Any:
+            """`connection.network` itself asks Keystone, so it belongs into the thread too."""
+            network = self.connection.network
+            return network.request(path, method, raise_exc=False, **arguments)
+
+        response = await asyncio.to_thread(send)
+        body = response.json() if response.content else {}
+        return Reply(response.status_code, body, response.headers)
+
+
+@dataclass
+class Side:
+    """One of the clouds, as the cluster's user, as another project's, and as the admin."""
+
+    kuryr: Neutron
+    admin: Neutron
+    stranger: Neutron
+    host: str
+    mark: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex[:12]}")
+
+    async def network(self, *cidrs: str, owner: Neutron | None = None, **attributes: Any) -> Json:
+        """A network with subnets, of the cluster's project if not said."""
+        project_id = (owner or self.kuryr).project_id
+        network = await self.admin.create(
+            "network", name=self.mark, project_id=project_id, **attributes
+        )
+        for cidr in cidrs:
+            await self.subnet(network["id"], cidr)
+        return (await self.admin.get(f"/networks/{network['id']}")).body["network"]
+
+    async def subnet(self, network_id: str, cidr: str, **attributes: Any) -> Json:
+        """A subnet as namespaces and pools of Pods have them: no DHCP."""
+        network = (await self.admin.get(f"/networks/{network_id}")).body["network"]
+        return await self.admin.create(
+            "subnet",
+            name=self.mark,
+            network_id=network_id,
+            project_id=network["project_id"],
+            ip_version=6 if ":" in cidr else 4,
+            cidr=cidr,
+            enable_dhcp=False,
+            **attributes,
+        )
+
+    async def clean(self) -> None:
+        """Remove everything, last things first."""
+        for path in reversed(self.admin.made):
+            reply = await self.admin.delete(path)
+            assert reply.status in (204, 404), (path, reply.body)
+
+
+@asynccontextmanager
+async def fake_side() -> AsyncIterator[Side]:
+    """The fake, which starts empty."""
+    async with FakeCloud(hosts=["node-1"]) as cloud:
+        tenant = cloud.add_user("tenant2", cloud.add_project("tenant2"))
+        made: list[str] = []
+        users = (cloud.kuryr, cloud.admin, tenant)
+        connections = [openstack.connect(**cloud.connect_options(user)) for user in users]
+        clients = [
+            Neutron(connection, user.project_id, made)
+            for connection, user in zip(connections, users, strict=True)
+        ]
+        try:
+            yield Side(*clients, host="node-1")
+        finally:
+            for connection in connections:
+                connection.close()
+
+
+@asynccontextmanager
+async def real_side(lab: Any, connections: dict[str, Connection]) -> AsyncIterator[Side]:
+    """The lab's Neutron; what was made is removed."""
+    made: list[str] = []
+    clients = [
+        Neutron(connections[name], connections[name].current_project_id, made)
+        for name in ("kuryr", "lab", "tenant2")
+    ]
+    side = Side(*clients, host=next(iter(lab.nodes.values())).chassis)
+    try:
+        yield side
+    finally:
+        await side.clean()

@@ -1,0 +1,22 @@
+"""Servers that behave like those of a cloud, with state, over HTTP, on the loop of the test."""
+
+from .cloud import FakeCloud
+from .faults import Answer, Faults, Hang, answer, cut, delay, garble, lose_reply
+from .keystone import User
+from .observing import Call, Calls, Changes
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Calls",
+    "Changes",
+    "FakeCloud",
+    "Faults",
+    "Hang",
+    "User",
+    "answer",
+    "cut",
+    "delay",
+    "garble",
+    "lose_reply",
+]

@@ -1,0 +1,288 @@
+"""FakeCloud: Keystone and Neutron on one port of this machine, with faults and a look inside.
+
+    async with FakeCloud(hosts=["node-1"]) as cloud:
+        network = cloud.add_network("pods", "10.1.0.0/16", "fd00:1::/64")
+        connection = openstack.connect(**cloud.connect_options())
+        ...
+        assert cloud.ports[port_id]["device_id"] == pod_uid
+
+It runs on the loop of the test. openstacksdk blocks, so call it from a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from . import keystone
+from .faults import Answer, Faults
+from .keystone import Keystone, User
+from .neutron import errors
+from .neutron.api import NeutronAPI
+from .neutron.ipam import Allocator, default_gateway, default_pools
+from .neutron.kinds import NETWORK, SECURITY_GROUP, SUBNET
+from .neutron.marks import Quotas, Tags
+from .neutron.policy import Context
+from .neutron.store import Store
+from .observing import Call, Calls, Changes
+
+Json = dict[str, Any]
+
+
+class FakeCloud:
+    """The servers and everything that tests do to them."""
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        self.keystone = Keystone()
+        self.store = Store()
+        self.store.hosts.update(hosts)
+        self.faults = Faults(counts=lambda request: not request.path.startswith("/v3"))
+        self.calls = Calls()
+        self.changes = Changes()
+        self.latency: dict[str, float] = {}
+        self.latency_per_port = 0.0
+        self.url = ""
+        self._neutron = NeutronAPI(self.store, self._context_of)
+        self._runner: web.AppRunner | None = None
+        self.admin = self.add_user("admin", self.add_project("admin"), ("admin", "service"))
+        self.project_id = self.add_project("k8s")
+        self.kuryr = self.add_user("kuryr", self.project_id, ("member", "service"))
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(middlewares=[self._middleware()], client_max_size=2**26)
+        app.add_routes(self.keystone.routes())
+        app.add_routes(self._neutron.routes())
+        app.add_routes(Tags(self._neutron).routes())
+        app.add_routes(Quotas(self._neutron, self._context_of).routes())
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        self.keystone.endpoints |= {
+            "identity": f"{self.url}/v3",
+            "network": self.url,
+            "load-balancer": f"{self.url}/load-balancer",
+        }
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # What is there.
+
+    @property
+    def ports(self) -> dict[str, Json]:
+        """All ports by id; to be read, not changed."""
+        return self.store.ports
+
+    @property
+    def networks(self) -> dict[str, Json]:
+        """All networks by id."""
+        return self.store.networks
+
+    @property
+    def subnets(self) -> dict[str, Json]:
+        """All subnets by id."""
+        return self.store.subnets
+
+    @property
+    def security_groups(self) -> dict[str, Json]:
+        """All security groups by id."""
+        return self.store.security_groups
+
+    def ports_tagged(self, tag: str) -> list[Json]:
+        """All ports that carry the tag."""
+        return [self.ports[port_id] for port_id in self.store.ports_by_tag[tag]]
+
+    # Setting the scene.
+
+    def add_project(self, name: str) -> str:
+        """A new project; its id."""
+        project_id = uuid.uuid4().hex
+        self.keystone.projects[project_id] = name
+        return project_id
+
+    def add_user(
+        self, name: str, project_id: str, roles: Iterable[str] = ("member",), password: str = "pw"
+    ) -> User:
+        """A new user with roles in a project."""
+        user = User(name, project_id, tuple(roles), password)
+        self.keystone.users[user.id] = user
+        return user
+
+    def add_application_credential(self, user: User) -> Json:
+        """What the user may log in with instead: the id and the secret."""
+        credential_id, secret = uuid.uuid4().hex, uuid.uuid4().hex
+        self.keystone.application_credentials[credential_id] = (secret, user)
+        return {
+            "application_credential_id": credential_id,
+            "application_credential_secret": secret,
+        }
+
+    def add_network(self, name: str, *cidrs: str, project_id: str = "", **attributes: Any) -> Json:
+        """A network of the project (the cluster's, if not said), with a subnet for each CIDR."""
+        body = {"name": name, "project_id": project_id or self.project_id, **attributes}
+        shared = body.pop("shared", False)
+        network = self.store.add("network", NETWORK.check_create(body))
+        for cidr in cidrs:
+            self.add_subnet(network["id"], cidr)
+        if shared:
+            self.share(network["id"], "*")
+        return network
+
+    def add_subnet(self, network_id: str, cidr: str, **attributes: Any) -> Json:
+        """A subnet; its gateway and pools are Neutron's defaults if not said."""
+        network = self.networks[network_id]
+        gateway = attributes.get("gateway_ip", default_gateway(cidr))
+        body = {
+            "network_id": network_id,
+            "cidr": cidr,
+            "ip_version": 6 if ":" in cidr else 4,
+            "gateway_ip": gateway,
+            "allocation_pools": default_pools(cidr, gateway),
+            "project_id": network["project_id"],
+            **attributes,
+        }
+        subnet = self.store.add("subnet", SUBNET.check_create(body) | {"router:external": False})
+        self.store.allocators[subnet["id"]] = Allocator(subnet["allocation_pools"])
+        network["subnets"].append(subnet["id"])
+        return subnet
+
+    def share(self, network_id: str, project_id: str) -> Json:
+        """Let another project use the network; "*" is everybody."""
+        body = {"object_type": "network", "object_id": network_id, "action": "access_as_shared"}
+        owner = self.networks[network_id]["project_id"]
+        return self.store.add(
+            "rbac_policy", body | {"target_tenant": project_id, "project_id": owner}
+        )
+
+    def add_security_group(self, name: str, project_id: str = "") -> Json:
+        """A security group that lets everything out."""
+        body = {"name": name, "project_id": project_id or self.project_id}
+        return self.store.add_group(SECURITY_GROUP.check_create(body))
+
+    def add_host(self, name: str) -> None:
+        """A chassis comes up: ports can be bound to it."""
+        self.store.hosts.add(name)
+
+    def set_quota(self, project_id: str, *, port: int) -> None:
+        """How many ports the project may have; -1 is without limit."""
+        self.store.quotas.setdefault(project_id, {})["port"] = port
+
+    def switch_extension(self, alias: str, *, on: bool) -> None:
+        """Have an extension in the list, or not; what it does stays."""
+        (self._neutron.extensions.add if on else self._neutron.extensions.discard)(alias)
+
+    def keep_tags_at_creation(self, *, on: bool) -> None:
+        """Whether ports get the tags in the body of their creation; if not, nobody says so."""
+        self._neutron.tags_at_creation = on
+
+    # What happens by itself in a real cloud.
+
+    def set_status(self, port_id: str, status: str) -> None:
+        """The data plane says that a port is ACTIVE or DOWN."""
+        self.store.change("port", self.ports[port_id], {"status": status})
+        self.changes.notify()
+
+    def expire_tokens(self) -> None:
+        """All tokens given out so far are worth nothing any more."""
+        self.keystone.tokens.clear()
+
+    async def wait_for(self, predicate: Callable[[], object], *, within: float = 10.0) -> None:
+        """Wait until the predicate over this cloud is true; asked after every request."""
+        await self.changes.wait_for(predicate, within=within)
+
+    # How clients find it.
+
+    def auth(self, user: User | None = None) -> Json:
+        """The options of a password login, as in clouds.yaml and kuryr.conf."""
+        user = user or self.kuryr
+        return {
+            "auth_url": f"{self.url}/v3",
+            "username": user.name,
+            "password": user.password,
+            "project_name": self.keystone.projects[user.project_id],
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+
+    def connect_options(self, user: User | None = None) -> Json:
+        """Arguments for openstack.connect."""
+        return {"auth": self.auth(user), "region_name": "RegionOne", "load_yaml_config": False}
+
+    def neutron_options(self, user: User | None = None) -> dict[str, str]:
+        """The section [neutron] of a kuryr.conf."""
+        return {"auth_type": "password", "region_name": "RegionOne", **self.auth(user)}
+
+    def write_clouds_yaml(self, path: Path) -> None:
+        """A clouds.yaml (JSON is YAML) with a cloud named after each user."""
+        clouds = {
+            user.name: {"auth": self.auth(user), "region_name": "RegionOne"}
+            for user in self.keystone.users.values()
+        }
+        path.write_text(json.dumps({"clouds": clouds}, indent=1) + "\n")
+
+    # Answering.
+
+    def _context_of(self, request: web.Request) -> Context:
+        user = self.keystone.user_of(request)
+        return Context(user.project_id, user.all_roles())
+
+    def _middleware(self) -> Any:
+        @web.middleware
+        async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
+            resource = request.match_info.route.resource
+            what = resource.canonical if resource is not None else request.path
+            self.calls.append(Call(request.method, what, request.path, request.query_string))
+
+            async def proceed() -> web.StreamResponse:
+                await self._take_time(request)
+                try:
+                    return await handler(request)
+                finally:
+                    self.changes.notify()
+
+            try:
+                response = await self.faults.around(request, proceed)
+            except Answer as fault:
+                response = _error(request, fault)
+            except web.HTTPException as error:
+                response = _error(request, Answer(error.status))
+            response.headers["x-openstack-request-id"] = f"req-{uuid.uuid4()}"
+            self.changes.notify()
+            return response
+
+        return answer
+
+    async def _take_time(self, request: web.Request) -> None:
+        if request.path.startswith("/v3"):
+            return
+        seconds = self.latency.get(request.method, 0.0)
+        if self.latency_per_port and request.method == "POST" and request.path == "/v2.0/ports":
+            seconds += self.latency_per_port * len((await request.json()).get("ports", [None]))
+        if seconds:
+            await asyncio.sleep(seconds)
+
+
+def _error(request: web.Request, fault: Answer) -> web.Response:
+    by_keystone = request.path.startswith("/v3") or fault.status == 401
+    body = keystone.render(fault) if by_keystone else errors.render(fault)
+    headers = dict(fault.headers)
+    if fault.status == 401:
+        headers["WWW-Authenticate"] = f'Keystone uri="{request.url.origin()}"'
+    return web.json_response(body, status=fault.status, headers=headers)

@@ -1,0 +1,58 @@
+"""Fixtures for tests/component: import the names wanted into its conftest.
+
+from tests.kube.fixtures import cluster, kube_proxy, kube_server  # noqa: F401
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from lab import binaries
+
+from .client import KubeClient
+from .cluster import Cluster
+from .proxy import KubeProxy
+from .server import KubeServer
+
+USERS = ("controller", "daemon", "nobody")
+
+
+@pytest.fixture(scope="session")
+def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
+    """The server of this session; its programs are built if they are not there yet."""
+    programs = binaries.ensure(["etcd", "kube-apiserver"])
+    server = KubeServer(tmp_path_factory.mktemp("kube"), programs, USERS)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def kube(kube_server: KubeServer) -> AsyncIterator[KubeClient]:
+    """The admin's client."""
+    async with KubeClient(
+        kube_server.base_url, kube_server.admin_token, kube_server.ca_file
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+async def cluster(kube: KubeClient) -> AsyncIterator[Cluster]:
+    """A namespace for this test; whatever is in it goes with it."""
+    made = Cluster(kube)
+    await made.add_namespace()
+    try:
+        yield made
+    finally:
+        await made.clean()
+
+
+@pytest.fixture
+async def kube_proxy(kube_server: KubeServer) -> AsyncIterator[KubeProxy]:
+    """A proxy in front of the server, with nothing wrong yet."""
+    async with KubeProxy(kube_server) as proxy:
+        yield proxy

@@ -1,0 +1,81 @@
+"""Manifests of what tests need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+_PLURALS = {"Endpoints": "endpoints", "Ingress": "ingresses", "NetworkPolicy": "networkpolicies"}
+_OF_CLUSTER = {
+    "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
+    "KuryrPortPool",
+}  # fmt: skip
+
+
+def path_of(obj: Json) -> str:
+    """The path of an object, by its kind and name; the collection's if it has no name."""
+    group, kind, metadata = obj["apiVersion"], obj["kind"], obj.get("metadata", {})
+    parts = ["/apis" if "/" in group else "/api", group]
+    if kind not in _OF_CLUSTER:
+        parts += ["namespaces", metadata["namespace"]]
+    parts.append(_PLURALS.get(kind, f"{kind.lower()}s"))
+    return "/".join([*parts, *([metadata["name"]] if "name" in metadata else [])])
+
+
+def make_pod(
+    name: str,
+    namespace: str = "default",
+    *,
+    node: str | None = None,
+    host_network: bool = False,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """A Pod that the server accepts; with `node` it is scheduled from its birth."""
+    container = {"name": "main", "image": "example.invalid/nothing:1"}
+    body = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
+    if node is not None:
+        body["nodeName"] = node
+    if host_network:
+        body["hostNetwork"] = True
+    metadata = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata | {"annotations": annotations or {}, "labels": labels or {}},
+        "spec": body,
+    }
+
+
+def make_node(
+    name: str,
+    *,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    addresses: tuple[str, ...] = (),
+) -> Json:
+    """A Node that says it is ready."""
+    metadata = {"name": name, "annotations": annotations or {}, "labels": labels or {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": one} for one in addresses],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def make_namespace(name: str, **metadata: Any) -> Json:
+    """A Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
+
+
+def make_binding(pod: Json, node: str) -> Json:
+    """What the scheduler POSTs to the Pod's subresource `binding`."""
+    metadata = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}

@@ -1,0 +1,192 @@
+"""A proxy in front of the API server that makes watches and writes go wrong.
+
+    async with KubeProxy(server) as proxy:
+        kubeconfig = proxy.kubeconfig_for("controller")
+        proxy.faults.at_write(2, lose_reply())            # applied, but nobody hears of it
+        proxy.events.drop(1, "pods")                      # the next event of Pods is lost
+        proxy.faults.add(action=answer(410, "Expired"), when=is_watch)
+        proxy.cut_watches()
+        assert proxy.calls.count("list", "pods") == 1
+
+It speaks plain HTTP and passes the client's token on, so RBAC is the server's as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from tests.fakes.faults import Answer, Faults, drop
+from tests.fakes.observing import Call, Calls, Changes
+
+from .server import KubeServer
+from .streams import Events, Stream
+
+_PASSED_ON = ("Authorization", "Accept", "Content-Type", "User-Agent", "Impersonate-User")
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def is_watch(request: web.Request) -> bool:
+    """Whether the request asks for a stream of events."""
+    return request.query.get("watch") in ("true", "1")
+
+
+def kind_of(request: web.Request) -> tuple[str, str]:
+    """Verb and resource as in RBAC: ("patch", "kuryrports/status")."""
+    parts = [part for part in request.path.split("/") if part]
+    rest = parts[2:] if parts[:1] == ["api"] else parts[3:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        rest = rest[2:]
+    if not rest:
+        return request.method.lower(), request.path
+    resource = "/".join([rest[0], *rest[2:]])
+    named = len(rest) > 1
+    if request.method == "GET":
+        verb = "watch" if is_watch(request) else "get" if named else "list"
+    else:
+        verb = _VERBS[request.method]
+    return ("deletecollection" if verb == "delete" and not named else verb), resource
+
+
+class KubeProxy:
+    """The proxy; `faults` is for single requests, `events` for what comes in watches.
+
+    Renewing a Lease is not counted as a write, so that `at_write` finds the same write each time;
+    set `faults.counts` for something else.
+    """
+
+    def __init__(self, server: KubeServer) -> None:
+        self._server = server
+        self.faults = Faults(counts=lambda request: kind_of(request)[1] != "leases")
+        self.events = Events()
+        self.calls = Calls()
+        self.changes = Changes()
+        self.streams: set[Stream] = set()
+        self.url = ""
+        self._runner: web.AppRunner | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        trust = ssl.create_default_context(cafile=str(self._server.ca_file))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trust, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            read_bufsize=2**22,
+        )
+        app = web.Application(client_max_size=2**26)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.events.release()
+        self.cut_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._session is not None:
+            await self._session.close()
+
+    def kubeconfig_for(self, user: str) -> Path:
+        """A kubeconfig of one of the server's users that goes through this proxy."""
+        return self._server.kubeconfig_for(user, self.url)
+
+    def watching(self, resource: str) -> int:
+        """How many watches of the resource are open."""
+        return sum(stream.resource == resource for stream in self.streams)
+
+    def cut_watches(self, resource: str | None = None) -> None:
+        """Close the connections of all watches, or of those of one resource."""
+        self._end(resource, "cut")
+
+    def expire_watches(self, resource: str | None = None) -> None:
+        """Send ERROR 410 into the open watches and end them, as after a compaction."""
+        self._end(resource, "expired")
+
+    async def wait_for(self, predicate: Callable[[], object], *, within: float = 10.0) -> None:
+        """Wait until the predicate is true; asked after every request, event and watch."""
+        await self.changes.wait_for(predicate, within=within)
+
+    def _end(self, resource: str | None, how: str) -> None:
+        for stream in list(self.streams):
+            if resource in (None, stream.resource):
+                stream.end(how)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        verb, resource = kind_of(request)
+        self.calls.append(Call(verb, resource, request.path, request.query_string))
+        forward = self._stream if verb == "watch" else self._forward
+        try:
+            return await self.faults.around(request, lambda: forward(request, resource))
+        except Answer as fault:
+            return web.json_response(_status(fault), status=fault.status, headers=fault.headers)
+        except (aiohttp.ClientError, ConnectionError):
+            return drop(request)
+        finally:
+            self.changes.notify()
+
+    async def _forward(self, request: web.Request, _resource: str) -> web.StreamResponse:
+        """One request, to its end, even if the client is gone meanwhile."""
+        body = await request.read()
+        return await asyncio.shield(self._exchange(request, body))
+
+    async def _exchange(self, request: web.Request, body: bytes) -> web.Response:
+        async with self._ask(request, body) as answer:
+            return web.Response(
+                status=answer.status, body=await answer.read(), headers=_headers(answer)
+            )
+
+    async def _stream(self, request: web.Request, resource: str) -> web.StreamResponse:
+        async with self._ask(request, b"") as answer:
+            if answer.status != 200:
+                return web.Response(
+                    status=answer.status, body=await answer.read(), headers=_headers(answer)
+                )
+            response = web.StreamResponse(headers=_headers(answer))
+            await response.prepare(request)
+            stream = Stream(resource, request, response, answer, self.events, self.changes)
+            self.streams.add(stream)
+            self.changes.notify()
+            try:
+                await stream.run()
+            finally:
+                self.streams.discard(stream)
+            return response
+
+    def _ask(self, request: web.Request, body: bytes) -> Any:
+        assert self._session is not None
+        passed = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        url = URL(f"{self._server.base_url}{request.raw_path}", encoded=True)
+        return self._session.request(request.method, url, data=body or None, headers=passed)
+
+
+def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    names = ("Content-Type", "Content-Encoding", "Retry-After", "Audit-Id", "Warning")
+    return {name: answer.headers[name] for name in names if name in answer.headers}
+
+
+def _status(fault: Answer) -> dict[str, Any]:
+    reasons = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
+    reason = fault.kind or reasons.get(fault.status, "Unknown")
+    message = fault.message or f"{reason}, says the proxy"
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    return head | {"message": message, "reason": reason, "code": fault.status}

@@ -1,0 +1,122 @@
+"""One watch on its way through the proxy, and what may happen to its events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from tests.fakes.faults import drop
+from tests.fakes.observing import Changes
+
+Json = dict[str, Any]
+
+_EXPIRED = {
+    "type": "ERROR",
+    "object": {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410,
+    },
+}  # fmt: skip
+
+
+@dataclass
+class Events:
+    """What is to happen to events; a resource is a plural, None stands for all of them.
+
+    Bookmarks are neither dropped nor doubled: they carry nothing but a version.
+    """
+
+    delay: float = 0.0
+    passed: int = 0
+    _drop: dict[str | None, int] = field(default_factory=dict)
+    _double: dict[str | None, int] = field(default_factory=dict)
+    _held: set[str | None] = field(default_factory=set)
+    _open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def drop(self, number: int, resource: str | None = None) -> None:
+        """Lose the next `number` events."""
+        self._drop[resource] = self._drop.get(resource, 0) + number
+
+    def double(self, number: int, resource: str | None = None) -> None:
+        """Send each of the next `number` events twice."""
+        self._double[resource] = self._double.get(resource, 0) + number
+
+    def hold(self, resource: str | None = None) -> None:
+        """Keep all events back until they are released: the client's cache grows old."""
+        self._held.add(resource)
+
+    def release(self) -> None:
+        """Let all events that are held go, in their order."""
+        self._held.clear()
+        self._open.set()
+        self._open = asyncio.Event()
+
+    async def pass_through(self, resource: str, line: bytes) -> int:
+        """Wait as long as the event must; how many times it is to be sent."""
+        while self._held & {None, resource}:
+            await self._open.wait()
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if json.loads(line)["type"] == "BOOKMARK":
+            return 1
+        if _use(self._drop, resource):
+            return 0
+        self.passed += 1
+        return 2 if _use(self._double, resource) else 1
+
+
+class Stream:
+    """A watch: reads lines from the server, sends them to the client."""
+
+    def __init__(
+        self,
+        resource: str,
+        request: web.Request,
+        response: web.StreamResponse,
+        answer: aiohttp.ClientResponse,
+        events: Events,
+        changes: Changes,
+    ) -> None:
+        self.resource = resource
+        self._request, self._response, self._answer = request, response, answer
+        self._events, self._changes = events, changes
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def end(self, how: str) -> None:
+        """End it: "cut" is the connection, "expired" sends ERROR 410, "over" is regular."""
+        if not self._ended.done():
+            self._ended.set_result(how)
+
+    async def run(self) -> None:
+        """Until one of the two ends, or `end` does."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                pump = group.create_task(self._pump())
+                how = await self._ended
+                pump.cancel()
+        except* (aiohttp.ClientError, ConnectionError):
+            how = "cut"
+        if how == "cut":
+            drop(self._request)
+        elif how == "expired":
+            await self._response.write(json.dumps(_EXPIRED).encode() + b"\n")
+
+    async def _pump(self) -> None:
+        while line := await self._answer.content.readline():
+            for _ in range(await self._events.pass_through(self.resource, line)):
+                await self._response.write(line)
+            self._changes.notify()
+        self.end("over")
+
+
+def _use(left: dict[str | None, int], resource: str) -> bool:
+    for key in (resource, None):
+        if left.get(key, 0) > 0:
+            left[key] -= 1
+            return True
+    return False
