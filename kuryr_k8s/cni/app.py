@@ -1,0 +1,166 @@
+"""kuryr-k8s-daemon: READ FIRST. Builds everything once, and runs it in one TaskGroup.
+
+kuryr-cni → server → daemon → attachments → bindings → netlink, ovs
+                                   ↑ ports ← informer of this node's KuryrPorts
+kuryrports (acknowledges), node (publishes the chassis), housekeeping (cleans up)
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from oslo_config import cfg
+from prometheus_client import CollectorRegistry
+
+from kuryr_k8s import config, errors
+from kuryr_k8s.cni import conflist
+from kuryr_k8s.cni.attachments import Attachments
+from kuryr_k8s.cni.bindings import base
+from kuryr_k8s.cni.daemon import Daemon
+from kuryr_k8s.cni.housekeeping import Housekeeping
+from kuryr_k8s.cni.kuryrports import KuryrPortAcknowledger
+from kuryr_k8s.cni.netlink import Links
+from kuryr_k8s.cni.node import HostIdPublisher
+from kuryr_k8s.cni.ovs import OpenVSwitch
+from kuryr_k8s.cni.ports import Ports
+from kuryr_k8s.cni.server import Server
+from kuryr_k8s.cni.spool import Spool
+from kuryr_k8s.engine import systemd
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.health import HealthServer
+from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.connect import connect
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.model.kuryrport import KuryrPort
+
+LOG = logging.getLogger(__name__)
+WORKERS = 8
+
+
+def main() -> None:
+    """Serve until SIGTERM. Exit code 2: the configuration is wrong; 1: the program is."""
+    try:
+        asyncio.run(_main(config.load(sys.argv[1:], "kuryr-k8s-daemon")))
+    except* errors.ConfigError as group:
+        print(f"kuryr-k8s-daemon: {_first(group)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _first(group: BaseExceptionGroup[errors.ConfigError]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _main(conf: cfg.ConfigOpts) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    api = await connect(conf)
+    links = Links()
+    try:
+        await run(conf, api, links, stop)
+    finally:
+        links.close()
+        await api.close()
+
+
+async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Event) -> None:
+    """The daemon, until ``stop`` is set."""
+    options = conf.cni_daemon
+    node_name = name_of_node(conf)
+    registry = CollectorRegistry()
+    switch = OpenVSwitch(options.ovsdb_connection)
+    selectors = {"fieldSelector": f"spec.podNodeName={node_name}"}
+    informer = Informer(api, KURYRPORTS, KuryrPort.read, selectors=selectors)
+    attachments = Attachments(
+        base.load(base.Host(links, switch)),
+        Ports(informer, api),
+        settled=asyncio.Event(),
+        add_timeout=options.add_timeout,
+    )
+    daemon = Daemon(attachments, switch, registry)
+    housekeeping = Housekeeping(
+        attachments,
+        Spool(Path(options.spool_dir)),
+        daemon.handle,
+        synced=informer.synced,
+        connected=switch.connected,
+    )
+    acknowledger = KuryrPortAcknowledger(informer, api, attachments, switch)
+    kuryrports = Controller("kuryrport", acknowledger.reconcile, workers=WORKERS)
+    informer.subscribe(lambda key, _old, _new: kuryrports.queue.add(key))
+    attachments.subscribe(kuryrports.queue.add)
+    publisher = HostIdPublisher(api, switch.host_id)
+    node = Controller("node", publisher.reconcile, workers=1)
+    switch.subscribe(lambda: node.queue.add(Key("", node_name)))
+    checks = {
+        "caches": informer.synced.is_set,
+        "openvswitch": switch.connected.is_set,
+        "settled": attachments.settled.is_set,
+    }
+    health = HealthServer(
+        conf.cni_health_server.address, conf.cni_health_server.port, checks, registry
+    )
+    runs = {
+        "openvswitch": switch.run,
+        "informer": informer.run,
+        "kuryrports": kuryrports.run,
+        "node": node.run,
+        "health": health.run,
+        "housekeeping": housekeeping.run,
+    }
+    server = Server(Path(options.socket), daemon.handle)
+    LOG.info("kuryr-k8s-daemon of node %s", node_name)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part(), name=name) for name, part in runs.items()]
+        ready = _announce(conf, attachments.settled, publisher.published)
+        tasks.append(group.create_task(ready, name="ready"))
+        await server.run(stop)
+        systemd.notify("STOPPING=1")
+        LOG.info("stopping")
+        for task in tasks:
+            task.cancel()
+
+
+async def _announce(conf: cfg.ConfigOpts, *wanted: asyncio.Event) -> None:
+    """Once all is well, tell systemd, and then the runtime: the configuration comes last."""
+    for event in wanted:
+        await event.wait()
+    try:
+        install(conf)
+    except OSError as error:
+        raise errors.ConfigError(f"cannot install kuryr-cni: {error}") from error
+    systemd.notify("READY=1")
+    LOG.info("ready")
+
+
+def install(conf: cfg.ConfigOpts) -> None:
+    """Install the plugin, then its configuration, where the options want them."""
+    options = conf.cni_daemon
+    if options.cni_bin_dir:
+        conflist.install_plugin(Path(options.cni_bin_dir), options.plugin_python or sys.executable)
+    if options.cni_conf_dir:
+        template = options.cni_conf_template
+        text = (
+            Path(template).read_text()
+            if template
+            else conflist.render(options.socket, options.spool_dir)
+        )
+        conflist.install(Path(options.cni_conf_dir), text)
+
+
+def name_of_node(conf: cfg.ConfigOpts) -> str:
+    """The Node's name: an option, or what the Pod was told, or the host's name."""
+    told = conf.kubernetes.node_name or os.environ.get("KUBERNETES_NODE_NAME")
+    return str(told or socket.gethostname())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Ways to plug a Pod's interface, one for each class of VIF."""

@@ -1,0 +1,190 @@
+"""VIFOpenVSwitch: a veth whose host end is a port of br-int, where OVN takes it over.
+
+Order is what keeps this repeatable. The veth is made and set up before the port is recorded in
+Open vSwitch: where there is a row, there was a complete veth. The Pod's end goes up only after
+OVN has installed the port's flows, so that the announcement of its addresses is not lost.
+"""
+
+import logging
+from collections.abc import Collection
+
+from kuryr_k8s.cni import netlink
+from kuryr_k8s.cni.bindings import veth
+from kuryr_k8s.cni.bindings.base import (
+    Attachment,
+    Binding,
+    BindingError,
+    Host,
+    NamespaceGone,
+    Stray,
+)
+from kuryr_k8s.cni.ovs import OURS, Interface
+from kuryr_k8s.cni.result import Result
+from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFPortProfileOpenVSwitch
+
+LOG = logging.getLogger(__name__)
+ALIAS = "kuryr"
+# Where an Attachment's fields stand in external_ids
+IDS = {
+    "container_id": OURS,
+    "ifname": "kuryr-ifname",
+    "request_ifname": "kuryr-request-ifname",
+    "netns": "kuryr-netns",
+    "pod_uid": "kuryr-pod-uid",
+    "namespace": "kuryr-namespace",
+    "pod": "kuryr-pod",
+}
+
+
+class OpenVSwitchBinding(Binding):
+    """Needs ovn-controller on the node: it alone says when a port is ready."""
+
+    def __init__(self, host: Host) -> None:
+        self._links = host.links
+        self._switch = host.switch
+
+    async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
+        vif = _expect(vif)
+        known = self._switch.find(vif.vif_name)
+        host_mac = None
+        if known is not None and _read(known) == attachment and known.iface_id == _port_id(vif):
+            host_mac = await self._still_there(attachment, vif)
+        if host_mac is None:
+            host_mac = await self._connect(attachment, vif, anew=known is not None)
+        return veth.describe(attachment, vif, vif.vif_name, host_mac)
+
+    async def _connect(self, attachment: Attachment, vif: VIFOpenVSwitch, *, anew: bool) -> str:
+        if anew:
+            await self._switch.del_port(vif.vif_name)
+        offload = not self._switch.in_user_space(vif.bridge_name)
+        try:
+            mac = await self._links.create(
+                vif.vif_name,
+                self._alias(attachment.container_id),
+                attachment.netns,
+                veth.wiring(attachment, vif, offload=offload),
+            )
+        except netlink.NamespaceError as error:
+            raise NamespaceGone(str(error)) from error
+        except netlink.LinkError as error:
+            raise BindingError(f"cannot make the veth {vif.vif_name}: {error}") from error
+        await self._switch.add_port(vif.bridge_name, vif.vif_name, _external_ids(attachment, vif))
+        return mac
+
+    async def _still_there(self, attachment: Attachment, vif: VIFOpenVSwitch) -> str | None:
+        """MAC of the node's end if the veth is whole, else None."""
+        seen = await self._links.observe(attachment.netns, attachment.ifname)
+        if seen is None or seen.mac != (vif.address or "").lower():
+            return None
+        return await self._links.mac(vif.vif_name)
+
+    async def ready(self, attachment: Attachment, vif: VIFBase) -> None:
+        vif = _expect(vif)
+        await self._switch.wait_installed(vif.vif_name, _port_id(vif))
+        offload = not self._switch.in_user_space(vif.bridge_name)
+        try:
+            await self._links.activate(
+                attachment.netns, veth.wiring(attachment, vif, offload=offload)
+            )
+        except netlink.NamespaceError as error:
+            raise NamespaceGone(str(error)) from error
+        except netlink.LinkError as error:
+            raise BindingError(f"cannot set {attachment.ifname} up: {error}") from error
+
+    def progress(self, vif: VIFBase) -> str:
+        vif = _expect(vif)
+        known = self._switch.find(vif.vif_name)
+        if known is None:
+            return f"port {vif.vif_name} is not in Open vSwitch"
+        if known.error:
+            return f"ovs-vswitchd reports: {known.error}"
+        return (
+            f"OVN has not installed Neutron port {_port_id(vif)} (interface {vif.vif_name}); is "
+            f"ovn-controller running, and is the port bound to chassis {self._switch.host_id()}?"
+        )
+
+    async def disconnect(self, attachment: Attachment) -> None:
+        for row in self._switch.interfaces():
+            if _read(row) == attachment:
+                await self._switch.del_port(row.name)
+                await self._delete(row.name, attachment.container_id)
+
+    async def _delete(self, name: str, container_id: str) -> None:
+        try:
+            await self._links.delete(name, self._alias(container_id))
+        except netlink.LinkError as error:
+            raise BindingError(f"cannot delete the veth {name}: {error}") from error
+
+    async def check(self, attachment: Attachment, vif: VIFBase) -> None:
+        vif = _expect(vif)
+        known = self._switch.find(vif.vif_name)
+        if known is None or _read(known) != attachment:
+            raise BindingError(f"port {vif.vif_name} of Open vSwitch is missing")
+        if known.error or not known.installed:
+            raise BindingError(self.progress(vif))
+        seen = await self._links.observe(attachment.netns, attachment.ifname)
+        if seen is None:
+            raise BindingError(f"interface {attachment.ifname} is missing in the Pod")
+        if not seen.up:
+            raise BindingError(f"interface {attachment.ifname} is down")
+        missing = {address for address, _ in veth.addresses(vif)} - seen.addresses
+        if missing:
+            raise BindingError(f"{attachment.ifname} lacks {', '.join(sorted(missing))}")
+
+    def attachments(self) -> Collection[Attachment]:
+        return [_read(row) for row in self._switch.interfaces()]
+
+    def working(self, attachment: Attachment) -> bool:
+        return any(row.installed for row in self._rows(attachment))
+
+    def vanished(self, attachment: Attachment) -> bool:
+        return not any(self._links.exists(row.name) for row in self._rows(attachment))
+
+    async def strays(self) -> Collection[Stray]:
+        known = {row.name for row in self._switch.interfaces()}
+        if not self._switch.identity():
+            return []
+        prefix = self._alias("")
+        return [
+            Stray(alias.removeprefix(prefix), name)
+            for name, alias in (await self._links.aliases()).items()
+            if alias.startswith(prefix) and name not in known
+        ]
+
+    async def discard(self, stray: Stray) -> None:
+        if self._switch.find(stray.name) is None:
+            await self._delete(stray.name, stray.container_id)
+
+    def _alias(self, container_id: str) -> str:
+        """The alias of the node's end. It names the database that the port is to be recorded
+        in: what another one's daemon plugged on the same machine must not look like a leftover.
+        """
+        return f"{ALIAS}:{self._switch.identity()}:{container_id}"
+
+    def _rows(self, attachment: Attachment) -> list[Interface]:
+        return [row for row in self._switch.interfaces() if _read(row) == attachment]
+
+
+def _expect(vif: VIFBase) -> VIFOpenVSwitch:
+    if not isinstance(vif, VIFOpenVSwitch):
+        raise BindingError(f"{type(vif).__name__} is no VIFOpenVSwitch")
+    return vif
+
+
+def _port_id(vif: VIFOpenVSwitch) -> str:
+    """The Neutron port's id, as OVN looks for it."""
+    profile = vif.port_profile
+    return profile.interface_id if isinstance(profile, VIFPortProfileOpenVSwitch) else vif.id
+
+
+def _external_ids(attachment: Attachment, vif: VIFOpenVSwitch) -> dict[str, str]:
+    own = {key: getattr(attachment, name) for name, key in IDS.items()}
+    return own | {
+        "iface-id": _port_id(vif),
+        "iface-status": "active",
+        "attached-mac": vif.address or "",
+    }
+
+
+def _read(row: Interface) -> Attachment:
+    return Attachment(**{name: row.external_ids.get(key, "") for name, key in IDS.items()})

@@ -1,0 +1,74 @@
+"""From a VIF to the two ends of a veth, purely."""
+
+import ipaddress
+from collections.abc import Iterator
+
+from kuryr_k8s.cni import netlink, result
+from kuryr_k8s.cni.bindings.base import Attachment
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
+from kuryr_k8s.model.vif import Subnet, VIFBase
+
+ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+def wiring(attachment: Attachment, vif: VIFBase, *, offload: bool) -> netlink.Wiring:
+    """The Pod's end."""
+    return netlink.Wiring(
+        ifname=attachment.ifname,
+        mac=vif.address or "",
+        mtu=vif.network.mtu if vif.network else None,
+        addresses=tuple(address for address, _ in addresses(vif)),
+        routes=tuple(
+            netlink.Route(destination=destination, gateway=gateway)
+            for destination, gateway in routes(attachment, vif)
+        ),
+        offload=offload,
+    )
+
+
+def describe(attachment: Attachment, vif: VIFBase, host: str, host_mac: str) -> result.Result:
+    """The result of an ADD: the node's end, then the Pod's."""
+    mtu = vif.network.mtu if vif.network else None
+    return result.Result(
+        interfaces=(
+            result.Interface(name=host, mac=host_mac, mtu=mtu),
+            result.Interface(
+                name=attachment.ifname, mac=vif.address or "", mtu=mtu, sandbox=attachment.netns
+            ),
+        ),
+        ips=tuple(
+            result.IP(address=address, interface=1, gateway=gateway)
+            for address, gateway in addresses(vif)
+        ),
+        routes=tuple(
+            result.Route(destination=destination, gateway=gateway)
+            for destination, gateway in routes(attachment, vif)
+        ),
+        nameservers=tuple(name for subnet in _subnets(vif) for name in subnet.dns),
+    )
+
+
+def addresses(vif: VIFBase) -> Iterator[tuple[str, str | None]]:
+    """Each address as a CIDR, with its subnet's gateway."""
+    for subnet in _subnets(vif):
+        prefix = ipaddress.ip_network(subnet.cidr).prefixlen
+        for ip in subnet.ips:
+            yield f"{ipaddress.ip_address(ip.address)}/{prefix}", subnet.gateway
+
+
+def routes(attachment: Attachment, vif: VIFBase) -> Iterator[tuple[str, str]]:
+    """(destination, gateway): the subnets' host routes; a default route for eth0 alone, one for
+    each family.
+    """
+    missing = dict(ANYWHERE) if attachment.ifname == DEFAULT_IFNAME else {}
+    for subnet in _subnets(vif):
+        for route in subnet.routes:
+            if route.gateway:
+                yield route.cidr, route.gateway
+        version = ipaddress.ip_network(subnet.cidr).version
+        if subnet.gateway and subnet.ips and version in missing:
+            yield missing.pop(version), subnet.gateway
+
+
+def _subnets(vif: VIFBase) -> tuple[Subnet, ...]:
+    return vif.network.subnets if vif.network else ()

@@ -1,0 +1,58 @@
+"""The CNI configuration that the daemon installs: kuryr-cni, then portmap for hostPort."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+NAME = "10-kuryr.conflist"
+SOCKET = "/run/kuryr/cni.sock"  # kuryr-cni's own defaults
+SPOOL = "/var/lib/kuryr/spool"
+
+
+def render(socket: str = SOCKET, spool: str = SPOOL) -> str:
+    """The configuration's text. Paths stand in it only where they are not kuryr-cni's own."""
+    kuryr: dict[str, Any] = {"type": "kuryr-cni"}
+    if socket != SOCKET:
+        kuryr["kuryr_socket"] = socket
+    if spool != SPOOL:
+        kuryr["kuryr_spool"] = spool
+    portmap = {
+        "type": "portmap",
+        "capabilities": {"portMappings": True},
+        "snat": True,
+        "masqAll": True,
+    }
+    conflist = {
+        "cniVersion": "1.0.0",
+        "cniVersions": ["1.0.0", "1.1.0"],
+        "name": "kuryr",
+        "plugins": [kuryr, portmap],
+    }
+    return json.dumps(conflist, indent=2) + "\n"
+
+
+def install_plugin(directory: Path, python: str) -> None:
+    """Copy kuryr-cni to where the runtime looks for plugins, to run with this interpreter."""
+    source = Path(__file__).with_name("plugin.py").read_text()
+    _first, _, rest = source.partition("\n")
+    _write(directory / "kuryr-cni", f"#!{python} -ISE\n{rest}", 0o755)
+
+
+def install(directory: Path, text: str) -> None:
+    """Write the configuration: from now on the runtime sends requests."""
+    _write(directory / NAME, text, 0o644)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Write a file whole or not at all; one that is the same already is left alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file() and path.read_text() == text and path.stat().st_mode & 0o777 == mode:
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+    temporary.rename(path)

@@ -1,0 +1,151 @@
+"""Work inside of a Pod's network namespace, done by a thread that enters it."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import struct
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyroute2 import IPRoute, netns
+from pyroute2.netlink.exceptions import NetlinkError
+
+from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
+
+OWN = "/proc/thread-self/ns/net"
+SYSCTL = Path("/proc/sys/net")  # of the namespace that the reading thread is in
+SIOCETHTOOL = 0x8946
+ETHTOOL_STXCSUM = 0x17
+LOOPBACK = 1  # the interface index, in every namespace
+UP = 0x1
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[int]:
+    """A descriptor of the namespace at ``path``.
+
+    :raises NamespaceError: there is none, or it is the node's own.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NamespaceError(f"network namespace {path}: {error.strerror}") from error
+    try:
+        if os.path.samestat(os.fstat(file), os.stat(OWN)):  # noqa: PTH116 - a descriptor
+            raise NamespaceError(f"network namespace {path} is the node's own")
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def entered(namespace: int) -> Iterator[IPRoute]:
+    """Be in the namespace, with a netlink socket there; afterwards be at home again."""
+    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            netns.setns(namespace)
+        except OSError as error:
+            raise NamespaceError(f"not a network namespace: {error.strerror}") from error
+        try:
+            with IPRoute() as route:
+                yield route
+        finally:
+            netns.setns(home)
+    finally:
+        os.close(home)
+
+
+def deafen(host: str) -> None:
+    """Keep the node's own network stack off the node's end of a veth.
+
+    A bridge in user space gets a copy of what arrives there, but the kernel gets it as well: a
+    Pod could speak to the node past its security groups, over a link-local address or by ARP.
+    """
+    with contextlib.suppress(OSError):  # where /proc/sys is not ours to write
+        _sysctl(f"ipv6/conf/{host}/disable_ipv6", "1")
+        _sysctl(f"ipv4/conf/{host}/arp_ignore", "8")
+
+
+def prepare(route: IPRoute, wiring: Wiring) -> None:
+    """All that can be done before packets flow: the link stays down.
+
+    The IPv6 settings must be there before it goes up: no router may configure the Pod, and
+    addresses that Neutron gave need no detection of duplicates.
+    """
+    index = socket.if_nametoindex(wiring.ifname)
+    route.link("set", index=LOOPBACK, state="up")
+    if not wiring.offload:
+        _checksums_off(wiring.ifname)
+    _sysctl(f"ipv4/conf/{wiring.ifname}/arp_notify", "1")
+    if wiring.has_ipv6:
+        _sysctl(f"ipv6/conf/{wiring.ifname}/disable_ipv6", "0")
+        _sysctl(f"ipv6/conf/{wiring.ifname}/accept_ra", "0")
+        _sysctl(f"ipv6/conf/{wiring.ifname}/accept_dad", "0")
+        _sysctl(f"ipv6/conf/{wiring.ifname}/ndisc_notify", "1")
+    _addresses(route, index, (a for a in wiring.addresses if ":" not in a))
+
+
+def activate(route: IPRoute, wiring: Wiring) -> None:
+    """Let packets flow and announce the addresses; to be called when the bridge forwards.
+
+    Neighbours may remember the addresses with the MAC of a Pod that had them before. The kernel
+    announces IPv4 addresses when the link goes up (arp_notify), and IPv6 ones when they are
+    added to a link that is up (ndisc_notify).
+    """
+    index = socket.if_nametoindex(wiring.ifname)
+    route.link("set", index=index, state="up")
+    _addresses(route, index, (a for a in wiring.addresses if ":" in a))
+    for wanted in wiring.routes:
+        with _tolerating(errno.EEXIST):
+            route.route("add", dst=wanted.destination, gateway=wanted.gateway, oif=index)
+
+
+def observe(route: IPRoute, ifname: str) -> Observed | None:
+    """The interface as it is, None if there is none."""
+    try:
+        index = socket.if_nametoindex(ifname)
+    except OSError:
+        return None
+    link = next(iter(route.link("get", index=index)))
+    addresses = (
+        f"{item.get_attr('IFA_ADDRESS')}/{item['prefixlen']}"
+        for item in route.get_addr(index=index)
+    )
+    return Observed(
+        mac=link.get_attr("IFLA_ADDRESS"),
+        mtu=link.get_attr("IFLA_MTU"),
+        up=bool(link["flags"] & UP),
+        addresses=frozenset(addresses),
+    )
+
+
+def _addresses(route: IPRoute, index: int, addresses: Iterator[str]) -> None:
+    for address in addresses:
+        with _tolerating(errno.EEXIST):
+            route.addr("add", index=index, address=address)
+
+
+def _sysctl(name: str, value: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        (SYSCTL / name).write_text(value)
+
+
+def _checksums_off(ifname: str) -> None:
+    """``ethtool -K ifname tx off``; segmentation offload goes with it."""
+    value = array("I", [ETHTOOL_STXCSUM, 0])
+    request = struct.pack("16sP16x", ifname.encode(), value.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+        fcntl.ioctl(control, SIOCETHTOOL, request)
+
+
+@contextlib.contextmanager
+def _tolerating(code: int) -> Iterator[None]:
+    try:
+        yield
+    except NetlinkError as error:
+        if error.code != code:
+            raise

@@ -1,0 +1,211 @@
+"""The node's Open vSwitch: ports of Pods, and what ovn-controller says of them.
+
+What the daemon must remember of an attachment stands in ``external_ids`` of the port's
+Interface row, and nowhere else: it outlives the daemon, and goes with the port.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kuryr_k8s.cni.ovsdb import Change, Ovsdb, OVSError
+
+LOG = logging.getLogger(__name__)
+OURS = "kuryr-container-id"  # the external id that marks our rows
+SETTLE = 5.0  # seconds that ovs-vswitchd gets to let go of an interface
+
+__all__ = ["OURS", "Interface", "OVSError", "OpenVSwitch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An Interface row of ours. ``error`` is ovs-vswitchd's, empty if all is well."""
+
+    row: str
+    name: str
+    external_ids: Mapping[str, str]
+    error: str
+
+    @property
+    def iface_id(self) -> str:
+        return self.external_ids.get("iface-id", "")
+
+    @property
+    def installed(self) -> bool:
+        """Has ovn-controller installed all flows of the port? True of this very row."""
+        return self.external_ids.get("ovn-installed") == "true"
+
+
+class OpenVSwitch:
+    """:param remote: for example ``unix:/run/openvswitch/db.sock``."""
+
+    def __init__(self, remote: str) -> None:
+        self.connected = asyncio.Event()
+        self._database = Ovsdb(remote, self._heard)
+        self._interfaces: dict[str, Interface] = {}  # by row
+        self._names: dict[str, Interface] = {}
+        self._bridges: dict[str, tuple[str, str]] = {}  # by row: name, datapath_type
+        self._host_id: str | None = None
+        self._identity = ""
+        self._cur_cfg = 0
+        self._removed: dict[str, int] = {}  # names of removed ports: the next_cfg of that
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._subscribers: list[Callable[[], None]] = []
+
+    async def run(self) -> None:
+        """Follow the database until cancelled."""
+        await self._database.run()
+
+    def subscribe(self, subscriber: Callable[[], None]) -> None:
+        """Call it when the connection or :meth:`host_id` may have changed."""
+        self._subscribers.append(subscriber)
+
+    def host_id(self) -> str | None:
+        """``external_ids:hostname``: the chassis' name, by which Neutron binds ports."""
+        return self._host_id
+
+    def identity(self) -> str:
+        """Tells this database from every other; empty before the first connection."""
+        return self._identity
+
+    def in_user_space(self, bridge: str) -> bool:
+        """Does this bridge forward in user space (``datapath_type=netdev``)?"""
+        return (bridge, "netdev") in self._bridges.values()
+
+    def interfaces(self) -> list[Interface]:
+        """All rows of ours, as last heard of."""
+        return list(self._interfaces.values())
+
+    def find(self, name: str) -> Interface | None:
+        return self._names.get(name)
+
+    async def add_port(self, bridge: str, name: str, external_ids: Mapping[str, str]) -> None:
+        """Add a port with one interface, always as a fresh row. Does not wait for ovs-vswitchd.
+
+        :raises OVSError: the bridge does not exist, or the database does not answer.
+        """
+        await self._let_go(name)
+
+        def build(tables: Any, transaction: Any) -> None:
+            target = _row(tables["Bridge"], bridge)
+            if target is None:
+                raise OVSError(f"Open vSwitch has no bridge {bridge}")
+            _remove(tables, name)
+            interface = transaction.insert(tables["Interface"])
+            interface.name = name
+            interface.external_ids = dict(external_ids)
+            port = transaction.insert(tables["Port"])
+            port.name = name
+            port.interfaces = [interface]
+            target.addvalue("ports", port.uuid)
+
+        await self._database.commit(build)
+
+    async def del_port(self, name: str) -> None:
+        """Remove the port; without such a port nothing happens. Does not wait for ovs-vswitchd.
+
+        When this returns the row is gone.
+        """
+
+        def build(tables: Any, _transaction: Any) -> None:
+            _remove(tables, name)
+
+        if known := self._names.get(name):
+            LOG.debug("removing port %s (%s)", name, known.iface_id)
+        self._removed[name] = await self._database.commit(build, counted=True)
+        self._removed = {n: cfg for n, cfg in self._removed.items() if cfg > self._cur_cfg}
+
+    async def wait_installed(self, name: str, iface_id: str) -> None:
+        """Wait until ovn-controller has installed the flows of this port. No deadline."""
+        while True:
+            found = self._names.get(name)
+            if found is not None and found.iface_id == iface_id and found.installed:
+                return
+            await self._change(name)
+
+    async def _let_go(self, name: str) -> None:
+        """ovs-vswitchd must see that a device is gone before one of the same name comes, or it
+        keeps reading from the old one.
+        """
+        wanted = self._removed.pop(name, 0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE):
+                while self._cur_cfg < wanted:
+                    await self._change("")
+
+    async def _change(self, name: str) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(name, []).append(future)
+        try:
+            await future
+        finally:
+            if future in (waiting := self._waiting.get(name, [])):
+                waiting.remove(future)
+            if not waiting:
+                self._waiting.pop(name, None)
+
+    def _heard(self, connected: bool, anew: bool, changes: list[Change]) -> None:
+        before = {*self._names} if anew else set()
+        if anew:
+            self._interfaces.clear()
+            self._names.clear()
+            self._bridges.clear()
+        self._wake({self._apply(change) for change in changes} | before)
+        if connected != self.connected.is_set():
+            LOG.info("Open vSwitch's database: %s", "connected" if connected else "disconnected")
+        if connected:
+            self.connected.set()
+        else:
+            self.connected.clear()
+        for subscriber in self._subscribers:
+            subscriber()
+
+    def _apply(self, change: Change) -> str:
+        """Take a change over; returns the name of the interface that changed, or ""."""
+        values = change.values
+        match change.table:
+            case "Bridge":
+                self._bridges.pop(change.row, None)
+                if values is not None:
+                    self._bridges[change.row] = (values["name"], values["datapath_type"])
+            case "Open_vSwitch" if values is not None:
+                self._identity = change.row
+                self._host_id = values["external_ids"].get("hostname")
+                self._cur_cfg = values["cur_cfg"]
+            case "Interface":
+                return self._apply_interface(change)
+        return ""
+
+    def _apply_interface(self, change: Change) -> str:
+        old = self._interfaces.pop(change.row, None)
+        if old is not None and self._names.get(old.name) is old:
+            del self._names[old.name]
+        if change.values is None or OURS not in change.values["external_ids"]:
+            return old.name if old is not None else ""
+        name, error = change.values["name"], change.values["error"]
+        new = Interface(change.row, name, change.values["external_ids"], "".join(error))
+        self._interfaces[change.row] = self._names[name] = new
+        return new.name
+
+    def _wake(self, names: set[str]) -> None:
+        for name in names:
+            for future in self._waiting.get(name, ()):
+                if not future.done():
+                    future.set_result(None)
+
+
+def _row(table: Any, name: str) -> Any:
+    return next((row for row in table.rows.values() if row.name == name), None)
+
+
+def _remove(tables: Any, name: str) -> None:
+    """Take the port from its bridge; ovsdb-server deletes rows that nothing refers to."""
+    port = _row(tables["Port"], name)
+    if port is None:
+        return
+    for bridge in tables["Bridge"].rows.values():
+        if port in bridge.ports:
+            bridge.delvalue("ports", port.uuid)

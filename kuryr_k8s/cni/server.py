@@ -1,0 +1,118 @@
+"""The UNIX socket that kuryr-cni speaks to. See :mod:`kuryr_k8s.cni.plugin` for the protocol."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+
+from kuryr_k8s import errors
+
+LOG = logging.getLogger(__name__)
+LARGEST = 4 * 1024 * 1024  # bytes of a request: GC lists all attachments of the node
+PATIENCE = 10.0  # seconds for a request to arrive, and for an answer to be taken
+Handle = Callable[[bytes], Awaitable[tuple[int, bytes]]]
+
+
+class Server:
+    """Hands each request to ``handle``, and sends back its (exit code, standard output).
+
+    :param users: the numeric user ids that are listened to.
+    """
+
+    def __init__(self, path: Path, handle: Handle, *, users: Collection[int] = (0,)) -> None:
+        self._path = path
+        self._handle = handle
+        self._users = users
+
+    async def run(self, stop: asyncio.Event, *, grace: float = 5.0) -> None:
+        """Serve until ``stop``; then requests in work get ``grace`` seconds to end.
+
+        :raises errors.ConfigError: the socket cannot be had.
+        """
+        channel = bind(self._path)
+        tasks: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as group:
+
+            def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                task = group.create_task(self._serve(reader, writer), name="cni-request")
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+
+            server = await asyncio.start_unix_server(accept, sock=channel, backlog=1024)
+            try:
+                await stop.wait()
+            finally:
+                server.close()
+            if tasks:
+                await asyncio.wait(tasks, timeout=grace)
+            for task in tasks:
+                task.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            try:
+                if self._peer(writer) in self._users:
+                    async with asyncio.timeout(PATIENCE):
+                        request = await _read(reader)
+                    code, answer = await self._handle(request)
+                    writer.write(b"%d %d\n" % (code, len(answer)) + answer)
+                    async with asyncio.timeout(PATIENCE):
+                        await writer.drain()
+            finally:
+                writer.close()
+
+    def _peer(self, writer: asyncio.StreamWriter) -> int:
+        channel = writer.get_extra_info("socket")
+        credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        _pid, user, _group = struct.unpack("iii", credentials)
+        if user not in self._users:
+            LOG.warning("refused a request of user %d", user)
+        return int(user)
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """Read up to the end; what is too long is cut off, and so no request any more."""
+    parts: list[bytes] = []
+    length = 0
+    while length < LARGEST and (part := await reader.read(65536)):
+        parts.append(part)
+        length += len(part)
+    return b"".join(parts)
+
+
+def bind(path: Path) -> socket.socket:
+    """A socket that only its owner may use, in place of one that a dead process left.
+
+    :raises errors.ConfigError: another process serves it, or it cannot be made.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_served(path):
+            raise errors.ConfigError(f"{path} is served by another process")
+        temporary = path.with_name(f".{path.name}")
+        temporary.unlink(missing_ok=True)
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        channel.bind(str(temporary))
+        temporary.chmod(0o600)
+        channel.listen(1024)  # before it has its name: who finds it can connect
+        temporary.rename(path)
+    except OSError as error:
+        raise errors.ConfigError(f"{path}: {error.strerror or error}") from error
+    return channel
+
+
+def _is_served(path: Path) -> bool:
+    if not path.exists():
+        return False
+    if not path.is_socket():
+        raise errors.ConfigError(f"{path} exists, and is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return False
+    return True

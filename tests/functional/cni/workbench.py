@@ -1,0 +1,232 @@
+"""A node's network without Kubernetes: Open vSwitch's database, namespaces, and the daemon."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from kuryr_k8s.cni import plugin
+from kuryr_k8s.cni.attachments import Attachments
+from kuryr_k8s.cni.bindings.base import Host
+from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
+from kuryr_k8s.cni.daemon import Daemon
+from kuryr_k8s.cni.housekeeping import Housekeeping
+from kuryr_k8s.cni.netlink import Links
+from kuryr_k8s.cni.ovs import OURS, OpenVSwitch
+from kuryr_k8s.cni.ovsdb import SCHEMA, Ovsdb
+from kuryr_k8s.cni.ports import Ports
+from kuryr_k8s.cni.server import Server
+from kuryr_k8s.cni.spool import Spool
+from tests.unit.cni.fakes import Api, Cache
+
+
+class Database:
+    """A private ovsdb-server with one bridge, and no ovs-vswitchd."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.socket = directory / "db.sock"
+        schema = json.loads(json.dumps(SCHEMA))
+        schema["tables"]["Interface"]["indexes"] = [["name"]]
+        schema["tables"]["Bridge"]["isRoot"] = True
+        (directory / "schema").write_text(json.dumps(schema))
+        self._call("ovsdb-tool", "create", directory / "conf.db", directory / "schema")
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [
+                *("ovsdb-server", self.directory / "conf.db", f"--remote=punix:{self.socket}"),
+                *("-vconsole:off", "-vsyslog:off", "-vfile:off"),
+                f"--unixctl={self.directory}/ctl",
+            ],
+            env=os.environ | {"OVS_RUNDIR": str(self.directory)},
+        )
+        for _ in range(200):
+            if self.socket.exists():
+                return
+            self.process.poll()
+            subprocess.run(["sleep", "0.02"], check=True)
+        raise AssertionError("ovsdb-server did not start")
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.socket.unlink(missing_ok=True)
+
+    def fill(self):
+        rows = [
+            {
+                "op": "insert",
+                "table": "Open_vSwitch",
+                "row": {"external_ids": ["map", [["hostname", "chassis1"]]]},
+            },
+            {
+                "op": "insert",
+                "table": "Bridge",
+                "row": {"name": "br-int", "datapath_type": "netdev"},
+            },
+        ]
+        transaction = json.dumps(["Open_vSwitch", *rows])
+        self._call("ovsdb-client", "transact", f"unix:{self.socket}", transaction)
+
+    def _call(self, *command):
+        subprocess.run([*map(str, command)], check=True, stdout=subprocess.DEVNULL)
+
+
+class Controller:
+    """Stands for ovn-controller and ovs-vswitchd: marks ports as installed after a while."""
+
+    def __init__(self, remote, delay=0.02):
+        self.delay = delay
+        self.seen = asyncio.Queue()
+        self.enabled = True
+        self._database = Ovsdb(remote, self._heard)
+
+    def _heard(self, connected, anew, changes):
+        for change in changes:
+            ids = (change.values or {}).get("external_ids", {})
+            if change.table == "Interface" and OURS in ids and "ovn-installed" not in ids:
+                self.seen.put_nowait(change.row)
+            values = change.values if change.table == "Open_vSwitch" else None
+            if values and values["cur_cfg"] != values["next_cfg"]:
+                self.seen.put_nowait("")
+
+    async def run(self):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._database.run())
+            while True:
+                rows = {await self.seen.get()}
+                await asyncio.sleep(self.delay)
+                while not self.seen.empty():
+                    rows.add(self.seen.get_nowait())
+                if self.enabled:
+                    await self._database.commit(functools.partial(self._mark, rows))
+
+    def _mark(self, rows, tables, _transaction):
+        for row in tables["Interface"].rows.values():
+            if str(row.uuid) in rows:
+                row.setkey("external_ids", "ovn-installed", "true")
+        for row in tables["Open_vSwitch"].rows.values():
+            row.cur_cfg = row.next_cfg
+
+
+class Node:
+    """The daemon in this process, on a socket; :meth:`cni` runs the real plugin."""
+
+    def __init__(self, directory: Path, remote: str, add_timeout=10.0, links=None):
+        self.socket = directory / "cni.sock"
+        self.spool = directory / "spool"
+        self.cache = Cache()
+        self.api = Api(self.cache)
+        self.switch = OpenVSwitch(remote)
+        self.links = links or Links()
+        self.binding = OpenVSwitchBinding(Host(self.links, self.switch))
+        self.attachments = Attachments(
+            {"VIFOpenVSwitch": self.binding},
+            Ports(self.cache, self.api),
+            settled=asyncio.Event(),
+            add_timeout=add_timeout,
+        )
+        self.daemon = Daemon(self.attachments, self.switch, CollectorRegistry())
+        synced = asyncio.Event()
+        synced.set()
+        self.housekeeping = Housekeeping(
+            self.attachments,
+            Spool(self.spool),
+            self.daemon.handle,
+            synced=synced,
+            connected=self.switch.connected,
+        )
+        self._stop = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self.switch.run()),
+                group.create_task(self.housekeeping.run()),
+            ]
+            server = group.create_task(Server(self.socket, self.daemon.handle).run(self._stop))
+            async with asyncio.timeout(10):
+                await self.attachments.settled.wait()
+                await eventually(self.socket.exists)
+            try:
+                yield self
+            finally:
+                self._stop.set()
+                await asyncio.wait([server])
+                for task in tasks:
+                    task.cancel()
+        self.links.close()
+
+    async def cni(self, command, container="c1", *, python=("-I", "-S", "-E"), **options):
+        return await cni(self.socket, self.spool, command, container, **options)
+
+
+async def cni(
+    socket,
+    spool,
+    command,
+    container="c1",
+    *,
+    pod="web",
+    uid="u1",
+    ifname="eth0",
+    netns="",
+    version="1.0.0",
+    config=None,
+):
+    """Run kuryr-cni: (exit code, what it printed as JSON or None)."""
+    environ = {
+        "CNI_COMMAND": command,
+        "CNI_CONTAINERID": container,
+        "CNI_IFNAME": ifname,
+        "CNI_PATH": "/opt/cni/bin",
+        "CNI_ARGS": f"K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod};K8S_POD_UID={uid}",
+    }
+    if netns:
+        environ["CNI_NETNS"] = netns
+    text = {"cniVersion": version, "name": "kuryr", "type": "kuryr-cni"} | (config or {})
+    text |= {"kuryr_socket": str(socket), "kuryr_spool": str(spool)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-E", plugin.__file__),
+        env=environ,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate(json.dumps(text).encode())
+    return process.returncode, json.loads(out) if out else None
+
+
+async def eventually(condition, seconds=10.0):
+    """Wait until it holds: for what nothing announces."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+def shell(command):
+    """Run a command; what it printed."""
+    return subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+
+
+def ip(*words, netns=""):
+    """``ip`` with JSON output."""
+    inside = ["-n", netns] if netns else []
+    done = subprocess.run(["ip", *inside, "-j", *words], check=True, capture_output=True)
+    return json.loads(done.stdout or b"[]")
+
+
+def available():
+    return os.geteuid() == 0 and all(map(shutil.which, ("ovsdb-server", "ovsdb-tool", "ip")))

@@ -1,0 +1,220 @@
+"""Stand-ins of what the node side is handed: a cache, the API, a binding."""
+
+import asyncio
+import dataclasses
+import json
+
+from kuryr_k8s import errors
+from kuryr_k8s.cni.bindings.base import Binding, Stray
+from kuryr_k8s.cni.result import Interface, Result
+from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model import vif as model
+from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
+from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
+
+
+def ovs_vif(number=1, *, bridge="br-int", ipv6=True, active=False):
+    port_id = f"{number:08x}-0000-4000-8000-{number:012x}"
+    subnets = [
+        model.Subnet(
+            cidr="10.77.0.0/16",
+            gateway="10.77.0.1",
+            dns=("10.77.0.2",),
+            ips=(model.FixedIP(address=f"10.77.{number // 200}.{number % 200 + 10}"),),
+            routes=(model.Route(cidr="10.99.0.0/16", gateway="10.77.0.254"),),
+        )
+    ]
+    if ipv6:
+        subnets.append(
+            model.Subnet(
+                cidr="fd77::/64",
+                gateway="fd77::1",
+                ips=(model.FixedIP(address=f"fd77::{number:x}0"),),
+            )
+        )
+    return model.VIFOpenVSwitch(
+        id=port_id,
+        address=f"fa:16:3e:00:{number // 256:02x}:{number % 256:02x}",
+        network=model.Network(
+            id="22222222-2222-2222-2222-222222222222",
+            bridge=bridge,
+            mtu=1442,
+            subnets=tuple(subnets),
+        ),
+        plugin="ovs",
+        active=active,
+        vif_name=f"tap{number:08x}-00",
+        bridge_name=bridge,
+        port_profile=model.VIFPortProfileOpenVSwitch(interface_id=port_id),
+    )
+
+
+def kuryrport(name, uid, vifs=None, *, namespace="default", deleting=False, finalizers=None):
+    held = [KURYRPORT_FINALIZER, NODE_FINALIZER] if finalizers is None else list(finalizers)
+    meta = {"namespace": namespace, "name": name, "uid": f"kp-{uid}", "resourceVersion": "1"}
+    meta |= {"finalizers": held}
+    if deleting:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return KuryrPort.read(
+        {
+            "metadata": meta,
+            "spec": {"podUid": uid, "podNodeName": "node1"},
+            "status": {"vifs": write_vifs(vifs)} if vifs else {},
+        }
+    )
+
+
+class Cache:
+    """An informer's cache without an informer."""
+
+    def __init__(self):
+        self.objects = {}
+        self.subscribers = []
+
+    def get(self, key):
+        return self.objects.get(key)
+
+    def keys(self):
+        return iter(tuple(self.objects))
+
+    def subscribe(self, subscriber):
+        self.subscribers.append(subscriber)
+
+    def put(self, port):
+        key = Key(port.namespace, port.name)
+        self._set(key, port)
+        return key
+
+    def remove(self, key):
+        self._set(key, None)
+
+    def change(self, key, **fields):
+        self._set(key, dataclasses.replace(self.objects[key], **fields))
+
+    def _set(self, key, new):
+        old = self.objects.pop(key, None)
+        if new is not None:
+            self.objects[key] = new
+        for subscriber in self.subscribers:
+            subscriber(key, old, new)
+
+
+class Api:
+    """The API server: what is true, which a cache may not know yet."""
+
+    def __init__(self, cache):
+        self.cache = cache
+        self.live = {}  # overrides the cache
+        self.patches = []
+        self.released = []
+        self.nodes = {}
+
+    async def find(self, resource, key):
+        if key in self.live:
+            return self.live[key]
+        port = self.cache.get(key)
+        return None if port is None else {"spec": {"podUid": port.pod_uid}}
+
+    async def get(self, resource, key):
+        if key not in self.nodes:
+            raise errors.KubeNotFound("no such node", status=404)
+        return self.nodes[key]
+
+    async def merge_patch(self, resource, key, patch, *, subresource=""):
+        self.patches.append((resource.plural, key, patch, subresource))
+        return {}
+
+    async def remove_finalizer(self, resource, key, finalizer, *, uid, known):
+        self.released.append((key, uid))
+
+
+class Switch:
+    def __init__(self, connected=True):
+        self.connected = asyncio.Event()
+        if connected:
+            self.connected.set()
+
+
+class FakeBinding(Binding):
+    """A node in memory. ``gates`` hold calls up until they are opened."""
+
+    def __init__(self, host=None):
+        self.attached = {}  # attachment -> vif
+        self.gone = set()
+        self.leftovers = []
+        self.announced = []
+        self.log = []
+        self.connect_gate = asyncio.Event()
+        self.ready_gate = asyncio.Event()
+        self.connect_gate.set()
+        self.ready_gate.set()
+        self.failure = None
+
+    async def connect(self, attachment, vif):
+        self.log.append(("connect", attachment.container_id))
+        await self.connect_gate.wait()
+        if self.failure:
+            raise self.failure
+        self.attached[attachment] = vif
+        interface = Interface(name=attachment.ifname, mac=vif.address, sandbox=attachment.netns)
+        return Result(
+            interfaces=(Interface(name=vif.vif_name, mac="02:00:00:00:00:01"), interface)
+        )
+
+    async def ready(self, attachment, vif):
+        await self.ready_gate.wait()
+        self.announced.append(attachment)
+
+    def progress(self, vif):
+        return f"port {vif.id} is not ready"
+
+    async def disconnect(self, attachment):
+        self.log.append(("disconnect", attachment.container_id))
+        await asyncio.sleep(0)
+        self.attached.pop(attachment, None)
+
+    async def check(self, attachment, vif):
+        pass
+
+    def attachments(self):
+        return list(self.attached)
+
+    def working(self, attachment):
+        return attachment in self.announced
+
+    def vanished(self, attachment):
+        return attachment in self.gone
+
+    async def strays(self):
+        return list(self.leftovers)
+
+    async def discard(self, stray: Stray):
+        self.leftovers.remove(stray)
+
+
+def request_bytes(
+    command="ADD",
+    container="c1",
+    *,
+    pod="web",
+    uid="u1",
+    ifname="eth0",
+    netns="/run/netns/x",
+    version="1.0.0",
+    config=None,
+    **environ,
+):
+    """A request as kuryr-cni sends it; ``environ`` overrides, None leaves out."""
+    variables = {
+        "CNI_COMMAND": command,
+        "CNI_CONTAINERID": container,
+        "CNI_NETNS": netns,
+        "CNI_IFNAME": ifname,
+        "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod};"
+        f"K8S_POD_INFRA_CONTAINER_ID={container};K8S_POD_UID={uid}",
+    } | environ
+    head = b"".join(
+        f"{name}={value}\0".encode() for name, value in variables.items() if value is not None
+    )
+    body = {"cniVersion": version, "name": "kuryr", "type": "kuryr-cni"} | (config or {})
+    return head + b"\0" + json.dumps(body).encode()

@@ -1,0 +1,127 @@
+"""When the node says that a port has left it, and what it writes otherwise."""
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.cni.kuryrports import KuryrPortAcknowledger
+from kuryr_k8s.cni.node import HostIdPublisher
+from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.annotations import HOST_ID
+from tests.unit.cni.fakes import kuryrport, ovs_vif
+from tests.unit.cni.test_attachments import Node, started
+
+KEY = Key("default", "web")
+
+
+@pytest.fixture
+async def node():
+    node = Node()
+    node.acknowledger = KuryrPortAcknowledger(node.cache, node.api, node.attachments, node.switch)
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
+    return node
+
+
+async def test_a_working_interface_is_marked_active_once(node):
+    await node.acknowledger.reconcile(KEY)
+    assert node.api.patches == []
+    await node.ask("ADD")
+    await node.acknowledger.reconcile(KEY)
+    [(plural, key, patch, subresource)] = node.api.patches
+    assert (plural, key, subresource) == ("kuryrports", KEY, "status")
+    assert patch == {
+        "metadata": {"uid": "kp-u1"},
+        "status": {"vifs": {"eth0": {"vif": {"versioned_object.data": {"active": True}}}}},
+    }
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1, active=True)}))
+    await node.acknowledger.reconcile(KEY)
+    assert len(node.api.patches) == 1
+
+
+async def test_nothing_is_marked_before_the_add_is_done(node):
+    node.binding.ready_gate.clear()
+    async with started(node.ask("ADD")):
+        await node.acknowledger.reconcile(KEY)
+        assert node.api.patches == []
+        node.binding.ready_gate.set()
+
+
+async def test_a_port_that_was_never_here_is_released_at_once(node):
+    node.cache.change(KEY, deleting=True)
+    assert await node.acknowledger.reconcile(KEY) is None
+    assert node.api.released == [(KEY, "kp-u1")]
+
+
+async def test_an_attached_port_is_released_after_del(node):
+    await node.ask("ADD")
+    node.cache.change(KEY, deleting=True)
+    assert await node.acknowledger.reconcile(KEY) > 0
+    assert node.api.released == []
+    await node.ask("DEL")
+    assert node.changed[-1] == KEY
+    await node.acknowledger.reconcile(KEY)
+    assert node.api.released == [(KEY, "kp-u1")]
+
+
+async def test_a_port_whose_namespace_is_gone_is_unplugged_and_released(node):
+    await node.ask("ADD")
+    node.binding.gone.update(node.binding.attached)
+    node.cache.change(KEY, deleting=True)
+    await node.acknowledger.reconcile(KEY)
+    assert node.containers() == []
+    assert node.api.released == [(KEY, "kp-u1")]
+
+
+async def test_nothing_is_released_while_an_add_is_at_work(node):
+    node.binding.ready_gate.clear()
+    async with started(node.ask("ADD")):
+        node.cache.change(KEY, deleting=True)
+        with pytest.raises(errors.Wait):
+            await node.acknowledger.reconcile(KEY)
+        assert node.api.released == []
+        node.binding.ready_gate.set()
+
+
+@pytest.mark.parametrize("unknown", ["settled", "connected"])
+async def test_nothing_is_released_while_it_is_not_known_what_is_attached(node, unknown):
+    (node.attachments.settled if unknown == "settled" else node.switch.connected).clear()
+    node.cache.change(KEY, deleting=True)
+    with pytest.raises(errors.Wait):
+        await node.acknowledger.reconcile(KEY)
+    assert node.api.released == []
+
+
+async def test_what_has_no_finalizer_of_ours_is_not_our_business(node):
+    node.cache.put(kuryrport("web", "u1", deleting=True, finalizers=["other"]))
+    await node.acknowledger.reconcile(KEY)
+    assert node.api.released == []
+
+
+async def test_the_other_pod_of_the_name_does_not_hold_the_port_back(node):
+    await node.ask("ADD")
+    node.cache.put(kuryrport("web", "another", {"eth0": ovs_vif(5)}, deleting=True))
+    await node.acknowledger.reconcile(KEY)
+    assert node.api.released == [(KEY, "kp-another")]
+
+
+async def test_the_chassis_is_published_when_it_differs(node):
+    names = ["chassis1"]
+    publisher = HostIdPublisher(node.api, lambda: names[0])
+    key = Key("", "node1")
+    with pytest.raises(errors.KubeNotFound):
+        await publisher.reconcile(key)
+    node.api.nodes[key] = {"metadata": {"annotations": {HOST_ID: "chassis1"}}}
+    await publisher.reconcile(key)
+    assert publisher.published.is_set()
+    assert node.api.patches == []
+    names[0] = "chassis9"
+    await publisher.reconcile(key)
+    await publisher.reconcile(key)
+    [(_, _, patch, _)] = node.api.patches
+    assert patch == {"metadata": {"annotations": {HOST_ID: "chassis9"}}}
+
+
+async def test_without_a_chassis_there_is_nothing_to_publish(node):
+    publisher = HostIdPublisher(node.api, lambda: None)
+    with pytest.raises(errors.Wait):
+        await publisher.reconcile(Key("", "node1"))
+    assert not publisher.published.is_set()

@@ -1,0 +1,259 @@
+"""Socket, spool, installed files, threads and the order of the start."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.cni import conflist, plugin, server
+from kuryr_k8s.cni.housekeeping import Housekeeping
+from kuryr_k8s.cni.netlink import finish
+from kuryr_k8s.cni.netlink.threads import Threads
+from kuryr_k8s.cni.spool import Spool
+from tests.unit.cni.fakes import kuryrport, ovs_vif, request_bytes
+from tests.unit.cni.test_attachments import Node, turns
+
+
+async def exchange(path, request):
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(request)
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+class Echo:
+    def __init__(self):
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, request):
+        await self.gate.wait()
+        return 3, request
+
+
+async def test_the_socket_is_roots_alone_and_serves(tmp_path):
+    path, stop = tmp_path / "run" / "cni.sock", asyncio.Event()
+    serving = server.Server(path, Echo(), users=(os.geteuid(),))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serving.run(stop))
+        await turns()
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        large = b"x" * 1_000_000
+        assert await exchange(path, large) == b"3 1000000\n" + large
+        stop.set()
+
+
+async def test_other_users_get_no_answer(tmp_path):
+    path, stop = tmp_path / "cni.sock", asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.Server(path, Echo(), users=(4711,)).run(stop))
+        await turns()
+        with contextlib.suppress(ConnectionResetError):
+            assert await exchange(path, b"x") == b""
+        stop.set()
+
+
+async def test_requests_in_work_get_their_grace(tmp_path):
+    path, stop, echo = tmp_path / "cni.sock", asyncio.Event(), Echo()
+    echo.gate.clear()
+    serving = server.Server(path, echo, users=(os.geteuid(),))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serving.run(stop))
+        await turns()
+        asking = group.create_task(exchange(path, b"x"))
+        await asyncio.sleep(0.05)
+        stop.set()
+        await asyncio.sleep(0.05)
+        echo.gate.set()
+        assert await asking == b"3 1\nx"
+
+
+async def test_requests_that_do_not_end_are_cut_off(tmp_path):
+    path, stop, echo = tmp_path / "cni.sock", asyncio.Event(), Echo()
+    echo.gate.clear()
+    serving = server.Server(path, echo, users=(os.geteuid(),))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serving.run(stop, grace=0.05))
+        await turns()
+        asking = group.create_task(exchange(path, b"x"))
+        await asyncio.sleep(0.05)
+        stop.set()
+        assert await asking == b""
+
+
+def test_a_dead_socket_is_replaced_and_a_living_one_is_not(tmp_path):
+    path = tmp_path / "cni.sock"
+    server.bind(path).close()
+    with server.bind(path), pytest.raises(errors.ConfigError, match="another process"):
+        server.bind(path)
+
+
+def test_what_is_no_socket_is_not_replaced(tmp_path):
+    path = tmp_path / "cni.sock"
+    path.write_text("precious")
+    with pytest.raises(errors.ConfigError, match="no socket"):
+        server.bind(path)
+    assert path.read_text() == "precious"
+
+
+async def test_the_spool_keeps_what_fails_and_puts_aside_what_is_none(tmp_path):
+    spool = Spool(tmp_path / "spool")
+    spool.prepare()
+    codes = {"a": 0, "b": 11, "c": 6}
+    for name in codes:
+        (tmp_path / "spool" / name).write_text(name)
+    (tmp_path / "spool" / ".half-written").write_text("")
+
+    async def handle(request):
+        code = codes[request.decode()]
+        return (1 if code else 0), json.dumps({"code": code}).encode() if code else b""
+
+    assert await spool.drain(handle) == 1
+    assert sorted(p.name for p in (tmp_path / "spool").iterdir()) == [
+        ".half-written",
+        ".unreadable-c",
+        "b",
+    ]
+    codes["b"] = 0
+    assert await spool.drain(handle) == 0
+
+
+async def test_put_off_dels_are_done_before_anything_is_acknowledged(tmp_path):
+    node = Node()
+    node.attachments.settled.clear()
+    node.switch.connected.clear()
+    (tmp_path / "c1.eth0").write_bytes(request_bytes("DEL"))
+    synced = asyncio.Event()
+    keeping = Housekeeping(
+        node.attachments,
+        Spool(tmp_path),
+        node.daemon.handle,
+        synced=synced,
+        connected=node.switch.connected,
+    )
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(keeping.run())
+        for event in (synced, node.switch.connected):
+            await turns()
+            assert not node.attachments.settled.is_set()
+            event.set()
+        await turns()
+        assert node.attachments.settled.is_set()
+        assert list(tmp_path.iterdir()) == []
+        task.cancel()
+
+
+async def test_add_waits_until_the_daemon_has_settled():
+    node = Node(add_timeout=0.05)
+    node.attachments.settled.clear()
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
+    answer = await node.ask("ADD")
+    assert answer["code"] == 11
+    assert "starting" in answer["msg"]
+
+
+async def test_a_cancelled_caller_waits_for_its_thread():
+    threads, gate = Threads("test", 1), threading.Event()
+    order = []
+
+    def work():
+        gate.wait(5)
+        order.append("thread")
+
+    async def caller():
+        try:
+            await threads.run(work)
+        finally:
+            order.append("caller")
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(caller())
+        await turns()
+        task.cancel()
+        await turns()
+        task.cancel()
+        await turns()
+        assert order == []
+        gate.set()
+    assert order == ["thread", "caller"]
+    assert task.cancelled()
+    threads.close()
+
+
+async def test_finish_hands_on_result_and_failure():
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(3)
+    assert await finish(future) == 3
+    future = asyncio.get_running_loop().create_future()
+    future.set_exception(ValueError())
+    with pytest.raises(ValueError):  # noqa: PT011
+        await finish(future)
+
+
+def test_the_configuration_that_is_shipped_is_the_one_that_is_installed():
+    shipped = Path(__file__).parents[3] / "etc" / "cni" / conflist.NAME
+    assert shipped.read_text() == conflist.render()
+
+
+def test_paths_stand_in_the_configuration_where_they_are_not_the_defaults():
+    kuryr = json.loads(conflist.render("/a", "/b"))["plugins"][0]
+    assert kuryr == {"type": "kuryr-cni", "kuryr_socket": "/a", "kuryr_spool": "/b"}
+    assert json.loads(conflist.render())["plugins"][0] == {"type": "kuryr-cni"}
+
+
+def test_defaults_of_plugin_configuration_and_options_agree():
+    from kuryr_k8s import config
+
+    defaults = {option.name: option.default for option in config.GROUPS["cni_daemon"]}
+    assert defaults["socket"] == conflist.SOCKET == plugin.SOCKET.decode()
+    assert defaults["spool_dir"] == conflist.SPOOL == plugin.SPOOL.decode()
+
+
+def test_the_plugin_is_installed_for_an_interpreter(tmp_path):
+    conflist.install_plugin(tmp_path / "bin", sys.executable)
+    conflist.install(tmp_path / "conf", conflist.render())
+    installed = tmp_path / "bin" / "kuryr-cni"
+    assert installed.read_text().startswith(f"#!{sys.executable} -ISE\n")
+    done = subprocess.run(
+        [installed], env={"CNI_COMMAND": "VERSION"}, input=b"{}", capture_output=True, check=True
+    )
+    assert b"supportedVersions" in done.stdout
+    assert [p.name for p in (tmp_path / "conf").iterdir()] == [conflist.NAME]
+
+
+def test_what_is_installed_already_is_left_alone(tmp_path):
+    conflist.install(tmp_path, conflist.render())
+    before = (tmp_path / conflist.NAME).stat()
+    conflist.install(tmp_path, conflist.render())
+    assert (tmp_path / conflist.NAME).stat().st_ino == before.st_ino
+    conflist.install(tmp_path, conflist.render("/other"))
+    assert (tmp_path / conflist.NAME).stat().st_ino != before.st_ino
+
+
+def test_the_daemon_loads_no_eventlet():
+    script = "import sys, kuryr_k8s.cni.app; print('eventlet' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout == b"False\n"
+
+
+def test_only_netlink_imports_pyroute2_and_only_ovsdb_imports_ovs():
+    root = Path(plugin.__file__).parent
+    for path in root.rglob("*.py"):
+        text = path.read_text()
+        if path.parent.name != "netlink":
+            assert "import pyroute2" not in text
+            assert "from pyroute2" not in text
+        if path.name != "ovsdb.py":
+            assert "\nfrom ovs" not in text
+            assert "\nimport ovs" not in text
