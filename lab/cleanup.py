@@ -1,0 +1,113 @@
+"""Stopping the lab, and removing what daemons leave behind in the kernel."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+
+from lab import cgroups, cni_bridge, mounts, ovn, topology, wiring
+from lab.graph import Step, execute
+from lab.openstack_config import OCTAVIA_SOCKETS
+from lab.paths import Paths
+from lab.process import kill_all, marked, run
+from lab.progress import Progress
+from lab.supervisor import Supervisor
+
+_BRIDGES = ("br-int", "br-ul", "br-ex", "ovs-netdev")
+_LINKS = ("np-node", "tnp-node", "ul-node", "ul-outside", "tap-vm1")
+
+
+def stop_components(supervisor: Supervisor, progress: Progress) -> None:
+    """Stop every component, each before what it needs; a failure does not stop the others."""
+    records = {name: record for name, record in supervisor.records().items() if record.process}
+    users: dict[str, list[str]] = {name: [] for name in records}
+    for name, record in records.items():
+        for need in record.component.needs:
+            if need in users:
+                users[need].append(name)
+    # The one that is stopped "needs" that its users are stopped.
+    steps = [
+        Step(
+            f"stop {name}",
+            lambda name=name: supervisor.stop(name),  # type: ignore[misc]
+            tuple(f"stop {user}" for user in users[name]),
+            1.0,
+        )
+        for name in records
+    ]
+    execute(steps, progress, workers=24)
+
+
+def remove_traces(paths: Paths, nodes: Iterable[topology.Node]) -> None:
+    """Kill every process of the lab that is left; remove mounts, namespaces, links, cgroups."""
+    kill_all(cgroups.processes(topology.CGROUP))
+    kill_all(marked(paths.state))
+    mounts.unmount_below(paths.state)
+    for node in nodes:
+        if node.netns is None:
+            cni_bridge.remove_bridge(node)
+        else:
+            wiring.delete_namespace(node.netns)
+    for name in (topology.OUTSIDE_NAMESPACE, topology.VM_NAMESPACE):
+        wiring.delete_namespace(name)
+    for link in wiring.links():
+        if link in _BRIDGES or link.startswith(_LINKS):
+            wiring.delete_link(link)
+    cgroups.remove(topology.CGROUP)
+    shutil.rmtree(OCTAVIA_SOCKETS, ignore_errors=True)
+
+
+def remove_node(paths: Paths, supervisor: Supervisor, node: topology.Node) -> None:
+    """Take one node out of a running lab: its daemons, its pods, and what others know of it."""
+    for name in ("kubelet", "containerd", "ovn-controller", "ovs-vswitchd", "ovsdb"):
+        supervisor.forget(f"{name}-{node.name}")
+    kill_all(cgroups.processes(node.cgroup))
+    kill_all(marked(paths.state, f"containerd-{node.name}"))
+    mounts.unmount_below(paths.node(node.name).root)
+    cgroups.remove(node.cgroup)
+    if node.netns is not None:
+        wiring.delete_namespace(node.netns)
+    wiring.delete_link(f"ul-{node.name}")
+    shutil.rmtree(paths.node(node.name).root, ignore_errors=True)
+    # Where the control planes do not run, they will find the node missing by themselves.
+    tools = (
+        [
+            "kubectl",
+            f"--kubeconfig={paths.admin_kubeconfig}",
+            "delete",
+            "node",
+            node.name,
+            "--ignore-not-found",
+            "--timeout=10s",
+        ],
+        [
+            "ovn-sbctl",
+            f"--db=unix:{ovn.run_dir(paths)}/ovn-sb.sock",
+            "--timeout=5",
+            "--if-exists",
+            "chassis-del",
+            node.chassis,
+        ],
+        [
+            "ovs-vsctl",
+            f"--db=unix:{paths.node('node1').ovs_socket}",
+            "--timeout=5",
+            "--if-exists",
+            "del-port",
+            f"ul-{node.name}",
+        ],
+    )
+    for name, *arguments in tools:
+        run([str(paths.bin / name), *arguments], check=False)
+
+
+def purge(paths: Paths) -> None:
+    """Forget everything but the cache."""
+    mounts.unmount_below(paths.state)
+    for path in list(paths.state.iterdir()) if paths.state.exists() else []:
+        if path.name == "lock":
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

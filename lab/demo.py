@@ -1,0 +1,219 @@
+"""The demonstration: `python -m lab.demo`, or `make demo`.
+
+Brings up the lab and the product, starts four Pods on two nodes, and shows what came of it:
+each Pod beside its Neutron port, and pings on a node, between nodes and to another network.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from lab import facts
+from lab.kuryr import CLUSTER_TAG, Installation, kubectl
+from lab.lifecycle import Lab
+from lab.process import CommandError, run
+from lab.progress import Progress
+
+NAME = "kuryr-demo"
+REPLICAS = 4
+PATIENCE = 120  # seconds
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A Pod beside its port."""
+
+    pod: str
+    node: str
+    addresses: tuple[str, ...]
+    port: str
+    status: str
+    seconds: float
+
+
+def main() -> int:
+    if sys.argv[1:] == ["down"]:
+        return down()
+    progress = Progress()
+    Lab(progress=progress).up()
+    installation = Installation(progress=progress)
+    installation.up()
+    lab = installation.lab
+    remove(lab)  # of an earlier run: it is to be seen how Pods start
+    kubectl(lab, "create", "--filename=-", stdin=json.dumps(deployment(lab.images)))
+    ready = wait_ready(lab)
+    progress.note(f"{REPLICAS} Pods are Ready")
+    rows = table(lab, ready)
+    show(rows)
+    failed = pings(lab, rows)
+    print(NEXT)
+    return 1 if failed else 0
+
+
+def down() -> int:
+    """Remove the demonstration and the product; the lab goes with `make lab-down`."""
+    try:
+        installation = Installation()
+    except FileNotFoundError:
+        print("nothing is up")
+        return 0
+    try:
+        remove(installation.lab)
+    except CommandError as error:
+        print(error, file=sys.stderr)
+    installation.down()
+    return 0
+
+
+def remove(lab: facts.Lab) -> None:
+    """Delete the Deployment, and wait until its Pods are gone."""
+    kubectl(lab, "delete", "deployment", NAME, "--ignore-not-found", "--timeout=120s")
+    kubectl(lab, "wait", "--for=delete", "pod", "-l", f"app={NAME}", "--timeout=120s")
+
+
+def wait_ready(lab: facts.Lab) -> dict[str, float]:
+    """Seconds from now until each Pod is Ready, by its name; asked for every tenth of a second,
+    since the API server's own times are whole seconds."""
+    begin = time.monotonic()
+    ready: dict[str, float] = {}
+    while len(ready) < REPLICAS:
+        if time.monotonic() - begin > PATIENCE:
+            raise CommandError(f"after {PATIENCE} s {len(ready)} of {REPLICAS} Pods are Ready")
+        for pod in pods(lab):
+            name, conditions = pod["metadata"]["name"], pod["status"].get("conditions", ())
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
+                ready.setdefault(name, time.monotonic() - begin)
+        time.sleep(0.1)
+    return ready
+
+
+def pods(lab: facts.Lab) -> list[Json]:
+    printed = kubectl(lab, "get", "pods", "-l", f"app={NAME}", "-o", "json")
+    items: list[Json] = json.loads(printed)["items"]
+    return items
+
+
+def deployment(images: list[str]) -> Json:
+    """Four small web servers, spread over the nodes."""
+    labels = {"app": NAME}
+    image = next(image for image in images if "busybox" in image)
+    serve = "mkdir -p /www && hostname > /www/index.html && exec httpd -f -p 8080 -h /www"
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    container = {
+        "name": "web",
+        "image": image,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", serve],
+        "readinessProbe": {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1},
+    }
+    spec = {
+        "terminationGracePeriodSeconds": 1,
+        "topologySpreadConstraints": [spread],
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME},
+        "spec": {
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def table(lab: facts.Lab, ready: dict[str, float]) -> list[Row]:
+    """The Pods with their ports, as Kubernetes and Neutron know them."""
+    ports = {port["ID"]: port for port in neutron_ports(lab)}
+    rows = []
+    recorded = json.loads(kubectl(lab, "get", "kuryrports", "-o", "json"))["items"]
+    by_pod = {item["spec"]["podUid"]: item for item in recorded}
+    for pod in sorted(pods(lab), key=lambda pod: pod["spec"]["nodeName"]):
+        kuryrport = by_pod[pod["metadata"]["uid"]]
+        port_id = kuryrport["status"]["vifs"]["eth0"]["vif"]["versioned_object.data"]["id"]
+        rows.append(
+            Row(
+                pod=pod["metadata"]["name"],
+                node=pod["spec"]["nodeName"],
+                addresses=tuple(ip["ip"] for ip in pod["status"]["podIPs"]),
+                port=port_id,
+                status=ports[port_id]["Status"] if port_id in ports else "missing",
+                seconds=ready[pod["metadata"]["name"]],
+            )
+        )
+    return rows
+
+
+def neutron_ports(lab: facts.Lab) -> list[Json]:
+    """The cluster's ports by OpenStack's own client."""
+    env = {"OS_CLIENT_CONFIG_FILE": lab.cloud.clouds_yaml, "OS_CLOUD": "kuryr"}
+    command = ["port", "list", "--tags", CLUSTER_TAG, "--long", "-f", "json"]
+    found: list[Json] = json.loads(run([f"{lab.openstack_venv}/bin/openstack", *command], env=env))
+    return found
+
+
+def show(rows: list[Row]) -> None:
+    print("\nPods and their Neutron ports")
+    heads = ("POD", "NODE", "ADDRESSES", "NEUTRON PORT", "STATUS", "READY AFTER")
+    cells = [
+        (r.pod, r.node, " ".join(r.addresses), r.port, r.status, f"{r.seconds:.1f} s")
+        for r in rows
+    ]
+    widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
+    for line in [heads, *cells]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def pings(lab: facts.Lab, rows: list[Row]) -> int:
+    """Ping over both families; how many failed."""
+    first = rows[0]
+    near = next((row for row in rows[1:] if row.node == first.node), None)
+    far = next((row for row in rows if row.node != first.node), None)
+    targets: list[tuple[str, tuple[str, ...]]] = []
+    if near:
+        targets.append((f"{near.pod}, same node", near.addresses))
+    if far:
+        targets.append((f"{far.pod}, on {far.node}", far.addresses))
+    targets.append(("vm1, a VM's port on another Neutron network", (lab.vm1.v4, lab.vm1.v6)))
+    print(f"\nPings from {first.pod} on {first.node}")
+    failed = 0
+    for what, addresses in targets:
+        for address in addresses:
+            family = "-6" if ":" in address else "-4"
+            command = ("ping", family, "-c", "3", "-i", "0.2", "-W", "2", address)
+            try:
+                printed = kubectl(lab, "exec", first.pod, "--", *command)
+                result = printed.strip().splitlines()[-1]
+            except CommandError as error:
+                failed += 1
+                result = f"FAILED: {str(error).splitlines()[-1]}"
+            print(f"  {address:<28} {what:<48} {result}")
+    return failed
+
+
+NEXT = """
+It keeps running. What to try next:
+  eval "$(python3 -m lab env)"              kubectl, openstack, ovs-vsctl for this lab
+  kubectl get kuryrports -A -o wide         the record of every Pod's interfaces
+  openstack port list --tags kuryr-lab      the same ports in Neutron
+  kubectl scale deployment kuryr-demo --replicas 10
+  kubectl exec deploy/kuryr-demo -- ip addr
+  python3 -m lab status                     everything that runs; logs NAME shows its log
+  python3 -m lab restart kuryr-controller   Pods do not notice
+  make demo-down                            remove the Pods and the product
+  make lab-down                             stop the lab"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Go programs: built from module versions that go.mod and go.sum files in this directory pin.
+
+Kubernetes has the go.mod beside this file; programs whose dependencies clash with it have modules
+of their own. A binary is cached under a hash of everything that determines it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import debian
+from lab.paths import SOURCE, Paths, locked
+from lab.process import CommandError, run
+
+_KUBERNETES = "v1.34.4"
+_CONTAINERD = "2.2.3"
+_GO_NEEDED = (1, 24)
+
+
+def _kubernetes_version_flags() -> str:
+    """Without these a component reports v0.0.0-master, and kubectl ends with an error."""
+    major, minor = _KUBERNETES[1:].split(".")[:2]
+    values = {
+        "gitVersion": _KUBERNETES,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+    }
+    return " ".join(
+        f"-X k8s.io/{package}/version.{name}={value}"
+        for package in ("component-base", "client-go/pkg")
+        for name, value in values.items()
+    )
+
+
+@dataclass(frozen=True)
+class Module:
+    """A directory with go.mod, and the programs it builds: name -> package."""
+
+    name: str
+    directory: Path
+    programs: dict[str, str]
+    ldflags: str = ""
+    tags: str = ""
+
+    @property
+    def key(self) -> str:
+        """Changes whenever another binary would come out."""
+        digest = hashlib.sha256(f"{self.ldflags}\0{self.tags}\0".encode())
+        for file in sorted(self.directory.iterdir()):
+            if file.name in ("go.mod", "go.sum") or file.suffix == ".go":
+                digest.update(file.read_bytes())
+        return f"{self.name}-{digest.hexdigest()[:12]}"
+
+
+_PLUGINS = "github.com/containernetworking/plugins/plugins"
+_CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
+MODULES = (
+    Module("etcd", SOURCE / "modules/etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
+    Module(
+        "kubernetes",
+        SOURCE,
+        {"cnitool": "github.com/containernetworking/cni/cnitool"}
+        | {
+            name: f"k8s.io/kubernetes/cmd/{name}"
+            for name in (
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kubelet",
+                "kubectl",
+            )
+        },
+        ldflags=_kubernetes_version_flags(),
+    ),
+    Module(
+        "containerd",
+        SOURCE / "modules/containerd",
+        {
+            name: f"{_CONTAINERD_MODULE}/cmd/{name}"
+            for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+        },
+        ldflags=f"-X {_CONTAINERD_MODULE}/version.Version=v{_CONTAINERD}",
+        tags="no_btrfs,no_zfs,no_aufs,no_devmapper,osusergo,netgo",
+    ),
+    Module(
+        "cni-plugins",
+        SOURCE / "modules/cni-plugins",
+        {
+            path.rpartition("/")[2]: f"{_PLUGINS}/{path}"
+            for path in (
+                "main/bridge",
+                "main/ptp",
+                "main/loopback",
+                "ipam/host-local",
+                "meta/portmap",
+                "meta/bandwidth",
+                "meta/tuning",
+            )
+        },
+    ),
+    Module("pause", SOURCE / "modules/pause", {"pause": "."}),
+)
+
+
+def build(paths: Paths, module: Module, programs: list[str]) -> dict[str, Path]:
+    """Build those of the programs that the cache does not have; return where they are.
+
+    One `go build` for all of them, and one module at a time: a build uses every core anyway.
+    """
+    directory = paths.cache / "go" / module.key
+    result = {program: directory / program for program in programs}
+    if all(path.exists() for path in result.values()):
+        return result
+    with locked(paths.cache / "locks" / "go"):
+        missing = [program for program, path in result.items() if not path.exists()]
+        if missing:
+            _go_build(paths, module, missing, directory)
+    return result
+
+
+def _go_build(paths: Paths, module: Module, programs: list[str], directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".build-") as name:
+        work = Path(name)
+        argv = [
+            str(toolchain(paths)),
+            "build",
+            "-mod=readonly",
+            "-trimpath",
+            "-buildvcs=false",
+            "-tags",
+            module.tags,
+            "-ldflags",
+            f"-s -w {module.ldflags}".strip(),
+            "-o",
+            f"{work}/",
+            *(module.programs[program] for program in programs),
+        ]
+        environment = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+        run(argv, env=environment, cwd=module.directory, timeout=3600)
+        for program in programs:
+            (work / _output_name(module, program)).rename(directory / program)
+
+
+def _output_name(module: Module, program: str) -> str:
+    """What `go build` calls the binary: the last element of the package path but a version."""
+    package = module.programs[program]
+    if package == ".":
+        return program
+    elements = [part for part in package.split("/") if not re.fullmatch(r"v\d+", part)]
+    return elements[-1]
+
+
+def toolchain(paths: Paths) -> Path:
+    """A Go that is new enough: the one in PATH, or one unpacked from a newer Debian."""
+    found = shutil.which("go")
+    if found is not None and _version(Path(found)) >= _GO_NEEDED:
+        return Path(found)
+    prefix = paths.cache / "debian" / "golang"
+    binary = prefix / "usr/lib/go-1.24/bin/go"
+    if not binary.exists():
+        debian.unpack(paths, "trixie", ("golang-1.24-go", "golang-1.24-src"), prefix)
+    return binary
+
+
+def _version(go: Path) -> tuple[int, ...]:
+    try:
+        output = run([str(go), "version"], env={"GOTOOLCHAIN": "local"})
+    except CommandError:
+        return (0,)
+    match = re.search(r"go(\d+)\.(\d+)", output)
+    return tuple(int(part) for part in match.groups()) if match else (0,)

@@ -1,0 +1,142 @@
+"""Container images made by hand: there is no registry to pull from.
+
+lab.local/pause:1 is the sandbox of every pod; lab.local/busybox:1 has a shell, httpd, nc, wget,
+ping and ip, and a page in /www for httpd.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+
+from lab import binaries, debian
+from lab.paths import Paths, locked, write_atomic
+from lab.process import run
+
+PAUSE, BUSYBOX = "lab.local/pause:1", "lab.local/busybox:1"
+IMAGES = (PAUSE, BUSYBOX)
+
+
+def archives(paths: Paths) -> dict[str, Path]:
+    """The images as docker archives, made on first use: name -> file."""
+    result = {
+        PAUSE: paths.cache / "images" / "pause-1.tar",
+        BUSYBOX: paths.cache / "images" / "busybox-1.tar",
+    }
+    with locked(paths.cache / "locks" / "images"):
+        if not result[PAUSE].exists():
+            pause = binaries.ensure(["pause"], paths)["pause"]
+            layer = _Layer()
+            layer.file("pause", pause.read_bytes(), 0o755)
+            write_atomic(result[PAUSE], _archive(PAUSE, layer, ["/pause"], None))
+        if not result[BUSYBOX].exists():
+            write_atomic(result[BUSYBOX], _archive(BUSYBOX, _busybox_layer(paths), None, ["sh"]))
+    return result
+
+
+def busybox(paths: Paths) -> Path:
+    """The static busybox, also useful outside of containers."""
+    prefix = paths.cache / "debian" / "busybox"
+    if not prefix.exists():
+        debian.unpack(paths, "bookworm", ("busybox-static",), prefix)
+    found = next(
+        (path for path in (prefix / "bin/busybox", prefix / "usr/bin/busybox") if path.exists()),
+        None,
+    )
+    if found is None:
+        raise FileNotFoundError(f"no busybox in {prefix}")
+    return found
+
+
+def load(paths: Paths, containerd: Path) -> None:
+    """Import the images that this containerd does not have."""
+    ctr = [
+        str(binaries.ensure(["ctr"], paths)["ctr"]),
+        "--address",
+        str(containerd),
+        "--namespace",
+        "k8s.io",
+        "images",
+    ]
+    present = run([*ctr, "ls", "-q"]).split()
+    for name, archive in archives(paths).items():
+        if name not in present:
+            run([*ctr, "import", "--local", str(archive)])
+
+
+class _Layer:
+    """A layer under construction: a tar archive that depends on nothing but its content."""
+
+    def __init__(self) -> None:
+        self._buffer = io.BytesIO()
+        self._tar = tarfile.open(fileobj=self._buffer, mode="w")  # noqa: SIM115
+
+    def directory(self, name: str, mode: int = 0o755) -> None:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.mode = tarfile.DIRTYPE, mode
+        self._tar.addfile(entry)
+
+    def file(self, name: str, content: bytes, mode: int = 0o644) -> None:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.mode = len(content), mode
+        self._tar.addfile(entry, io.BytesIO(content))
+
+    def link(self, name: str, target: str) -> None:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
+        self._tar.addfile(entry)
+
+    def bytes(self) -> bytes:
+        self._tar.close()
+        return self._buffer.getvalue()
+
+
+def _busybox_layer(paths: Paths) -> _Layer:
+    program = busybox(paths)
+    layer = _Layer()
+    for name, mode in (
+        ("bin", 0o755),
+        ("etc", 0o755),
+        ("root", 0o700),
+        ("www", 0o755),
+        ("tmp", 0o1777),
+    ):
+        layer.directory(name, mode)
+    layer.file("bin/busybox", program.read_bytes(), 0o755)
+    for applet in run([str(program), "--list"]).split():
+        if applet != "busybox":
+            layer.link(f"bin/{applet}", "busybox")
+    layer.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+    layer.file("etc/group", b"root:x:0:\n")
+    layer.file("www/index.html", b"ok\n")
+    return layer
+
+
+def _archive(
+    name: str, layer: _Layer, entrypoint: list[str] | None, command: list[str] | None
+) -> bytes:
+    content = layer.bytes()
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {
+                "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
+                "Entrypoint": entrypoint,
+                "Cmd": command,
+            },
+            "rootfs": {
+                "type": "layers",
+                "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"],
+            },
+        }
+    )
+    manifest = json.dumps([{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}])
+    outer = _Layer()
+    outer.file("manifest.json", manifest.encode())
+    outer.file("config.json", config.encode())
+    outer.file("layer.tar", content)
+    return outer.bytes()

@@ -1,0 +1,174 @@
+"""up, down, status, restart: what the commands do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab import cleanup, graph, topology
+from lab.graph import Step
+from lab.paths import SOURCE, Paths, locked, write_atomic
+from lab.plan import Plan
+from lab.process import COMPONENT_MARK, LAB_MARK, kill_all, marked
+from lab.progress import Progress
+from lab.supervisor import Component, Supervisor
+
+_COMMAND = "command"  # the component that a command of ours counts as
+# What `up --only` understands besides names of steps.
+GROUPS = {
+    "control-plane": ("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+    "openstack": ("keystone", "neutron", "octavia"),
+}
+
+
+class Lab:
+    """One lab, found by its directories."""
+
+    def __init__(self, paths: Paths | None = None, progress: Progress | None = None) -> None:
+        self.paths = paths or Paths.from_environment()
+        self.progress = progress or Progress()
+        self.supervisor = Supervisor(self.paths)
+
+    @property
+    def count(self) -> int:
+        """The number of nodes that `up` was last asked for."""
+        try:
+            return int(json.loads(self._settings.read_text())["nodes"])
+        except (OSError, ValueError, KeyError):
+            return 2
+
+    @property
+    def _settings(self) -> Path:
+        return self.paths.state / "settings.json"
+
+    @property
+    def _complete(self) -> Path:
+        """Exists when an `up` came to its end; says by which version of this program."""
+        return self.paths.state / "complete"
+
+    @property
+    def nodes(self) -> tuple[topology.Node, ...]:
+        return topology.nodes(self.count)
+
+    def up(self, count: int | None = None, only: tuple[str, ...] = ()) -> None:
+        """Install what is missing, start what does not run, return when all of it is ready."""
+        self.paths.create()
+        with self._lock():
+            before, count = self.count, count or self.count
+            write_atomic(self._settings, json.dumps({"nodes": count}))
+            plan = Plan(self.paths, self.supervisor, count)
+            components = plan.components()
+            if not only and self._is_up(components):
+                self.progress.note("already up")
+                return
+            self._complete.unlink(missing_ok=True)
+            for node in topology.nodes(before)[count:]:
+                cleanup.remove_node(self.paths, self.supervisor, node)
+            self._adopt(components)
+            steps = [*plan.steps(), *self._extra_steps({step.name for step in plan.steps()})]
+            wanted = [name for entry in only for name in GROUPS.get(entry, (entry,))]
+            graph.execute(graph.closure(steps, wanted) if wanted else steps, self.progress)
+            if not wanted:
+                write_atomic(self._complete, _source_digest())
+            self.progress.note("up")
+
+    def down(self, *, purge: bool = False) -> None:
+        """Stop everything and leave nothing behind; the databases stay unless purge."""
+        with self._lock():
+            self._complete.unlink(missing_ok=True)
+            cleanup.stop_components(self.supervisor, self.progress)
+            cleanup.remove_traces(self.paths, self.nodes)
+            if purge:
+                cleanup.purge(self.paths)
+            self.progress.note("down")
+
+    def restart(self, names: list[str]) -> None:
+        """Restart components one after another."""
+        with self._lock():
+            plan = Plan(self.paths, self.supervisor, self.count)
+            for name in names:
+                self.supervisor.restart(name)
+                plan.after_restart(name)
+                self.progress.note(f"{name} is ready again")
+
+    def status(self) -> dict[str, str]:
+        """Every component: ready, not ready or stopped."""
+        records = self.supervisor.records()
+
+        def state(name: str) -> str:
+            if not records[name].alive:
+                return "stopped"
+            return "ready" if self.supervisor.ready(name) else "not ready"
+
+        with ThreadPoolExecutor(16) as pool:
+            return dict(zip(records, pool.map(state, records), strict=True))
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Be the only one who changes this lab, and end what a killed one left running.
+
+        A migration or a build would go on as an orphan; the commands that this process runs are
+        marked, so that the next one finds them.
+        """
+        with locked(
+            self.paths.state / "lock",
+            lambda: self.progress.note("another command works on this lab; waiting for it"),
+        ):
+            kill_all(marked(self.paths.state, _COMMAND))
+            os.environ.update({LAB_MARK: str(self.paths.state), COMPONENT_MARK: _COMMAND})
+            yield
+
+    def _is_up(self, components: list[Component]) -> bool:
+        """Whether all that is wanted runs already, as it is wanted, and answers."""
+        if not self._complete.exists() or self._complete.read_text() != _source_digest():
+            return False
+        present = {
+            name: record.component
+            for name, record in self.supervisor.records().items()
+            if record.component.builtin
+        }
+        if present != {component.name: component for component in components}:
+            return False
+        return all(state == "ready" for state in self.status().values())
+
+    def _adopt(self, components: list[Component]) -> None:
+        """Register the lab's own components; one whose description changed is stopped first."""
+        records = self.supervisor.records()
+        for component in components:
+            record = records.pop(component.name, None)
+            if record is not None and record.alive and record.component != component:
+                self.supervisor.stop(component.name)
+            self.supervisor.register(component)
+        for name, record in records.items():
+            if record.component.builtin:
+                self.supervisor.forget(name)
+
+    def _extra_steps(self, known: set[str]) -> list[Step]:
+        """The components that other programs registered."""
+        extra = [
+            record.component
+            for record in self.supervisor.records().values()
+            if not record.component.builtin
+        ]
+        known = known | {component.name for component in extra}
+        return [
+            Step(
+                component.name,
+                lambda name=component.name: self.supervisor.start(name),  # type: ignore[misc]
+                tuple(need for need in component.needs if need in known),
+            )
+            for component in extra
+        ]
+
+
+def _source_digest() -> str:
+    """The hash of this program: another version may want other files, not only other arguments."""
+    digest = hashlib.sha256()
+    for path in sorted(SOURCE.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

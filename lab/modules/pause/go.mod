@@ -1,0 +1,3 @@
+module kuryr.lab/pause
+
+go 1.24.0

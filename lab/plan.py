@@ -1,0 +1,267 @@
+"""The whole lab as one graph: programs, files, daemons and the work between them.
+
+`up` runs the graph; each step starts as soon as what it needs is there, so that the builds, the
+control plane and OpenStack come up side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from lab import (
+    binaries,
+    cloud,
+    debian,
+    facts,
+    golang,
+    images,
+    kubernetes,
+    node,
+    openstack,
+    openvswitch,
+    ovn,
+    pki,
+    python_services,
+    topology,
+    vm,
+    wiring,
+)
+from lab.graph import Step
+from lab.paths import Paths
+from lab.supervisor import Component, Supervisor, builtin
+
+_WARM = 0.5  # seconds; steps below it are not worth a line
+
+
+class Plan:
+    """The steps and components of a lab with a number of nodes."""
+
+    def __init__(self, paths: Paths, supervisor: Supervisor, count: int) -> None:
+        self.paths = paths
+        self.nodes = topology.nodes(count)
+        self._supervisor = supervisor
+        self._projects: dict[str, str] = {}
+        self._cloud: facts.Cloud | None = None
+        self._ports: dict[str, str] = {}
+
+    def components(self) -> list[Component]:
+        """Every daemon, with what it needs in the graph."""
+        found = [
+            *ovn.central(self.paths),
+            *openstack.components(self.paths),
+            *kubernetes.components(self.paths),
+            vm.component(self.paths),
+        ]
+        for each in self.nodes:
+            found += [*ovn.of_node(self.paths, each), *node.components(self.paths, each)]
+        return [builtin(component) for component in found]
+
+    def steps(self) -> list[Step]:
+        """Everything, daemons included."""
+        before = self._before()
+        found = [*self._programs(), *self._work()]
+        for component in self.components():
+            needs = (*component.needs, *before.get(component.name, ()))
+            found.append(
+                Step(component.name, partial(self._supervisor.start, component.name), needs)
+            )
+        return found
+
+    def after_restart(self, name: str) -> None:
+        """What the restart of one daemon undoes, and nobody else repairs."""
+        for each in self.nodes:
+            if name == f"ovs-vswitchd-{each.name}":
+                ovn.build_bridges(self.paths, each)
+
+    def _before(self) -> dict[str, tuple[str, ...]]:
+        """Steps, other than daemons, that a daemon has to wait for."""
+        before = {
+            "ovn-nb": ("ovn-databases",),
+            "ovn-sb": ("ovn-databases",),
+            "mariadb": ("mariadb-data",),
+            "keystone": ("keystone-schema", "bridges-node1"),
+            "neutron": ("neutron-schema", "accounts"),
+            # Octavia is the last: nothing waits for it, and it needs the processor.
+            "octavia-agent": (
+                "octavia-files",
+                "ports",
+                *(f"kubelet-{each.name}" for each in self.nodes),
+            ),
+            "etcd": ("programs-kubernetes", "programs-etcd"),
+            "kube-apiserver": ("certificates", "device-node1"),
+            "vm1-http": ("ports", "images"),
+        }
+        for each in self.nodes:
+            before |= {
+                f"ovsdb-{each.name}": ("ovn-databases", f"device-{each.name}"),
+                f"ovs-vswitchd-{each.name}": (f"chassis-{each.name}",),
+                f"ovn-controller-{each.name}": (f"bridges-{each.name}",),
+                f"containerd-{each.name}": (f"node-{each.name}",),
+                f"kubelet-{each.name}": (f"images-{each.name}", "underlay"),
+            }
+        return before
+
+    def _programs(self) -> list[Step]:
+        """Install and build; the builds in a row, since each of them uses all processors."""
+        paths = self.paths
+        found = [
+            Step("packages", lambda: debian.install(paths), (), _WARM),
+            Step("python", self._python, ("packages",), _WARM),
+            Step("programs-ovs", lambda: self._link(openvswitch.PROGRAMS), (), _WARM),
+        ]
+        previous: tuple[str, ...] = ()
+        for module in golang.MODULES:
+            name = f"programs-{module.name}"
+            found.append(Step(name, partial(self._link, module.programs), previous, _WARM))
+            previous = (name,)
+        return found
+
+    def _python(self) -> None:
+        venv = python_services.install(self.paths)
+        binaries.link(self.paths, {"openstack": venv / "bin/openstack"})
+
+    def _link(self, names: tuple[str, ...] | dict[str, str]) -> None:
+        binaries.link(self.paths, binaries.ensure(names, self.paths))
+
+    def _work(self) -> list[Step]:
+        paths = self.paths
+        found = [
+            Step("namespaces", self._wiring, ("packages",), _WARM),
+            Step("certificates", self._certificates, ("packages",), _WARM),
+            *ovn.steps(paths, self.nodes),
+            *openstack.steps(paths),
+            Step("accounts", self._accounts, ("keystone",), _WARM),
+            Step("networks", self._networks, ("neutron", "accounts"), _WARM),
+            Step(
+                "ports",
+                self._plug_ports,
+                (
+                    "networks",
+                    "underlay",
+                    "ovn-northd",
+                    *(f"ovn-controller-{each.name}" for each in self.nodes),
+                ),
+                _WARM,
+            ),
+            Step("facts", self._facts, ("ports",), _WARM),
+            Step("octavia-files", self._octavia_files, ("octavia-schema", "networks"), _WARM),
+            Step("images", self._images, ("programs-pause",), _WARM),
+        ]
+        for each in self.nodes:
+            found += [
+                Step(
+                    f"device-{each.name}",
+                    partial(wiring.plan_node_port, each),
+                    ("namespaces",),
+                    _WARM,
+                ),
+                Step(
+                    f"node-{each.name}",
+                    partial(node.prepare, paths, self._supervisor, each),
+                    (
+                        "programs-containerd",
+                        "programs-cni-plugins",
+                        "certificates",
+                        f"device-{each.name}",
+                    ),
+                    _WARM,
+                ),
+                Step(
+                    f"images-{each.name}",
+                    partial(node.load_images, paths, each),
+                    ("images", f"containerd-{each.name}"),
+                    _WARM,
+                ),
+            ]
+        return found
+
+    def _wiring(self) -> None:
+        wiring.share_namespace_directory()
+        wiring.enable_forwarding()
+
+    def _certificates(self) -> None:
+        pki.create(self.paths, self.nodes)
+        kubernetes.write_files(self.paths)
+
+    def _images(self) -> None:
+        images.archives(self.paths)
+        binaries.link(self.paths, {"busybox": images.busybox(self.paths)})
+
+    def _accounts(self) -> None:
+        self._projects = cloud.ensure_accounts()
+
+    def _networks(self) -> None:
+        openstack.free_flat_network(self.paths)
+        found = cloud.NeutronSetup(self._projects).networks()
+        self._cloud = replace(found, clouds_yaml=str(self.paths.clouds))
+
+    def _octavia_files(self) -> None:
+        assert self._cloud is not None
+        openstack.prepare_octavia(self.paths, self._cloud.networks["lb-mgmt-net"].id)
+
+    def _plug_ports(self) -> None:
+        """The nodes' own ports and the virtual machine's: bound in Neutron, then put into OVS."""
+        assert self._cloud is not None
+        setup = cloud.NeutronSetup(self._projects)
+        openstack.add_sriov_agent(self.paths, self.nodes[0].chassis)
+        for each in self.nodes:
+            self._ports[each.name] = setup.node_port(self._cloud, each)
+            ovn.plug(self.paths, each, each.port_tap, self._ports[each.name])
+            ovn.node_routes(self._cloud, each)
+        self._ports[topology.VM_NAMESPACE] = setup.vm_port(self._cloud, self.nodes[0])
+        vm.plug(self.paths, self._cloud, self.nodes[0], self._ports[topology.VM_NAMESPACE])
+
+    def _facts(self) -> None:
+        assert self._cloud is not None
+        facts.save(describe(self.paths, self.nodes, self._cloud, self._ports), self.paths.facts)
+
+
+def describe(
+    paths: Paths, nodes: tuple[topology.Node, ...], found: facts.Cloud, ports: dict[str, str]
+) -> facts.Lab:
+    """lab.json's content."""
+    return facts.Lab(
+        state=str(paths.state),
+        bin=str(paths.bin),
+        openstack_venv=str(python_services.location(paths)),
+        cloud=found,
+        kubernetes=facts.Kubernetes(
+            url=topology.API_URL,
+            ca=str(paths.pki / "ca.crt"),
+            admin_kubeconfig=str(paths.admin_kubeconfig),
+            service_ranges=topology.SERVICE_RANGES,
+            cluster_dns=topology.CLUSTER_DNS,
+            audit_log=str(kubernetes.audit_log(paths)),
+            etcd_url=kubernetes.ETCD_URL,
+        ),
+        nodes={each.name: _describe_node(paths, each, ports[each.name]) for each in nodes},
+        vm1=facts.Machine(
+            topology.VM_NAMESPACE, topology.VM_V4, topology.VM_V6, ports[topology.VM_NAMESPACE]
+        ),
+        outside=facts.Machine(
+            topology.OUTSIDE_NAMESPACE, topology.OUTSIDE_V4, topology.OUTSIDE_V6
+        ),
+        images=list(images.IMAGES),
+    )
+
+
+def _describe_node(paths: Paths, each: topology.Node, port: str) -> facts.Node:
+    own = paths.node(each.name)
+    return facts.Node(
+        name=each.name,
+        netns=each.netns,
+        chassis=each.chassis,
+        underlay_v4=each.underlay_v4,
+        underlay_v6=each.underlay_v6,
+        port_id=port,
+        port_device=each.port_device,
+        port_v4=each.port_v4,
+        port_v6=each.port_v6,
+        ovs_socket=str(own.ovs_socket),
+        ovs_rundir=str(own.ovs),
+        containerd_socket=str(own.containerd_socket),
+        cni_conf_dir=str(own.cni_conf),
+        cni_bin_dir=str(own.cni_bin),
+        kubelet_root=str(own.kubelet),
+    )

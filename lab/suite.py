@@ -1,0 +1,150 @@
+"""Everything that is tested, from nothing: `python -m lab.suite`, or `make test`.
+
+The stages are tox environments; this brings what they need (tox, programs, the lab, the product on
+it), runs them one after another and sums up. The lab comes up while the first stages run; it is
+stopped at the end if it was not up before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import debian
+from lab.lifecycle import Lab
+from lab.paths import Paths, locked, write_atomic
+from lab.process import run
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TOX = "tox==4.67.13"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a stage."""
+
+    name: str
+    ok: bool
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+class Suite:
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self.paths = Paths.from_environment()
+        self.paths.create()
+        self.results: list[Result] = []
+        self.reports = self.paths.run / "reports"
+        shutil.rmtree(self.reports, ignore_errors=True)
+        self.reports.mkdir(parents=True)
+
+    def run(self) -> int:
+        """All stages, also after one has failed; the exit code."""
+        lab = Lab()
+        was_up = set(lab.status().values()) == {"ready"}
+        tox = self._tox()
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(
+                self._step, "lab up", [sys.executable, "-m", "lab", "up"], quiet=True
+            )
+            self._tox_stage(tox, "lint")
+            self._tox_stage(tox, f"py3{sys.version_info.minor}")
+            is_up = coming.result()
+        self._tox_stage(tox, "component")
+        if is_up:
+            self._tox_stage(tox, "contract")
+            if self._step("kuryr up", [sys.executable, "-m", "lab.kuryr", "up"]):
+                self._tox_stage(tox, "functional")
+        if not was_up and "KEEP_LAB" not in os.environ:
+            self._step("lab down", [sys.executable, "-m", "lab", "down"], quiet=True)
+        return self._summary()
+
+    def _tox(self) -> list[str]:
+        """tox, in an environment of its own; its work directory outlives this clone."""
+        debian.install(self.paths, ("python3-venv",))
+        venv = self.paths.cache / "python" / TOX.replace("==", "-")
+        marker = venv / "complete"
+        with locked(self.paths.cache / "locks" / "tox"):
+            if not marker.exists():
+                shutil.rmtree(venv, ignore_errors=True)
+                run([sys.executable, "-m", "venv", str(venv)])
+                run([str(venv / "bin/python"), "-m", "pip", "install", "-q", TOX], timeout=600)
+                write_atomic(marker, "")
+        return [str(venv / "bin/tox"), "run", "--workdir", str(self.paths.cache / "tox")]
+
+    def _tox_stage(self, tox: list[str], name: str) -> None:
+        report = self.reports / f"{name}.xml"
+        env = {"PYTEST_ADDOPTS": f"--junitxml={report} -p no:cacheprovider"}
+        self._step(name, [*tox, "-e", name], env=env, report=report)
+
+    def _step(
+        self,
+        name: str,
+        argv: list[str],
+        *,
+        env: dict[str, str] | None = None,
+        report: Path | None = None,
+        quiet: bool = False,
+    ) -> bool:
+        """Run a command and note its result; a quiet one shows its output if it fails."""
+        print(f"\n=== {name}" + (" (beside the next)" if quiet else ""), flush=True)
+        begin = time.monotonic()
+        output = self.reports / f"{name.replace(' ', '-')}.log"
+        with output.open("wb") as log:
+            done = subprocess.run(
+                argv,
+                cwd=REPOSITORY,
+                env={**os.environ, **(env or {})},
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=log if quiet else None,
+                stderr=subprocess.STDOUT if quiet else None,
+            )
+        ok = done.returncode == 0
+        if quiet and not ok:
+            print(output.read_text(errors="replace"))
+        counts = _counts(report) if report else (0, 0, 0)
+        self.results.append(Result(name, ok, time.monotonic() - begin, *counts))
+        return ok
+
+    def _summary(self) -> int:
+        passed = sum(result.passed for result in self.results)
+        failed = sum(result.failed for result in self.results)
+        skipped = sum(result.skipped for result in self.results)
+        ok = all(result.ok for result in self.results) and not failed
+        line = "{:<12} {:<7} {:>8} {:>7} {:>7} {:>8}".format
+        print("\n" + line("STAGE", "RESULT", "SECONDS", "PASSED", "FAILED", "SKIPPED"))
+        for r in self.results:
+            word = "ok" if r.ok else "FAILED"
+            print(line(r.name, word, f"{r.seconds:.1f}", r.passed, r.failed, r.skipped))
+        verdict = "all is well" if ok else "not all is well"
+        print(f"\n{verdict}, after {time.monotonic() - self._begin:.0f} s")
+        print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+        return 0 if ok else 1
+
+
+def _counts(report: Path) -> tuple[int, int, int]:
+    """Tests passed, failed and skipped, from a JUnit report."""
+    if not report.exists():
+        return (0, 0, 0)
+    suites = list(ET.parse(report).getroot().iter("testsuite"))
+
+    def count(*names: str) -> int:
+        return sum(int(suite.get(name) or 0) for suite in suites for name in names)
+
+    failed, skipped = count("failures", "errors"), count("skipped")
+    return (count("tests") - failed - skipped, failed, skipped)
+
+
+if __name__ == "__main__":
+    sys.exit(Suite().run())

@@ -1,0 +1,149 @@
+"""Which addresses, names and networks the lab has. Plain data; nothing here touches the machine.
+
+    underlay 198.18.0.0/24, fd18::/64     between the nodes (tunnels, kubelets), and `outside`
+    pods     10.62.0.0/16,  fd62::/64     \\
+    nodes    10.63.0.0/24,  fd63::/64      |  Neutron networks of the project k8s on one router;
+    services 10.96.0.0/15,  fd96::/111     |  the lower half of `services` is the Service range
+    vms      10.64.0.0/24,  fd64::/64     /
+    tenant2  10.65.0.0/24, shared-net 10.66.0.0/24   of another project
+    public   172.24.4.0/24                external network, on node1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNDERLAY_PREFIX = "198.18.0.0/24"
+OUTSIDE_V4, OUTSIDE_V6 = "198.18.0.100", "fd18::100"
+SERVICE_RANGES = "10.96.0.0/16,fd96::/112"
+KUBERNETES_SERVICE_V4, KUBERNETES_SERVICE_V6 = "10.96.0.1", "fd96::1"
+CLUSTER_DNS = "10.96.0.10"
+API_PORT = 6443
+PUBLIC_CIDR, PUBLIC_GATEWAY = "172.24.4.0/24", "172.24.4.1"
+POD_MTU = 1442  # 1500 less what geneve adds
+UNDERLAY_MTU = 1600
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the cluster, which is one chassis of OVN."""
+
+    name: str
+    index: int
+
+    @property
+    def netns(self) -> str | None:
+        """node1 is the machine's own network namespace."""
+        return None if self.index == 1 else self.name
+
+    @property
+    def chassis(self) -> str:
+        """The name in OVN and Neutron: another one than in Kubernetes, to show any confusion."""
+        return f"chassis{self.index}"
+
+    @property
+    def underlay_v4(self) -> str:
+        return f"198.18.0.{self.index}"
+
+    @property
+    def underlay_v6(self) -> str:
+        return f"fd18::{self.index}"
+
+    @property
+    def port_v4(self) -> str:
+        """The node's address on the Neutron network `nodes`."""
+        return f"10.63.0.{10 + self.index}"
+
+    @property
+    def port_v6(self) -> str:
+        return f"fd63::{10 + self.index}"
+
+    @property
+    def port_mac(self) -> str:
+        """Fixed, so that the device can have it before Neutron runs."""
+        return f"fa:16:3e:63:00:{10 + self.index:02x}"
+
+    @property
+    def port_device(self) -> str:
+        return f"np-{self.name}"
+
+    @property
+    def port_tap(self) -> str:
+        """The other end of port_device, in br-int."""
+        return f"tnp-{self.name}"
+
+    @property
+    def bridge_v4(self) -> str:
+        """The pods' range of the reference bridge plugin."""
+        return f"10.244.{self.index}.0/24"
+
+    @property
+    def bridge_v6(self) -> str:
+        return f"fd44:0:0:{self.index}::/64"
+
+    @property
+    def cgroup(self) -> str:
+        return f"{CGROUP}/{self.name}"
+
+
+CGROUP = "/kuryr-lab"
+
+
+def nodes(count: int) -> tuple[Node, ...]:
+    """The first nodes."""
+    return tuple(Node(f"node{index}", index) for index in range(1, count + 1))
+
+
+API_ADDRESS = Node("node1", 1).port_v4
+API_URL = f"https://{API_ADDRESS}:{API_PORT}"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A Neutron network with a subnet per address family."""
+
+    name: str
+    v4: str
+    v6: str | None = None
+    gateway_v4: str | None = None
+    gateway_v6: str | None = None
+    pool_v4: tuple[str, str] | None = None
+    pool_v6: tuple[str, str] | None = None
+
+
+# The router must not have the first address of `services`, which is the ClusterIP of `kubernetes`,
+# and Neutron must not give ClusterIPs to ports of its own: gateway and pool are in the upper half.
+NETWORKS = (
+    Network("pods", "10.62.0.0/16", "fd62::/64"),
+    Network("nodes", "10.63.0.0/24", "fd63::/64"),
+    Network(
+        "services",
+        "10.96.0.0/15",
+        "fd96::/111",
+        gateway_v4="10.97.255.254",
+        gateway_v6="fd96::1:fffe",
+        pool_v4=("10.97.0.1", "10.97.0.253"),
+        pool_v6=("fd96::1:1", "fd96::1:fd"),
+    ),
+    Network("vms", "10.64.0.0/24", "fd64::/64"),
+)
+TENANT_NETWORK = Network("tenant2-net", "10.65.0.0/24")
+SHARED_NETWORK = Network("shared-net", "10.66.0.0/24")
+LB_MANAGEMENT = Network("lb-mgmt-net", "10.67.0.0/24")
+
+# Security groups of the project k8s: from which networks ingress is allowed. Services: a load
+# balancer's hairpin, when a member reaches itself, comes with the virtual address as its source.
+SECURITY_GROUPS = {
+    "pods": ("pods", "nodes", "services", "vms"),
+    "nodes": ("pods", "nodes", "services", "vms"),
+    "vms": ("pods", "nodes", "services", "vms"),
+}
+
+VM_NAMESPACE = "vm1"
+VM_V4, VM_V6, VM_MAC = "10.64.0.11", "fd64::11", "fa:16:3e:64:00:0b"
+OUTSIDE_NAMESPACE = "outside"
+
+
+def network(name: str) -> Network:
+    """The network of the project k8s with this name."""
+    return next(network for network in NETWORKS if network.name == name)

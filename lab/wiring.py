@@ -1,0 +1,175 @@
+"""Network namespaces, veth pairs and addresses: everything of the kernel that the lab sets up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from lab import topology
+from lab.process import run, succeeds
+
+_NETNS = Path("/run/netns")
+
+
+def share_namespace_directory() -> None:
+    """Make /run/netns a shared mount, as the first `ip netns add` does.
+
+    Done later, it would hide a network namespace that a container runtime had mounted there, which
+    then can never be removed.
+    """
+    _NETNS.mkdir(parents=True, exist_ok=True)
+    if not succeeds(["mountpoint", "-q", str(_NETNS)]):
+        run(["mount", "--bind", str(_NETNS), str(_NETNS)])
+        run(["mount", "--make-shared", str(_NETNS)])
+
+
+def add_namespace(name: str) -> None:
+    """Add a network namespace unless it exists; one that is only a dead file is made again."""
+    path = _NETNS / name
+    if path.exists() and not succeeds(["nsenter", f"--net={path}", "true"]):
+        run(["umount", "-l", str(path)], check=False)
+        path.unlink()
+    if not path.exists():
+        run(["ip", "netns", "add", name])
+    run(["ip", "link", "set", "lo", "up"], netns=name)
+    # Duplicate address detection would leave addresses unusable for a second.
+    _sysctl(
+        {
+            "net.ipv4.ip_forward": "1",
+            "net.ipv6.conf.all.forwarding": "1",
+            "net.ipv6.conf.default.accept_dad": "0",
+            "net.ipv6.conf.all.accept_dad": "0",
+            "net.ipv6.conf.default.accept_ra": "0",
+        },
+        netns=name,
+    )
+
+
+def enable_forwarding() -> None:
+    """In the machine's own namespace: the nodes' pods may use it as their gateway."""
+    _sysctl({"net.ipv4.ip_forward": "1"}, netns=None)
+
+
+def delete_namespace(name: str) -> None:
+    if (_NETNS / name).exists():
+        run(["ip", "netns", "del", name], check=False)
+
+
+def link_exists(name: str, netns: str | None) -> bool:
+    return succeeds(["ip", "link", "show", "dev", name], netns=netns)
+
+
+def add_veth(name: str, peer: str, *, netns: str | None, peer_netns: str | None, mtu: int) -> None:
+    """A pair between two namespaces, up, without offloads; a broken half is replaced."""
+    if not (link_exists(name, netns) and link_exists(peer, peer_netns)):
+        run(["ip", "link", "del", name], netns=netns, check=False)
+        run(["ip", "link", "del", peer], netns=peer_netns, check=False)
+        # The peer is born in its namespace: moving it there later is ten times slower.
+        inner = [] if peer_netns == netns else ["netns", _handle(peer_netns)]
+        run(
+            [
+                "ip",
+                "link",
+                "add",
+                name,
+                "mtu",
+                str(mtu),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                peer,
+                "mtu",
+                str(mtu),
+                *inner,
+            ],
+            netns=netns,
+        )
+    for device, namespace in ((name, netns), (peer, peer_netns)):
+        run(["ip", "link", "set", device, "mtu", str(mtu), "up"], netns=namespace)
+        checksums_in_software(device, namespace)
+
+
+def checksums_in_software(device: str, netns: str | None) -> None:
+    """The userspace datapath forwards frames as they are: they need their checksums."""
+    run(["ethtool", "-K", device, "tx", "off"], netns=netns, check=False)
+
+
+def configure(
+    device: str,
+    addresses: Iterable[str],
+    *,
+    netns: str | None,
+    mac: str | None = None,
+    mtu: int | None = None,
+) -> None:
+    """Give the device its MAC and addresses (with prefix length) and set it up."""
+    _sysctl(
+        {f"net.ipv6.conf.{device}.accept_dad": "0", f"net.ipv6.conf.{device}.accept_ra": "0"},
+        netns,
+    )
+    changes = [*(["address", mac] if mac else []), *(["mtu", str(mtu)] if mtu else [])]
+    run(["ip", "link", "set", device, *changes, "up"], netns=netns)
+    for address in addresses:
+        family = ["-6"] if ":" in address else ["-4"]
+        extra = ["nodad"] if ":" in address else []
+        run(["ip", *family, "addr", "replace", address, "dev", device, *extra], netns=netns)
+
+
+def route(
+    destination: str, via: str | None, device: str, *, netns: str | None, mtu: int | None = None
+) -> None:
+    """Set a route; via may be None for a destination on the link."""
+    family = "-6" if ":" in destination else "-4"
+    gateway = ["via", via] if via else []
+    size = ["mtu", str(mtu)] if mtu else []
+    run(
+        ["ip", family, "route", "replace", destination, *gateway, "dev", device, *size],
+        netns=netns,
+    )
+
+
+def delete_link(name: str, netns: str | None = None) -> None:
+    run(["ip", "link", "del", name], netns=netns, check=False)
+
+
+def links() -> list[str]:
+    """The names of the links in the machine's own namespace."""
+    return [link["ifname"] for link in json.loads(run(["ip", "-j", "link", "show"]))]
+
+
+def plan_node_port(node: topology.Node) -> None:
+    """The node's device on the network `nodes`, with its addresses, before Neutron knows it.
+
+    The API server listens on node1's: so it starts without waiting for OpenStack.
+    """
+    if node.netns is not None:
+        add_namespace(node.netns)
+    add_veth(
+        node.port_tap,
+        node.port_device,
+        netns=node.netns,
+        peer_netns=node.netns,
+        mtu=topology.POD_MTU,
+    )
+    configure(
+        node.port_device,
+        (f"{node.port_v4}/24", f"{node.port_v6}/64"),
+        netns=node.netns,
+        mac=node.port_mac,
+        mtu=topology.POD_MTU,
+    )
+
+
+def _handle(netns: str | None) -> str:
+    """How `ip` names a namespace: by name, or 1 for the one of the first process."""
+    return netns if netns is not None else "1"
+
+
+def _sysctl(values: dict[str, str], netns: str | None) -> None:
+    # -e: a kernel without IPv6 lacks some of them.
+    run(
+        ["sysctl", "-q", "-e", "-w", *(f"{name}={value}" for name, value in values.items())],
+        netns=netns,
+    )
