@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from functools import partial
 
 from lab import cgroups, cni_bridge, mounts, ovn, topology, wiring
 from lab.graph import Step, execute
@@ -29,7 +30,7 @@ def stop_components(supervisor: Supervisor, progress: Progress) -> None:
     steps = [
         Step(
             f"stop {name}",
-            lambda name=name: supervisor.stop(name),  # type: ignore[misc]
+            partial(supervisor.stop, name),
             tuple(f"stop {user}" for user in users[name]),
             1.0,
         )
@@ -59,8 +60,11 @@ def remove_traces(paths: Paths, nodes: Iterable[topology.Node]) -> None:
 
 def remove_node(paths: Paths, supervisor: Supervisor, node: topology.Node) -> None:
     """Take one node out of a running lab: its daemons, its pods, and what others know of it."""
-    for name in ("kubelet", "containerd", "ovn-controller", "ovs-vswitchd", "ovsdb"):
-        supervisor.forget(f"{name}-{node.name}")
+    records = supervisor.records()
+    for name in sorted(records, key=lambda name: records[name].component.builtin):
+        # What other programs registered for the node first: it may use what the lab runs there.
+        if name.endswith(f"-{node.name}") or records[name].component.netns == node.name:
+            supervisor.forget(name)
     kill_all(cgroups.processes(node.cgroup))
     kill_all(marked(paths.state, f"containerd-{node.name}"))
     mounts.unmount_below(paths.node(node.name).root)

@@ -63,7 +63,7 @@ def install(paths: Paths, packages: Sequence[str] = PACKAGES) -> None:
 
 
 def unpack(paths: Paths, suite: str, packages: Sequence[str], target: Path) -> None:
-    """Unpack packages of a Debian suite into the directory target, which must not exist yet.
+    """Unpack packages of a Debian suite into the directory target, and nothing else into it.
 
     The directory appears under its name only when it is complete.
     """

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from lab import cleanup, graph, topology
@@ -159,7 +160,7 @@ class Lab:
         return [
             Step(
                 component.name,
-                lambda name=component.name: self.supervisor.start(name),  # type: ignore[misc]
+                partial(self.supervisor.start, component.name),
                 tuple(need for need in component.needs if need in known),
             )
             for component in extra

@@ -84,7 +84,10 @@ class Suite:
 
     def _tox_stage(self, tox: list[str], name: str) -> None:
         report = self.reports / f"{name}.xml"
-        env = {"PYTEST_ADDOPTS": f"--junitxml={report} -p no:cacheprovider"}
+        env = {
+            "PYTEST_ADDOPTS": f"--junitxml={report} -p no:cacheprovider",
+            "PATH": f"{self.paths.bin}:{os.environ['PATH']}",  # Open vSwitch's tools
+        }
         self._step(name, [*tox, "-e", name], env=env, report=report)
 
     def _step(
@@ -121,7 +124,7 @@ class Suite:
         passed = sum(result.passed for result in self.results)
         failed = sum(result.failed for result in self.results)
         skipped = sum(result.skipped for result in self.results)
-        ok = all(result.ok for result in self.results) and not failed
+        ok = all(result.ok for result in self.results) and not failed and not skipped
         line = "{:<12} {:<7} {:>8} {:>7} {:>7} {:>8}".format
         print("\n" + line("STAGE", "RESULT", "SECONDS", "PASSED", "FAILED", "SKIPPED"))
         for r in self.results:

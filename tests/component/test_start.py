@@ -1,0 +1,112 @@
+"""The start of the controller's process: one line and exit code 2, or a visible wait."""
+
+import asyncio
+import sys
+
+import pytest
+
+from tests.component.conftest import NODE
+from tests.fakes.faults import answer
+
+PROGRAM = "from kuryr_k8s.app import main; main()"
+WRONG = {
+    "unknown driver": (
+        {"kubernetes": {"pod_vif_driver": "nope"}},
+        "[kubernetes] pod_vif_driver: there is no 'nope' (installed: neutron-vif)",
+    ),
+    "unknown handler": (
+        {"kubernetes": {"enabled_handlers": "vif,nope"}},
+        "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, vif)",
+    ),
+    "missing subnet": (
+        {"neutron_defaults": {"pod_subnet": "no-such-subnet"}},
+        "[neutron_defaults] pod_subnet: no such subnet in Neutron",
+    ),
+    "missing security group": (
+        {"neutron_defaults": {"pod_security_groups": "no-such-group"}},
+        "[neutron_defaults] pod_security_groups: there is no group no-such-group",
+    ),
+    "wrong password": ({"neutron": {"password": "wrong"}}, "Keystone refuses us"),
+    "no project": (
+        {"neutron_defaults": {"project": ""}},
+        "[neutron_defaults] project is not set",
+    ),
+    "API server without a name": (
+        {"kubernetes": {"kubeconfig": "", "api_root": "https://no.such.host.invalid:6443"}},
+        "no.such.host.invalid",
+    ),
+    "Keystone without a name": (
+        {"neutron": {"auth_url": "http://no.such.host.invalid:5000/v3"}},
+        "no.such.host.invalid",
+    ),
+    "certificate of another authority": (
+        {"kubernetes": {"ssl_ca_crt_file": "/etc/ssl/certs/ca-certificates.crt"}},
+        "CERTIFICATE_VERIFY_FAILED",
+    ),
+    "unknown token": ({"kubernetes": {"token_file": "/etc/hostname"}}, "Unauthorized"),
+}
+
+
+@pytest.fixture
+async def launch(stage, write_conf, kube_server, tmp_path):
+    """Start the program with these options; the process."""
+    token = tmp_path / "token"
+    token.write_text(kube_server.token_for("controller"))
+    started = []
+
+    async def start(**groups):
+        kubernetes = {
+            "api_root": kube_server.base_url,
+            "ssl_ca_crt_file": str(kube_server.ca_file),
+            "token_file": str(token),
+        }
+        groups["kubernetes"] = kubernetes | groups.get("kubernetes", {})
+        arguments = ["-c", PROGRAM, "--config-file", str(write_conf(**groups))]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, stdout=pipe, stderr=pipe
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.terminate()  # not killed: the Lease would outlive it
+            await process.communicate()
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
+    options, expected = WRONG[what]
+    async with asyncio.timeout(10):
+        process = await launch(**options)
+        _, printed = await process.communicate()
+    told = [line for line in printed.decode().splitlines() if line.startswith("kuryr-k8s-")]
+    assert process.returncode == 2, printed.decode()
+    assert len(told) == 1
+    assert expected in told[0]
+
+
+async def test_neutron_that_is_down_is_waited_for(stage, launch):
+    rule = stage.cloud.faults.add(path="/v2.0/", times=None, action=answer(503))
+    process = await launch()
+    async for line in process.stdout:
+        if b"waiting for Neutron" in line:
+            break
+    rule.remove()
+    await stage.cluster.add_pod("web", node=NODE)
+    await stage.until_plugged_in("web")
+
+
+async def test_sigterm_ends_it_at_once_and_gives_the_lease_back(stage, launch):
+    process = await launch()
+    await stage.cluster.add_pod("web", node=NODE)
+    await stage.until_plugged_in("web")
+    process.terminate()
+    async with asyncio.timeout(5):
+        await process.communicate()
+    assert process.returncode == 0
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kuryr-k8s-controller"
+    lease = await stage.client.get(path)
+    assert not lease["spec"].get("holderIdentity")
