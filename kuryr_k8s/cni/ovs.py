@@ -9,9 +9,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from kuryr_k8s.cni.ovsdb import Change, Ovsdb, OVSError
+from kuryr_k8s.cni.ovsdb import AddPort, Change, DelPort, Ovsdb, OVSError
 
 LOG = logging.getLogger(__name__)
 OURS = "kuryr-container-id"  # the external id that marks our rows
@@ -43,8 +42,8 @@ class OpenVSwitch:
     """:param remote: for example ``unix:/run/openvswitch/db.sock``."""
 
     def __init__(self, remote: str) -> None:
-        self.connected = asyncio.Event()
-        self._database = Ovsdb(remote, self._heard)
+        self._database = Ovsdb(remote, self._changed, self._reached)
+        self.connected = self._database.connected
         self._interfaces: dict[str, Interface] = {}  # by row
         self._names: dict[str, Interface] = {}
         self._bridges: dict[str, tuple[str, str]] = {}  # by row: name, datapath_type
@@ -88,34 +87,16 @@ class OpenVSwitch:
         :raises OVSError: the bridge does not exist, or the database does not answer.
         """
         await self._let_go(name)
-
-        def build(tables: Any, transaction: Any) -> None:
-            target = _row(tables["Bridge"], bridge)
-            if target is None:
-                raise OVSError(f"Open vSwitch has no bridge {bridge}")
-            _remove(tables, name)
-            interface = transaction.insert(tables["Interface"])
-            interface.name = name
-            interface.external_ids = dict(external_ids)
-            port = transaction.insert(tables["Port"])
-            port.name = name
-            port.interfaces = [interface]
-            target.addvalue("ports", port.uuid)
-
-        await self._database.commit(build)
+        await self._database.commit(AddPort(self._database, bridge, name, external_ids))
 
     async def del_port(self, name: str) -> None:
         """Remove the port; without such a port nothing happens. Does not wait for ovs-vswitchd.
 
         When this returns the row is gone.
         """
-
-        def build(tables: Any, _transaction: Any) -> None:
-            _remove(tables, name)
-
         if known := self._names.get(name):
             LOG.debug("removing port %s (%s)", name, known.iface_id)
-        self._removed[name] = await self._database.commit(build, counted=True)
+        self._removed[name] = await self._database.commit(DelPort(self._database, name)) or 0
         self._removed = {n: cfg for n, cfg in self._removed.items() if cfg > self._cur_cfg}
 
     async def wait_installed(self, name: str, iface_id: str) -> None:
@@ -147,19 +128,24 @@ class OpenVSwitch:
             if not waiting:
                 self._waiting.pop(name, None)
 
-    def _heard(self, connected: bool, anew: bool, changes: list[Change]) -> None:
-        before = {*self._names} if anew else set()
-        if anew:
+    def _reached(self, rows: list[Change] | None) -> None:
+        if rows is None:
+            LOG.info("Open vSwitch's database: disconnected")
+        else:
+            LOG.info("Open vSwitch's database: connected")
+            before = {*self._names}
             self._interfaces.clear()
             self._names.clear()
             self._bridges.clear()
-        self._wake({self._apply(change) for change in changes} | before)
-        if connected != self.connected.is_set():
-            LOG.info("Open vSwitch's database: %s", "connected" if connected else "disconnected")
-        if connected:
-            self.connected.set()
-        else:
-            self.connected.clear()
+            self._wake({self._apply(row) for row in rows} | before)
+        self._notify()
+
+    def _changed(self, changes: list[Change]) -> None:
+        self._wake({self._apply(change) for change in changes})
+        if any(change.table == "Open_vSwitch" for change in changes):
+            self._notify()
+
+    def _notify(self) -> None:
         for subscriber in self._subscribers:
             subscriber()
 
@@ -195,17 +181,3 @@ class OpenVSwitch:
             for future in self._waiting.get(name, ()):
                 if not future.done():
                     future.set_result(None)
-
-
-def _row(table: Any, name: str) -> Any:
-    return next((row for row in table.rows.values() if row.name == name), None)
-
-
-def _remove(tables: Any, name: str) -> None:
-    """Take the port from its bridge; ovsdb-server deletes rows that nothing refers to."""
-    port = _row(tables["Port"], name)
-    if port is None:
-        return
-    for bridge in tables["Bridge"].rows.values():
-        if port in bridge.ports:
-            bridge.delvalue("ports", port.uuid)

@@ -1,72 +1,61 @@
-"""The thread that speaks OVSDB (RFC 7047): a copy of a few columns, and transactions.
+"""Open vSwitch's database through ovsdbapp: a copy of a few columns, and transactions.
 
-Of ``python-ovs`` we use the IDL itself. ``ovsdbapp``'s commands over it write whole columns
-under a precondition, so that two ports added to a bridge at once collide and are tried again;
-here each is a mutation of the set, and all of them are in flight together.
+ovsdbapp's thread keeps the connection and commits one transaction after another. Its ready-made
+commands wait for ovs-vswitchd, and those that add to a bridge write its whole list of ports; ours
+are mutations of that list, and wait for ovsdb-server only.
 """
 
 import asyncio
-import collections
 import contextlib
-import logging
-import os
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from concurrent import futures
 from typing import Any, NamedTuple
 
-from ovs import poller
-from ovs.db import idl
+from ovs.db.idl import SchemaHelper
+from ovsdbapp.backend.ovs_idl import command, connection, event, idlutils, transaction
 
 from kuryr_k8s import errors
 
-LOG = logging.getLogger(__name__)
+# Milliseconds of silence before the server is asked whether it lives. python-ovs asks nothing on
+# a local socket: there the deadlines must do.
+PROBE = 10_000
+DEADLINE = 10.0  # seconds that a transaction may take
+STOP = 1.0  # seconds that the thread gets to end; it dies with the process anyway
+STOPPING = "the daemon is stopping"
 
 _MAP = {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}
-_TEXT = {"type": "string"}
 _MAYBE_TEXT = {"type": {"key": "string", "min": 0, "max": 1}}
+_TEXT = {"type": "string"}
+_NUMBER = {"type": "integer"}
+
+
+def _rows(table: str, least: int) -> dict[str, Any]:
+    key = {"type": "uuid", "refTable": table}
+    return {"type": {"key": key, "min": least, "max": "unlimited"}}
+
+
+# What we need of the schema. It is not fetched: that would have to wait for the server.
 SCHEMA: dict[str, Any] = {
     "name": "Open_vSwitch",
     "version": "7.0.0",
     "tables": {
         "Open_vSwitch": {
-            "columns": {
-                "external_ids": _MAP,
-                "next_cfg": {"type": "integer"},
-                "cur_cfg": {"type": "integer"},
-            },
+            "columns": {"external_ids": _MAP, "next_cfg": _NUMBER, "cur_cfg": _NUMBER},
             "isRoot": True,
         },
         "Bridge": {
-            "columns": {
-                "name": _TEXT,
-                "datapath_type": _TEXT,
-                "ports": {
-                    "type": {
-                        "key": {"type": "uuid", "refTable": "Port"},
-                        "min": 0,
-                        "max": "unlimited",
-                    }
-                },
-            }
+            "columns": {"name": _TEXT, "datapath_type": _TEXT, "ports": _rows("Port", 0)},
         },
-        "Port": {
-            "columns": {
-                "name": _TEXT,
-                "interfaces": {
-                    "type": {
-                        "key": {"type": "uuid", "refTable": "Interface"},
-                        "min": 1,
-                        "max": "unlimited",
-                    }
-                },
-            }
-        },
+        "Port": {"columns": {"name": _TEXT, "interfaces": _rows("Interface", 1)}},
         "Interface": {"columns": {"name": _TEXT, "external_ids": _MAP, "error": _MAYBE_TEXT}},
     },
 }
-PROBE = 10_000  # milliseconds of silence before the server is asked whether it lives
-RETRIES = 5  # of a transaction that the server asks to be made anew
+# What we follow of it
+FOLLOWED = {
+    "Open_vSwitch": ("external_ids", "cur_cfg"),
+    "Bridge": ("name", "datapath_type"),
+    "Interface": ("name", "external_ids", "error"),
+}
 
 
 class OVSError(errors.KuryrError):
@@ -81,203 +70,246 @@ class Change(NamedTuple):
     values: dict[str, Any] | None
 
 
-Build = Callable[[Any, Any], None]  # (tables, transaction): fill the transaction
-# connected or not, whether the changes are all rows there are, the changes
-Report = Callable[[bool, bool, list[Change]], None]
+class AddPort(command.BaseCommand):  # type: ignore[misc]
+    """A port with one interface, always as fresh rows, in place of one of that name."""
+
+    def __init__(
+        self, api: "Ovsdb", bridge: str, name: str, external_ids: Mapping[str, str]
+    ) -> None:
+        super().__init__(api)
+        self.bridge, self.name, self.external_ids = bridge, name, dict(external_ids)
+
+    def run_idl(self, txn: Any) -> None:
+        bridge = _find(self.api, "Bridge", self.bridge)
+        if bridge is None:
+            raise OVSError(f"Open vSwitch has no bridge {self.bridge}")
+        _remove(self.api, self.name)
+        interface = txn.insert(self.api.idl.tables["Interface"])
+        interface.name = self.name
+        interface.external_ids = self.external_ids
+        port = txn.insert(self.api.idl.tables["Port"])
+        port.name = self.name
+        port.interfaces = [interface]
+        bridge.addvalue("ports", port.uuid)
 
 
-@dataclass(eq=False)
-class _Request:
-    build: Build
-    done: asyncio.Future[int]
-    transaction: Any = None
-    counted: bool = False
-    attempts: int = 0
-    abandoned: bool = False
+class DelPort(command.BaseCommand):  # type: ignore[misc]
+    """The result is the ``next_cfg`` that tells ovs-vswitchd of it; None without such a port."""
 
+    def __init__(self, api: "Ovsdb", name: str) -> None:
+        super().__init__(api)
+        self.name = name
 
-class _Idl(idl.Idl):  # type: ignore[misc]
-    """Collects what changes."""
+    def run_idl(self, _txn: Any) -> None:
+        _remove(self.api, self.name)
+        next(iter(self.api.idl.tables["Open_vSwitch"].rows.values())).increment("next_cfg")
 
-    def __init__(self, remote: str, helper: Any) -> None:
-        self.changes: list[Change] = []
-        super().__init__(remote, helper, probe_interval=PROBE, leader_only=False)
-
-    def notify(self, event: str, row: Any, updates: Any = None) -> None:  # noqa: ARG002
-        gone = event == idl.ROW_DELETE
-        table = row._table.name
-        if table != "Port":
-            self.changes.append(Change(table, str(row.uuid), None if gone else _values(row)))
-
-    @property
-    def monitoring(self) -> bool:
-        return bool(self._session.is_connected() and self.state == self.IDL_S_MONITORING)
-
-    def snapshot(self) -> list[Change]:
-        return [
-            Change(name, str(row.uuid), _values(row))
-            for name, table in self.tables.items()
-            if name != "Port"
-            for row in table.rows.values()
-        ]
+    def post_commit(self, txn: Any) -> None:
+        self.result = txn.get_increment_new_value()
 
 
 class Ovsdb:
     """Follows one server, reconnecting for ever, and commits transactions.
 
     :param remote: for example ``unix:/run/openvswitch/db.sock``.
-    :param report: called on the event loop with what changed, always before the result of a
-        transaction that made the change.
+    :param changed: called on the event loop with what changed, all changes of a transaction at
+        once, and always before its result.
+    :param reached: called there with all rows whenever the server was reached, with None when
+        the connection is lost.
     """
 
-    def __init__(self, remote: str, report: Report) -> None:
+    def __init__(
+        self,
+        remote: str,
+        changed: Callable[[list[Change]], None],
+        reached: Callable[[list[Change] | None], None],
+    ) -> None:
+        self.connected = asyncio.Event()
         self._remote = remote
-        self._report = report
-        self._requests: collections.deque[_Request] = collections.deque()
-        self._flying: list[_Request] = []
-        self._stopping = False
-        self._connected = False
-        self._wake_read, self._wake_write = -1, -1
+        self._changed = changed
+        self._reached = reached
+        self._worker = futures.ThreadPoolExecutor(1, "ovsdb")
 
     async def run(self) -> None:
         """Follow the database until cancelled."""
         self._loop = asyncio.get_running_loop()
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        thread = threading.Thread(target=self._work, name="ovsdb", daemon=True)
-        thread.start()
+        self.idl = _Idl(self._remote, self._tell, self._follow)
+        self._connection = connection.Connection(self.idl, DEADLINE)
+        self._connection.start()
         try:
             await asyncio.Event().wait()
         finally:
-            self._stopping = True
-            self._wake()
-            thread.join()
-            os.close(self._wake_read)
-            os.close(self._wake_write)
+            self._stop()
 
-    async def commit(self, build: Build, *, counted: bool = False, deadline: float = 10.0) -> int:
-        """Make a transaction and wait for the server's word, not for ovs-vswitchd.
+    def _stop(self) -> None:
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        if left := self._connection.txns.get_nowait():  # stop() would wait for room in the queue
+            left.results.put(idlutils.ExceptionResult(OVSError(STOPPING), ""))
+        if self._connection.stop(STOP):
+            self._connection.txns.close()
 
-        ``build`` is called in the thread, perhaps more than once, on the rows as they are then,
-        and must be such that doing it again does no harm: an answer may get lost. A cancelled
-        caller waits until it is certain that nothing will happen any more.
+    async def commit(self, wanted: command.BaseCommand, deadline: float = DEADLINE) -> Any:
+        """Make a transaction, wait for the server's word, not for ovs-vswitchd: the result.
 
-        :param counted: increment ``next_cfg``; its new value is returned, else 0.
+        The command runs in the thread, perhaps more than once, on the rows as they are then, and
+        must be such that doing it again does no harm: an answer may get lost. It is not begun
+        after the deadline, and never overtaken by one that was asked for later. A cancelled
+        caller waits for one that was begun, but no longer than :data:`DEADLINE`.
+
         :raises OVSError: refused, or no answer within ``deadline`` seconds.
         """
-        request = _Request(build, asyncio.get_running_loop().create_future(), counted=counted)
-        self._requests.append(request)
-        self._wake()
-        interrupted: asyncio.CancelledError | None = None
-        give_up = asyncio.get_running_loop().call_later(deadline, self._abandon, request)
-        while not request.done.done():
-            try:
-                await asyncio.wait([request.done])
-            except asyncio.CancelledError as error:
-                interrupted = error
-                self._abandon(request)
-        give_up.cancel()
-        if interrupted is not None:
-            request.done.exception()
-            raise interrupted
-        return request.done.result()
+        try:
+            async with asyncio.timeout(deadline):
+                while True:
+                    await self.connected.wait()
+                    with contextlib.suppress(_NotConnected):
+                        await self._execute(wanted)
+                        return wanted.result
+        except TimeoutError:
+            raise OVSError("Open vSwitch's database did not answer") from None
+        except RuntimeError as error:  # ovsdbapp's
+            raise OVSError(f"Open vSwitch's database: {error}") from error
 
-    def _abandon(self, request: _Request) -> None:
-        request.abandoned = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._wake_write >= 0:
-            with contextlib.suppress(BlockingIOError):
-                os.write(self._wake_write, b"x")
+    async def _execute(self, wanted: command.BaseCommand) -> None:
+        asked = _Transaction(self, self._connection, check_error=True, log_errors=False)
+        asked.add(wanted)
+        job = self._worker.submit(asked.commit)
+        answer = asyncio.wrap_future(job)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was seen
+        try:
+            await asyncio.wait([answer])
+        except asyncio.CancelledError:
+            asked.abandoned = True
+            if not job.cancel():
+                await asyncio.wait([answer])
+            raise
+        if answer.cancelled():
+            raise OVSError(STOPPING)
+        answer.result()
 
     # In the thread:
 
-    def _work(self) -> None:
-        helper = idl.SchemaHelper(None, SCHEMA)
+    def _tell(self, changes: list[Change]) -> None:
+        self._loop.call_soon_threadsafe(self._changed, changes)
+
+    def _follow(self, rows: list[Change] | None) -> None:
+        self._loop.call_soon_threadsafe(self._follows, rows)
+
+    def _follows(self, rows: list[Change] | None) -> None:
+        if rows is None:
+            self.connected.clear()
+        else:
+            self.connected.set()
+        self._reached(rows)
+
+
+class _NotConnected(Exception):
+    pass
+
+
+class _Transaction(transaction.Transaction):  # type: ignore[misc]
+    """One that is not begun after its caller has gone, nor on a copy that may be stale."""
+
+    abandoned = False
+
+    def pre_commit(self, _txn: Any) -> None:
+        if self.abandoned:
+            raise OVSError("nobody waits for this any more")
+        if not self.api.idl.following:
+            raise _NotConnected
+
+
+class _Event(event.RowEvent):  # type: ignore[misc]
+    """A change of a column that we follow."""
+
+    def __init__(self, table: str, changes: list[Change]) -> None:
+        super().__init__((self.ROW_CREATE, self.ROW_UPDATE, self.ROW_DELETE), table, None)
+        self._changes = changes
+
+    def match_fn(self, _event: str, _row: Any, old: Any) -> bool:
+        return old is None or any(hasattr(old, column) for column in FOLLOWED[self.table])
+
+    def run(self, event: str, row: Any, _old: Any) -> None:
+        gone = event == self.ROW_DELETE
+        self._changes.append(Change(self.table, str(row.uuid), None) if gone else _change(row))
+
+
+class _Events(event.RowEventHandler):  # type: ignore[misc]
+    """Runs the events in the connection's thread: in one of their own, as ovsdbapp would have
+    it, they could come after the result of the transaction that caused them.
+    """
+
+    def start(self) -> None:
+        pass
+
+    def notify(self, event: str, row: Any, updates: Any = None) -> None:
+        for watching in self.matching_events(event, row, updates):
+            watching.run(event, row, updates)
+
+
+class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
+    """Says when it follows the server and when no more; in between, what changes.
+
+    ovsdbapp tells neither, nor which rows have gone while there was no connection.
+    """
+
+    def __init__(
+        self,
+        remote: str,
+        tell: Callable[[list[Change]], None],
+        follow: Callable[[list[Change] | None], None],
+    ) -> None:
+        helper = SchemaHelper(None, SCHEMA)
         helper.register_all()
-        database = _Idl(self._remote, helper)
-        while not self._stopping:
-            try:
-                self._turn(database)
-            except Exception:
-                LOG.exception("ovsdb: starting anew")
-                database.force_reconnect()
-        database.close()
-        for request in [*self._flying, *self._requests]:
-            self._resolve(request, OVSError("the daemon is stopping"))
+        super().__init__(remote, helper, probe_interval=PROBE, leader_only=False)
+        self.following = False
+        self._tell = tell
+        self._follow = follow
+        self._changes: list[Change] = []
+        self.notify_handler = _Events()
+        self.notify_handler.watch_events([_Event(table, self._changes) for table in FOLLOWED])
 
-    def _turn(self, database: _Idl) -> None:
-        database.run()
-        self._tell(database)
-        self._flying = [request for request in self._flying if not self._landed(request)]
-        self._start(database)
-        waiting = poller.Poller()
-        database.wait(waiting)
-        for request in self._flying:
-            request.transaction.wait(waiting)
-        waiting.fd_wait(self._wake_read, poller.POLLIN)
-        waiting.block()
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_read, 4096)
-
-    def _tell(self, database: _Idl) -> None:
-        changes, database.changes = database.changes, []
-        monitoring = database.monitoring
-        anew = monitoring and not self._connected
-        if anew:
-            changes = database.snapshot()
-        if changes or monitoring != self._connected:
-            self._connected = monitoring
-            self._loop.call_soon_threadsafe(self._report, monitoring, anew, changes)
-
-    def _start(self, database: _Idl) -> None:
-        waiting: list[_Request] = []
-        while self._requests:
-            request = self._requests.popleft()
-            if request.abandoned:
-                self._resolve(request, OVSError("Open vSwitch's database did not answer"))
-            elif not self._connected:
-                waiting.append(request)
-            else:
-                self._send(database, request)
-        self._requests.extendleft(reversed(waiting))
-
-    def _send(self, database: _Idl, request: _Request) -> None:
-        request.attempts += 1
-        request.transaction = idl.Transaction(database)
-        try:
-            request.build(database.tables, request.transaction)
-            if request.counted:
-                next(iter(database.tables["Open_vSwitch"].rows.values())).increment("next_cfg")
-        except Exception as error:
-            request.transaction.abort()
-            self._resolve(request, error)
-        else:
-            request.transaction.commit()
-            if not self._landed(request):
-                self._flying.append(request)
-
-    def _landed(self, request: _Request) -> bool:
-        """Has the server spoken? Then tell the caller, or line up again."""
-        kind, transaction = idl.Transaction, request.transaction
-        status = transaction.commit()
-        if status == kind.INCOMPLETE:
-            return False
-        if status in (kind.SUCCESS, kind.UNCHANGED):
-            counted = request.counted and status == kind.SUCCESS
-            self._resolve(request, transaction.get_increment_new_value() if counted else 0)
-        elif status == kind.TRY_AGAIN and request.attempts < RETRIES:
-            self._requests.append(request)
-        else:
-            self._resolve(request, OVSError(f"Open vSwitch's database: {transaction.get_error()}"))
+    def has_ever_connected(self) -> bool:
+        """Connection.start() is not to wait for the server: the thread does."""
         return True
 
-    def _resolve(self, request: _Request, outcome: int | Exception) -> None:
-        if isinstance(outcome, Exception):
-            self._loop.call_soon_threadsafe(request.done.set_exception, outcome)
-        else:
-            self._loop.call_soon_threadsafe(request.done.set_result, outcome)
+    def run(self) -> bool:
+        try:
+            changed: bool = super().run()
+        except Exception:  # ovsdbapp logs it, and would go on with a copy that lacks something
+            self.force_reconnect()
+            raise
+        if self._changes:
+            self._tell(self._changes.copy())
+            self._changes.clear()
+        following = self._session.is_connected() and self.state == self.IDL_S_MONITORING
+        if following != self.following:
+            self.following = following
+            self._follow(self._all() if following else None)
+        return changed
+
+    def notify(self, event: str, row: Any, updates: Any = None) -> None:
+        if self.following:
+            self.notify_handler.notify(event, row, updates)
+
+    def _all(self) -> list[Change]:
+        return [_change(row) for table in FOLLOWED for row in self.tables[table].rows.values()]
 
 
-def _values(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row._table.columns if name != "ports"}
+def _change(row: Any) -> Change:
+    table = row._table.name
+    return Change(table, str(row.uuid), {name: getattr(row, name) for name in FOLLOWED[table]})
+
+
+def _find(api: Ovsdb, table: str, name: str) -> Any:
+    return idlutils.row_by_value(api.idl, table, "name", name, None)
+
+
+def _remove(api: Ovsdb, name: str) -> None:
+    """Take the port from its bridge; ovsdb-server deletes rows that nothing refers to."""
+    port = _find(api, "Port", name)
+    if port is None:
+        return
+    for bridge in api.idl.tables["Bridge"].rows.values():
+        if port in bridge.ports:
+            bridge.delvalue("ports", port.uuid)

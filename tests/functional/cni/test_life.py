@@ -343,6 +343,8 @@ async def test_gc_with_an_empty_list_frees_no_running_pod(tmp_path, remote, name
         await node.cni("ADD", "ca", netns=path(living), pod="a", uid="ua")
         await node.cni("ADD", "cb", netns=path(dead), pod="b", uid="ub")
         shell(f"ip netns del {dead}")
+        # the kernel takes its time to remove what was in it
+        await eventually(lambda: not node.links.exists(ovs_vif(2).vif_name))
         empty = {"cni.dev/valid-attachments": []}
         assert await node.cni("GC", version="1.1.0", config=empty) == (0, None)
         assert [row.external_ids[OURS] for row in node.switch.interfaces()] == ["ca"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -10,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ovsdbapp.backend.ovs_idl import command
 from prometheus_client import CollectorRegistry
 
 from kuryr_k8s.cni import plugin
@@ -56,6 +56,17 @@ class Database:
             subprocess.run(["sleep", "0.02"], check=True)
         raise AssertionError("ovsdb-server did not start")
 
+    @contextlib.contextmanager
+    def elsewhere(self):
+        """The same database at another socket, where only those come who know of it."""
+        usual, self.socket = self.socket, self.directory / "other.sock"
+        self.start()
+        try:
+            yield f"unix:{self.socket}"
+        finally:
+            self.stop()
+            self.socket = usual
+
     def stop(self):
         if self.process:
             self.process.kill()
@@ -82,6 +93,21 @@ class Database:
         subprocess.run([*map(str, command)], check=True, stdout=subprocess.DEVNULL)
 
 
+class Mark(command.BaseCommand):
+    """What ovn-controller writes to these interfaces, and ovs-vswitchd when it has caught up."""
+
+    def __init__(self, api, rows):
+        super().__init__(api)
+        self.rows = rows
+
+    def run_idl(self, txn):
+        for row in self.api.idl.tables["Interface"].rows.values():
+            if str(row.uuid) in self.rows:
+                row.setkey("external_ids", "ovn-installed", "true")
+        for row in self.api.idl.tables["Open_vSwitch"].rows.values():
+            row.cur_cfg = row.next_cfg
+
+
 class Controller:
     """Stands for ovn-controller and ovs-vswitchd: marks ports as installed after a while."""
 
@@ -89,15 +115,17 @@ class Controller:
         self.delay = delay
         self.seen = asyncio.Queue()
         self.enabled = True
-        self._database = Ovsdb(remote, self._heard)
+        self._database = Ovsdb(remote, self._changed, self._reached)
 
-    def _heard(self, connected, anew, changes):
+    def _reached(self, rows):
+        self._changed(rows or [])
+
+    def _changed(self, changes):
         for change in changes:
             ids = (change.values or {}).get("external_ids", {})
             if change.table == "Interface" and OURS in ids and "ovn-installed" not in ids:
                 self.seen.put_nowait(change.row)
-            values = change.values if change.table == "Open_vSwitch" else None
-            if values and values["cur_cfg"] != values["next_cfg"]:
+            if change.values is None:
                 self.seen.put_nowait("")
 
     async def run(self):
@@ -109,14 +137,7 @@ class Controller:
                 while not self.seen.empty():
                     rows.add(self.seen.get_nowait())
                 if self.enabled:
-                    await self._database.commit(functools.partial(self._mark, rows))
-
-    def _mark(self, rows, tables, _transaction):
-        for row in tables["Interface"].rows.values():
-            if str(row.uuid) in rows:
-                row.setkey("external_ids", "ovn-installed", "true")
-        for row in tables["Open_vSwitch"].rows.values():
-            row.cur_cfg = row.next_cfg
+                    await self._database.commit(Mark(self._database, rows))
 
 
 class Node:

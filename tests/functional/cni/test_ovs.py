@@ -1,0 +1,219 @@
+"""Open vSwitch's database as it comes, stalls, goes and comes back."""
+
+import asyncio
+import contextlib
+import signal
+import time
+
+import pytest
+
+from kuryr_k8s.cni import ovsdb
+from kuryr_k8s.cni.ovs import OURS, OpenVSwitch, OVSError
+from tests.functional.cni.workbench import eventually
+
+IDS = {OURS: "c1", "iface-id": "port-1"}
+
+
+@contextlib.asynccontextmanager
+async def following(remote):
+    switch = OpenVSwitch(remote)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(switch.run())
+        try:
+            yield switch
+        finally:
+            task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def connected(remote):
+    async with following(remote) as switch:
+        await switch.connected.wait()
+        yield switch
+
+
+@contextlib.contextmanager
+def stalled(database):
+    """The server lives, and answers nothing."""
+    database.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        database.process.send_signal(signal.SIGCONT)
+
+
+async def install(switch, name):
+    """As ovn-controller does."""
+
+    class Install(ovsdb.command.BaseCommand):
+        def run_idl(self, txn):
+            for row in self.api.idl.tables["Interface"].rows.values():
+                if row.name == name:
+                    row.setkey("external_ids", "ovn-installed", "true")
+
+    await switch._database.commit(Install(switch._database))
+
+
+async def test_the_server_may_come_later(database, remote):
+    database.stop()
+    async with following(remote) as switch:
+        told = []
+        switch.subscribe(lambda: told.append(switch.host_id()))
+        await asyncio.sleep(0.3)
+        assert not switch.connected.is_set()
+        database.start()
+        await eventually(switch.connected.is_set)
+        assert told == ["chassis1"]
+        assert switch.in_user_space("br-int")
+
+
+async def test_what_was_committed_is_seen_at_once(remote):
+    async with connected(remote) as switch:
+        for number in range(50):
+            await switch.add_port("br-int", f"tap{number}", IDS)
+            assert switch.find(f"tap{number}").iface_id == "port-1"
+            await switch.del_port(f"tap{number}")
+            assert switch.find(f"tap{number}") is None
+
+
+async def test_adding_again_makes_a_fresh_row(remote):
+    async with connected(remote) as switch:
+        await switch.add_port("br-int", "tap1", IDS)
+        old = switch.find("tap1")
+        await switch.add_port("br-int", "tap1", IDS)
+        assert switch.find("tap1").row != old.row
+        assert len(switch.interfaces()) == 1
+
+
+async def test_a_row_is_replaced_in_one_step(remote):
+    async with connected(remote) as switch, asyncio.TaskGroup() as group:
+        await switch.add_port("br-int", "tap1", IDS)
+        seen = set()
+
+        async def look():
+            while True:
+                seen.add((len(switch.interfaces()), switch.find("tap1") is None))
+                await asyncio.sleep(0)
+
+        looking = group.create_task(look())
+        for _ in range(200):
+            await switch.add_port("br-int", "tap1", IDS)
+        looking.cancel()
+        assert seen == {(1, False)}
+
+
+async def test_a_bridge_that_is_missing_is_named(remote):
+    async with connected(remote) as switch:
+        with pytest.raises(OVSError, match="no bridge br-none"):
+            await switch.add_port("br-none", "tap1", IDS)
+        assert not switch.interfaces()
+
+
+async def test_removing_what_is_not_there_is_no_error(remote):
+    async with connected(remote) as switch:
+        await switch.del_port("tap1")
+
+
+async def test_several_writers_of_one_bridge_do_not_collide(remote):
+    async with connected(remote) as one, connected(remote) as other:
+        async with asyncio.TaskGroup() as group:
+            for number in range(30):
+                group.create_task(one.add_port("br-int", f"one{number}", IDS))
+                group.create_task(other.add_port("br-int", f"other{number}", IDS))
+        await eventually(lambda: len(one.interfaces()) == len(other.interfaces()) == 60)
+
+
+async def test_waiting_ends_when_the_very_row_is_installed(remote):
+    async with connected(remote) as switch, asyncio.TaskGroup() as group:
+        waiting = group.create_task(switch.wait_installed("tap1", "port-1"))
+        await switch.add_port("br-int", "tap1", IDS)
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await install(switch, "tap1")
+        async with asyncio.timeout(1):
+            await waiting
+
+
+async def test_what_changed_while_away_is_seen_afterwards(database, remote):
+    """No event says so: the copy is made anew."""
+    async with connected(remote) as switch:
+        await switch.add_port("br-int", "gone", IDS)
+        await switch.add_port("br-int", "kept", IDS)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(switch.wait_installed("kept", "port-1"))
+            database.stop()
+            await eventually(lambda: not switch.connected.is_set())
+            with database.elsewhere() as other_remote:
+                async with connected(other_remote) as other:
+                    await other.del_port("gone")
+                    await install(other, "kept")
+                assert switch.find("gone")
+            database.start()
+            await waiting
+        assert [row.name for row in switch.interfaces()] == ["kept"]
+
+
+async def test_ports_asked_for_while_the_server_restarts_are_made(database, remote):
+    async with connected(remote) as switch:
+        async with asyncio.TaskGroup() as group:
+            for number in range(100):
+                group.create_task(switch.add_port("br-int", f"tap{number}", IDS))
+            await asyncio.sleep(0.03)
+            database.stop()
+            database.start()
+        assert len(switch.interfaces()) == 100
+
+
+async def test_a_stalled_server_blocks_nobody(monkeypatch, database, remote):
+    monkeypatch.setattr(ovsdb, "DEADLINE", 2.0)
+    async with connected(remote) as switch:
+        commit = switch._database.commit
+        with stalled(database):
+            begun = time.monotonic()
+            commands = [ovsdb.AddPort(switch._database, "br-int", f"t{n}", IDS) for n in range(20)]
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_refused(commit(c, 0.5))) for c in commands]
+                longest, last = 0.0, time.monotonic()
+                while not all(task.done() for task in tasks):
+                    await asyncio.sleep(0.01)
+                    now = time.monotonic()
+                    longest, last = max(longest, now - last), now
+            assert time.monotonic() - begun < 3
+            assert longest < 0.2
+        await switch.add_port("br-int", "tap1", IDS)
+        assert {row.name for row in switch.interfaces()} <= {"tap1", "t0"}
+
+
+async def _refused(commit):
+    with pytest.raises(OVSError, match="did not answer"):
+        await commit
+
+
+async def test_the_end_does_not_wait_for_a_stalled_server(monkeypatch, database, remote):
+    monkeypatch.setattr(ovsdb, "DEADLINE", 2.0)
+    with contextlib.ExitStack() as stack:
+        async with connected(remote) as switch:
+            stack.enter_context(stalled(database))
+            async with asyncio.TaskGroup() as group:
+                for number in range(3):
+                    wanted = ovsdb.AddPort(switch._database, "br-int", f"tap{number}", IDS)
+                    group.create_task(_refused(switch._database.commit(wanted, 0.2)))
+            begun = time.monotonic()
+        assert time.monotonic() - begun < ovsdb.STOP + 1
+
+
+async def test_the_end_leaves_nobody_waiting(remote):
+    async with asyncio.TaskGroup() as group:
+        async with connected(remote) as switch:
+            adding = [
+                group.create_task(_made_or_stopped(switch.add_port("br-int", f"tap{number}", IDS)))
+                for number in range(20)
+            ]
+            await asyncio.wait(adding, return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.timeout(2):
+            await asyncio.wait(adding)
+
+
+async def _made_or_stopped(commit):
+    with contextlib.suppress(OVSError):
+        await commit
