@@ -92,6 +92,14 @@ class ControllerApp:
             conf=self.conf, kube=kube, events=events, informers=informers, drivers=drivers
         )
         controllers = self._controllers(context)
+        defaults = self.conf.neutron_defaults
+        sweeper = PortSweeper(
+            neutron,
+            kube,
+            informers.kuryrports,
+            tuple(defaults.resource_tags),
+            defaults.sweep_interval,
+        )
         for informer in informers.all():
             await reach("Kubernetes", functools.partial(kube.probe, informer.resource))
         for driver in drivers.all():
@@ -108,14 +116,6 @@ class ControllerApp:
             lock.identity,
             duration=options.lease_duration,
         )
-        defaults = self.conf.neutron_defaults
-        sweeper = PortSweeper(
-            neutron,
-            kube,
-            informers.kuryrports,
-            tuple(defaults.resource_tags),
-            defaults.sweep_interval,
-        )
         await self._lease.hold(lambda: self._lead(controllers, sweeper))
 
     async def _lead(self, controllers: Sequence[Controller[Key]], sweeper: PortSweeper) -> None:
@@ -123,7 +123,9 @@ class ControllerApp:
         async with asyncio.TaskGroup() as group:
             for controller in controllers:
                 group.create_task(controller.run(), name=controller.name)
-            group.create_task(sweeper.run(), name="port-sweeper")
+            sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
+            sweeps.queue.add(PortSweeper.KEY)
+            group.create_task(sweeps.run(), name=sweeps.name)
 
     def _transport(self) -> Transport:
         limit = self.conf.neutron.max_calls

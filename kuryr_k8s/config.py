@@ -63,7 +63,7 @@ kubernetes = [
     cfg.FloatOpt("lease_duration", default=45.0, min=3.0, help="Seconds that the Lease lasts."),
     cfg.StrOpt(
         "lock_file",
-        default="/run/kuryr/controller.lock",
+        default="/run/kuryr-controller/controller.lock",
         help="Held by the controller of this host: proof that an earlier one is dead, so that a "
         "restarted controller need not wait for its own Lease to run out.",
     ),
@@ -91,9 +91,10 @@ neutron_defaults = [
     cfg.IntOpt("network_device_mtu", default=0, help="Upper limit of the MTU; 0: none."),
     cfg.ListOpt(
         "resource_tags",
-        default=["kuryr-k8s"],
-        help="Tags on every object made in Neutron. The first one names the cluster and must be "
-        "its own: it is how the controller tells its ports from all others.",
+        default=[],
+        help="Tags on every object made in Neutron; must be set. The first one names the cluster "
+        "and must be its own: ports that carry it and that no KuryrPort of this cluster names "
+        "are deleted.",
     ),
     cfg.FloatOpt(
         "sweep_interval",
@@ -108,8 +109,9 @@ policy = [
     cfg.ListOpt(
         "projects",
         default=[],
-        help="Projects besides [neutron_defaults] project that Namespaces may ask for by the "
-        "annotation openstack.org/kuryr-project (pod_project_driver = annotation).",
+        help="Pairs namespace:project: which project, besides [neutron_defaults] project, a "
+        "Namespace may ask for by its annotation openstack.org/kuryr-project "
+        "(pod_project_driver = annotation). *:project grants it to all.",
     ),
 ]
 

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import logging
+import os
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from kuryr_k8s import config, errors
 from kuryr_k8s.engine.systemd import notify
 
 LOG = logging.getLogger(__name__)
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 RETRY = 2.0  # seconds between two looks at an API that is down at start
 # Seconds for which an API server that is just starting may refuse what it will grant: its
 # permissions are not loaded yet.
@@ -127,7 +129,10 @@ class HostLock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("w")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.identity = f"{socket.gethostname()}_{self._path}"
+            # the very file on the very machine: another one's lock proves nothing about ours
+            file = os.fstat(self._file.fileno())
+            boot = BOOT_ID.read_text().strip()
+            self.identity = f"{socket.gethostname()}_{boot}_{file.st_dev}-{file.st_ino}"
         except BlockingIOError:
             LOG.warning("another controller runs on this host; this one stands by")
         except OSError as error:

@@ -14,6 +14,9 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 
+# Seconds for each request of authentication and discovery. Calls of the API bring their own.
+AUTHENTICATION = 8.0
+
 
 def connect(conf: cfg.ConfigOpts, *, connections: int) -> openstack.connection.Connection:
     """A connection to the cloud; nothing is sent yet.
@@ -27,6 +30,7 @@ def connect(conf: cfg.ConfigOpts, *, connections: int) -> openstack.connection.C
             if conf.neutron.cloud
             else _from_options(conf)
         )
+        connection.session.timeout = AUTHENTICATION
         session = connection.session.session
     except (sdk.ConfigException, sdk.SDKException, ksa.ClientException) as error:
         raise errors.ConfigError(f"[neutron]: {error}") from error
@@ -60,12 +64,16 @@ class NetworkAdapter:
     def __init__(self, connection: openstack.connection.Connection) -> None:
         self._connection = connection
 
-    def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
+    def authenticate(self) -> str:
         try:
-            proxy = self._connection.network
-            response: requests.Response = Adapter.request(proxy, url, method, **kwargs)
+            return str(self._connection.network.get_project_id())
         except (ksa.EndpointNotFound, ksa.NotFound) as error:
             raise errors.NotFound(f"[neutron]: {error}", status=404) from error
         except sdk.SDKException as error:
             raise errors.CloudError(f"[neutron]: {error}") from error
+
+    def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
+        response: requests.Response = Adapter.request(
+            self._connection.network, url, method, **kwargs
+        )
         return response

@@ -44,6 +44,10 @@ class Neutron:
         self._transport = transport
         self.keeps_tags: bool | None = None  # in the body of a create; None: not known yet
 
+    async def own_project(self) -> str:
+        """Id of the project that our account works in."""
+        return await self._transport.project_id()
+
     async def create_port(self, port: Json) -> Json:
         """Make a port with its tags, in one call where the server keeps tags in the body.
 
@@ -69,11 +73,6 @@ class Neutron:
         :raises errors.BadRequest: it is of another project than our own.
         """
         await self._transport.call("PUT", f"/ports/{port_id}/tags", body={"tags": list(tags)})
-
-    async def _create(self, kind: str, body: Json) -> Json:
-        answer = await self._transport.call("POST", f"/{kind}s", body={kind: body})
-        created: Json = answer[kind]
-        return created
 
     async def list_ports(self, query: Query) -> list[Json]:
         """All ports that match, read page by page."""

@@ -27,6 +27,9 @@ REQUEST_ID = "x-openstack-request-id"
 class Adapter(Protocol):
     """What we need of ``openstack.proxy.Proxy``."""
 
+    def authenticate(self) -> str:
+        """Have a token, and the API's address; the id of the project that the token is for."""
+
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response: ...
 
 
@@ -40,8 +43,9 @@ class Transport:
     """One OpenStack API with its own limit of calls in flight.
 
     :param limit: calls in flight at the most; the others wait for a slot.
-    :param deadline: seconds that a call may take at this moment. The answer to a call is not
-        waited for any longer, though the server may still carry it out.
+    :param deadline: seconds that a request may take at this moment, asked right before it is
+        sent (from a thread). Its answer is not waited for any longer, though the server may still
+        carry it out.
     """
 
     def __init__(
@@ -65,19 +69,13 @@ class Transport:
         *,
         body: Json | None = None,
         query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> Json:
         """One request and its answer.
 
         :raises errors.CloudError: an answer of 400 or more; status 0 where there was none.
         """
         async with self._slots:
-            seconds = self._deadline()
-            if seconds <= 0:
-                raise errors.CloudError("not sent: another controller may be at work by now")
-            request = functools.partial(
-                self._request, path, method, body, dict(query or {}), dict(headers or {}), seconds
-            )
+            request = functools.partial(self._request, path, method, body, dict(query or {}))
             started = asyncio.get_running_loop().time()
             status = 0
             try:
@@ -97,16 +95,17 @@ class Transport:
         method: str,
         body: Json | None,
         query: dict[str, Any],
-        headers: dict[str, str],
-        seconds: float,
     ) -> requests.Response:
         try:
+            self._adapter.authenticate()
+            seconds = self._deadline()
+            if seconds <= 0:
+                raise errors.CloudError("not sent: another controller may be at work by now")
             return self._adapter.request(
                 path,
                 method,
                 json=body,
                 params=query,
-                headers=headers,
                 raise_exc=False,
                 timeout=seconds,
                 connect_retries=0,
@@ -116,6 +115,11 @@ class Transport:
             raise errors.BadRequest(f"Keystone refuses us: {error.message}", status=401) from error
         except (ksa.ClientException, requests.RequestException) as error:
             raise errors.CloudError(f"{method} {path}: {_brief(error)}") from error
+
+    async def project_id(self) -> str:
+        """Id of the project that our account works in."""
+        async with self._slots:
+            return await finish(self._threads.submit(self._adapter.authenticate))
 
     def close(self) -> None:
         """Wait for nothing more; calls in flight end in their threads."""

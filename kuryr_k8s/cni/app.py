@@ -6,17 +6,19 @@ kuryrports (acknowledges), node (publishes the chassis), housekeeping (cleans up
 """
 
 import asyncio
+import functools
 import logging
 import os
-import signal
 import socket
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
-from kuryr_k8s import config, errors
+from kuryr_k8s import errors
 from kuryr_k8s.cni import conflist
 from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings import base
@@ -37,38 +39,40 @@ from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.process import reach, start
 
 LOG = logging.getLogger(__name__)
+NAME = "kuryr-k8s-daemon"
 WORKERS = 8
 
 
 def main() -> None:
-    """Serve until SIGTERM. Exit code 2: the configuration is wrong; 1: the program is."""
-    try:
-        asyncio.run(_main(config.load(sys.argv[1:], "kuryr-k8s-daemon")))
-    except* errors.ConfigError as group:
-        print(f"kuryr-k8s-daemon: {_first(group)}", file=sys.stderr)
-        sys.exit(2)
+    """Entry point of ``kuryr-k8s-daemon``."""
+    sys.exit(start(NAME, sys.argv[1:], DaemonApp))
 
 
-def _first(group: BaseExceptionGroup[errors.ConfigError]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+class DaemonApp:
+    """One daemon process."""
 
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
 
-async def _main(conf: cfg.ConfigOpts) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    api = await connect(conf)
-    links = Links()
-    try:
-        await run(conf, api, links, stop)
-    finally:
-        links.close()
-        await api.close()
+    async def run(self) -> None:
+        """Until cancelled; requests in work then get some seconds to end."""
+        stop = asyncio.Event()
+        api = await connect(self._conf)
+        links = Links()
+        try:
+            async with asyncio.TaskGroup() as group:
+                serving = group.create_task(run(self._conf, api, links, stop), name="daemon")
+                try:
+                    await asyncio.wait([serving])
+                finally:
+                    stop.set()
+                    await asyncio.wait([serving])
+        finally:
+            links.close()
+            await api.close()
 
 
 async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Event) -> None:
@@ -108,9 +112,9 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
     health = HealthServer(
         conf.cni_health_server.address, conf.cni_health_server.port, checks, registry
     )
-    runs = {
+    runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "openvswitch": switch.run,
-        "informer": informer.run,
+        "kubernetes": functools.partial(_follow, api, informer),
         "kuryrports": kuryrports.run,
         "node": node.run,
         "health": health.run,
@@ -123,10 +127,15 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
         ready = _announce(conf, attachments.settled, publisher.published)
         tasks.append(group.create_task(ready, name="ready"))
         await server.run(stop)
-        systemd.notify("STOPPING=1")
         LOG.info("stopping")
         for task in tasks:
             task.cancel()
+
+
+async def _follow(api: KubeApi, informer: Informer[KuryrPort]) -> None:
+    """Fill the cache for ever; an API that will never answer us ends the start."""
+    await reach("Kubernetes", functools.partial(api.probe, informer.resource))
+    await informer.run()
 
 
 async def _announce(conf: cfg.ConfigOpts, *wanted: asyncio.Event) -> None:

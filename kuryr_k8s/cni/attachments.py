@@ -80,10 +80,11 @@ class Attachments:
             node is then as it was before.
         """
         request.require_pod()
-        async with self.flights.admitted(request) as flight:
+        deadline = asyncio.get_running_loop().time() + self._add_timeout
+        async with self.flights.admitted(request, deadline) as flight:
             progress = ["kuryr-k8s-daemon is starting"]
             try:
-                async with flight.limited(self._add_timeout):
+                async with flight.limited(deadline):
                     await self.settled.wait()
                     return await self._add(flight, progress)
             except TimeoutError as error:

@@ -11,12 +11,10 @@ SPOOL = "/var/lib/kuryr/spool"
 
 
 def render(socket: str = SOCKET, spool: str = SPOOL) -> str:
-    """The configuration's text. Paths stand in it only where they are not kuryr-cni's own."""
-    kuryr: dict[str, Any] = {"type": "kuryr-cni"}
-    if socket != SOCKET:
-        kuryr["kuryr_socket"] = socket
-    if spool != SPOOL:
-        kuryr["kuryr_spool"] = spool
+    """The configuration's text. The paths always stand in it: kuryr-cni takes the first mention,
+    and so no text that came from a Pod.
+    """
+    kuryr: dict[str, Any] = {"type": "kuryr-cni", "kuryr_socket": socket, "kuryr_spool": spool}
     portmap = {
         "type": "portmap",
         "capabilities": {"portMappings": True},

@@ -19,14 +19,14 @@ class Flight:
         self._scope: asyncio.Timeout | None = None
 
     @contextlib.asynccontextmanager
-    async def limited(self, seconds: float) -> AsyncIterator[None]:
-        """Run the body for so long at the most, or until called off.
+    async def limited(self, deadline: float) -> AsyncIterator[None]:
+        """Run the body until the loop's time ``deadline`` at the most, or until called off.
 
         :raises TimeoutError: either of both.
         """
         if self.called_off:
             raise TimeoutError
-        async with asyncio.timeout(seconds) as self._scope:
+        async with asyncio.timeout_at(deadline) as self._scope:
             yield
 
     async def call_off(self, why: str) -> None:
@@ -64,12 +64,25 @@ class Flights:
         return self._flights.get(attached)
 
     @contextlib.asynccontextmanager
-    async def admitted(self, request: Request) -> AsyncIterator[Flight]:
+    async def admitted(self, request: Request, deadline: float) -> AsyncIterator[Flight]:
         """Wait for an ADD of the same attachment, call off one of the Pod's other sandbox.
 
-        :raises CNIError: 11, a DEL of the attachment came meanwhile.
+        :raises CNIError: 11, a DEL of the attachment came meanwhile, or the time is over.
         """
         flight = Flight(request)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._clear_way(flight)
+        except TimeoutError as error:
+            raise CNIError(TRY_LATER, "another ADD of the Pod does not end") from error
+        self._flights[flight.attached] = flight
+        try:
+            yield flight
+        finally:
+            del self._flights[flight.attached]
+            flight.over.set()
+
+    async def _clear_way(self, flight: Flight) -> None:
         while rivals := list(self._rivals(flight)):
             for rival in rivals:
                 if rival.attached == flight.attached:
@@ -78,12 +91,6 @@ class Flights:
                         raise CNIError(TRY_LATER, rival.called_off)
                 else:
                     await rival.call_off("the Pod has got another sandbox")
-        self._flights[flight.attached] = flight
-        try:
-            yield flight
-        finally:
-            del self._flights[flight.attached]
-            flight.over.set()
 
     def _rivals(self, flight: Flight) -> Iterator[Flight]:
         for other in self._flights.values():

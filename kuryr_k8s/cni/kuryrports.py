@@ -54,7 +54,7 @@ class KuryrPortAcknowledger:
             return None
         if port.deleting:
             return await self._release(key, port)
-        await self._mark_active(key, port)
+        await self._mark(key, port)
         return None
 
     async def _release(self, key: Key, port: KuryrPort) -> float | None:
@@ -83,23 +83,25 @@ class KuryrPortAcknowledger:
         if not (self._attachments.settled.is_set() and self._switch.connected.is_set()):
             raise errors.Wait("it is not known what is attached", delay=1.0)
 
-    async def _mark_active(self, key: Key, port: KuryrPort) -> None:
+    async def _mark(self, key: Key, port: KuryrPort) -> None:
+        """Record which interfaces work, and which do not any more."""
         if self._attachments.flights.plugging(port.pod_uid) or not port.vifs_json:
             return
+        self._require_knowledge()
         vifs = port.vifs()
         working = {
             _name(attachment)
             for binding, attachment in self._attachments.of_pod(port.pod_uid)
             if binding.working(attachment)
         }
-        names = [name for name, vif in vifs.items() if name in working and not vif.active]
-        if not names:
-            return
-        active = {"vif": {"versioned_object.data": {"active": True}}}
-        patch = {
-            "metadata": {"uid": port.uid},
-            "status": {"vifs": dict.fromkeys(sorted(names), active)},
+        changed = {
+            name: {"vif": {"versioned_object.data": {"active": name in working}}}
+            for name, vif in vifs.items()
+            if vif.active != (name in working)
         }
+        if not changed:
+            return
+        patch = {"metadata": {"uid": port.uid}, "status": {"vifs": changed}}
         try:
             await self._api.merge_patch(KURYRPORTS, key, patch, subresource="status")
         except (errors.KubeNotFound, errors.KubeConflict):

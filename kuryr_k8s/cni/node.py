@@ -10,6 +10,7 @@ from kuryr_k8s.k8s.resources import NODES, Key, Resource
 from kuryr_k8s.model.annotations import HOST_ID, annotation
 
 LOG = logging.getLogger(__name__)
+LOOK_AGAIN = 60.0  # seconds: a Node may be deleted, and registered anew by its kubelet
 
 
 class Api(Protocol):
@@ -32,19 +33,16 @@ class HostIdPublisher:
         self.published = asyncio.Event()
         self._api = api
         self._host_id = host_id
-        self._known: str | None = None
 
     async def reconcile(self, key: Key) -> float | None:
         """:raises errors.KubeError: to be tried again."""
         host_id = self._host_id()
         if host_id is None:
             raise errors.Wait("Open vSwitch has no external_ids:hostname", delay=2.0)
-        if host_id != self._known:
-            node = await self._api.get(NODES, key)
-            if annotation(node, HOST_ID) != host_id:
-                patch = {"metadata": {"annotations": {HOST_ID: host_id}}}
-                await self._api.merge_patch(NODES, key, patch)
-                LOG.info("Node %s is chassis %s", key, host_id)
-            self._known = host_id
+        node = await self._api.get(NODES, key)
+        if annotation(node, HOST_ID) != host_id:
+            patch = {"metadata": {"annotations": {HOST_ID: host_id}}}
+            await self._api.merge_patch(NODES, key, patch)
+            LOG.info("Node %s is chassis %s", key, host_id)
         self.published.set()
-        return None
+        return LOOK_AGAIN

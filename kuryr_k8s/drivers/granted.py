@@ -11,7 +11,10 @@ from kuryr_k8s.cloud.neutron import Network, Neutron
 
 async def check_network(neutron: Neutron, network: Network, project_id: str) -> None:
     """:raises errors.Refused: the network is neither the project's nor shared with it."""
-    if network.project_id == project_id or network.shared:
+    if network.project_id == project_id:
+        return
+    # «shared» tells about our own project alone
+    if network.shared and project_id == await neutron.own_project():
         return
     if not {project_id, "*"} & await neutron.shares("network", network.id):
         raise errors.Refused(

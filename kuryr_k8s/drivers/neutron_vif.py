@@ -25,17 +25,12 @@ class NeutronVIF(PodVIFDriver):
         self._bridge = defaults.ovs_bridge
         self._mtu = defaults.network_device_mtu
 
-    async def start(self) -> None:
-        if not self._tags:
-            raise errors.ConfigError("[neutron_defaults] resource_tags is empty")
-
     async def ensure(self, request: PortRequest) -> VIFBase:
         port = await self._find(request) if request.may_exist else None
         if port is None:
             port = await self._create(request)
-        elif port.get("binding:host_id") != request.host_id:
-            fields = {"binding:host_id": request.host_id}
-            port = await self._neutron.update_port(port["id"], fields)
+        else:
+            port = await self._adopt(port, request)
         try:
             return vif_plan.vif_of(port, request.pod_network, self._bridge, self._mtu)
         except vif_plan.BindingFailed:
@@ -61,6 +56,24 @@ class NeutronVIF(PodVIFDriver):
             for port in found[:1]:
                 await self._neutron.set_port_tags(port["id"], tags)
         return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+
+    async def _adopt(self, port: Json, request: PortRequest) -> Json:
+        """What an earlier try made, as it is wanted now: the configuration may have changed."""
+        if {ip["subnet_id"] for ip in port["fixed_ips"]} != {
+            subnet.id for subnet in request.pod_network.subnets
+        }:
+            await self._neutron.delete_port(port["id"])  # nobody was told of it yet
+            return await self._create(request)
+        wanted: Json = {
+            "binding:host_id": request.host_id,
+            "security_groups": sorted(request.security_groups),
+        }
+        if wanted == {
+            "binding:host_id": port.get("binding:host_id"),
+            "security_groups": sorted(port["security_groups"]),
+        }:
+            return port
+        return await self._neutron.update_port(port["id"], wanted)
 
     async def _create(self, request: PortRequest) -> Json:
         try:

@@ -21,8 +21,8 @@ class DefaultProject(PodProjectDriver):
 class AnnotationProject(DefaultProject):
     """The Namespace's annotation ``openstack.org/kuryr-project``, else the default.
 
-    Who may write a Namespace could name any project, so only those that the operator lists in
-    ``[policy] projects`` are granted.
+    Who may write a Namespace could name any project, so only what the operator grants to that
+    namespace in ``[policy] projects`` is taken.
     """
 
     async def project(self, pod: Pod) -> str:
@@ -31,9 +31,10 @@ class AnnotationProject(DefaultProject):
             raise errors.Wait(f"namespace {pod.namespace} is not in the cache yet", delay=1.0)
         default = await super().project(pod)
         wanted = namespace.project_id or default
-        if wanted != default and wanted not in self._context.conf.policy.projects:
+        granted = {f"{pod.namespace}:{wanted}", f"*:{wanted}"}
+        if wanted != default and granted.isdisjoint(self._context.conf.policy.projects):
             raise errors.Refused(
                 f"namespace {pod.namespace} asks by its annotation {PROJECT} for project "
-                f"{wanted}, which [policy] projects does not grant"
+                f"{wanted}, which [policy] projects does not grant to it"
             )
         return wanted

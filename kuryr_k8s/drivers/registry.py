@@ -11,14 +11,6 @@ from kuryr_k8s.drivers.base import Driver, DriverContext
 T = TypeVar("T")
 D = TypeVar("D", bound=Driver)
 DRIVERS = "kuryr_k8s.controller.drivers"
-# Names of the ancestor, and what to write in their place.
-REPLACED = {
-    ("kuryr_k8s.controller.handlers", "service"): "lbaas_spec",
-    ("kuryr_k8s.controller.handlers", "endpoints"): "loadbalancer",
-    ("kuryr_k8s.controller.handlers", "kuryrloadbalancer"): "loadbalancer",
-    ("kuryr_k8s.controller.handlers", "ingresslb"): "l7_router",
-    ("kuryr_k8s.controller.handlers", "ocproute"): "ocp_route",
-}
 
 
 def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]:
@@ -48,10 +40,8 @@ def load(kind: type[D], name: str, context: DriverContext, option: str = "") -> 
 
 def _unknown(namespace: str, name: str, option: str) -> str:
     installed = ExtensionManager(namespace, on_load_failure_callback=_ignore).names()
-    instead = REPLACED.get((namespace, name))
-    hint = f"; kuryr_k8s calls it {instead!r}" if instead in installed else ""
     known = ", ".join(sorted(set(installed))) or "none"
-    return f"{option}: there is no {name!r}{hint} (installed: {known})"
+    return f"{option}: there is no {name!r} (installed: {known})"
 
 
 def _reraise(_manager: object, entry_point: object, error: BaseException) -> None:

@@ -39,8 +39,8 @@ class DefaultSubnets(PodSubnetsDriver):
     async def _network(self) -> PodNetwork:
         now = asyncio.get_running_loop().time()
         if self._known is None or now - self._read_at > REFRESH:
+            self._read_at = now  # the others go on with what is known
             self._known = await self._read()
-            self._read_at = now
             self._granted.clear()
         return self._known
 

@@ -53,8 +53,8 @@ def vif_of(
     if kind != "ovs":
         host = port.get("binding:host_id")
         raise BindingFailed(
-            f"Neutron could not bind port {port['id']} on host {host!r} (vif_type {kind}): "
-            "is an agent of that host name alive (openstack network agent list)?"
+            f"Neutron could not bind a port on host {host!r} (vif_type {kind}): is an agent of "
+            "that host name alive (openstack network agent list)?"
         )
     bridge = conf_bridge or port.get("binding:vif_details", {}).get("bridge_name") or "br-int"
     network = pod_network.network

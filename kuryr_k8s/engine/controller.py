@@ -16,7 +16,8 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 LOG = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
-REFUSED_DELAY = 30.0  # seconds before something that was refused is tried again, doubling
+REFUSED_DELAY = 30.0  # seconds before something that was refused is tried again, at least
+LONGEST_ASKED = 300.0  # seconds: whatever Retry-After says
 
 
 class Reporter(Protocol[K_contra]):
@@ -88,8 +89,18 @@ class Controller(Generic[K]):
         outcome = self._decide(key, problem, again)
         if self._observe is not None:
             self._observe(self.name, outcome, time.monotonic() - started)
-        if self._report is not None and outcome != "wait":
-            await self._report(key, problem, self.queue.failures(key))
+        if outcome != "wait":
+            await self._tell(key, problem)
+
+    async def _tell(self, key: K, problem: Exception | None) -> None:
+        """Telling may fail; that is nobody's end."""
+        if self._report is None:
+            return
+        try:
+            async with asyncio.timeout(self._deadline):
+                await self._report(key, problem, self.queue.failures(key))
+        except Exception:
+            LOG.exception("%s %s: users could not be told", self.name, key)
 
     def _decide(self, key: K, problem: Exception | None, again: float | None) -> str:
         """When to look at the key again; the outcome in one word, for the metrics."""
@@ -127,5 +138,5 @@ class Controller(Generic[K]):
 def _asked_delay(error: Exception) -> float:
     """What the other side asked for by ``Retry-After``, in seconds."""
     if isinstance(error, errors.CloudError | errors.KubeError):
-        return error.retry_after or 0.0
+        return min(error.retry_after or 0.0, LONGEST_ASKED)
     return 0.0

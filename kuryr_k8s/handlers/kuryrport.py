@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 class KuryrPortHandler(Handler):
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        self._starved: dict[Key, None] = {}  # Pods that wait for quota or addresses
+        self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
         self._tried: dict[Key, str] = {}  # uid of the KuryrPort for which ports were asked for
 
     def watches(self) -> Sequence[Watch[Any]]:
@@ -76,7 +76,7 @@ class KuryrPortHandler(Handler):
         try:
             vifs = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:
-            self._starved[key] = None
+            self._starved[key] = project
             raise
         status = {
             "projectId": project,
@@ -158,7 +158,9 @@ class KuryrPortHandler(Handler):
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Give the ports back, once it is certain that the node has let go of them."""
         self._forget(key)
-        if NODE_FINALIZER in recorded.finalizers and not await self._node_is_gone(key, recorded):
+        if NODE_FINALIZER in recorded.finalizers and not (
+            await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
+        ):
             return  # the daemon's word comes as a change of the KuryrPort
         pool = self._context.drivers.vif_pool
         if recorded.vifs_json:
@@ -175,7 +177,17 @@ class KuryrPortHandler(Handler):
                     KURYRPORTS, key, finalizer, uid=recorded.uid, known=known
                 )
                 known = tuple(name for name in known if name != finalizer)
-        self._wake_one_starved()
+        self._wake_starved()
+
+    async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
+        """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod
+        that never came to run on a node without a daemon can go."""
+        if recorded.vifs_json:
+            return False
+        live = await self._context.kube.find(KURYRPORTS, key)
+        return live is None or (
+            live["metadata"]["uid"] == recorded.uid and not KuryrPort.read(live).vifs_json
+        )
 
     async def _node_is_gone(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether nobody can let go any more: the Node is gone (or out of service, by an
@@ -190,12 +202,15 @@ class KuryrPortHandler(Handler):
         live_pod = await self._context.kube.find(PODS, key)
         return live_pod is None or not is_needed(recorded, Pod.read(live_pod))
 
-    def _wake_one_starved(self) -> None:
-        """A port was given back: the Pod that has waited longest for one may try."""
-        for key in self._starved:
+    def _wake_starved(self) -> None:
+        """A port was given back: in each project, the Pod that has waited longest may try.
+
+        Not in the port's own alone: projects that share a network share its addresses.
+        """
+        first = {project: key for key, project in reversed(self._starved.items())}
+        for key in first.values():
             del self._starved[key]
             self.wake(key)
-            return
 
     def about(self, key: Key) -> Reference | None:
         return reference(self._context.informers.pods.get(key))

@@ -5,7 +5,6 @@ out late, or by hands. It goes when two searches in a row, and a live list of
 the KuryrPorts, have found nobody who names it; and the log says so.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -23,10 +22,13 @@ Json = dict[str, Any]
 
 
 class PortSweeper:
-    """Searches at its start, then every ``interval`` seconds.
+    """Searches at its start, then every ``interval`` seconds: a Controller runs it.
 
     :param tags: what marks the ports of this cluster.
+    :raises errors.ConfigError: there is no such mark.
     """
+
+    KEY = "ports"
 
     def __init__(
         self,
@@ -36,6 +38,8 @@ class PortSweeper:
         tags: tuple[str, ...],
         interval: float,
     ) -> None:
+        if not tags:
+            raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
         self._neutron = neutron
         self._kube = kube
         self._kuryrports = kuryrports
@@ -43,20 +47,13 @@ class PortSweeper:
         self._interval = interval
         self._suspects: frozenset[str] = frozenset()
 
-    async def run(self) -> None:
-        """Sweep for ever; a search that fails is made again the next time."""
-        while True:
-            problem = None
-            try:
-                await self.sweep()
-            except errors.KuryrError as error:
-                problem = error
-            if problem is not None:
-                LOG.warning("search for leaked ports: %s", problem)
-            await asyncio.sleep(self._interval)
+    async def reconcile(self, _key: str) -> float:
+        """One search; seconds until the next."""
+        await self.sweep()
+        return self._interval
 
-    async def sweep(self) -> list[str]:
-        """One search; the ids of the ports deleted."""
+    async def sweep(self) -> None:
+        """One search. A port that cannot be deleted does not save the others."""
         query = {
             "tags": ",".join(self._tags),
             "device_owner": DEVICE_OWNER,
@@ -67,8 +64,9 @@ class PortSweeper:
         found_again = [port for port in unnamed if port["id"] in self._suspects]
         self._suspects = frozenset(port["id"] for port in unnamed)
         if not found_again:
-            return []
+            return
         leaked = nameless(found_again, await self._live())
+        failure: errors.CloudError | None = None
         for port in leaked:
             LOG.warning(
                 "port %s (%s, device %s) is named by no KuryrPort; it goes",
@@ -76,8 +74,12 @@ class PortSweeper:
                 port["name"],
                 port["device_id"],
             )
-            await self._neutron.delete_port(port["id"])
-        return [port["id"] for port in leaked]
+            try:
+                await self._neutron.delete_port(port["id"])
+            except errors.CloudError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     async def _live(self) -> list[KuryrPort]:
         pages = self._kube.list_pages(KURYRPORTS, {})

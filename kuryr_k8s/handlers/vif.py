@@ -1,11 +1,12 @@
 """Pod → KuryrPort: a KuryrPort exists while its Pod needs a network, and no longer."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.handlers.base import Handler, Watch, same_key
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, same_key
 from kuryr_k8s.k8s.api import Json
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
@@ -15,10 +16,15 @@ from kuryr_k8s.model.pod import Pod
 
 LOG = logging.getLogger(__name__)
 LABEL_LIMIT = 63
+MIRROR_PATIENCE = 20.0  # seconds
 
 
 class VIFHandler(Handler):
     """Creates the KuryrPort of a scheduled Pod, deletes that of one that finished or went."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._missed: dict[Key, float] = {}  # since when mirror Pods are missing
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -27,7 +33,10 @@ class VIFHandler(Handler):
     async def reconcile(self, key: Key) -> float | None:
         pod = self._context.informers.pods.get(key)
         recorded = self._context.informers.kuryrports.get(key)
+        if pod is not None:
+            self._missed.pop(key, None)
         if recorded is None:
+            self._missed.pop(key, None)
             if pod is not None and wants_network(pod) and not pod.deleting:
                 await self._create(key, pod)
         elif not recorded.deleting and not is_needed(recorded, pod):
@@ -51,11 +60,23 @@ class VIFHandler(Handler):
         live = await self._context.kube.find(PODS, key)
         if live is not None and is_needed(recorded, Pod.read(live)):
             raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
+        if live is None and recorded.static:
+            self._wait_for_mirror(key)
         LOG.info("Pod %s (%s) is done; its KuryrPort goes", key, recorded.pod_uid)
         try:
             await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
         except errors.KubeConflict as error:
             raise errors.Wait(f"KuryrPort {key} is another one by now", delay=1.0) from error
+
+    def _wait_for_mirror(self, key: Key) -> None:
+        """A mirror Pod that was deleted is made again by its kubelet while the Pod runs on.
+
+        :raises errors.Wait: it has not been missing for long enough.
+        """
+        now = asyncio.get_running_loop().time()
+        left = self._missed.setdefault(key, now) + MIRROR_PATIENCE - now
+        if left > 0:
+            raise errors.Wait(f"mirror Pod {key} may be made again", delay=left)
 
     def about(self, key: Key) -> Reference | None:
         return reference(self._context.informers.pods.get(key))

@@ -3,7 +3,9 @@
 import asyncio
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, load_kube_config
 from kubernetes_asyncio.config.incluster_config import (
@@ -42,12 +44,19 @@ async def connect(conf: cfg.ConfigOpts) -> KubeApi:
         return KubeApi(ApiClient(configuration))
     except ConfigException as error:
         raise errors.ConfigError(f"[kubernetes] api_root is not set, and {error}") from error
-    except OSError as error:
-        raise errors.ConfigError(f"[kubernetes]: {error.filename}: {error.strerror}") from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        what = str(error).replace("\n", " ")
+        raise errors.ConfigError(f"[kubernetes] the API cannot be used as told: {what}") from error
 
 
 def _from_options(configuration: Configuration, options: cfg.ConfigOpts.GroupAttr) -> None:
+    url = urlsplit(options.api_root)
+    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+        raise errors.ConfigError(f"[kubernetes] api_root: {options.api_root!r} is no URL")
     configuration.host = options.api_root.rstrip("/")
+    for option in ("ssl_ca_crt_file", "ssl_client_crt_file", "ssl_client_key_file"):
+        if options[option] and not Path(options[option]).is_file():
+            raise errors.ConfigError(f"[kubernetes] {option}: there is no {options[option]}")
     configuration.verify_ssl = options.ssl_verify_server_crt
     configuration.ssl_ca_cert = options.ssl_ca_crt_file or None
     configuration.cert_file = options.ssl_client_crt_file or None

@@ -19,6 +19,7 @@ from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.resources import Key, Resource
 
 LOG = logging.getLogger(__name__)
+SHORT = 2.0  # seconds; a watch that ends sooner is a failure, even if the server says nothing
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -86,8 +87,10 @@ class Informer(Generic[T]):
         """Follow the kind for ever; whatever the server does, try again."""
         failures = 0
         while True:
+            begun = asyncio.get_running_loop().time()
             problem = await self._problem_of_following()
-            failures = failures + 1 if problem else 0
+            lived = asyncio.get_running_loop().time() - begun
+            failures = failures + 1 if problem or lived < SHORT else 0
             if problem is not None:
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList

@@ -89,7 +89,6 @@ class Namespace:
     name: str
     resource_version: str
     project_id: str | None
-    terminating: bool
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -97,5 +96,4 @@ class Namespace:
             name=sys.intern(item["metadata"]["name"]),
             resource_version=item["metadata"]["resourceVersion"],
             project_id=annotations.annotation(item, annotations.PROJECT),
-            terminating="deletionTimestamp" in item["metadata"],
         )

@@ -6,6 +6,7 @@ import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.component.conftest import HOST, NODE, TAG
+from tests.fakes.faults import answer
 
 
 async def test_scheduled_pod_gets_a_kuryrport_and_a_port(stage):
@@ -117,7 +118,7 @@ async def test_kuryrport_deleted_by_hand_keeps_the_port_of_its_running_pod(stage
     assert [port["id"] for port in stage.ports_of(pod)] == [again["id"]]
 
 
-async def test_static_pod_keeps_its_port_when_its_mirror_is_made_again(stage):
+async def test_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_again(stage):
     marks = {"kubernetes.io/config.mirror": "abc", "kubernetes.io/config.hash": "abc"}
     async with stage.controller():
         mirror = await stage.cluster.add_pod("static", node=NODE, annotations=marks)
@@ -125,13 +126,14 @@ async def test_static_pod_keeps_its_port_when_its_mirror_is_made_again(stage):
         recorded = await stage.kuryrport("static")
         assert recorded["spec"] == {"podUid": "abc", "podNodeName": NODE, "podStatic": True}
         assert "ownerReferences" not in recorded["metadata"]
-        stage.proxy.events.hold("pods")
         await stage.cluster.delete_pod(mirror)
-        await stage.cluster.add_pod("static", node=NODE, annotations=marks)
-        stage.proxy.events.release()
         await stage.cluster.add_pod("witness", node=NODE)
-        await stage.until_plugged_in("witness")
+        await stage.until_plugged_in("witness")  # by then the deletion has been worked on
+        await stage.cluster.add_pod("static", node=NODE, annotations=marks)
+        await stage.cluster.add_pod("another-witness", node=NODE)
+        await stage.until_plugged_in("another-witness")
     after = await stage.kuryrport("static")
+    assert "deletionTimestamp" not in after["metadata"]
     assert after["status"]["vifs"]["eth0"]["vif"]["versioned_object.data"]["id"] == vif["id"]
 
 
@@ -186,6 +188,15 @@ async def test_pod_on_a_node_without_a_daemon_says_so_and_starts_when_it_comes(s
         await stage.until_plugged_in("web")
     (port,) = stage.ports_of(pod)
     assert port["binding:host_id"] == "chassis3"
+
+
+async def test_pod_that_never_ran_on_a_node_without_a_daemon_can_go(stage):
+    await stage.cluster.add_node("new")
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node="new")
+        await stage.until_event("KuryrNodeNotReady")
+        await stage.cluster.delete_pod(pod)
+        await stage.until_gone("web")
 
 
 async def test_quota_is_told_once_and_a_freed_port_serves_the_pod_that_waits(stage):
@@ -248,8 +259,9 @@ async def test_project_of_a_namespace_must_be_granted_and_the_network_shared(sta
     async with stage.controller(kubernetes=dict(driver)):
         await stage.cluster.add_pod("web", node=NODE)
         note = await stage.until_event("KuryrRefused")
-        assert "which [policy] projects does not grant" in note
-    async with stage.controller(kubernetes=dict(driver), policy={"projects": tenant}):
+        assert "which [policy] projects does not grant to it" in note
+    granted = {"projects": f"{stage.cluster.namespace}:{tenant},other-namespace:x"}
+    async with stage.controller(kubernetes=dict(driver), policy=granted):
 
         async def refused_for_the_network():
             return any("neither of project" in note for _reason, note in await stage.events())
@@ -269,6 +281,16 @@ async def test_port_that_nothing_names_goes_and_others_stay(stage, neutron):
         foreign = await neutron.create_port(body | {"tags": ["other-cluster"]})
         await stage.cloud.wait_for(lambda: leaked["id"] not in stage.cloud.ports)
     assert {port["id"], foreign["id"]} == set(stage.cloud.ports)
+
+
+async def test_leaked_port_that_cannot_be_deleted_does_not_save_the_others(stage, neutron):
+    body = {"network_id": stage.cloud.pods["id"], "device_owner": "compute:kuryr", "tags": [TAG]}
+    first = await neutron.create_port(body | {"device_id": "gone-1"})
+    second = await neutron.create_port(body | {"device_id": "gone-2"})
+    path = f"/ports/{min(first['id'], second['id'])}"
+    stage.cloud.faults.add(method="DELETE", path=path, times=None, action=answer(409))
+    async with stage.controller(neutron_defaults={"sweep_interval": "1"}):
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 1)
 
 
 async def test_second_controller_stands_by_and_takes_over_when_the_first_ends(stage, tmp_path):

@@ -1,13 +1,18 @@
 """The neutron-vif driver against the fake Neutron: what stands in the cloud afterwards."""
 
+import asyncio
+
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud import connect
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, PortRequest
 from kuryr_k8s.drivers.neutron_vif import NeutronVIF
 from kuryr_k8s.drivers.subnets import DefaultSubnets
 from tests.component.conftest import HOST, TAG
-from tests.fakes.faults import answer, cut, lose_reply
+from tests.fakes.faults import Hang, answer, cut, lose_reply
 
 UID = "0b0d9c4e-27a5-4d6b-8e7e-6d1f3a5b7c9d"
 
@@ -116,9 +121,29 @@ async def test_port_left_without_tags_by_a_crash_is_found_and_completed(
 
 
 async def test_port_that_no_agent_can_bind_is_refused_and_deleted(driver, request_port, cloud):
-    with pytest.raises(errors.Refused, match=r"could not bind port .* on host 'nowhere'"):
+    with pytest.raises(errors.Refused, match=r"could not bind a port on host 'nowhere'"):
         await driver.ensure(await request_port(host_id="nowhere"))
     assert not cloud.ports
+
+
+async def test_port_found_again_gets_the_groups_that_are_configured_by_now(
+    driver, request_port, cloud
+):
+    made = await driver.ensure(await request_port())
+    other = cloud.add_security_group("other")["id"]
+    found = await driver.ensure(await request_port(may_exist=True, security_groups=(other,)))
+    assert found.id == made.id
+    assert cloud.ports[made.id]["security_groups"] == [other]
+
+
+async def test_port_found_again_on_other_subnets_is_made_anew(
+    driver, context, request_port, cloud
+):
+    made = await driver.ensure(await request_port())
+    context.conf.set_override("pod_subnet", cloud.pods["subnets"][:1], "neutron_defaults")
+    found = await driver.ensure(await request_port(may_exist=True))
+    assert list(cloud.ports) == [found.id] != [made.id]
+    assert [len(subnet.ips) for subnet in found.network.subnets] == [1]
 
 
 async def test_exhausted_quota_is_named_with_its_project(driver, request_port, cloud):
@@ -170,6 +195,33 @@ async def test_network_of_another_project_is_refused_until_it_is_shared(context,
         await subnets.pod_network(None, tenant)
     cloud.share(cloud.pods["id"], tenant)
     assert (await subnets.pod_network(None, tenant)).network.id == cloud.pods["id"]
+
+
+async def test_network_shared_with_our_own_project_is_not_shared_with_others(
+    load_conf, neutron, cloud
+):
+    owner, tenant = cloud.add_project("infra"), cloud.add_project("tenant")
+    network = cloud.add_network("infra-net", "10.8.0.0/24", project_id=owner)
+    cloud.share(network["id"], cloud.project_id)
+    conf = load_conf(neutron_defaults={"pod_subnet": network["subnets"][0]})
+    context = DriverContext(conf=conf, neutron=neutron, namespaces=None)
+    subnets = DefaultSubnets(context)
+    assert await subnets.pod_network(None, cloud.project_id)
+    with pytest.raises(errors.Refused, match="neither of project"):
+        await subnets.pod_network(None, tenant)
+
+
+async def test_silent_keystone_ends_a_call_all_the_same(load_conf, cloud, monkeypatch):
+    monkeypatch.setattr(connect, "AUTHENTICATION", 0.3)
+    silence = Hang()
+    cloud.faults.add(method="POST", path="/v3/auth/tokens", times=None, action=silence)
+    adapter = connect.NetworkAdapter(connect.connect(load_conf(), connections=1))
+    transport = Transport(adapter, limit=1)
+    async with asyncio.timeout(5):
+        with pytest.raises(errors.CloudError):
+            await Neutron(transport).list_ports({})
+    silence.release()
+    transport.close()
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 409])

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from kuryr_k8s import errors
 
-class LinkError(Exception):
+
+class LinkError(errors.KuryrError):
     """The kernel refused; the message says what was tried."""
 
 

@@ -21,6 +21,15 @@ async def node():
     return node
 
 
+async def test_an_interface_that_left_is_not_active_any_more(node):
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1, active=True)}))
+    await node.acknowledger.reconcile(Key("default", "web"))
+    [(_, _, patch, subresource)] = node.api.patches
+    assert subresource == "status"
+    data = patch["status"]["vifs"]["eth0"]["vif"]["versioned_object.data"]
+    assert data == {"active": False}
+
+
 async def test_a_working_interface_is_marked_active_once(node):
     await node.acknowledger.reconcile(KEY)
     assert node.api.patches == []
@@ -115,9 +124,18 @@ async def test_the_chassis_is_published_when_it_differs(node):
     assert node.api.patches == []
     names[0] = "chassis9"
     await publisher.reconcile(key)
-    await publisher.reconcile(key)
     [(_, _, patch, _)] = node.api.patches
     assert patch == {"metadata": {"annotations": {HOST_ID: "chassis9"}}}
+
+
+async def test_the_chassis_is_published_anew_on_a_node_that_was_registered_anew(node):
+    publisher = HostIdPublisher(node.api, lambda: "chassis1")
+    key = Key("", "node1")
+    node.api.nodes[key] = {"metadata": {"annotations": {HOST_ID: "chassis1"}}}
+    assert await publisher.reconcile(key)  # it will look again
+    node.api.nodes[key] = {"metadata": {}}
+    await publisher.reconcile(key)
+    assert len(node.api.patches) == 1
 
 
 async def test_without_a_chassis_there_is_nothing_to_publish(node):

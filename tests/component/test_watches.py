@@ -1,0 +1,89 @@
+"""Watches that end, expire, come twice or late, and servers without streaming lists."""
+
+import pytest
+
+from tests.component.conftest import NODE
+from tests.fakes.faults import answer
+from tests.kube.proxy import is_watch
+
+
+async def test_watches_that_are_cut_go_on_where_they_were(stage):
+    async with stage.controller():
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 1)
+        stage.proxy.cut_watches()
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+
+
+async def test_expired_watch_is_listed_again_and_tells_what_it_missed(stage):
+    """A deletion in the gap is the hardest: nothing ever says it again."""
+    async with stage.controller():
+        gone = await stage.cluster.add_pod("gone", node=NODE)
+        await stage.until_plugged_in("gone")
+        stage.proxy.events.drop(2, "pods")  # of the deletion, and of the next Pod
+        await stage.cluster.delete_pod(gone)
+        await stage.cluster.add_pod("late", node=NODE)
+        await stage.proxy.wait_for(lambda: not stage.proxy.events._drop.get("pods"))
+        stage.proxy.expire_watches("pods")
+        await stage.until_deleting("gone")
+        await stage.until_plugged_in("late")
+
+
+async def test_events_that_come_twice_make_nothing_twice(stage):
+    async with stage.controller():
+        stage.proxy.events.double(50)
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+    assert len(stage.ports_of(pod)) == 1
+
+
+async def test_server_without_streaming_lists_is_listed_in_pages(stage):
+    def streams_a_list(request):
+        return is_watch(request) and "sendInitialEvents" in request.query
+
+    refusal = answer(422, "Invalid", "sendInitialEvents is forbidden")
+    stage.proxy.faults.add(when=streams_a_list, times=None, action=refusal)
+    await stage.cluster.add_pod("early", node=NODE)
+    async with stage.controller():
+        await stage.until_plugged_in("early")
+        await stage.cluster.add_pod("late", node=NODE)
+        await stage.until_plugged_in("late")
+
+
+@pytest.mark.parametrize("status", [410, 429, 500, 503])
+async def test_watch_that_is_refused_for_a_while_is_asked_for_again(stage, status):
+    async with stage.controller():
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 1)
+        stage.proxy.faults.add(when=is_watch, times=3, action=answer(status))
+        stage.proxy.cut_watches("pods")
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+
+
+async def test_stale_cache_of_pods_does_not_take_the_port_of_a_living_one(stage):
+    """The cache says finished, the API server says running: the API server is right."""
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        vif = await stage.until_plugged_in("web")
+        stage.proxy.events.hold("pods")
+        await stage.cluster.set_phase(pod, "Failed")
+        await stage.cluster.set_phase(pod, "Running")
+        stage.proxy.events.release()
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        recorded = await stage.kuryrport("web")
+    assert "deletionTimestamp" not in recorded["metadata"]
+    assert vif["id"] in stage.cloud.ports
+
+
+async def test_controller_that_cannot_renew_its_lease_stops_at_once(stage):
+    def renews(request):
+        return request.method == "PATCH" and "/leases/" in request.path
+
+    with pytest.raises(BaseExceptionGroup) as caught:  # noqa: PT012
+        async with stage.controller(kubernetes={"lease_duration": "3"}):
+            stage.proxy.faults.add(when=renews, times=None, action=answer(500))
+            await stage.proxy.wait_for(lambda: False, within=20)
+    assert caught.group_contains(Exception, match="could not be renewed")
