@@ -8,7 +8,8 @@ import pytest
 from tests.component.conftest import NODE
 from tests.fakes.faults import answer
 
-PROGRAM = "from kuryr_k8s.app import main; main()"
+CONTROLLER = "from kuryr_k8s.app import main; main()"
+DAEMON = "from kuryr_k8s.cni.app import main; main()"
 WRONG = {
     "unknown driver": (
         {"kubernetes": {"pod_vif_driver": "nope"}},
@@ -54,14 +55,14 @@ async def launch(stage, write_conf, kube_server, tmp_path):
     token.write_text(kube_server.token_for("controller"))
     started = []
 
-    async def start(**groups):
+    async def start(program=CONTROLLER, **groups):
         kubernetes = {
             "api_root": kube_server.base_url,
             "ssl_ca_crt_file": str(kube_server.ca_file),
             "token_file": str(token),
         }
         groups["kubernetes"] = kubernetes | groups.get("kubernetes", {})
-        arguments = ["-c", PROGRAM, "--config-file", str(write_conf(**groups))]
+        arguments = ["-c", program, "--config-file", str(write_conf(**groups))]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, stdout=pipe, stderr=pipe
@@ -86,6 +87,18 @@ async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
     assert process.returncode == 2, printed.decode()
     assert len(told) == 1
     assert expected in told[0]
+
+
+async def test_daemon_that_is_refused_ends_its_start_as_well(launch, tmp_path):
+    node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
+    wrong = {"token_file": "/etc/hostname"}
+    async with asyncio.timeout(10):
+        process = await launch(
+            DAEMON, kubernetes=wrong, cni_daemon=node, cni_health_server={"port": "0"}
+        )
+        _, printed = await process.communicate()
+    assert process.returncode == 2, printed.decode()
+    assert "kuryr-k8s-daemon: Kubernetes: Unauthorized" in printed.decode()
 
 
 async def test_neutron_that_is_down_is_waited_for(stage, launch):

@@ -1,0 +1,68 @@
+"""What lies in etc/ fits the package: programs, permissions, objects."""
+
+import configparser
+import pathlib
+import re
+
+import pytest
+import yaml
+
+from kuryr_k8s.k8s import resources
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+ETC = ROOT / "etc"
+MANIFESTS = sorted(ETC.glob("*/*.yaml"))
+UNITS = sorted(ETC.glob("systemd/*.service"))
+
+
+def documents(*directories):
+    paths = [path for name in directories for path in (ETC / name).glob("*.yaml")]
+    return [one for path in paths for one in yaml.safe_load_all(path.read_text())]
+
+
+def scripts():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lines = setup["options.entry_points"]["console_scripts"].strip().splitlines()
+    return {line.split("=")[0].strip() for line in lines}
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_manifest_is_made_of_objects(path):
+    for one in yaml.safe_load_all(path.read_text()):
+        assert {"apiVersion", "kind", "metadata"} <= one.keys()
+
+
+def test_pods_run_programs_and_accounts_that_exist():
+    accounts = {
+        one["metadata"]["name"] for one in documents("rbac") if one["kind"] == "ServiceAccount"
+    }
+    for workload in documents("manifests"):
+        spec = workload["spec"]["template"]["spec"]
+        assert spec["serviceAccountName"] in accounts
+        assert spec["containers"][0]["command"][0] in scripts()
+        mounted = {mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in spec["volumes"]}
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_unit_starts_a_program_that_exists_and_says_when_it_is_ready(path):
+    unit = path.read_text()
+    program = re.search(r"^ExecStart=/usr/bin/(\S+)", unit, re.M).group(1)
+    assert program in scripts()
+    assert "Type=notify" in unit
+    assert "RestartPreventExitStatus=2" in unit
+
+
+def test_nobody_is_granted_a_wildcard():
+    for role in documents("rbac"):
+        for rule in role.get("rules", ()):
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+
+
+def test_crd_is_the_resource_that_we_speak_of():
+    (crd,) = documents("crds")
+    ours = resources.KURYRPORTS
+    assert crd["metadata"]["name"] == f"{ours.plural}.{ours.group}"
+    assert crd["spec"]["versions"][0]["name"] == ours.version
+    assert crd["spec"]["versions"][0]["selectableFields"] == [{"jsonPath": ".spec.podNodeName"}]
