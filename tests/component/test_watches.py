@@ -3,7 +3,7 @@
 import pytest
 
 from tests.component.conftest import NODE
-from tests.fakes.faults import answer
+from tests.fakes.faults import Hang, answer
 from tests.kube.proxy import is_watch
 
 
@@ -64,16 +64,19 @@ async def test_watch_that_is_refused_for_a_while_is_asked_for_again(stage, statu
 
 async def test_stale_cache_of_pods_does_not_take_the_port_of_a_living_one(stage):
     """The cache says finished, the API server says running: the API server is right."""
+    asked = Hang()
     async with stage.controller():
         pod = await stage.cluster.add_pod("web", node=NODE)
         vif = await stage.until_plugged_in("web")
-        stage.proxy.events.hold("pods")
+        stage.proxy.faults.add(method="GET", path="/pods/web$", action=asked)
         await stage.cluster.set_phase(pod, "Failed")
+        await asked.reached.wait()  # the controller acts on it; from here on its cache is old
+        stage.proxy.events.hold("pods")
         await stage.cluster.set_phase(pod, "Running")
-        stage.proxy.events.release()
-        await stage.cluster.add_pod("witness", node=NODE)
-        await stage.until_plugged_in("witness")
+        asked.release()
+        await stage.proxy.wait_for(lambda: stage.proxy.calls.count("get", "pods") >= 2)
         recorded = await stage.kuryrport("web")
+        stage.proxy.events.release()
     assert "deletionTimestamp" not in recorded["metadata"]
     assert vif["id"] in stage.cloud.ports
 

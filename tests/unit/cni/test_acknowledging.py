@@ -46,6 +46,13 @@ async def test_a_working_interface_is_marked_active_once(node):
     assert len(node.api.patches) == 1
 
 
+async def test_an_interface_that_is_attached_but_does_not_work_is_not_active(node):
+    await node.ask("ADD")
+    node.binding.announced.clear()  # as after a restart of ovn-controller
+    await node.acknowledger.reconcile(KEY)
+    assert node.api.patches == []
+
+
 async def test_nothing_is_marked_before_the_add_is_done(node):
     node.binding.ready_gate.clear()
     async with started(node.ask("ADD")):
