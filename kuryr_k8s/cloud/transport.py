@@ -6,10 +6,11 @@ they cost three times the CPU, and the loop is stalled by large lists.
 """
 
 import asyncio
+import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -96,7 +97,7 @@ class Transport:
         body: Json | None,
         query: dict[str, Any],
     ) -> requests.Response:
-        try:
+        with _translated(f"{method} {path}"):
             self._adapter.authenticate()
             seconds = self._deadline()
             if seconds <= 0:
@@ -111,19 +112,31 @@ class Transport:
                 connect_retries=0,
                 status_code_retries=0,
             )
-        except ksa.Unauthorized as error:
-            raise errors.BadRequest(f"Keystone refuses us: {error.message}", status=401) from error
-        except (ksa.ClientException, requests.RequestException) as error:
-            raise errors.CloudError(f"{method} {path}: {_brief(error)}") from error
 
     async def project_id(self) -> str:
         """Id of the project that our account works in."""
+
+        def ask() -> str:
+            with _translated("authentication"):
+                return self._adapter.authenticate()
+
         async with self._slots:
-            return await finish(self._threads.submit(self._adapter.authenticate))
+            return await finish(self._threads.submit(ask))
 
     def close(self) -> None:
         """Wait for nothing more; calls in flight end in their threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn what keystoneauth and requests raise into our errors."""
+    try:
+        yield
+    except ksa.Unauthorized as error:
+        raise errors.BadRequest(f"Keystone refuses us: {error.message}", status=401) from error
+    except (ksa.ClientException, requests.RequestException) as error:
+        raise errors.CloudError(f"{what}: {_brief(error)}") from error
 
 
 async def finish(thread: Future[T]) -> T:
