@@ -1,5 +1,7 @@
 """From the ``[neutron]`` options, or a cloud of clouds.yaml, to authenticated adapters."""
 
+import threading
+import time
 from typing import Any
 
 import openstack
@@ -16,6 +18,7 @@ from kuryr_k8s import errors
 
 # Seconds for each request of authentication and discovery. Calls of the API bring their own.
 AUTHENTICATION = 8.0
+AGAIN = 1.0  # seconds for which a failed authentication stands for those that waited for it
 
 
 def connect(conf: cfg.ConfigOpts, *, connections: int) -> openstack.connection.Connection:
@@ -26,7 +29,7 @@ def connect(conf: cfg.ConfigOpts, *, connections: int) -> openstack.connection.C
     """
     try:
         connection = (
-            openstack.connection.Connection(cloud=conf.neutron.cloud)
+            openstack.connection.Connection(cloud=conf.neutron.cloud, strict_proxies=True)
             if conf.neutron.cloud
             else _from_options(conf)
         )
@@ -47,6 +50,7 @@ def _from_options(conf: cfg.ConfigOpts) -> openstack.connection.Connection:
     session = loading.load_session_from_conf_options(conf, "neutron", auth=auth)
     return openstack.connection.Connection(
         session=session,
+        strict_proxies=True,  # else a service that is missing once is missing for ever
         region_name=conf.neutron.region_name,
         network_endpoint_override=conf.neutron.endpoint_override,
         network_interface=(conf.neutron.valid_interfaces or [None])[0],
@@ -63,14 +67,43 @@ class NetworkAdapter:
 
     def __init__(self, connection: openstack.connection.Connection) -> None:
         self._connection = connection
+        self._lock = threading.Lock()
+        self._failure: tuple[float, errors.CloudError] | None = None
 
     def authenticate(self) -> str:
+        """See :class:`kuryr_k8s.cloud.transport.Adapter`.
+
+        One thread asks, the others wait for it: with a Keystone that is silent, they must not
+        wait for one time-out after another.
+        """
+        if not self._lock.acquire(timeout=AUTHENTICATION):
+            raise errors.CloudError("[neutron]: Keystone does not answer")
+        try:
+            if self._failure and time.monotonic() - self._failure[0] < AGAIN:
+                raise self._failure[1]
+            self._failure = None
+            return self._authenticate()
+        except errors.CloudError as error:
+            self._failure = self._failure or (time.monotonic(), error)
+            raise
+        finally:
+            self._lock.release()
+
+    def _authenticate(self) -> str:
+        # never NotFound: that would say that a port is gone
         try:
             return str(self._connection.network.get_project_id())
+        except ksa.Unauthorized as error:
+            message = f"Keystone refuses us: {error.message}"
+            raise errors.BadRequest(message, status=401) from error
         except (ksa.EndpointNotFound, ksa.NotFound) as error:
-            raise errors.NotFound(f"[neutron]: {error}", status=404) from error
-        except sdk.SDKException as error:
+            self.invalidate()  # the catalogue came with the token
+            raise errors.CloudError(f"[neutron]: {error}", status=404) from error
+        except (ksa.ClientException, sdk.SDKException, requests.RequestException) as error:
             raise errors.CloudError(f"[neutron]: {error}") from error
+
+    def invalidate(self) -> None:
+        self._connection.session.invalidate()
 
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
         response: requests.Response = Adapter.request(

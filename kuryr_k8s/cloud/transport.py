@@ -31,6 +31,9 @@ class Adapter(Protocol):
     def authenticate(self) -> str:
         """Have a token, and the API's address; the id of the project that the token is for."""
 
+    def invalidate(self) -> None:
+        """Forget the token: the API does not take it."""
+
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response: ...
 
 
@@ -98,20 +101,32 @@ class Transport:
         query: dict[str, Any],
     ) -> requests.Response:
         with _translated(f"{method} {path}"):
-            self._adapter.authenticate()
-            seconds = self._deadline()
-            if seconds <= 0:
-                raise errors.CloudError("not sent: another controller may be at work by now")
-            return self._adapter.request(
-                path,
-                method,
-                json=body,
-                params=query,
-                raise_exc=False,
-                timeout=seconds,
-                connect_retries=0,
-                status_code_retries=0,
-            )
+            response = self._send(path, method, body, query)
+            if response.status_code == 401:  # a token revoked, or keys rotated
+                self._adapter.invalidate()
+                response = self._send(path, method, body, query)
+            return response
+
+    def _send(
+        self, path: str, method: str, body: Json | None, query: dict[str, Any]
+    ) -> requests.Response:
+        """Once, and not after the deadline: nothing beneath sends it again."""
+        self._adapter.authenticate()
+        seconds = self._deadline()
+        if seconds <= 0:
+            raise errors.CloudError("not sent: another controller may be at work by now")
+        return self._adapter.request(
+            path,
+            method,
+            json=body,
+            params=query,
+            raise_exc=False,
+            timeout=seconds,
+            connect_retries=0,
+            status_code_retries=0,
+            allow_reauth=False,
+            redirect=False,
+        )
 
     async def project_id(self) -> str:
         """Id of the project that our account works in."""
@@ -151,6 +166,8 @@ async def finish(thread: Future[T]) -> T:
     except asyncio.CancelledError:
         if not thread.cancel():
             await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()  # looked at: nobody else will
         raise
 
 

@@ -13,7 +13,7 @@ from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort
 
 LOG = logging.getLogger(__name__)
-LOOK_AGAIN = 30.0  # seconds; for Pods whose namespace goes without a DEL
+LOOK_AGAIN = 30.0  # seconds; for what no event tells
 
 
 class Api(Protocol):
@@ -55,7 +55,10 @@ class KuryrPortAcknowledger:
         if port.deleting:
             return await self._release(key, port)
         await self._mark(key, port)
-        return None
+        attached = self._attachments.of_pod(port.pod_uid)
+        if all(binding.working(attachment) for binding, attachment in attached):
+            return None
+        return LOOK_AGAIN  # OVN may take it over (again) without anybody saying so
 
     async def _release(self, key: Key, port: KuryrPort) -> float | None:
         """Let go of the port, unless it may still be on the node. No new ADD will take it: it

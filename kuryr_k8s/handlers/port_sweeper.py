@@ -1,10 +1,11 @@
 """The last resort against leaks: ports of this cluster that no KuryrPort names go.
 
 Such a port is left by a create whose answer was lost and that Neutron carried
-out late, or by hands. It goes when two searches in a row, and a live list of
-the KuryrPorts, have found nobody who names it; and the log says so.
+out late, or by hands. It goes when it has been without a name for the time between
+two searches, and a live list of the KuryrPorts does not know it either; and the log says so.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -45,7 +46,7 @@ class PortSweeper:
         self._kuryrports = kuryrports
         self._tags = tags
         self._interval = interval
-        self._suspects: frozenset[str] = frozenset()
+        self._suspects: dict[str, float] = {}  # when each nameless port was first seen
 
     async def reconcile(self, _key: str) -> float:
         """One search; seconds until the next."""
@@ -61,8 +62,11 @@ class PortSweeper:
         }
         ports = await self._neutron.list_ports(query)
         unnamed = nameless(ports, self._kuryrports.values())
-        found_again = [port for port in unnamed if port["id"] in self._suspects]
-        self._suspects = frozenset(port["id"] for port in unnamed)
+        now = asyncio.get_running_loop().time()
+        self._suspects = {port["id"]: self._suspects.get(port["id"], now) for port in unnamed}
+        found_again = [
+            port for port in unnamed if now - self._suspects[port["id"]] >= self._interval
+        ]
         if not found_again:
             return
         leaked = nameless(found_again, await self._live())

@@ -90,7 +90,8 @@ class Informer(Generic[T]):
             begun = asyncio.get_running_loop().time()
             problem = await self._problem_of_following()
             lived = asyncio.get_running_loop().time() - begun
-            failures = failures + 1 if problem or lived < SHORT else 0
+            # a watch that worked and was cut is no failure in a row: balancers cut idle streams
+            failures = failures + 1 if lived < SHORT else int(problem is not None)
             if problem is not None:
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList

@@ -224,6 +224,38 @@ async def test_silent_keystone_ends_a_call_all_the_same(load_conf, cloud, monkey
     transport.close()
 
 
+async def test_keystone_that_answers_404_does_not_make_a_port_gone(driver, request_port, cloud):
+    vif = await driver.ensure(await request_port())
+    cloud.expire_tokens()
+    rule = cloud.faults.add(method="POST", path="/v3/auth/tokens", times=None, action=answer(404))
+    with pytest.raises(errors.CloudError) as caught:
+        await driver.release(vif)
+    assert not isinstance(caught.value, errors.NotFound)
+    rule.remove()
+    assert vif.id in cloud.ports
+
+
+async def test_token_that_is_not_taken_any_more_is_replaced_within_the_call(
+    driver, request_port, cloud
+):
+    await driver.ensure(await request_port())
+    cloud.expire_tokens()
+    await driver.ensure(await request_port(pod_uid="another"))
+    assert len(cloud.ports) == 2
+
+
+async def test_service_that_is_missing_in_the_catalogue_is_found_when_it_is_there(
+    neutron, cloud, monkeypatch
+):
+    monkeypatch.setattr(connect, "AGAIN", 0.0)
+    url = cloud.keystone.endpoints.pop("network")
+    with pytest.raises(errors.CloudError) as caught:
+        await neutron.list_ports({})
+    assert caught.value.status == 404
+    cloud.keystone.endpoints["network"] = url
+    assert await neutron.list_ports({}) == []
+
+
 @pytest.mark.parametrize("status", [500, 503, 429, 409])
 async def test_neutron_that_fails_for_a_while_costs_nothing_but_time(
     driver, request_port, cloud, status
