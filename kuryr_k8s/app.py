@@ -4,6 +4,7 @@ Everything is made here, once, and handed in; nothing below looks anything up.
 """
 
 import asyncio
+import dataclasses
 import functools
 import socket
 import sys
@@ -159,9 +160,7 @@ class ControllerApp:
         options = self.conf.kubernetes
         context = DriverContext(conf=self.conf, neutron=neutron, namespaces=informers.namespaces)
         pod_vif = registry.load(PodVIFDriver, options.pod_vif_driver, context)
-        over = DriverContext(
-            conf=self.conf, neutron=neutron, namespaces=informers.namespaces, pod_vif=pod_vif
-        )
+        over = dataclasses.replace(context, pod_vif=pod_vif)
         return Drivers(
             pod_vif=pod_vif,
             pod_project=registry.load(PodProjectDriver, options.pod_project_driver, context),

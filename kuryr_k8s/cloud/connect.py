@@ -1,7 +1,9 @@
 """From the ``[neutron]`` options, or a cloud of clouds.yaml, to authenticated adapters."""
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import openstack
@@ -90,23 +92,32 @@ class NetworkAdapter:
             self._lock.release()
 
     def _authenticate(self) -> str:
-        # never NotFound: that would say that a port is gone
-        try:
-            return str(self._connection.network.get_project_id())
-        except ksa.Unauthorized as error:
-            message = f"Keystone refuses us: {error.message}"
-            raise errors.BadRequest(message, status=401) from error
-        except (ksa.EndpointNotFound, ksa.NotFound) as error:
-            self.invalidate()  # the catalogue came with the token
-            raise errors.CloudError(f"[neutron]: {error}", status=404) from error
-        except (ksa.ClientException, sdk.SDKException, requests.RequestException) as error:
-            raise errors.CloudError(f"[neutron]: {error}") from error
+        with _translated("[neutron]"):
+            try:
+                return str(self._connection.network.get_project_id())
+            except (ksa.EndpointNotFound, ksa.NotFound) as error:
+                self.invalidate()  # the catalogue came with the token
+                # never NotFound: that would say that a port is gone
+                raise errors.CloudError(f"[neutron]: {error}", status=404) from error
 
     def invalidate(self) -> None:
         self._connection.session.invalidate()
 
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
-        response: requests.Response = Adapter.request(
-            self._connection.network, url, method, **kwargs
-        )
-        return response
+        with _translated(f"{method} {url}"):
+            response: requests.Response = Adapter.request(
+                self._connection.network, url, method, **kwargs
+            )
+            return response
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn what the SDK and the libraries beneath it raise into our errors, here and only here."""
+    try:
+        yield
+    except ksa.Unauthorized as error:
+        raise errors.BadRequest(f"Keystone refuses us: {error.message}", status=401) from error
+    except (ksa.ClientException, sdk.SDKException, requests.RequestException) as error:
+        brief = (str(error) or type(error).__name__).splitlines()[0][:300]
+        raise errors.CloudError(f"{what}: {brief}") from error

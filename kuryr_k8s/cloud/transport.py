@@ -6,16 +6,14 @@ they cost three times the CPU, and the loop is stalled by large lists.
 """
 
 import asyncio
-import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import requests
-from keystoneauth1 import exceptions as ksa
 
 from kuryr_k8s import errors
 
@@ -26,7 +24,7 @@ REQUEST_ID = "x-openstack-request-id"
 
 
 class Adapter(Protocol):
-    """What we need of ``openstack.proxy.Proxy``."""
+    """What we need of the SDK; whatever goes wrong is a CloudError already."""
 
     def authenticate(self) -> str:
         """Have a token, and the API's address; the id of the project that the token is for."""
@@ -100,12 +98,11 @@ class Transport:
         body: Json | None,
         query: dict[str, Any],
     ) -> requests.Response:
-        with _translated(f"{method} {path}"):
+        response = self._send(path, method, body, query)
+        if response.status_code == 401:  # a token revoked, or keys rotated
+            self._adapter.invalidate()
             response = self._send(path, method, body, query)
-            if response.status_code == 401:  # a token revoked, or keys rotated
-                self._adapter.invalidate()
-                response = self._send(path, method, body, query)
-            return response
+        return response
 
     def _send(
         self, path: str, method: str, body: Json | None, query: dict[str, Any]
@@ -130,28 +127,12 @@ class Transport:
 
     async def project_id(self) -> str:
         """Id of the project that our account works in."""
-
-        def ask() -> str:
-            with _translated("authentication"):
-                return self._adapter.authenticate()
-
         async with self._slots:
-            return await finish(self._threads.submit(ask))
+            return await finish(self._threads.submit(self._adapter.authenticate))
 
     def close(self) -> None:
         """Wait for nothing more; calls in flight end in their threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Turn what keystoneauth and requests raise into our errors."""
-    try:
-        yield
-    except ksa.Unauthorized as error:
-        raise errors.BadRequest(f"Keystone refuses us: {error.message}", status=401) from error
-    except (ksa.ClientException, requests.RequestException) as error:
-        raise errors.CloudError(f"{what}: {_brief(error)}") from error
 
 
 async def finish(thread: Future[T]) -> T:
@@ -221,7 +202,3 @@ def _json(response: requests.Response, what: str) -> Json:
     if not isinstance(answer, dict):
         raise errors.CloudError(f"{what}: the answer is not a JSON object")
     return answer
-
-
-def _brief(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:300]

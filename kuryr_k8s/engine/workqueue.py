@@ -20,7 +20,6 @@ K = TypeVar("K", bound=Hashable)
 
 class TimerHandle(Protocol):
     def cancel(self) -> None: ...
-    def when(self) -> float: ...
 
 
 class Timers(Protocol):

@@ -70,9 +70,6 @@ class Informer(Generic[T]):
         """The object as last heard of. The cache lags: destroy nothing on its word."""
         return self._cache.get(key)
 
-    def keys(self) -> Iterator[Key]:
-        return iter(tuple(self._cache))
-
     def values(self) -> Iterator[T]:
         return iter(tuple(self._cache.values()))
 

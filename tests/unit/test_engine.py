@@ -42,9 +42,6 @@ class FakeHandle:
     due: float
     callback: object
 
-    def when(self):
-        return self.due
-
     def cancel(self):
         if self in self.timers.pending:
             self.timers.pending.remove(self)

@@ -74,9 +74,6 @@ class Cache:
     def get(self, key):
         return self.objects.get(key)
 
-    def keys(self):
-        return iter(tuple(self.objects))
-
     def subscribe(self, subscriber):
         self.subscribers.append(subscriber)
 
