@@ -1,0 +1,33 @@
+"""`python -m bench NAME [--json] [options]`; `python -m bench all` for one after another."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from bench.report import Report
+
+NAMES = ("pods", "restart", "cni", "lab")
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print; 1 where a target was missed."""
+    if argv[:1] == ["all"]:
+        return max(main([name, *argv[1:]]) for name in NAMES)
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    commands = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    for name in NAMES:
+        module = importlib.import_module(f"bench.{name}")
+        command = commands.add_parser(name, help=module.__doc__.partition("\n")[0])
+        command.add_argument("--json", action="store_true", help="one JSON object, all figures")
+        module.add_options(command)
+        command.set_defaults(measure=module.measure)
+    options = parser.parse_args(argv)
+    report: Report = options.measure(options)
+    print(report.as_json() if options.json else report.as_text(), flush=True)
+    return 0 if report.reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
