@@ -67,7 +67,7 @@ kubernetes = [
         help="Held by the controller of this host: proof that an earlier one is dead, so that a "
         "restarted controller need not wait for its own Lease to run out.",
     ),
-    cfg.IntOpt("pod_workers", default=32, min=1, help="Pods worked on at the same time."),
+    cfg.IntOpt("pod_workers", default=128, min=1, help="Pods worked on at the same time."),
 ]
 
 neutron = [

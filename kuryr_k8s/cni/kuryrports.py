@@ -25,7 +25,7 @@ class Api(Protocol):
 
     async def remove_finalizer(
         self, resource: Resource, key: Key, finalizer: str, *, uid: str, known: tuple[str, ...]
-    ) -> None: ...
+    ) -> object: ...
 
 
 class Switch(Protocol):

@@ -145,7 +145,8 @@ class KuryrPortHandler(Handler):
 
     async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": recorded.uid}, "status": status}
-        await self._context.kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        informer, kube = self._context.informers.kuryrports, self._context.kube
+        informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
 
     async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
         """Where the KuryrPort went while its ports were made, nobody will ever name them."""
@@ -170,14 +171,18 @@ class KuryrPortHandler(Handler):
                 await pool.release(vif)
         else:
             await pool.release_unrecorded(recorded.pod_uid)
-        known = recorded.finalizers
+        await self._remove_finalizers(key, recorded)
+        self._wake_starved()
+
+    async def _remove_finalizers(self, key: Key, recorded: KuryrPort) -> None:
+        informer, known = self._context.informers.kuryrports, recorded.finalizers
         for finalizer in (NODE_FINALIZER, KURYRPORT_FINALIZER):
             if finalizer in known:
-                await self._context.kube.remove_finalizer(
+                answer = await self._context.kube.remove_finalizer(
                     KURYRPORTS, key, finalizer, uid=recorded.uid, known=known
                 )
+                informer.learn(answer)
                 known = tuple(name for name in known if name != finalizer)
-        self._wake_starved()
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod

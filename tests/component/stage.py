@@ -101,6 +101,15 @@ class Stage:
 
         await self.until(gone)
 
+    async def until_replaced(self, recorded):
+        """Wait until another KuryrPort has the name of this one."""
+
+        async def replaced():
+            found = await self.kuryrport(recorded["metadata"]["name"])
+            return found is not None and found["metadata"]["uid"] != recorded["metadata"]["uid"]
+
+        await self.until(replaced)
+
     async def until_event(self, reason):
         """Wait for an Event with this reason; its note."""
 
