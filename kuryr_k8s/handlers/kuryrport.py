@@ -28,7 +28,7 @@ class KuryrPortHandler(Handler):
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
         self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
-        self._tried: dict[Key, str] = {}  # uid of the KuryrPort for which ports were asked for
+        self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -51,7 +51,8 @@ class KuryrPortHandler(Handler):
     async def reconcile(self, key: Key) -> float | None:
         recorded = self._context.informers.kuryrports.get(key)
         if recorded is None:
-            self._forget(key)
+            if self._context.informers.pods.get(key) is None:
+                self._forget(key)
         elif recorded.deleting:
             await self._release(key, recorded)
         else:
@@ -68,7 +69,7 @@ class KuryrPortHandler(Handler):
         project = recorded.project_id or await drivers.pod_project.project(pod)
         groups = await drivers.pod_security_groups.security_groups(pod, project)
         if recorded.vifs_json:
-            self._forget(key)
+            self._starved.pop(key, None)
             await self._follow_groups(key, recorded, groups)
             return
         if pod.deleting:
@@ -103,7 +104,7 @@ class KuryrPortHandler(Handler):
             for interface in await driver.interfaces(pod, project):
                 wanted[interface.ifname] = interface.pod_network
         may_exist = self._may_exist(key, recorded)
-        self._tried[key] = recorded.uid
+        self._tried[key] = recorded.pod_uid
         return {
             ifname: await drivers.vif_pool.request(
                 PortRequest(
@@ -121,10 +122,11 @@ class KuryrPortHandler(Handler):
         }
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether anybody can have made ports: not if this very process created the KuryrPort
-        and never worked on it. That saves Neutron a question for every new Pod."""
+        """Whether anybody can have made ports: not if this very process vouched for it when it
+        created the KuryrPort, and asked for none since (the cache may have been set back).
+        That saves Neutron a question for every new Pod."""
         ours = recorded.creator == self._context.incarnation
-        return not ours or self._tried.get(key) == recorded.uid
+        return not ours or self._tried.get(key) == recorded.pod_uid
 
     def _forget(self, key: Key) -> None:
         self._starved.pop(key, None)
@@ -158,7 +160,7 @@ class KuryrPortHandler(Handler):
 
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Give the ports back, once it is certain that the node has let go of them."""
-        self._forget(key)
+        self._starved.pop(key, None)
         if NODE_FINALIZER in recorded.finalizers and not (
             await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
         ):
@@ -172,6 +174,7 @@ class KuryrPortHandler(Handler):
         else:
             await pool.release_unrecorded(recorded.pod_uid)
         await self._remove_finalizers(key, recorded)
+        self._forget(key)
         self._wake_starved()
 
     async def _remove_finalizers(self, key: Key, recorded: KuryrPort) -> None:
