@@ -1,8 +1,9 @@
 """Ports that are asked for at the same time are made by a few bulk requests.
 
-The first one goes alone and at once; those that come within WINDOW after it go together, spread
-over a few requests, since Neutron makes the ports of one request one after another. There is no
-task behind it: of each batch, one of the callers sends the request for all.
+In each WINDOW a few requests may go (a few, since Neutron makes the ports of one request one after
+another): the first ports that come go at once and alone, what comes after them goes together when
+the window ends. There is no task behind it: of each batch, one of the callers sends the request
+for all.
 """
 
 import asyncio
@@ -14,8 +15,8 @@ from typing import Any, NamedTuple
 from kuryr_k8s import errors
 
 Json = dict[str, Any]
-WINDOW = 0.05  # seconds
-PARALLEL = 4  # requests over which the ports of a window are spread
+WINDOW = 0.1  # seconds
+REQUESTS = 4  # in a window, unless they would have more ports than SIZE
 SIZE = 20  # ports of one request at the most
 IN_FLIGHT = 12  # requests on their way at the most; meanwhile those to come grow
 
@@ -44,7 +45,8 @@ class PortBatches:
         self._send = send
         self._in_flight = 0
         self._waiting: deque[tuple[Json, asyncio.Future[_Turn]]] = deque()
-        self._divided_at = -math.inf
+        self._window_ends = -math.inf
+        self._left = 0  # requests that the window has left
         self._timer: asyncio.TimerHandle | None = None
 
     async def create(self, body: Json) -> Json:
@@ -87,20 +89,24 @@ class PortBatches:
     def _set_timer(self) -> None:
         if self._timer is None and self._waiting and self._in_flight < IN_FLIGHT:
             loop = asyncio.get_running_loop()
-            delay = self._divided_at + WINDOW - loop.time()
-            self._timer = loop.call_later(max(0.0, delay), self._divide)
+            delay = 0.0 if self._left else max(0.0, self._window_ends - loop.time())
+            self._timer = loop.call_later(delay, self._divide)
 
     def _divide(self) -> None:
         """Make batches of those who wait; whom no request is left for waits on."""
         self._timer = None
-        self._divided_at = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if now >= self._window_ends:
+            self._window_ends, self._left = now + WINDOW, REQUESTS
         waiting = [one for one in self._waiting if not one[1].done()]
-        count = max(min(PARALLEL, len(waiting)), math.ceil(len(waiting) / SIZE))
+        count = max(min(self._left, len(waiting)), math.ceil(len(waiting) / SIZE))
         count = min(count, IN_FLIGHT - self._in_flight)
+        self._left = max(0, self._left - count)
         size = min(SIZE, math.ceil(len(waiting) / count)) if count else 0
         for start in range(0, min(len(waiting), count * size), size or 1):
             self._form(waiting[start : start + size])
         self._waiting = deque(waiting[count * size :])
+        self._set_timer()
 
     def _form(self, members: list[tuple[Json, asyncio.Future[_Turn]]]) -> None:
         ports: asyncio.Future[list[Json]] = asyncio.get_running_loop().create_future()
