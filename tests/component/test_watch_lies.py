@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID, PROJECT
-from tests.component.cells import Cell, Record, compare
+from tests.component.cells import LATE, Cell, Record, compare
 from tests.component.lanes import HOST
 from tests.component.places import places
 from tests.component.report import judge
@@ -79,14 +79,14 @@ async def life(stage, at, lie, phase, *, node_goes):
         if phase == "making":
             group.create_task(lie())
             await asyncio.sleep(0)  # it is armed before anything happens
-        annotation = {PROJECT: stage.tenant}
+        annotation = {PROJECT: stage.cloud.project_id}
         await stage.cluster.add_namespace(annotations=annotation)
         node = f"/api/v1/nodes/{stage.node}"
         await stage.cluster.add_node(stage.node)
         pod = await stage.cluster.add_pod(POD, node=stage.node)
         published = {"metadata": {"annotations": {HOST_ID: HOST}}}
         await stage.client.patch(node, published)
-        await stage.until_plugged_in(POD, within=50)
+        await stage.until_plugged_in(POD, within=25)
         await stage.activate(POD)
         await at("running")
         if phase == "giving back":
@@ -109,20 +109,21 @@ async def live(lanes, kind, lie, phase):
     """One such life in a lane where nothing is yet; its record."""
     record = Record()
     async with lanes.open(made=False) as stage:
-        stage.tenant = stage.cloud.add_project("tenant")
-        stage.cloud.share(stage.cloud.pods["id"], stage.tenant)
-        stage.cloud.share_group(stage.cloud.group["id"], stage.tenant)
-        grants = {"projects": f"{stage.cluster.namespace}:{stage.tenant}"}
+        # by its Namespace's word alone the Pod's port is of the project that has the group
+        other = {"project": stage.cloud.add_project("other")}
+        grants = {"projects": f"{stage.cluster.namespace}:{stage.cloud.project_id}"}
         driver = {"pod_project_driver": "annotation", "use_events": "false"}
+        options = {"kubernetes": driver, "neutron_defaults": other, "policy": grants}
 
         async def at(moment):
             record.states[moment] = await state_of(stage)
 
-        async with asyncio.timeout(70), stage.controller(kubernetes=driver, policy=grants):
+        async with asyncio.timeout(70), stage.controller(**options):
             await stage.proxy.wait_for(
                 lambda: all(stage.proxy.watching(one) == 1 for one in KINDS)
             )
             await life(stage, at, lambda: lie(stage, kind), phase, node_goes=kind == "nodes")
+            await asyncio.sleep(LATE)  # nothing may come any more
         record.places = places(stage)
     return record
 

@@ -171,13 +171,6 @@ class FakeCloud:
             "rbac_policy", body | {"target_tenant": project_id, "project_id": owner}
         )
 
-    def share_group(self, group_id: str, project_id: str) -> Json:
-        """Let another project use the security group."""
-        body = {"object_type": "security_group", "object_id": group_id}
-        body |= {"action": "access_as_shared", "target_tenant": project_id}
-        owner = self.security_groups[group_id]["project_id"]
-        return self.store.add("rbac_policy", body | {"project_id": owner})
-
     def add_security_group(self, name: str, project_id: str = "") -> Json:
         """A security group that lets everything out."""
         body = {"name": name, "project_id": project_id or self.project_id}
