@@ -45,6 +45,8 @@ def differences(wanted, found, path=""):
             for number, (one, other) in enumerate(zip(wanted, found, strict=True))
             for line in differences(one, other, f"{path}[{number}]")
         ]
+    if isinstance(wanted, list) and isinstance(found, list):
+        return [f"{path[1:]}: {len(found)}, undisturbed {len(wanted)}"]
     return [] if wanted == found else [f"{path[1:]}: {found}, undisturbed {wanted}"]
 
 

@@ -62,8 +62,8 @@ async def no_free_address(stage):
 async def junk_for_a_project(stage):
     path = f"/api/v1/namespaces/{stage.cluster.namespace}"
     annotation = {PROJECT: "{no: [project"}
-    await stage.client.patch(path, {"metadata": {"annotations": annotation}})
     passed = stage.proxy.events.passed
+    await stage.client.patch(path, {"metadata": {"annotations": annotation}})
     await stage.proxy.wait_for(lambda: stage.proxy.events.passed > passed)
 
     async def mend():
@@ -93,6 +93,7 @@ async def told_once_and_recovered(lanes, case):
         pod = await stage.cluster.add_pod(POD, node=stage.node)
         note = await told(stage, reason)
         assert words in note, note
+        await try_again(stage, pod, asks=case != "junk for a project")
         tried = len(stage.cloud.calls) + len(stage.proxy.faults.writes)
         await mend()
         await stage.until_plugged_in(POD, within=45)
@@ -102,6 +103,16 @@ async def told_once_and_recovered(lanes, case):
         assert calls <= 3 * (2 + math.log2(1 + seconds / FIRST)), f"{calls} calls in {seconds} s"
         assert [told for told, _note in await stage.events()] == [reason]
         assert len(stage.ports_of(pod)) == len(stage.cloud.ports) == 1
+
+
+async def try_again(stage, pod, *, asks):
+    """The Pod changes, so it is looked at again, though nothing is mended yet."""
+    path = f"/api/v1/namespaces/{stage.cluster.namespace}/pods/{pod['metadata']['name']}"
+    for number in range(3):
+        calls = len(stage.cloud.calls)
+        await stage.client.patch(path, {"metadata": {"labels": {"number": f"n{number}"}}})
+        if asks:
+            await stage.cloud.wait_for(lambda calls=calls: len(stage.cloud.calls) > calls)
 
 
 async def told(stage, reason):

@@ -44,11 +44,9 @@ async def expired_at_connect(stage, kind):
     def of_this_kind(request):
         return is_watch(request) and kind_of(request)[1] == kind
 
-    def cut(kind):
-        stage.proxy.faults.add(when=of_this_kind, action=answer(410))
-        stage.proxy.cut_watches(kind)
-
-    await lose(stage, kind, cut)
+    rule = stage.proxy.faults.add(when=of_this_kind, action=answer(410))
+    await lose(stage, kind, stage.proxy.cut_watches)
+    await stage.proxy.wait_for(lambda: rule.hits)
 
 
 async def delayed(stage, kind):
