@@ -22,6 +22,7 @@ from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
 LOG = logging.getLogger(__name__)
+GIVEN_BACK = "given back"
 
 
 class KuryrPortHandler(Handler):
@@ -29,6 +30,7 @@ class KuryrPortHandler(Handler):
         super().__init__(context)
         self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
+        self._unrecorded: dict[Key, tuple[str, object]] = {}  # told Neutron, not yet the KuryrPort
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -131,6 +133,7 @@ class KuryrPortHandler(Handler):
     def _forget(self, key: Key) -> None:
         self._starved.pop(key, None)
         self._tried.pop(key, None)
+        self._unrecorded.pop(key, None)
 
     def _host_id(self, node_name: str) -> str:
         node = self._context.informers.nodes.get(Key("", node_name))
@@ -141,9 +144,12 @@ class KuryrPortHandler(Handler):
     async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
         if recorded.security_groups == groups:
             return
-        for vif in recorded.vifs().values():
-            await self._context.drivers.vif_pool.update_security_groups(vif, groups)
+        if self._unrecorded.get(key) != (recorded.uid, groups):
+            for vif in recorded.vifs().values():
+                await self._context.drivers.vif_pool.update_security_groups(vif, groups)
+            self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
+        self._unrecorded.pop(key, None)
 
     async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": recorded.uid}, "status": status}
@@ -165,27 +171,30 @@ class KuryrPortHandler(Handler):
             await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
         ):
             return  # the daemon's word comes as a change of the KuryrPort
-        pool = self._context.drivers.vif_pool
-        if recorded.vifs_json:
-            vifs = recorded.vifs()
-            LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
-            for vif in vifs.values():
-                await pool.release(vif)
-        else:
-            await pool.release_unrecorded(recorded.pod_uid)
-        await self._remove_finalizers(key, recorded)
+        if self._unrecorded.get(key) != (recorded.uid, GIVEN_BACK):
+            await self._give_back(key, recorded)
+            self._unrecorded[key] = (recorded.uid, GIVEN_BACK)
+        answer = await self._context.kube.remove_finalizers(
+            KURYRPORTS,
+            key,
+            NODE_FINALIZER,
+            KURYRPORT_FINALIZER,
+            uid=recorded.uid,
+            known=recorded.finalizers,
+        )
+        self._context.informers.kuryrports.learn(answer)
         self._forget(key)
         self._wake_starved()
 
-    async def _remove_finalizers(self, key: Key, recorded: KuryrPort) -> None:
-        informer, known = self._context.informers.kuryrports, recorded.finalizers
-        for finalizer in (NODE_FINALIZER, KURYRPORT_FINALIZER):
-            if finalizer in known:
-                answer = await self._context.kube.remove_finalizer(
-                    KURYRPORTS, key, finalizer, uid=recorded.uid, known=known
-                )
-                informer.learn(answer)
-                known = tuple(name for name in known if name != finalizer)
+    async def _give_back(self, key: Key, recorded: KuryrPort) -> None:
+        pool = self._context.drivers.vif_pool
+        if not recorded.vifs_json:
+            await pool.release_unrecorded(recorded.pod_uid)
+            return
+        vifs = recorded.vifs()
+        LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
+        for vif in vifs.values():
+            await pool.release(vif)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod

@@ -53,12 +53,15 @@ class VIFHandler(Handler):
             self._ended.pop(key, None)
             if pod is not None and wants_network(pod) and not pod.deleting:
                 await self._create(key, pod)
-        elif not recorded.deleting and not is_needed(recorded, pod):
+            return None
+        if recorded.pod_uid == self._begun.get(key):
+            del self._begun[key]
+        if not recorded.deleting and not is_needed(recorded, pod):
             await self._delete(key, recorded)
         return None
 
     async def _create(self, key: Key, pod: Pod) -> None:
-        untouched = self._begun.pop(key, None) == pod.uid
+        untouched = self._begun.get(key) == pod.uid
         body = kuryrport_of(pod, self._context.incarnation if untouched else None)
         try:
             answer = await self._context.kube.create(KURYRPORTS, body)
@@ -69,6 +72,7 @@ class VIFHandler(Handler):
             if error.status == 403 and "being terminated" in str(error):
                 return  # nothing new is taken in this namespace, and the Pod goes with it
             raise
+        self._begun.pop(key, None)
         self._context.informers.kuryrports.learn(answer)
 
     async def _delete(self, key: Key, recorded: KuryrPort) -> None:
@@ -87,11 +91,11 @@ class VIFHandler(Handler):
         self._context.informers.kuryrports.learn(answer)
 
     def _is_over(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether the server has said what is for ever: the very Pod finished, or was deleted."""
+        """Whether the server has said what is for ever: the very Pod was deleted, or finished."""
+        if self._ended.get(key) == recorded.pod_uid:
+            return True
         pod = self._context.informers.pods.get(key)
-        if pod is not None:
-            return pod.identity == recorded.pod_uid and pod.finished
-        return self._ended.get(key) == recorded.pod_uid
+        return pod is not None and pod.identity == recorded.pod_uid and pod.finished
 
     def _wait_for_mirror(self, key: Key) -> None:
         """A mirror Pod that was deleted is made again by its kubelet while the Pod runs on.

@@ -52,7 +52,8 @@ def differences(wanted, found, path=""):
 
 def _kept(value):
     if isinstance(value, dict):
-        return {key: _kept(item) for key, item in value.items() if key not in _VOLATILE}
+        kept = {key: _kept(item) for key, item in value.items() if key not in _VOLATILE}
+        return {key: item for key, item in kept.items() if (key, item) != ("annotations", {})}
     if isinstance(value, list | tuple):
         return [_kept(item) for item in value]
     return value

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.component.conftest import NODE
-from tests.fakes.faults import Hang, answer
+from tests.fakes.faults import answer
 from tests.kube.proxy import is_watch
 
 

@@ -14,15 +14,22 @@ class Cloud:
     def __init__(self):
         self.batches = []
         self.held = None
+        self._sent = asyncio.Condition()
 
     async def send(self, bodies):
         self.batches.append([body["name"] for body in bodies])
+        async with self._sent:
+            self._sent.notify_all()
         if self.held is not None:
             await self.held.wait()
         for body in bodies:
             if "error" in body:
                 raise body["error"]
         return [{"id": f"port-{body['name']}"} for body in bodies]
+
+    async def until_sent(self, number):
+        async with self._sent:
+            await self._sent.wait_for(lambda: len(self.batches) >= number)
 
     @property
     def sizes(self):
@@ -35,8 +42,21 @@ def cloud():
 
 
 async def ask(batches, numbers, **error):
-    wanted = [batches.create({"name": str(number), **error}) for number in numbers]
-    return await asyncio.gather(*wanted, return_exceptions=True)
+    """All at once; the port or the error of each."""
+    return await outcomes(batches.create({"name": str(number), **error}) for number in numbers)
+
+
+async def outcome(wanted):
+    try:
+        return await wanted
+    except errors.CloudError as error:
+        return error
+
+
+async def outcomes(wanted):
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(outcome(one)) for one in wanted]
+    return [task.result() for task in tasks]
 
 
 async def test_one_port_alone_goes_at_once(cloud):
@@ -53,25 +73,20 @@ async def test_everybody_gets_the_port_asked_for(cloud):
 
 async def test_requests_in_flight_are_limited_and_the_others_gather(cloud):
     cloud.held = asyncio.Event()
-    batches = PortBatches(cloud.send)
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(ask(batches, range(500)))
-        while len(cloud.batches) < IN_FLIGHT:
-            await asyncio.sleep(0)
+        asking = group.create_task(ask(PortBatches(cloud.send), range(500)))
+        await cloud.until_sent(IN_FLIGHT)
         cloud.held.set()
     assert cloud.sizes[:IN_FLIGHT] == [SIZE] * IN_FLIGHT
-    assert len(asking.result()) == 500
-    assert not any(isinstance(port, Exception) for port in asking.result())
+    assert asking.result() == [{"id": f"port-{number}"} for number in range(500)]
 
 
 async def test_one_port_that_is_refused_does_not_take_the_others_with_it(cloud):
-    batches = PortBatches(cloud.send)
     refusal = errors.OverQuota("quota", status=409)
-    good, bad = await asyncio.gather(
-        ask(batches, range(9)), ask(batches, range(9, 10), error=refusal)
-    )
-    assert good == [{"id": f"port-{number}"} for number in range(9)]
-    assert bad == [refusal]
+    bodies = [{"name": str(number)} for number in range(9)] + [{"name": "9", "error": refusal}]
+    batches = PortBatches(cloud.send)
+    answers = await outcomes(batches.create(body) for body in bodies)
+    assert answers == [{"id": f"port-{number}"} for number in range(9)] + [refusal]
 
 
 @pytest.mark.parametrize("status", [0, 401, 429, 500, 503])
@@ -84,41 +99,48 @@ async def test_failure_that_says_nothing_about_the_ports_is_not_multiplied(cloud
 async def test_sender_that_is_cancelled_leaves_nobody_waiting(cloud):
     cloud.held = asyncio.Event()
     batches = PortBatches(cloud.send)
-    callers = [asyncio.create_task(batches.create({"name": str(n)})) for n in range(8)]
-    while len(cloud.batches) < 4:
-        await asyncio.sleep(0)
-    for caller in callers[::2]:  # each batch of two is sent by its first
-        caller.cancel()
-    done = await asyncio.gather(*callers, return_exceptions=True)
-    assert [type(one) for one in done] == [asyncio.CancelledError, errors.CloudError] * 4
+    async with asyncio.TaskGroup() as group:
+        callers = [
+            group.create_task(outcome(batches.create({"name": str(number)})))
+            for number in range(8)
+        ]
+        await cloud.until_sent(4)
+        for caller in callers[::2]:  # each batch of two is sent by its first
+            caller.cancel()
+    assert all(caller.cancelled() for caller in callers[::2])
+    assert all(isinstance(caller.result(), errors.CloudError) for caller in callers[1::2])
     cloud.held = None
     assert await batches.create({"name": "next"}) == {"id": "port-next"}
 
 
 async def test_sender_that_is_cancelled_before_it_began_leaves_nobody_waiting(cloud):
     batches = PortBatches(cloud.send)
-    callers = [asyncio.create_task(batches.create({"name": str(n)})) for n in range(8)]
-    await asyncio.sleep(0)  # they wait
-    batches._divide()  # the timer strikes, and in the same turn of the loop:
-    callers[0].cancel()
-    done = await asyncio.gather(*callers, return_exceptions=True)
-    assert isinstance(done[0], asyncio.CancelledError)
-    assert isinstance(done[1], errors.CloudError)
-    assert done[2:] == [{"id": f"port-{n}"} for n in range(2, 8)]
+    async with asyncio.TaskGroup() as group:
+        callers = [
+            group.create_task(outcome(batches.create({"name": str(number)})))
+            for number in range(8)
+        ]
+        await asyncio.sleep(0)  # they wait
+        batches._divide()  # the timer strikes, and in the same turn of the loop:
+        callers[0].cancel()
+    assert callers[0].cancelled()
+    assert isinstance(callers[1].result(), errors.CloudError)
+    assert [caller.result() for caller in callers[2:]] == [
+        {"id": f"port-{number}"} for number in range(2, 8)
+    ]
 
 
 async def test_caller_who_gave_up_waiting_gets_no_port(cloud):
     cloud.held = asyncio.Event()
     batches = PortBatches(cloud.send)
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(batches.create({"name": "first"}))
-        while not cloud.batches:
-            await asyncio.sleep(0)
-        late = [asyncio.create_task(batches.create({"name": f"late-{n}"})) for n in range(3)]
-        await asyncio.sleep(0)
+        for number in range(IN_FLIGHT * SIZE):
+            group.create_task(batches.create({"name": str(number)}))
+        await cloud.until_sent(IN_FLIGHT)
+        late = [group.create_task(batches.create({"name": f"late-{n}"})) for n in range(3)]
+        await asyncio.sleep(0)  # they wait
         late[1].cancel()
         cloud.held.set()
-        rest = group.create_task(asyncio.wait(late))
-    assert first.result() == {"id": "port-first"}
-    assert len(rest.result()[0]) == 3
-    assert "late-1" not in sum(cloud.batches, [])
+    sent = {name for batch in cloud.batches for name in batch}
+    assert {"late-0", "late-2"} <= sent
+    assert "late-1" not in sent
