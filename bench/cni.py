@@ -18,7 +18,7 @@ from bench.ovsdb import Switch
 from bench.report import Report, Table, Target, percentile
 from bench.starts import Program, Run, at_once
 from lab import facts, ovn
-from lab.kuryr import CONTROLLER, Installation
+from lab.kuryr import CONTROLLER, Installation, daemon
 from lab.lifecycle import Lab
 from lab.paths import Paths
 from lab.process import run
@@ -35,6 +35,7 @@ STARTS = ("kuryr-cni VERSION", "python3 -ISE -c pass")
 OVN = "OVN: row to ovn-installed"
 # What an ADD of ours consists of, as seen in Open vSwitch's database.
 SPANS = ("start to row in OVS", "row to ovn-installed", "ovn-installed to exit")
+CPU = "daemon's CPU, ADD and DEL"  # mean of a round; the kernel counts in steps of 10 ms
 Series = dict[str, list[float]]
 
 
@@ -51,7 +52,9 @@ def measure(options: argparse.Namespace) -> Report:
     Lab(progress=progress).up()
     installation = Installation(progress=progress)
     installation.up()
-    bench = Bench(installation.lab, installation.lab.nodes[NODE])
+    process = installation.supervisor.records()[daemon(NODE)].process
+    assert process is not None
+    bench = Bench(installation.lab, installation.lab.nodes[NODE], process.pid)
     count = max(options.alone, options.rounds * options.parallel)
     with ExitStack() as stack:
         installation.supervisor.stop(CONTROLLER)
@@ -90,8 +93,9 @@ class Bench:
 
     pods: Iterator[prepared.Pod]
 
-    def __init__(self, lab: facts.Lab, node: facts.Node) -> None:
+    def __init__(self, lab: facts.Lab, node: facts.Node, daemon_pid: int) -> None:
         self.lab, self.node = lab, node
+        self._daemon_pid = daemon_pid
         self.results = Results()
         self._configs = {name: json.dumps(_config(name, node)).encode() for name in PLUGINS}
         self._nb = f"unix:{ovn.run_dir(Paths.from_environment())}/ovn-nb.sock"
@@ -120,7 +124,10 @@ class Bench:
         """Everything once, with so many at the same time."""
         for name in PLUGINS:
             pods = [next(self.pods) for _ in range(count)]
+            before = self._daemon_cpu()
             self._plugin(name, pods)
+            if name == "kuryr-cni":
+                self.results.times[CPU].append((self._daemon_cpu() - before) / count)
         self._starts(count)
         self._ovn([next(self.pods) for _ in range(count)])
 
@@ -144,6 +151,12 @@ class Bench:
         times = (each.begin, life.row, min(life.installed, each.end), each.end)
         for name, (begin, end) in zip(SPANS, itertools.pairwise(times), strict=True):
             self.results.times[name].append((end - begin) * 1000)
+
+    def _daemon_cpu(self) -> float:
+        """Milliseconds of processor time that the daemon has taken."""
+        stat = Path(f"/proc/{self._daemon_pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
 
     def _starts(self, count: int) -> None:
         version = Program(
@@ -228,7 +241,7 @@ def _has_address(each: Run) -> bool:
 def report(alone: Results, parallel: Results, count: int) -> Report:
     """The tables, the targets, and every figure."""
     names = [f"{name} {command}" for command in ("ADD", "DEL") for name in PLUGINS]
-    names += [*STARTS, OVN, *SPANS]
+    names += [*STARTS, OVN, *SPANS, CPU]
     figures: dict[str, Any] = {"parallel": count}
     for name in names:
         figures[name] = {
@@ -238,8 +251,8 @@ def report(alone: Results, parallel: Results, count: int) -> Report:
     beside = f"{count} AT ONCE"
     columns = ("ms", "ALONE p50", "p99", f"{beside} p50", "p99", "FAILED", "N",
                "/ BRIDGE alone p50", "/ BRIDGE at once p99")  # fmt: skip
-    main = [_row(name, figures) for name in names if name not in SPANS]
-    spans = [_row(name, figures)[:5] for name in SPANS]
+    main = [_row(name, figures) for name in names if name not in (*SPANS, CPU)]
+    spans = [_row(name, figures)[:5] for name in (*SPANS, CPU)]
     tables = [
         Table("From start to exit of the process", columns, main),
         Table("Where an ADD of ours spends it", columns[:5], spans),
