@@ -140,10 +140,6 @@ cni_daemon = [
         "cni_conf_template",
         help="A conflist to install instead of the built-in one (kuryr-cni, then portmap).",
     ),
-    cfg.StrOpt(
-        "plugin_python",
-        help="Interpreter of kuryr-cni on the host; empty: the daemon's own.",
-    ),
     cfg.FloatOpt(
         "add_timeout",
         default=180.0,

@@ -71,7 +71,7 @@ class Suite:
 
     def _tox(self) -> list[str]:
         """tox, in an environment of its own; its work directory outlives this clone."""
-        debian.install(self.paths, ("python3-venv",))
+        debian.install(self.paths, ("python3-venv", "gcc", "libc6-dev"))
         venv = self.paths.cache / "python" / TOX.replace("==", "-")
         marker = venv / "complete"
         with locked(self.paths.cache / "locks" / "tox"):
