@@ -1,4 +1,4 @@
-"""What a benchmark found: tables for people, figures for programs, targets and whether they hold."""
+"""What a benchmark found: tables, figures, and targets with whether they were reached."""
 
 from __future__ import annotations
 
