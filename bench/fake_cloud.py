@@ -142,6 +142,19 @@ class CloudControl:
             return await response.json()
 
 
+async def login(session: aiohttp.ClientSession, options: Json) -> str:
+    """A token of Keystone for the options of a section [neutron]."""
+    user = {"name": options["username"], "password": options["password"]}
+    identity = {
+        "methods": ["password"],
+        "password": {"user": user | {"domain": {"id": options["user_domain_id"]}}},
+    }
+    url = f"{options['auth_url']}/auth/tokens"
+    async with session.post(url, json={"auth": {"identity": identity}}) as response:
+        response.raise_for_status()
+        return str(response.headers["X-Subject-Token"])
+
+
 def by_kind(calls: list[Call]) -> Counter[str]:
     """How many calls of each method and kind of path."""
     return Counter(f"{call.method} {call.what}" for call in calls)

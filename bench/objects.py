@@ -13,14 +13,14 @@ from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, write_vifs
 Json = dict[str, Any]
 UUID = "{:08x}-0000-4000-8000-000000000000".format
 CIDRS = {4: "10.64.0.0/14", 6: "fd64::/64"}
-_IMAGE = "registry.example.invalid/shop/{}@sha256:" + 64 * "c"
+_IMAGE = "registry.example.invalid/shop/{}:2026.1"
 _TIME = "2026-01-01T00:00:00Z"
-_CONTAINERS = ("frontend", "metrics-exporter", "log-shipper")
+_CONTAINERS = ("frontend", "log-shipper")
 
 
 def kubelet_pod(name: str, namespace: str, node: str) -> Json:
-    """A Pod of a Deployment as an operator writes it: three containers, volumes, probes."""
-    labels = {"app": "shop", "pod-template-hash": "5d4f8c7b9", "team": "storefront", "tier": "web"}
+    """A Pod of a Deployment as an operator writes it: two containers, volumes, probes."""
+    labels = {"app": "shop", "pod-template-hash": "5d4f8c7b9"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -36,12 +36,6 @@ def kubelet_pod(name: str, namespace: str, node: str) -> Json:
             "volumes": [
                 {"name": "config", "configMap": {"name": "shop-config"}},
                 {"name": "scratch", "emptyDir": {}},
-                {"name": "credentials", "secret": {"secretName": "shop-credentials"}},
-            ],
-            "tolerations": [
-                {"key": f"node.kubernetes.io/{what}", "operator": "Exists"}
-                | {"effect": "NoExecute", "tolerationSeconds": 300}
-                for what in ("not-ready", "unreachable")
             ],
         },
     }
@@ -132,7 +126,6 @@ def _container(name: str) -> Json:
     variables = {
         "LOG_LEVEL": "info",
         "DATABASE_URL": "postgresql://shop@database.storefront.svc.cluster.local:5432/shop",
-        "CACHE_ADDRESS": "cache.storefront.svc.cluster.local:6379",
     }
     return {
         "name": name,
@@ -145,7 +138,6 @@ def _container(name: str) -> Json:
             "requests": {"cpu": "100m", "memory": "128Mi"},
             "limits": {"memory": "256Mi"},
         },
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},
         "volumeMounts": [
             {"name": "config", "mountPath": "/etc/shop", "readOnly": True},

@@ -45,6 +45,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=int, default=20, help="how often one Pod alone is measured (20)"
     )
+    parser.add_argument(
+        "--plays", type=int, default=3, help="how often several Pods are measured (3)"
+    )
     parser.add_argument("--profile", default="", help="write a cProfile of the controller here")
 
 
@@ -72,15 +75,17 @@ async def _measure(options: argparse.Namespace) -> Report:
             for latency in options.latency:
                 await stage.cloud.dial(latency, options.per_port)
                 for number in options.pods:
-                    lives, cost = await _play(theatre, number, options.repeats)
+                    lives, cost = await _play(theatre, number, options)
                     cases.append(Case(latency, options.per_port, number, lives, cost))
             watching.cancel()
         await _measure_floors(stage, floors)
     return pods_report(cases, {number: median(found) for number, found in floors.items()}, idle)
 
 
-async def _play(theatre: Theatre, number: int, repeats: int) -> tuple[list[Lives], Cost]:
-    times = repeats if number == 1 else 1
+async def _play(
+    theatre: Theatre, number: int, options: argparse.Namespace
+) -> tuple[list[Lives], Cost]:
+    times = options.repeats if number == 1 else options.plays
     plays = [[f"pod-{play}-{i}" for i in range(number)] for play in range(times)]
     return await theatre.play_counted(plays)
 

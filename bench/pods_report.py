@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from statistics import fmean
+from statistics import median
 from typing import Any
 
 from bench.lives import Cost, Lives
@@ -58,8 +58,8 @@ class Case:
         return percentile(values, 0.5), percentile(values, 0.99)
 
     def total(self, what: str) -> float:
-        """Seconds for all Pods together; the mean where there were several plays."""
-        return fmean(getattr(lives, f"{what}_all") for lives in self.lives)
+        """Seconds for all Pods together; the median of several plays."""
+        return float(median(getattr(lives, f"{what}_all") for lives in self.lives))
 
     def figures(self, floor: float) -> dict[str, Any]:
         """Every number."""
