@@ -51,19 +51,41 @@ class NodeDaemon:
                     return
 
     async def run(self) -> None:
-        """Until cancelled."""
-        query = {
-            "fieldSelector": f"spec.podNodeName={self._node}",
-            "timeoutSeconds": "3600",
-        }
+        """Until cancelled. The server ends a watch whose reader lags; then it goes on."""
+        query = {"fieldSelector": f"spec.podNodeName={self._node}"}
         async with asyncio.TaskGroup() as group:
+            while True:
+                version = await self._list(group, query)
+                while version:
+                    version = await self._follow(group, query, version)
+
+    async def _list(self, group: asyncio.TaskGroup, query: dict[str, str]) -> str:
+        """Take what is there, and note what went unseen; the version to go on from."""
+        listed = await self._client.request("GET", KURYRPORTS.path(), **query)
+        items = listed["items"]
+        for item in items:
+            self._take(group, "MODIFIED", item)
+        names = {item["metadata"]["name"] for item in items}
+        for name in self.plugged.keys() - names - self.gone.keys():
+            self.gone[name] = time.monotonic()
+        self.changes.notify()
+        return str(listed["metadata"]["resourceVersion"])
+
+    async def _follow(self, group: asyncio.TaskGroup, query: dict[str, str], version: str) -> str:
+        """One watch; the version to go on from, empty where it is too old for the server."""
+        query = query | {"timeoutSeconds": "3600", "resourceVersion": version}
+        try:
             async for event in self._client.watch(KURYRPORTS.path(), **query):
-                item = event["object"]
                 if event["type"] == "ERROR":
-                    raise RuntimeError(f"the watch of the node ended: {item}")
-                self._take(group, event["type"], item)
+                    return ""
+                self._take(group, event["type"], event["object"])
+                version = event["object"]["metadata"]["resourceVersion"]
                 self.changes.notify()
-        raise RuntimeError("the watch of the node ended")
+        except KubeRefusal as refusal:
+            if refusal.status == 410:
+                return ""
+            raise
+        return version
 
     def _take(self, group: asyncio.TaskGroup, kind: str, item: Json) -> None:
         meta, name = item["metadata"], item["metadata"]["name"]
