@@ -1,8 +1,9 @@
 # make demo   the whole stack on this machine, and Pods on it     (root, Debian 12)
 # make test   everything that is tested, from nothing             (root, Debian 12)
+# make bench  everything that is claimed about speed, measured    (root, Debian 12)
 PYTHON ?= python3
 
-.PHONY: help demo demo-down test lab-up lab-down
+.PHONY: help demo demo-down test bench lab-up lab-down
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -15,6 +16,10 @@ demo-down:
 
 test:
 	$(PYTHON) -m lab.suite
+
+# make bench BENCH="pods restart"   only these; see bench/README.md
+bench:
+	$(PYTHON) -m lab.bench $(BENCH)
 
 # make lab-up, lab-down   only Kubernetes and OpenStack; see lab/README.md
 lab-up:

@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     commands = parser.add_subparsers(dest="name", required=True, metavar="NAME")
     for name in NAMES:
         module = importlib.import_module(f"bench.{name}")
-        command = commands.add_parser(name, help=module.__doc__.partition("\n")[0])
+        command = commands.add_parser(name, help=(module.__doc__ or "").partition("\n")[0])
         command.add_argument("--json", action="store_true", help="one JSON object, all figures")
         module.add_options(command)
         command.set_defaults(measure=module.measure)

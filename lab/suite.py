@@ -17,13 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import debian
+from lab import tox
 from lab.lifecycle import Lab
-from lab.paths import Paths, locked, write_atomic
-from lab.process import run
+from lab.paths import Paths
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-TOX = "tox==4.67.13"
 
 
 @dataclass(frozen=True)
@@ -52,43 +50,30 @@ class Suite:
         """All stages, also after one has failed; the exit code."""
         lab = Lab()
         was_up = set(lab.status().values()) == {"ready"}
-        tox = self._tox()
+        command = tox.ensure(self.paths)
         with ThreadPoolExecutor(1) as pool:
             coming = pool.submit(
                 self._step, "lab up", [sys.executable, "-m", "lab", "up"], quiet=True
             )
-            self._tox_stage(tox, "lint")
-            self._tox_stage(tox, f"py3{sys.version_info.minor}")
+            self._tox_stage(command, "lint")
+            self._tox_stage(command, f"py3{sys.version_info.minor}")
             is_up = coming.result()
-        self._tox_stage(tox, "component")
+        self._tox_stage(command, "component")
         if is_up:
-            self._tox_stage(tox, "contract")
+            self._tox_stage(command, "contract")
             if self._step("kuryr up", [sys.executable, "-m", "lab.kuryr", "up"]):
-                self._tox_stage(tox, "functional")
+                self._tox_stage(command, "functional")
         if not was_up and "KEEP_LAB" not in os.environ:
             self._step("lab down", [sys.executable, "-m", "lab", "down"], quiet=True)
         return self._summary()
 
-    def _tox(self) -> list[str]:
-        """tox, in an environment of its own; its work directory outlives this clone."""
-        debian.install(self.paths, ("python3-venv", "gcc", "libc6-dev"))
-        venv = self.paths.cache / "python" / TOX.replace("==", "-")
-        marker = venv / "complete"
-        with locked(self.paths.cache / "locks" / "tox"):
-            if not marker.exists():
-                shutil.rmtree(venv, ignore_errors=True)
-                run([sys.executable, "-m", "venv", str(venv)])
-                run([str(venv / "bin/python"), "-m", "pip", "install", "-q", TOX], timeout=600)
-                write_atomic(marker, "")
-        return [str(venv / "bin/tox"), "run", "--workdir", str(self.paths.cache / "tox")]
-
-    def _tox_stage(self, tox: list[str], name: str) -> None:
+    def _tox_stage(self, command: list[str], name: str) -> None:
         report = self.reports / f"{name}.xml"
         env = {
             "PYTEST_ADDOPTS": f"--junitxml={report} -p no:cacheprovider",
             "PATH": f"{self.paths.bin}:{os.environ['PATH']}",  # Open vSwitch's tools
         }
-        self._step(name, [*tox, "-e", name], env=env, report=report)
+        self._step(name, [*command, "-e", name], env=env, report=report)
 
     def _step(
         self,

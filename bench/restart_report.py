@@ -1,0 +1,106 @@
+"""The tables, targets and figures of `bench restart`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from bench.report import Report, Table, Target
+
+SYNCED = 10.0  # seconds
+PER_POD = 4.4  # KB (1000 bytes) for each Pod above the empty controller at rest
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start. Seconds are from exec; memory is in MiB.
+
+    `checks` are calls of Neutron before the caches were synced (the configuration's subnets,
+    network and groups), `others` all later ones but the list of ports, which has `pages`.
+    """
+
+    ready: float
+    swept: float
+    cpu_ready: float
+    cpu_seconds: float
+    lists: int
+    pages: int
+    checks: int
+    others: int
+    writes: int
+    reads: int
+    watches: int
+    kinds: dict[str, int]
+    resident: float
+    peak: float
+
+
+def restart_report(
+    pods: int, empty: Start, full: Start, *, creation: float, pod_bytes: int
+) -> Report:
+    """All that is printed."""
+    kb = {
+        name: per_pod(value, empty.resident, pods)
+        for name, value in (("resident", full.resident), ("peak", full.peak))
+    }
+    figures = {
+        "pods": pods,
+        "pod_bytes": pod_bytes,
+        "creation_seconds": creation,
+        "empty": asdict(empty),
+        "full": asdict(full),
+        "kb_per_pod_resident": kb["resident"],
+        "kb_per_pod_peak": kb["peak"],
+    }
+    more_checks = full.checks - empty.checks
+    targets = [
+        Target("start to caches synced", full.ready, SYNCED, "s"),
+        Target("lists of ports in Neutron", full.lists, 1),
+        Target("other Neutron calls, after the caches", full.others, 0),
+        Target("other Neutron calls before, more than without Pods", more_checks, 0),
+        Target("Kubernetes writes", full.writes, 0),
+        Target("memory at rest, above that without Pods", kb["resident"], PER_POD, "KB a Pod"),
+        Target("memory at the peak, above the same", kb["peak"], PER_POD, "KB a Pod"),
+    ]
+    columns = ("", "without Pods", f"{pods} Pods", "ratio")
+    names = {
+        "ready": "exec to caches synced, s",
+        "swept": "exec to first sweep done, s",
+        "cpu_ready": "CPU until synced, s",
+        "cpu_seconds": "CPU in all, s",
+        "lists": "Neutron: lists of ports",
+        "pages": "Neutron: pages of them",
+        "checks": "Neutron: checks of the configuration",
+        "others": "Neutron: other calls",
+        "writes": "Kubernetes: writes",
+        "reads": "Kubernetes: reads of one object",
+        "watches": "Kubernetes: lists and watches",
+        "resident": "RSS at rest, MiB",
+        "peak": "RSS peak, MiB",
+    }
+    one, other = asdict(empty), asdict(full)
+    rows = [
+        [what, _cell(one[name]), _cell(other[name]), other[name] / one[name] if one[name] else "-"]
+        for name, what in names.items()
+    ]
+    rows += [
+        ["KB a Pod at rest", "", kb["resident"], kb["resident"] / PER_POD],
+        ["KB a Pod at the peak", "", kb["peak"], kb["peak"] / PER_POD],
+    ]
+    title = f"A start beside {pods} Pods of {pod_bytes} bytes (put there in {creation:.0f} s)"
+    tables = [Table(title, columns, rows), _of_kinds(empty, full)]
+    return Report("restart", tables, targets, figures)
+
+
+def _of_kinds(empty: Start, full: Start) -> Table:
+    kinds = sorted(empty.kinds | full.kinds)
+    rows = [[kind, empty.kinds.get(kind, 0), full.kinds.get(kind, 0)] for kind in kinds]
+    return Table("Calls by kind", ("KIND", "without Pods", "with Pods"), rows)
+
+
+def per_pod(mib: float, idle: float, pods: int) -> float:
+    """KB (1000 bytes) for each Pod of what is above the idle MiB."""
+    return (mib - idle) * 1024 * 1024 / 1000 / pods
+
+
+def _cell(value: float) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,198 @@
+"""A real API server, a fake cloud and the controller, each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from bench import processes
+from bench.audit import AuditLog
+from bench.fake_cloud import CloudControl
+from bench.processes import Process
+from kuryr_k8s.model.annotations import HOST_ID
+from lab import binaries
+from tests.kube import Cluster, KubeClient, KubeServer
+from tests.kube.children import Launcher, free_ports
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+# The users that the shipped permissions name.
+CONTROLLER, DAEMON = (
+    f"system:serviceaccount:kube-system:kuryr-{name}" for name in ("controller", "daemon")
+)
+TAG = "bench"
+PROGRAM = "from kuryr_k8s.app import main\n\nmain()\n"
+ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY)}
+
+
+@dataclass
+class Controller:
+    """The controller's process; `begun` and `ready` are on the clock time.monotonic()."""
+
+    process: Process
+    begun: float
+    ready: float = 0.0
+
+
+@dataclass
+class Stage:
+    """What benchmarks act on."""
+
+    directory: Path
+    server: KubeServer
+    launcher: Launcher
+    admin: KubeClient
+    daemon: KubeClient
+    cloud: CloudControl
+    facts: dict[str, Any]
+    audit: AuditLog
+    profile: str = ""
+    cluster: Cluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cluster = Cluster(self.admin)
+
+    @property
+    def configuration(self) -> list[str]:
+        """The options that name the configuration: the sample, and what differs here."""
+        files = (REPOSITORY / "etc/kuryr.conf.sample", self.directory / "kuryr.conf")
+        return [part for file in files for part in ("--config-file", str(file))]
+
+    @asynccontextmanager
+    async def controller(self) -> AsyncIterator[Controller]:
+        """A controller whose caches are synced; stopped as systemd would."""
+        address = self.directory / "notify"
+        address.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.setblocking(False)
+            channel.bind(str(address))
+            controller = self._start_controller(str(address))
+            try:
+                await self._until_ready(controller, channel)
+                yield controller
+            finally:
+                await asyncio.to_thread(controller.process.stop)
+
+    def _start_controller(self, notify: str) -> Controller:
+        program = self.directory / "controller.py"
+        program.write_text(PROGRAM)
+        profiler = ["-m", "cProfile", "-o", self.profile] if self.profile else []
+        command = [sys.executable, *profiler, str(program), *self.configuration]
+        begun = time.monotonic()
+        log = self.directory / "controller.out"
+        process = processes.start(
+            self.launcher, command, log, ENVIRONMENT | {"NOTIFY_SOCKET": notify}
+        )
+        return Controller(process, begun)
+
+    async def _until_ready(self, controller: Controller, channel: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(120):
+                while await loop.sock_recv(channel, 4096) != b"READY=1":
+                    pass
+        except TimeoutError:
+            raise RuntimeError(
+                f"the controller did not get ready:\n{controller.process.last_words()}"
+            ) from None
+        controller.ready = time.monotonic()
+
+    def write_configuration(self) -> None:
+        """What a user writes into kuryr.conf, and ports that nobody else uses."""
+        token = self.directory / "token"
+        token.write_text(self.server.token_for(CONTROLLER))
+        options = {
+            "kubernetes": {
+                "api_root": self.server.base_url,
+                "ssl_ca_crt_file": str(self.server.ca_file),
+                "token_file": str(token),
+                "lock_file": str(self.directory / "controller.lock"),
+            },
+            "neutron": self.facts["neutron"],
+            "neutron_defaults": {
+                "project": self.facts["project"],
+                "pod_subnet": ",".join(self.facts["subnets"]),
+                "pod_security_groups": self.facts["group"],
+                "resource_tags": TAG,
+            },
+            "health_server": {"port": str(free_ports(1)[0])},
+        }
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_dict(options)
+        with (self.directory / "kuryr.conf").open("w") as file:
+            parser.write(file)
+
+    async def install(self, nodes: int) -> None:
+        """The shipped CRDs and permissions, and nodes whose daemons have told their hosts."""
+        await self.cluster.install_crds(REPOSITORY / "etc" / "crds")
+        for manifest in await asyncio.to_thread(_permissions):
+            await self.admin.create(manifest)
+        for number in range(nodes):
+            annotations = {HOST_ID: f"host{number}"}
+            await self.cluster.add_node(f"node{number}", annotations=annotations)
+
+
+@asynccontextmanager
+async def set_up(*, nodes: int = 1, profile: str = "") -> AsyncIterator[Stage]:
+    """A stage with `nodes` nodes; everything ends and goes with it.
+
+    :param profile: a file for the profile of the controller, for cProfile's readers.
+    """
+    programs = await asyncio.to_thread(binaries.ensure, ["etcd", "kube-apiserver"])
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        (directory / "kube").mkdir()
+        server = KubeServer(directory / "kube", programs, (CONTROLLER, DAEMON))
+        stack.callback(server.close)
+        await asyncio.to_thread(server.start)
+        launcher = Launcher()
+        stack.callback(launcher.close)
+        cloud, facts = await _start_cloud(stack, launcher, directory, nodes)
+        admin, daemon = [
+            await stack.enter_async_context(
+                KubeClient(server.base_url, server.token_for(user), server.ca_file)
+            )
+            for user in ("admin", DAEMON)
+        ]
+        stage = Stage(
+            directory=directory,
+            server=server,
+            launcher=launcher,
+            admin=admin,
+            daemon=daemon,
+            cloud=cloud,
+            facts=facts,
+            audit=AuditLog(server.audit_log),
+            profile=profile,
+        )
+        stage.write_configuration()
+        await stage.install(nodes)
+        yield stage
+
+
+async def _start_cloud(
+    stack: AsyncExitStack, launcher: Launcher, directory: Path, hosts: int
+) -> tuple[CloudControl, dict[str, Any]]:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "bench.fake_cloud", str(port), str(hosts)]
+    process = processes.start(launcher, command, directory / "cloud.out", ENVIRONMENT)
+    stack.push_async_callback(asyncio.to_thread, process.stop)
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    control = CloudControl(session, port)
+    return control, await control.facts()
+
+
+def _permissions() -> list[dict[str, Any]]:
+    paths = sorted((REPOSITORY / "etc" / "rbac").glob("*.yaml"))
+    return [one for path in paths for one in yaml.safe_load_all(path.read_text())]

@@ -1,0 +1,60 @@
+"""All benchmarks, from nothing: `python -m lab.bench [NAME…]`, or `make bench`.
+
+Those that need no lab come first, with nothing else running; then the lab comes up with the
+product on it for the others, and is stopped at the end if it was not up before.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import tox
+from lab.lifecycle import Lab
+from lab.paths import Paths
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ALONE, ON_LAB = ("pods", "restart"), ("cni", "lab")
+
+
+def main(names: Sequence[str]) -> int:
+    """Run the benchmarks named, or all; 1 where one failed or missed a target."""
+    unknown = [name for name in names if name not in ALONE + ON_LAB]
+    if unknown:
+        print(f"there is no benchmark {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    wanted = names or ALONE + ON_LAB
+    paths = Paths.from_environment()
+    paths.create()
+    command = tox.ensure(paths)
+    ok = _bench(paths, command, [name for name in ALONE if name in wanted])
+    on_lab = [name for name in ON_LAB if name in wanted]
+    if on_lab:
+        was_up = set(Lab().status().values()) == {"ready"}
+        if _run([sys.executable, "-m", "lab", "up"]):
+            up = _run([sys.executable, "-m", "lab.kuryr", "up"])
+            ok = up and _bench(paths, command, on_lab) and ok
+        else:
+            ok = False
+        if not was_up and "KEEP_LAB" not in os.environ:
+            _run([sys.executable, "-m", "lab", "down"])
+    return 0 if ok else 1
+
+
+def _bench(paths: Paths, command: Sequence[str], names: Sequence[str]) -> bool:
+    """Run all of them, also after one has failed."""
+    search = f"{paths.bin}:{os.environ['PATH']}"  # Open vSwitch's tools
+    reached = [_run([*command, "-q", "-e", "bench", "--", name], PATH=search) for name in names]
+    return all(reached)
+
+
+def _run(argv: Sequence[str], **env: str) -> bool:
+    done = subprocess.run(argv, cwd=REPOSITORY, env={**os.environ, **env}, check=False)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

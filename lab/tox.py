@@ -1,0 +1,26 @@
+"""tox, in an environment of its own; its work directory outlives this clone."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from lab import debian
+from lab.paths import Paths, locked, write_atomic
+from lab.process import run
+
+TOX = "tox==4.67.13"
+
+
+def ensure(paths: Paths) -> list[str]:
+    """Install tox if it is missing; the command that runs its environments."""
+    debian.install(paths, ("python3-venv", "gcc", "libc6-dev"))
+    venv = paths.cache / "python" / TOX.replace("==", "-")
+    marker = venv / "complete"
+    with locked(paths.cache / "locks" / "tox"):
+        if not marker.exists():
+            shutil.rmtree(venv, ignore_errors=True)
+            run([sys.executable, "-m", "venv", str(venv)])
+            run([str(venv / "bin/python"), "-m", "pip", "install", "-q", TOX], timeout=600)
+            write_atomic(marker, "")
+    return [str(venv / "bin/tox"), "run", "--workdir", str(paths.cache / "tox")]
