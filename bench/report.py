@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""What a benchmark found: tables for people, figures for programs, targets that hold or do not."""
-=======
 """What a benchmark found: tables, figures, and targets with whether they were reached."""
->>>>>>> w-bench
 
 from __future__ import annotations
 

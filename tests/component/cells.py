@@ -19,10 +19,13 @@ SHORT_FAULTS = {
     "cut": cut,
     "garbled": garble,
 }
-WRITE_FAULTS = {
+CRASHES = {
     "crash before": lambda: Crash(applied=False),
     "crash after": lambda: Crash(applied=True),
     "reply lost": lose_reply,
+}
+WRITE_FAULTS = {
+    **CRASHES,
     **SHORT_FAULTS,
     "409": lambda: answer(409),
     "500 applied": lambda: answer(500, applied=True),

@@ -111,6 +111,14 @@ def short_calls(monkeypatch):
     return {"neutron": {"call_timeout": "2"}}
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all-faults",
+        action="store_true",
+        help="strike every life with every fault: six minutes instead of two",
+    )
+
+
 def pytest_terminal_summary(terminalreporter, config):
     for line in report.summary(config):
         terminalreporter.write_line(line)
