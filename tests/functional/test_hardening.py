@@ -6,6 +6,7 @@ import pwd
 import pytest
 
 from lab.kuryr import CONTROLLER, daemon
+from lab.process import CommandError, run
 from lab.sandbox import capabilities
 from lab.sandbox.unit import Unit
 
@@ -40,21 +41,24 @@ def test_process_is_restricted_as_its_unit_says(process):
     assert status["Umask"] == unit.text("UMask", "")
 
 
-def test_controller_sees_a_file_system_of_its_own_and_writes_only_its_directory(cluster):
-    proc = pathlib.Path(f"/proc/{cluster.supervisor.find(CONTROLLER).process.pid}")
-    # mount point → options, the topmost one last
-    mounts = {
-        fields[4]: (fields[5].split(","), fields[fields.index("-") + 1])
-        for fields in map(str.split, (proc / "mountinfo").read_text().splitlines())
-    }
-    writable = {
-        path
-        for path, (options, kind) in mounts.items()
-        if "rw" in options and kind not in ("proc", "sysfs", "devpts", "tmpfs", "devtmpfs")
-    }
-    own = f"{cluster.lab.state}/kuryr/run/kuryr-controller"
-    assert {path for path in writable if not path.startswith(("/dev/", "/proc/"))} == {own}
+def test_controller_writes_nowhere_but_in_its_directory(cluster):
+    """Not even root could, in its mount namespace."""
+    pid = cluster.supervisor.find(CONTROLLER).process.pid
+    inside = ["nsenter", f"--mount=/proc/{pid}/ns/mnt"]
+    for directory in ("/", "/etc", "/usr", "/var/lib", cluster.lab.state):
+        with pytest.raises(CommandError, match="Read-only file system"):
+            run([*inside, "touch", f"{directory}/written"])
+    own = f"{cluster.lab.state}/kuryr/run/kuryr-controller/written"
+    run([*inside, "touch", own])
+    pathlib.Path(own).unlink()
+
+
+def test_controller_sees_no_homes_no_others_devices_and_no_others_temporary_files(cluster):
+    root = pathlib.Path(f"/proc/{cluster.supervisor.find(CONTROLLER).process.pid}/root")
+    mounts = (root.parent / "mountinfo").read_text().splitlines()
+    # the last one at a place is what is seen there
+    kinds = {line.split()[4]: line.split(" - ")[1].split()[0] for line in mounts}
     for path in ("/tmp", "/var/tmp", "/dev", "/root"):
-        assert mounts[path][1] == "tmpfs"
-    readers = (proc / "root/root").stat().st_mode & 0o777
-    assert readers == 0
+        assert kinds[path] == "tmpfs"
+    assert (root / "root").stat().st_mode & 0o777 == 0
+    assert not (root / "dev/kmsg").exists()
