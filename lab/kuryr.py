@@ -2,33 +2,36 @@
 
 A wheel in a virtual environment of its own, the CRDs and permissions of etc/, the sample
 configuration with a second file for what is particular to this cloud and node, one controller
-on node1 and a daemon on every node, each with the token of its ServiceAccount.
+on node1 and a daemon on every node, each with the token of its ServiceAccount and under the
+restrictions of its systemd unit. With --debug both log all they have to say.
 """
 
 from __future__ import annotations
 
-import hashlib
+import argparse
+import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab import facts, probes
+from lab import credential, facts, probes, wheel
+from lab.hardening import Hardening
 from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 from lab.progress import Progress
 from lab.supervisor import Component, Supervisor
+from lab.wheel import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
 HEALTH, DAEMON_HEALTH = 8082, 8090
-# What the wheel is made of; a change of it is a new installation.
-SOURCES = ("kuryr_k8s", "setup.cfg", "setup.py", "pyproject.toml", "requirements.txt")
-# What others may have built in between them
-BUILT = ("__pycache__", "kuryr-cni")
-BUILD_BACKEND = "setuptools>=70.1"  # as in pyproject.toml
+# Also what the libraries say of requests and answers; but not every message of netlink.
+_EVERYTHING = (
+    "debug = true",
+    "default_log_levels = keystoneauth=DEBUG,urllib3=DEBUG,kubernetes_asyncio=DEBUG,pyroute2=INFO",
+)
+CONTROLLER_PROGRAM, DAEMON_PROGRAM = "kuryr-k8s-controller", "kuryr-k8s-daemon"
 
 
 def daemon(node: str) -> str:
@@ -39,19 +42,27 @@ def daemon(node: str) -> str:
 class Installation:
     """The product on one lab that is up."""
 
-    def __init__(self, paths: Paths | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        paths: Paths | None = None,
+        progress: Progress | None = None,
+        *,
+        debug: bool = False,
+    ) -> None:
+        self.debug = debug
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
         self.progress = progress or Progress()
         self.supervisor = Supervisor(self.paths)
         self.root = self.paths.state / "kuryr"
-        self.venv = self.root / "venv"
+        self.hardening = Hardening(self.root)
 
     def up(self) -> None:
         """Install, start, and return when every Node is Ready."""
         with locked(self.root / "lock"):
-            changed = self._install()
+            changed = wheel.install(self.root, self.progress)
             self._apply()
+            self.hardening.install()
             self._forget_others()
             names = [self._register_controller(), *map(self._register_daemon, self.lab.nodes)]
             for name in names:
@@ -79,35 +90,6 @@ class Installation:
             (Path(node.cni_conf_dir) / "10-kuryr.conflist").unlink(missing_ok=True)
         self.progress.note("kuryr is stopped; the lab runs on (make lab-down stops it)")
 
-    def _install(self) -> bool:
-        """Build the wheel and install it, if the sources changed; whether they did."""
-        version = _digest()
-        marker = self.root / "installed"
-        if marker.exists() and marker.read_text() == version:
-            return False
-        marker.unlink(missing_ok=True)
-        python = str(self.venv / "bin/python")
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "-q"]
-        complete = self.venv / "complete"
-        if not complete.exists() or complete.read_text() != BUILD_BACKEND:
-            shutil.rmtree(self.venv, ignore_errors=True)
-            run([sys.executable, "-m", "venv", str(self.venv)])
-            run([*pip, "install", BUILD_BACKEND], timeout=600)
-            write_atomic(complete, BUILD_BACKEND)
-        with tempfile.TemporaryDirectory(dir=self.root) as directory:
-            # built from a copy: the build must not leave its own directories in the sources
-            copy = Path(directory) / "source"
-            for name in (*SOURCES, "README.md", "LICENSE"):
-                _copy(REPOSITORY / name, copy / name)
-            build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", directory]
-            run([*build, str(copy)], timeout=600)
-            (wheel,) = Path(directory).glob("*.whl")
-            run([*pip, "install", str(wheel)], timeout=900)  # with its dependencies
-            run([*pip, "install", "--force-reinstall", "--no-deps", str(wheel)], timeout=600)
-            self.progress.note(f"installed {wheel.name}")
-        write_atomic(marker, version)
-        return True
-
     def _apply(self) -> None:
         files = [f"--filename={REPOSITORY / 'etc' / part}" for part in ("crds", "rbac")]
         kubectl(self.lab, "apply", *files)
@@ -119,8 +101,8 @@ class Installation:
         pods = cloud.networks["pods"]
         subnets = [subnet.id for subnet in (pods.v4, pods.v6) if subnet is not None]
         settings = {
-            "kubernetes": self._kubernetes("kuryr-controller")
-            | {"lock_file": f"{self.root}/controller.lock"},
+            "kubernetes": self._kubernetes("kuryr-controller", CONTROLLER_PROGRAM)
+            | {"lock_file": f"{self.root}/run/kuryr-controller/controller.lock"},
             "neutron": {"cloud": "kuryr"},
             "neutron_defaults": {
                 "project": cloud.project_id,
@@ -133,12 +115,13 @@ class Installation:
         }
         component = Component(
             CONTROLLER,
-            self._command("kuryr-k8s-controller", CONTROLLER, settings),
+            self._command(CONTROLLER_PROGRAM, CONTROLLER, settings, self.root),
             ready=(probes.http(f"http://127.0.0.1:{HEALTH}/readyz"),),
             needs=("kube-apiserver", "neutron", "keystone"),
-            env={"OS_CLIENT_CONFIG_FILE": cloud.clouds_yaml},
+            env={"OS_CLIENT_CONFIG_FILE": self._clouds()},
             timeout=60,
             grace=60,
+            files=self._files(CONTROLLER_PROGRAM, CONTROLLER),
         )
         self.supervisor.register(component)
         return component.name
@@ -147,7 +130,7 @@ class Installation:
         node = self.lab.nodes[name]
         own = self.root / name
         settings = {
-            "kubernetes": self._kubernetes("kuryr-daemon") | {"node_name": name},
+            "kubernetes": self._kubernetes("kuryr-daemon", DAEMON_PROGRAM) | {"node_name": name},
             "cni_daemon": {
                 "socket": f"{own}/cni.sock",
                 "spool_dir": f"{own}/spool",
@@ -160,40 +143,68 @@ class Installation:
         url = f"http://127.0.0.1:{DAEMON_HEALTH}/readyz"
         component = Component(
             daemon(name),
-            self._command("kuryr-k8s-daemon", daemon(name), settings),
+            self._command(DAEMON_PROGRAM, daemon(name), settings, own),
             ready=(probes.command("curl", "-fsS", url, netns=node.netns),),
             needs=("kube-apiserver", f"ovs-vswitchd-{name}"),
             netns=node.netns,
             timeout=60,
             grace=15,
+            files=self._files(DAEMON_PROGRAM, daemon(name)),
         )
         self.supervisor.register(component)
         return component.name
 
     def _command(
-        self, program: str, name: str, settings: Mapping[str, Mapping[str, str]]
+        self, program: str, name: str, settings: Mapping[str, Mapping[str, str]], directories: Path
     ) -> tuple[str, ...]:
-        """The program with the sample configuration, and what differs here in a second file."""
-        conf = self.root / f"{name}.conf"
-        lines = []
+        """The program as its unit restricts it, with the sample configuration, and what differs
+        here in a second file.
+        """
+        conf = self._conf(name)
+        lines = ["[DEFAULT]", *(_EVERYTHING if self.debug else ())]
         for group, options in settings.items():
             lines += [f"[{group}]", *(f"{option} = {value}" for option, value in options.items())]
-        write_atomic(conf, "\n".join(lines) + "\n", mode=0o600)
+        self._write_secret(conf, "\n".join(lines) + "\n", program)
         sample = REPOSITORY / "etc" / "kuryr.conf.sample"
         shutil.copyfile(sample, self.root / "kuryr.conf")
-        files = (f"--config-file={self.root}/kuryr.conf", f"--config-file={conf}")
-        return (str(self.venv / "bin" / program), *files)
+        return (
+            *self.hardening.command(program, directories),
+            str(self.root / "venv" / "bin" / program),
+            f"--config-file={self.root}/kuryr.conf",
+            f"--config-file={conf}",
+        )
 
-    def _kubernetes(self, account: str) -> dict[str, str]:
+    def _files(self, program: str, name: str) -> tuple[str, ...]:
+        return (str(self._conf(name)), *self.hardening.files(program))
+
+    def _conf(self, name: str) -> Path:
+        return self.root / f"{name}.conf"
+
+    def _clouds(self) -> str:
+        """A clouds.yaml with the controller's own credential, and nobody else's."""
+        path = self.root / "controller-clouds.yaml"
+        if not path.exists():
+            own = credential.clouds(Path(self.lab.cloud.clouds_yaml))
+            self._write_secret(path, json.dumps(own, indent=1), CONTROLLER_PROGRAM)
+        return str(path)
+
+    def _kubernetes(self, account: str, program: str) -> dict[str, str]:
         token = self.root / f"{account}.token"
         if not token.exists():
             create = ("create", "token", account, "--duration=87600h")
-            write_atomic(token, kubectl(self.lab, "-n", "kube-system", *create), mode=0o600)
+            secret = kubectl(self.lab, "-n", "kube-system", *create)
+            self._write_secret(token, secret, program)
+        self.hardening.give(token, program)
         return {
             "api_root": self.lab.kubernetes.url,
             "ssl_ca_crt_file": self.lab.kubernetes.ca,
             "token_file": str(token),
         }
+
+    def _write_secret(self, path: Path, text: str, program: str) -> None:
+        """A file that only the program's account reads."""
+        write_atomic(path, text, mode=0o600)
+        self.hardening.give(path, program)
 
 
 def kubectl(
@@ -204,32 +215,13 @@ def kubectl(
     return run([*command, *arguments], stdin=stdin, timeout=timeout)
 
 
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(*BUILT))
-    elif source.exists():
-        shutil.copyfile(source, target)
-
-
-def _digest() -> str:
-    """What the sources are, in one word."""
-    digest = hashlib.sha256(sys.version.encode())
-    for name in SOURCES:
-        root = REPOSITORY / name
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_file() and not {*BUILT} & {*path.parts}:
-                digest.update(str(path.relative_to(REPOSITORY)).encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
 def main() -> int:
-    command = sys.argv[1] if len(sys.argv) > 1 else "up"
-    if command not in ("up", "down"):
-        print("usage: python -m lab.kuryr up|down", file=sys.stderr)
-        return 2
-    installation = Installation()
-    (installation.up if command == "up" else installation.down)()
+    parser = argparse.ArgumentParser(prog="python3 -m lab.kuryr")
+    parser.add_argument("command", choices=("up", "down"), nargs="?", default="up")
+    parser.add_argument("--debug", action="store_true", help="let both programs log all")
+    arguments = parser.parse_args()
+    installation = Installation(debug=arguments.debug)
+    (installation.up if arguments.command == "up" else installation.down)()
     return 0
 
 

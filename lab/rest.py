@@ -45,16 +45,21 @@ class Api:
         path: str,
         body: Json | None = None,
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[Json, Mapping[str, str]]:
         """One request; the answer's body and headers. ApiError for a status of 400 or more."""
         url = f"{self._base}/{path.lstrip('/')}"
         if query:
             url += "?" + urllib.parse.urlencode(query)
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        sent = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            **(headers or {}),
+        }
         if self._token:
-            headers["X-Auth-Token"] = self._token
+            sent["X-Auth-Token"] = self._token
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, headers, method=method)
+        request = urllib.request.Request(url, data, sent, method=method)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=120) as response:

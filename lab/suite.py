@@ -15,6 +15,7 @@ import time
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from lab import tox
@@ -39,6 +40,7 @@ class Result:
 class Suite:
     def __init__(self) -> None:
         self._begin = time.monotonic()
+        self._began = datetime.now(UTC)
         self.paths = Paths.from_environment()
         self.paths.create()
         self.results: list[Result] = []
@@ -61,8 +63,9 @@ class Suite:
         self._tox_stage(command, "component")
         if is_up:
             self._tox_stage(command, "contract")
-            if self._step("kuryr up", [sys.executable, "-m", "lab.kuryr", "up"]):
+            if self._step("kuryr up", [sys.executable, "-m", "lab.kuryr", "up", "--debug"]):
                 self._tox_stage(command, "functional")
+                self._tox_stage(command, "audit")  # of what all this left in logs
         if not was_up and "KEEP_LAB" not in os.environ:
             self._step("lab down", [sys.executable, "-m", "lab", "down"], quiet=True)
         return self._summary()
@@ -71,6 +74,9 @@ class Suite:
         report = self.reports / f"{name}.xml"
         env = {
             "PYTEST_ADDOPTS": f"--junitxml={report} -p no:cacheprovider",
+            # for the audit: what counts, and where stages leave something for it
+            "KURYR_LAB_SUITE_BEGAN": self._began.isoformat(),
+            "KURYR_LAB_REPORTS": str(self.reports),
             "PATH": f"{self.paths.bin}:{os.environ['PATH']}",  # Open vSwitch's tools
         }
         self._step(name, [*command, "-e", name], env=env, report=report)

@@ -132,6 +132,13 @@ class KubeServer:
         (self._directory / "tokens.csv").write_text("\n".join(rows) + "\n")
         policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy"}
         rules = [
+            # tells when the server had its permissions: until then it refuses everybody
+            {
+                "level": "Metadata",
+                "users": ["system:apiserver"],
+                "verbs": ["list"],
+                "resources": [{"group": "rbac.authorization.k8s.io"}],
+            },
             {"level": "None", "users": [ADMIN, "system:apiserver"]},
             {"level": "Metadata", "users": list(self._users), "omitStages": ["RequestReceived"]},
         ]

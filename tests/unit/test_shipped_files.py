@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from kuryr_k8s.k8s import resources
+from lab.sandbox.unit import Unit
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 ETC = ROOT / "etc"
@@ -52,6 +53,22 @@ def test_unit_starts_a_program_that_exists_and_says_when_it_is_ready(path):
     assert program in scripts()
     assert "Type=notify" in unit
     assert "RestartPreventExitStatus=2" in unit
+
+
+def test_controllers_pod_may_do_no_more_than_its_unit():
+    (controller,) = (one for one in documents("manifests") if one["kind"] == "Deployment")
+    context = controller["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+    unit = Unit.read(ETC / "systemd" / "kuryr-k8s-controller.service")
+    assert unit.capabilities() == frozenset()
+    assert unit.text("User", "root") != "root"
+    assert context == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def test_nobody_is_granted_a_wildcard():

@@ -1,0 +1,114 @@
+"""The [Service] section of a systemd unit, as far as it restricts what the program may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+# Carried out by this package.
+RESTRICTIONS = frozenset(
+    {
+        "User",
+        "Group",
+        "UMask",
+        "RuntimeDirectory",
+        "StateDirectory",
+        "CapabilityBoundingSet",
+        "AmbientCapabilities",
+        "NoNewPrivileges",
+        "ProtectSystem",
+        "ProtectHome",
+        "ProtectProc",
+        "ProtectControlGroups",
+        "ProtectKernelLogs",
+        "ProtectKernelModules",
+        "ProtectKernelTunables",
+        "ProtectClock",
+        "ProtectHostname",
+        "PrivateTmp",
+        "PrivateDevices",
+        "RestrictAddressFamilies",
+        "RestrictNamespaces",
+        "RestrictRealtime",
+        "RestrictSUIDSGID",
+        "LockPersonality",
+        "MemoryDenyWriteExecute",
+        "SystemCallArchitectures",
+        "SystemCallFilter",
+        "SystemCallErrorNumber",
+    }
+)
+# About the program's life, which the lab's supervisor takes care of.
+LIFE = frozenset(
+    {
+        "Type",
+        "ExecStart",
+        "Restart",
+        "RestartSec",
+        "RestartPreventExitStatus",
+        "RuntimeDirectoryPreserve",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+    }
+)
+
+
+class UnitError(Exception):
+    """The unit says something that is not understood here."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Options by name; one that is given again adds to its words, an empty one forgets them."""
+
+    options: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def read(cls, path: Path) -> Unit:
+        """:raises UnitError: an option is not known here, or is not what can be carried out."""
+        options: dict[str, tuple[str, ...]] = {}
+        section = ""
+        for line in path.read_text().splitlines():
+            stripped = line.strip()
+            if stripped.startswith("["):
+                section = stripped.strip("[]")
+            elif section == "Service" and stripped and stripped[0] not in "#;":
+                name, _, value = (part.strip() for part in stripped.partition("="))
+                if name not in RESTRICTIONS | LIFE:
+                    raise UnitError(f"{path.name}: {name} is not known to lab.sandbox")
+                options[name] = (*options.get(name, ()), *value.split()) if value else ()
+        unit = cls(options)
+        unit._check(path.name)
+        return unit
+
+    def text(self, name: str, default: str) -> str:
+        words = self.options.get(name)
+        return words[-1] if words else default
+
+    def words(self, name: str) -> tuple[str, ...]:
+        return self.options.get(name, ())
+
+    def flag(self, name: str) -> bool:
+        """Whether a boolean option is on."""
+        return self.text(name, "no") in ("yes", "true", "on", "1")
+
+    def capabilities(self) -> frozenset[str] | None:
+        """The bounding set; None if the unit does not say."""
+        found = self.options.get("CapabilityBoundingSet")
+        return None if found is None else frozenset(found)
+
+    def _check(self, name: str) -> None:
+        """Only these values are carried out; the man page knows more."""
+        allowed = {
+            "ProtectSystem": ("no", "strict"),
+            "ProtectProc": ("default", "invisible"),
+            "SystemCallArchitectures": ("native",),
+            "AmbientCapabilities": ("",),
+            "Group": (self.text("User", "root"),),
+        }
+        for option, values in allowed.items():
+            if self.text(option, values[0]) not in values:
+                raise UnitError(f"{name}: {option}={self.text(option, '')} cannot be carried out")
+        for option in ("CapabilityBoundingSet", "RestrictAddressFamilies", "SystemCallFilter"):
+            if any(word.startswith("~") for word in self.words(option)):
+                raise UnitError(f"{name}: {option} must say what is allowed")

@@ -1,0 +1,107 @@
+"""Requests of our accounts in an API server's audit log."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+# Users of the lab's cluster, and those of the component tests, which have the same permissions.
+ACCOUNTS = {
+    "system:serviceaccount:kube-system:kuryr-controller": "kuryr-controller",
+    "system:serviceaccount:kube-system:kuryr-daemon": "kuryr-daemon",
+    "controller": "kuryr-controller",
+    "daemon": "kuryr-daemon",
+}
+TERMINATING = "because it is being terminated"
+BEGINNING = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, as it was answered."""
+
+    account: str
+    verb: str
+    group: str
+    resource: str  # with its subresource
+    namespace: str
+    name: str
+    code: int
+    decision: str  # the authorizer's: allow or forbid
+    message: str
+    when: datetime
+    identity: str
+
+    @property
+    def refused(self):
+        """By permissions. A namespace that is being terminated refuses what is allowed, too:
+        that is admission's word, not the authorizer's.
+        """
+        terminating = self.decision == "allow" and TERMINATING in self.message
+        return self.code == 403 and not terminating
+
+    def __str__(self):
+        where = f" in {self.namespace}" if self.namespace else ""
+        what = f"{self.verb} {self.resource}.{self.group} «{self.name}»{where}"
+        return f"{self.when:%H:%M:%S} {self.account}: {what}: {self.decision}, {self.message}"
+
+
+def files(path):
+    """The log and what was rotated away of it, oldest first."""
+    return [*sorted(path.parent.glob(f"{path.stem}-*{path.suffix}")), path]
+
+
+def requests(path, since):
+    """Requests of our accounts from `since` on; each once, though a watch has two entries."""
+    found = {}
+    for file in files(path):
+        with file.open() as lines:
+            for line in lines:
+                # most entries are other people's; a torn last line is no entry yet
+                if any(f'"username":"{user}"' in line for user in ACCOUNTS) and "\n" in line:
+                    request = _read(json.loads(line))
+                    if request.when >= since:
+                        found[request.identity] = request
+    return list(found.values())
+
+
+def permissions_loaded(path, since):
+    """When API servers had their roles and bindings: until then a fresh one refuses everybody."""
+    moments = []
+    for file in files(path):
+        with file.open() as lines:
+            for line in lines:
+                if '"username":"system:apiserver"' not in line or '"verb":"list"' not in line:
+                    continue
+                entry = json.loads(line)
+                if entry["objectRef"].get("resource") in (
+                    "clusterroles",
+                    "clusterrolebindings",
+                    "roles",
+                    "rolebindings",
+                ):
+                    moments.append(_moment(entry["stageTimestamp"]))
+    return [moment for moment in moments if moment >= since]
+
+
+def _read(entry):
+    about = entry.get("objectRef", {})
+    subresource = about.get("subresource")
+    status = entry.get("responseStatus", {})
+    return Request(
+        account=ACCOUNTS[entry["user"]["username"]],
+        verb=entry["verb"],
+        group=about.get("apiGroup", ""),
+        resource=about.get("resource", entry["requestURI"])
+        + (f"/{subresource}" if subresource else ""),
+        namespace=about.get("namespace", ""),
+        name=about.get("name", ""),
+        code=status.get("code", 0),
+        decision=entry.get("annotations", {}).get("authorization.k8s.io/decision", ""),
+        message=status.get("message", ""),
+        when=_moment(entry["requestReceivedTimestamp"]),
+        identity=entry["auditID"],
+    )
+
+
+def _moment(text):
+    return datetime.fromisoformat(text)

@@ -1,0 +1,63 @@
+"""What etc/rbac grants, taken apart: one verb on one resource each."""
+
+from dataclasses import dataclass
+
+import yaml
+
+
+@dataclass(frozen=True, order=True)
+class Grant:
+    """One verb; `namespace` and `name` are empty where the rule does not limit them."""
+
+    account: str
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    def covers(self, request):
+        """Whether a request of the audit log is allowed by this."""
+        return (
+            (self.account, self.verb, self.group, self.resource)
+            == (request.account, request.verb, request.group, request.resource)
+            and self.namespace in ("", request.namespace)
+            and self.name in ("", request.name)
+        )
+
+    def __str__(self):
+        what = f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}"
+        named = f" «{self.name}»" if self.name else ""
+        return f"{self.account}: {what}{named}{f' in {self.namespace}' if self.namespace else ''}"
+
+
+def shipped(directory):
+    """All grants of a directory with roles and bindings, which are in one file each pair."""
+    documents = [
+        one for path in directory.glob("*.yaml") for one in yaml.safe_load_all(path.read_text())
+    ]
+    roles = {
+        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")): one["rules"]
+        for one in documents
+        if one["kind"] in ("Role", "ClusterRole")
+    }
+    grants = set()
+    for binding in documents:
+        if not binding["kind"].endswith("Binding"):
+            continue
+        namespace = binding["metadata"].get("namespace", "")
+        kind, role = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+        rules = roles[(kind, role, namespace if kind == "Role" else "")]
+        for subject in binding["subjects"]:
+            grants |= {grant for rule in rules for grant in _of(rule, subject["name"], namespace)}
+    return grants
+
+
+def _of(rule, account, namespace):
+    return {
+        Grant(account, verb, group, resource, namespace, name)
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames") or [""]
+    }

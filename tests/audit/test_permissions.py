@@ -1,0 +1,80 @@
+"""etc/rbac grants all that the programs ask for, and nothing that they do not use."""
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.audit import audit_log, grants
+
+RBAC = Path(__file__).parent.parent.parent / "etc" / "rbac"
+STARTING = timedelta(seconds=15)
+
+
+@pytest.fixture(scope="session")
+def granted():
+    return grants.shipped(RBAC)
+
+
+@pytest.fixture(scope="session")
+def on_the_lab(lab, began):
+    """What was asked of the lab's API server."""
+    return _Log(Path(lab.kubernetes.audit_log), began)
+
+
+@pytest.fixture(scope="session")
+def in_component_tests(reports):
+    """What was asked of the component tests' one; nothing outside of `make test`."""
+    return _Log(reports and reports / "component-audit.log", audit_log.BEGINNING)
+
+
+class _Log:
+    def __init__(self, path, since):
+        there = path is not None and path.exists()
+        self.requests = audit_log.requests(path, since) if there else []
+        self._loaded = audit_log.permissions_loaded(path, since) if there else []
+
+    def refused(self):
+        """(request, whether the server was just starting) of all that were refused."""
+        return [
+            (request, any(abs(moment - request.when) < STARTING for moment in self._loaded))
+            for request in self.requests
+            if request.refused
+        ]
+
+
+def test_no_request_was_refused(granted, on_the_lab, in_component_tests, show):
+    refused, starting = [], []
+    for request, early in (*on_the_lab.refused(), *in_component_tests.refused()):
+        known = any(grant.covers(request) for grant in granted)
+        (starting if early and known else refused).append(str(request))
+    asked = len(on_the_lab.requests) + len(in_component_tests.requests)
+    show(f"Refused (403), of {asked} requests:", refused)
+    if starting:
+        show("Refused though granted, by an API server that was just starting:", starting)
+    assert on_the_lab.requests, "the audit log has no request of ours"
+    assert not refused, "etc/rbac does not grant what is asked for"
+
+
+def test_every_granted_verb_was_used(granted, on_the_lab, in_component_tests, show):
+    lab, component = (
+        _uses(granted, on_the_lab.requests),
+        _uses(granted, in_component_tests.requests),
+    )
+    line = "{:<17} {:<7} {:<29} {:<34} {:>6} {:>9}".format
+    table = [line("ACCOUNT", "VERB", "RESOURCE", "ONLY", "LAB", "COMPONENT")]
+    for grant in sorted(granted):
+        resource = f"{grant.resource}{'.' if grant.group else ''}{grant.group}"
+        only = "/".join(part for part in (grant.namespace, grant.name) if part)
+        row = (grant.account, grant.verb, resource, only, lab[grant], component[grant])
+        table.append(line(*row))
+    show("Granted by etc/rbac, and how often used:", table)
+    unused = [str(grant) for grant in sorted(granted) if not lab[grant]]
+    show("Granted and never used on the lab:", unused)
+    assert not unused, "etc/rbac grants what no test on the lab uses"
+
+
+def _uses(granted, requests):
+    """How many of the requests each grant allowed."""
+    return Counter(grant for request in requests for grant in granted if grant.covers(request))

@@ -1,0 +1,77 @@
+"""How the audit tells requests apart: a stage of its own, so its judgement is tested here."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.audit import audit_log, grants
+
+RBAC = Path(__file__).parent.parent.parent / "etc" / "rbac"
+NOON = "2026-01-01T12:00:00.000000Z"
+DAEMON = "system:serviceaccount:kube-system:kuryr-daemon"
+
+
+def entry(verb, resource, *, user=DAEMON, code=200, decision="allow", message="", **about):
+    return {
+        "auditID": f"{verb} {resource} {about}",
+        "requestURI": "/",
+        "verb": verb,
+        "user": {"username": user},
+        "objectRef": {"resource": resource, **about},
+        "responseStatus": {"code": code, "message": message},
+        "requestReceivedTimestamp": NOON,
+        "annotations": {"authorization.k8s.io/decision": decision},
+    }
+
+
+def read(tmp_path, *entries, since=audit_log.BEGINNING):
+    log = tmp_path / "audit.log"
+    lines = [json.dumps(one, separators=(",", ":")) + "\n" for one in entries]
+    log.write_text("".join(lines) + '{"torn')
+    return audit_log.requests(log, since)
+
+
+def test_namespace_that_is_terminated_is_not_a_lack_of_permission(tmp_path):
+    message = f"unable to create new content {audit_log.TERMINATING}"
+    by_admission, by_role, odd = read(
+        tmp_path,
+        entry("create", "kuryrports", code=403, message=message),
+        entry("get", "pods", code=403, decision="forbid", message=f"no, {audit_log.TERMINATING}"),
+        entry("patch", "pods", code=403, message="node restriction"),
+    )
+    assert not by_admission.refused
+    assert by_role.refused
+    assert odd.refused
+
+
+def test_only_our_accounts_and_only_this_run_count(tmp_path):
+    others = entry("list", "pods", user="kubernetes-admin")
+    assert read(tmp_path, others) == []
+    ours = entry("get", "nodes")
+    assert len(read(tmp_path, ours, ours | {"stage": "ResponseStarted"})) == 1
+    assert read(tmp_path, ours, since=datetime(2026, 1, 2, tzinfo=UTC)) == []
+
+
+def test_rotated_part_of_the_log_counts(tmp_path):
+    (tmp_path / "audit-2026-01-01T11-00-00.000.log").write_text(
+        json.dumps(entry("patch", "nodes"), separators=(",", ":")) + "\n"
+    )
+    assert {one.verb for one in read(tmp_path, entry("get", "nodes"))} == {"get", "patch"}
+
+
+def test_grant_covers_its_namespace_name_and_subresource_alone(tmp_path):
+    granted = grants.shipped(RBAC)
+    group = {"apiGroup": "coordination.k8s.io"}
+    controller = DAEMON.replace("daemon", "controller")
+
+    def covered(verb, resource, user=DAEMON, **about):
+        (request,) = read(tmp_path, entry(verb, resource, user=user, **about))
+        return any(grant.covers(request) for grant in granted)
+
+    ours = {"namespace": "kube-system", "name": "kuryr-k8s-controller"} | group
+    assert covered("patch", "leases", controller, **ours)
+    assert not covered("patch", "leases", **ours)
+    assert not covered("patch", "leases", controller, **ours | {"name": "another"})
+    assert not covered("patch", "leases", controller, **ours | {"namespace": "default"})
+    assert covered("patch", "kuryrports", subresource="status", apiGroup="openstack.org")
+    assert not covered("patch", "kuryrports", subresource="scale", apiGroup="openstack.org")
