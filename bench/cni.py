@@ -1,15 +1,315 @@
-"""(to be written)"""
+"""ADD and DEL on the lab's OVN, beside ptp and bridge, bare starts, and OVN alone."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
-from bench.report import Report
+from bench import prepared
+from bench.ovsdb import Switch
+from bench.report import Report, Table, Target, percentile
+from bench.starts import Program, Run, at_once
+from lab import facts, ovn
+from lab.kuryr import CONTROLLER, Installation, daemon
+from lab.lifecycle import Lab
+from lab.paths import Paths
+from lab.process import run
+from lab.progress import Progress
+
+NODE = "node1"
+PREFIX = "kuryr-bench"
+BRIDGE = "kuryr-bench0"
+# Nothing that the lab has. One family only, and no masquerading: the least that they can do.
+RANGES = {"ptp": "10.250.0.0/22", "bridge": "10.251.0.0/22"}
+ALONE_LIMIT = 100.0  # ms
+PLUGINS = ("kuryr-cni", "bridge", "ptp")
+STARTS = ("kuryr-cni VERSION", "python3 -ISE -c pass")
+OVN = "OVN: row to ovn-installed"
+# What an ADD of ours consists of, as seen in Open vSwitch's database.
+SPANS = ("start to row in OVS", "row to ovn-installed", "ovn-installed to exit")
+CPU = "daemon's CPU, ADD and DEL"  # mean of a round; the kernel counts in steps of 10 ms
+Series = dict[str, list[float]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
+    parser.add_argument("--alone", type=int, default=50, help="of each, one after another")
+    parser.add_argument("--rounds", type=int, default=5, help="of each, in parallel")
+    parser.add_argument("--parallel", type=int, default=20, help="in a round")
 
 
 def measure(options: argparse.Namespace) -> Report:
-    raise NotImplementedError
+    """All of it in one run, in turns, so that what disturbs one disturbs all."""
+    progress = Progress(quiet=True)
+    Lab(progress=progress).up()
+    installation = Installation(progress=progress)
+    installation.up()
+    process = installation.supervisor.records()[daemon(NODE)].process
+    assert process is not None
+    bench = Bench(installation.lab, installation.lab.nodes[NODE], process.pid)
+    count = max(options.alone, options.rounds * options.parallel)
+    with ExitStack() as stack:
+        installation.supervisor.stop(CONTROLLER)
+        stack.callback(installation.supervisor.start, CONTROLLER)
+        pods = stack.enter_context(prepared.pods(bench.lab, bench.node, count))
+        stack.enter_context(bench.node_prepared(options.parallel))
+        bench.pods = itertools.cycle(pods)
+        bench.round(1)  # the bridge is made, files are in memory
+        bench.forget()
+        for _ in range(options.alone):
+            bench.round(1)
+        alone = bench.forget()
+        for _ in range(options.rounds):
+            bench.round(options.parallel)
+        return report(alone, bench.forget(), options.parallel)
+
+
+class Results:
+    """What was measured, in milliseconds, by name."""
+
+    def __init__(self) -> None:
+        self.times: Series = defaultdict(list)
+        self.failures: dict[str, list[str]] = defaultdict(list)
+
+    def take(self, name: str, runs: Sequence[Run], good: Callable[[Run], bool]) -> None:
+        for each in runs:
+            if each.code == 0 and good(each):
+                self.times[name].append(each.seconds * 1000)
+            else:
+                said = each.output.decode(errors="replace").strip()
+                self.failures[name].append(f"exit code {each.code}: {said}")
+
+
+class Bench:
+    """One node of the lab. Interfaces of Pods are made in namespaces of their own."""
+
+    pods: Iterator[prepared.Pod]
+
+    def __init__(self, lab: facts.Lab, node: facts.Node, daemon_pid: int) -> None:
+        self.lab, self.node = lab, node
+        self._daemon_pid = daemon_pid
+        self.results = Results()
+        self._configs = {name: json.dumps(_config(name, node)).encode() for name in PLUGINS}
+        self._nb = f"unix:{ovn.run_dir(Paths.from_environment())}/ovn-nb.sock"
+
+    def forget(self) -> Results:
+        """What was measured until now; begin anew."""
+        done, self.results = self.results, Results()
+        return done
+
+    @contextmanager
+    def node_prepared(self, count: int) -> Iterator[None]:
+        """Namespaces, and devices to measure OVN alone with."""
+        self._clean()
+        for i in range(count):
+            run(["ip", "netns", "add", f"{PREFIX}-{i}"])
+            run(["ip", "link", "add", _device(i), "type", "veth", "peer", f"{_device(i)}p"])
+            run(["ip", "link", "set", _device(i), "up"])
+        self.switch = Switch(self.node.ovs_socket)
+        try:
+            yield
+        finally:
+            self.switch.close()
+            self._clean()
+
+    def round(self, count: int) -> None:
+        """Everything once, with so many at the same time."""
+        for name in PLUGINS:
+            pods = [next(self.pods) for _ in range(count)]
+            before = self._daemon_cpu()
+            self._plugin(name, pods)
+            if name == "kuryr-cni":
+                self.results.times[CPU].append((self._daemon_cpu() - before) / count)
+        self._starts(count)
+        self._ovn([next(self.pods) for _ in range(count)])
+
+    def _plugin(self, name: str, pods: Sequence[prepared.Pod]) -> None:
+        ours = name == "kuryr-cni"
+        adds = at_once([self._request(name, "ADD", i, pod) for i, pod in enumerate(pods)],
+                       self.switch if ours else None)  # fmt: skip
+        self.results.take(f"{name} ADD", adds, _has_address)
+        if ours:
+            for pod, each in zip(pods, adds, strict=True):
+                self._spans(pod.vif.vif_name, each)
+        dels = at_once([self._request(name, "DEL", i, pod) for i, pod in enumerate(pods)])
+        self.results.take(f"{name} DEL", dels, lambda _: True)
+        if ours:
+            self._settle()
+
+    def _spans(self, device: str, each: Run) -> None:
+        if each.code:
+            return
+        life = self.switch.life(device)
+        times = (each.begin, life.row, min(life.installed, each.end), each.end)
+        for name, (begin, end) in zip(SPANS, itertools.pairwise(times), strict=True):
+            self.results.times[name].append((end - begin) * 1000)
+
+    def _daemon_cpu(self) -> float:
+        """Milliseconds of processor time that the daemon has taken."""
+        stat = Path(f"/proc/{self._daemon_pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
+
+    def _starts(self, count: int) -> None:
+        version = Program(
+            (f"{self.node.cni_bin_dir}/kuryr-cni",), {"CNI_COMMAND": "VERSION"}, b"{}"
+        )
+        python = Program((sys.executable, "-ISE", "-c", "pass"), {})
+        for name, program in zip(STARTS, (version, python), strict=True):
+            self.results.take(name, at_once([program] * count), lambda _: True)
+
+    def _ovn(self, pods: Sequence[prepared.Pod]) -> None:
+        ports = {_device(i): pod.vif.id for i, pod in enumerate(pods)}
+        seconds = self.switch.installation("br-int", ports)
+        self.results.times[OVN] += [each * 1000 for each in seconds.values()]
+        self._settle()
+
+    def _request(self, plugin: str, command: str, index: int, pod: prepared.Pod) -> Program:
+        args = {
+            "IgnoreUnknown": "1",
+            "K8S_POD_NAMESPACE": prepared.NAMESPACE,
+            "K8S_POD_NAME": pod.name,
+            "K8S_POD_UID": pod.uid,
+        }
+        environ = {
+            "PATH": os.environ["PATH"],
+            "CNI_COMMAND": command,
+            "CNI_CONTAINERID": f"{PREFIX}-{pod.name}",
+            "CNI_NETNS": f"/run/netns/{PREFIX}-{index}",
+            "CNI_IFNAME": "eth0",
+            "CNI_PATH": self.node.cni_bin_dir,
+            "CNI_ARGS": ";".join(f"{name}={value}" for name, value in args.items()),
+        }
+        return Program((f"{self.node.cni_bin_dir}/{plugin}",), environ, self._configs[plugin])
+
+    def _settle(self) -> None:
+        """Wait until every chassis has done what the last round left it to do."""
+        run([f"{self.lab.bin}/ovn-nbctl", f"--db={self._nb}", "--wait=hv", "sync"])
+
+    def _clean(self) -> None:
+        for name in _words(run(["ip", "-o", "netns", "list"])):
+            if name.startswith(f"{PREFIX}-"):
+                run(["ip", "netns", "del", name])
+        for line in run(["ip", "-o", "link", "show", "type", "veth"]).splitlines():
+            device = line.split(": ")[1].partition("@")[0]
+            if device.startswith(_device(0)[:-1]) and device.endswith("p"):
+                run(["ip", "link", "del", device])
+        run(["ip", "link", "del", BRIDGE], check=False)
+        for name in RANGES:
+            run(["rm", "-rf", _data(name)])
+
+
+def _device(index: int) -> str:
+    return f"kbench{index}"
+
+
+def _words(text: str) -> Iterable[str]:
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
+
+
+def _data(name: str) -> str:
+    return f"/run/{PREFIX}-{name}"
+
+
+def _config(plugin: str, node: facts.Node) -> dict[str, Any]:
+    """A plugin's part of a configuration; ours is the one that the daemon has installed."""
+    if plugin == "kuryr-cni":
+        conflist = json.loads((Path(node.cni_conf_dir) / "10-kuryr.conflist").read_text())
+        return {**conflist["plugins"][0], "cniVersion": "1.0.0", "name": conflist["name"]}
+    ipam = {
+        "type": "host-local",
+        "dataDir": _data(plugin),
+        "ranges": [[{"subnet": RANGES[plugin]}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    config = {"cniVersion": "1.0.0", "name": f"{PREFIX}-{plugin}", "type": plugin, "ipam": ipam}
+    return config | ({"bridge": BRIDGE, "isGateway": True} if plugin == "bridge" else {})
+
+
+def _has_address(each: Run) -> bool:
+    return bool(json.loads(each.output)["ips"])
+
+
+def report(alone: Results, parallel: Results, count: int) -> Report:
+    """The tables, the targets, and every figure."""
+    names = [f"{name} {command}" for command in ("ADD", "DEL") for name in PLUGINS]
+    names += [*STARTS, OVN, *SPANS, CPU]
+    figures: dict[str, Any] = {"parallel": count}
+    for name in names:
+        figures[name] = {
+            "alone": _summary(alone, name),
+            "parallel": _summary(parallel, name),
+        }
+    beside = f"{count} AT ONCE"
+    columns = ("ms", "ALONE p50", "p99", f"{beside} p50", "p99", "FAILED", "N",
+               "/ BRIDGE alone p50", "/ BRIDGE at once p99")  # fmt: skip
+    main = [_row(name, figures) for name in names if name not in (*SPANS, CPU)]
+    spans = [_row(name, figures)[:5] for name in (*SPANS, CPU)]
+    tables = [
+        Table("From start to exit of the process", columns, main),
+        Table("Where an ADD of ours spends it", columns[:5], spans),
+    ]
+    failures = [
+        (name, text)
+        for results in (alone, parallel)
+        for name in names
+        for text in results.failures[name][:3]
+    ]
+    if failures:
+        tables.append(Table("Failures", ("WHAT", "HOW"), failures))
+    return Report("cni", tables, _targets(figures, count), figures)
+
+
+def _summary(results: Results, name: str) -> dict[str, float]:
+    times = results.times[name]
+    summary: dict[str, float] = {"n": len(times), "failed": len(results.failures[name])}
+    if times:
+        summary |= {"p50": percentile(times, 0.5), "p99": percentile(times, 0.99)}
+    return summary
+
+
+def _row(name: str, figures: Mapping[str, Any]) -> list[Any]:
+    alone, parallel = figures[name]["alone"], figures[name]["parallel"]
+    nothing = "-"
+    row = [name]
+    for each in (alone, parallel):
+        row += [each.get("p50", nothing), each.get("p99", nothing)]
+    row += [alone["failed"] + parallel["failed"], alone["n"] + parallel["n"]]
+    plugin, _, command = name.partition(" ")
+    if plugin in PLUGINS and command in ("ADD", "DEL"):
+        bridge = figures[f"bridge {command}"]
+        for each, theirs, share in (
+            (alone, bridge["alone"], "p50"),
+            (parallel, bridge["parallel"], "p99"),
+        ):
+            known = share in each and share in theirs
+            row.append(each[share] / theirs[share] if known else nothing)
+    else:
+        row += [nothing, nothing]
+    return row
+
+
+def _targets(figures: Mapping[str, Any], count: int) -> list[Target]:
+    never = float("inf")
+    floor = figures[STARTS[1]]["parallel"].get("p99", never)
+    install = figures[OVN]["parallel"].get("p99", never)
+    targets = []
+    for command, own in (("ADD", install), ("DEL", 0.0)):
+        ours, bridge = figures[f"kuryr-cni {command}"], figures[f"bridge {command}"]
+        limit = bridge["parallel"].get("p99", 0.0) + floor + own
+        p50, p99 = ours["alone"].get("p50", never), ours["parallel"].get("p99", never)
+        what = "bridge + interpreter" + (" + OVN" if own else "")
+        targets += [
+            Target(f"{command} alone, p50", p50, ALONE_LIMIT, "ms"),
+            Target(f"{command}, {count} at once, p99 ({what})", p99, limit, "ms"),
+            Target(f"{command}s failed", ours["alone"]["failed"] + ours["parallel"]["failed"], 0),
+        ]
+    return targets

@@ -1,4 +1,4 @@
-"""What a benchmark found: tables, figures, and targets with whether they were reached."""
+"""What a benchmark found: tables for people, figures for programs, targets that hold or do not."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ kubernetes = [
         help="Held by the controller of this host: proof that an earlier one is dead, so that a "
         "restarted controller need not wait for its own Lease to run out.",
     ),
-    cfg.IntOpt("pod_workers", default=32, min=1, help="Pods worked on at the same time."),
+    cfg.IntOpt("pod_workers", default=128, min=1, help="Pods worked on at the same time."),
 ]
 
 neutron = [
@@ -139,10 +139,6 @@ cni_daemon = [
     cfg.StrOpt(
         "cni_conf_template",
         help="A conflist to install instead of the built-in one (kuryr-cni, then portmap).",
-    ),
-    cfg.StrOpt(
-        "plugin_python",
-        help="Interpreter of kuryr-cni on the host; empty: the daemon's own.",
     ),
     cfg.FloatOpt(
         "add_timeout",

@@ -25,7 +25,10 @@ CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
 HEALTH, DAEMON_HEALTH = 8082, 8090
 # What the wheel is made of; a change of it is a new installation.
-SOURCES = ("kuryr_k8s", "setup.cfg", "setup.py", "requirements.txt")
+SOURCES = ("kuryr_k8s", "setup.cfg", "setup.py", "pyproject.toml", "requirements.txt")
+# What others may have built in between them
+BUILT = ("__pycache__", "kuryr-cni")
+BUILD_BACKEND = "setuptools>=70.1"  # as in pyproject.toml
 
 
 def daemon(node: str) -> str:
@@ -85,11 +88,12 @@ class Installation:
         marker.unlink(missing_ok=True)
         python = str(self.venv / "bin/python")
         pip = [python, "-m", "pip", "--disable-pip-version-check", "-q"]
-        if not (self.venv / "complete").exists():
+        complete = self.venv / "complete"
+        if not complete.exists() or complete.read_text() != BUILD_BACKEND:
             shutil.rmtree(self.venv, ignore_errors=True)
             run([sys.executable, "-m", "venv", str(self.venv)])
-            run([*pip, "install", "setuptools", "wheel"], timeout=600)
-            write_atomic(self.venv / "complete", "")
+            run([*pip, "install", BUILD_BACKEND], timeout=600)
+            write_atomic(complete, BUILD_BACKEND)
         with tempfile.TemporaryDirectory(dir=self.root) as directory:
             # built from a copy: the build must not leave its own directories in the sources
             copy = Path(directory) / "source"
@@ -203,7 +207,7 @@ def kubectl(
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(*BUILT))
     elif source.exists():
         shutil.copyfile(source, target)
 
@@ -214,7 +218,7 @@ def _digest() -> str:
     for name in SOURCES:
         root = REPOSITORY / name
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and not {*BUILT} & {*path.parts}:
                 digest.update(str(path.relative_to(REPOSITORY)).encode() + path.read_bytes())
     return digest.hexdigest()
 

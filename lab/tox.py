@@ -14,7 +14,7 @@ TOX = "tox==4.67.13"
 
 def ensure(paths: Paths) -> list[str]:
     """Install tox if it is missing; the command that runs its environments."""
-    debian.install(paths, ("python3-venv",))
+    debian.install(paths, ("python3-venv", "gcc", "libc6-dev"))
     venv = paths.cache / "python" / TOX.replace("==", "-")
     marker = venv / "complete"
     with locked(paths.cache / "locks" / "tox"):

@@ -4,11 +4,14 @@ Names and fields are those of the API reference
 (https://docs.openstack.org/api-ref/network/v2/).
 """
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.port_batches import PortBatches
 from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
@@ -42,6 +45,8 @@ class Neutron:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._batches: dict[str, PortBatches] = defaultdict(lambda: PortBatches(self._create))
+        self._asking = asyncio.Lock()
         self.keeps_tags: bool | None = None  # in the body of a create; None: not known yet
 
     async def own_project(self) -> str:
@@ -49,23 +54,40 @@ class Neutron:
         return await self._transport.project_id()
 
     async def create_port(self, port: Json) -> Json:
-        """Make a port with its tags, in one call where the server keeps tags in the body.
-
-        It does so with ML2's extension driver ``tag_ports_during_bulk_creation``, and says so
-        nowhere: so it is found out once, by looking for the first port by its tags. (Looking at
-        the answer would not do: it shows no tags for ports of projects other than our own.)
+        """Make a port with its tags; those of one project that come together are made in bulk.
 
         :raises errors.OverQuota: the project's quota or the subnet's addresses are used up.
         """
-        answer = await self._transport.call("POST", "/ports", body={"port": port})
-        made: Json = answer["port"]
+        made = await self._batches[port.get("project_id", "")].create(port)
         tags = port.get("tags")
-        if tags and self.keeps_tags is None:
-            query = {"id": made["id"], "tags": ",".join(tags), "fields": "id"}
-            self.keeps_tags = bool(await self.list_ports(query))
-        if tags and not self.keeps_tags:
+        if tags and not await self._keeps_tags_of(made["id"], tags):
             await self.set_port_tags(made["id"], tags)
         return made
+
+    async def _create(self, ports: list[Json]) -> list[Json]:
+        """All of them, or none."""
+        if len(ports) == 1:
+            return [
+                (await self._transport.call("POST", "/ports", body={"port": ports[0]}))["port"]
+            ]
+        answer = await self._transport.call("POST", "/ports", body={"ports": ports})
+        made: list[Json] = answer["ports"]
+        if [port["device_id"] for port in made] != [port["device_id"] for port in ports]:
+            raise errors.CloudError("Neutron's answer to a bulk request has another order")
+        return made
+
+    async def _keeps_tags_of(self, port_id: str, tags: Sequence[str]) -> bool:
+        """Whether tags in the body of a create are kept.
+
+        They are with ML2's extension driver ``tag_ports_during_bulk_creation``, and Neutron
+        says so nowhere: so it is found out once, by looking for the first port by its tags.
+        (The answer to the create shows no tags for ports of projects other than our own.)
+        """
+        async with self._asking:
+            if self.keeps_tags is None:
+                query = {"id": port_id, "tags": ",".join(tags), "fields": "id"}
+                self.keeps_tags = bool(await self.list_ports(query))
+        return self.keeps_tags
 
     async def set_port_tags(self, port_id: str, tags: Sequence[str]) -> None:
         """Give the port these tags, and no others.

@@ -154,7 +154,7 @@ def install(conf: cfg.ConfigOpts) -> None:
     """Install the plugin, then its configuration, where the options want them."""
     options = conf.cni_daemon
     if options.cni_bin_dir:
-        conflist.install_plugin(Path(options.cni_bin_dir), options.plugin_python or sys.executable)
+        conflist.install_plugin(Path(options.cni_bin_dir))
     if options.cni_conf_dir:
         template = options.cni_conf_template
         text = (

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 NAME = "10-kuryr.conflist"
-SOCKET = "/run/kuryr/cni.sock"  # kuryr-cni's own defaults
+SOCKET = "/run/kuryr/cni.sock"  # as in kuryr-cni.c
 SPOOL = "/var/lib/kuryr/spool"
 
 
@@ -30,26 +30,25 @@ def render(socket: str = SOCKET, spool: str = SPOOL) -> str:
     return json.dumps(conflist, indent=2) + "\n"
 
 
-def install_plugin(directory: Path, python: str) -> None:
-    """Copy kuryr-cni to where the runtime looks for plugins, to run with this interpreter."""
-    source = Path(__file__).with_name("plugin.py").read_text()
-    _first, _, rest = source.partition("\n")
-    _write(directory / "kuryr-cni", f"#!{python} -ISE\n{rest}", 0o755)
+def install_plugin(directory: Path) -> None:
+    """Copy kuryr-cni to where the runtime looks for plugins: it needs nothing else there."""
+    program = Path(__file__).with_name("kuryr-cni")
+    _write(directory / program.name, program.read_bytes(), 0o755)
 
 
 def install(directory: Path, text: str) -> None:
     """Write the configuration: from now on the runtime sends requests."""
-    _write(directory / NAME, text, 0o644)
+    _write(directory / NAME, text.encode(), 0o644)
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def _write(path: Path, content: bytes, mode: int) -> None:
     """Write a file whole or not at all; one that is the same already is left alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file() and path.read_text() == text and path.stat().st_mode & 0o777 == mode:
+    if path.is_file() and path.read_bytes() == content and path.stat().st_mode & 0o777 == mode:
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        file.write(text)
+    with temporary.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())

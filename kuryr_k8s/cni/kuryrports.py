@@ -23,9 +23,9 @@ class Api(Protocol):
         self, resource: Resource, key: Key, patch: dict[str, Any], *, subresource: str = ""
     ) -> dict[str, Any]: ...
 
-    async def remove_finalizer(
-        self, resource: Resource, key: Key, finalizer: str, *, uid: str, known: tuple[str, ...]
-    ) -> None: ...
+    async def remove_finalizers(
+        self, resource: Resource, key: Key, *names: str, uid: str, known: tuple[str, ...]
+    ) -> object: ...
 
 
 class Switch(Protocol):
@@ -77,7 +77,7 @@ class KuryrPortAcknowledger:
         if self._attachments.of_pod(port.pod_uid):
             return LOOK_AGAIN
         LOG.info("KuryrPort %s (Pod %s) has left the node", key, port.pod_uid)
-        await self._api.remove_finalizer(
+        await self._api.remove_finalizers(
             KURYRPORTS, key, NODE_FINALIZER, uid=port.uid, known=port.finalizers
         )
         return None

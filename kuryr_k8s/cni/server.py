@@ -1,4 +1,4 @@
-"""The UNIX socket that kuryr-cni speaks to. See :mod:`kuryr_k8s.cni.plugin` for the protocol."""
+"""The UNIX socket that kuryr-cni speaks to. See kuryr-cni.c for the protocol."""
 
 import asyncio
 import contextlib

@@ -5,6 +5,7 @@ else: no handler and no driver sleeps or retries by itself.
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
@@ -38,7 +39,7 @@ class Observer(Protocol):
 
 
 class Controller(Generic[K]):
-    """Runs ``reconcile(key)`` for every key of a queue, with ``workers`` tasks.
+    """Runs ``reconcile(key)`` for every key of a queue, at most ``workers`` of them at a time.
 
     :param deadline: seconds that one reconcile may take.
     """
@@ -64,17 +65,17 @@ class Controller(Generic[K]):
 
     async def run(self) -> None:
         """Work until cancelled; a bug in this class stops the program, one in a handler not."""
+        slots = asyncio.Semaphore(self._workers)
         async with asyncio.TaskGroup() as group:
-            for number in range(self._workers):
-                group.create_task(self._work(), name=f"{self.name}-{number}")
+            while True:
+                await slots.acquire()
+                key = await self.queue.get()
+                task = group.create_task(self.step(key), name=f"{self.name} {key}")
+                task.add_done_callback(functools.partial(self._done, slots, key))
 
-    async def _work(self) -> None:
-        while True:
-            key = await self.queue.get()
-            try:
-                await self.step(key)
-            finally:
-                self.queue.done(key)
+    def _done(self, slots: asyncio.Semaphore, key: K, _task: asyncio.Task[None]) -> None:
+        slots.release()
+        self.queue.done(key)
 
     async def step(self, key: K) -> None:
         """Reconcile one key once, and queue it again as the outcome asks."""

@@ -22,13 +22,15 @@ from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
 LOG = logging.getLogger(__name__)
+GIVEN_BACK = "given back"
 
 
 class KuryrPortHandler(Handler):
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
         self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
-        self._tried: dict[Key, str] = {}  # uid of the KuryrPort for which ports were asked for
+        self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
+        self._unrecorded: dict[Key, tuple[str, object]] = {}  # told Neutron, not yet the KuryrPort
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -51,7 +53,8 @@ class KuryrPortHandler(Handler):
     async def reconcile(self, key: Key) -> float | None:
         recorded = self._context.informers.kuryrports.get(key)
         if recorded is None:
-            self._forget(key)
+            if self._context.informers.pods.get(key) is None:
+                self._forget(key)
         elif recorded.deleting:
             await self._release(key, recorded)
         else:
@@ -68,7 +71,7 @@ class KuryrPortHandler(Handler):
         project = recorded.project_id or await drivers.pod_project.project(pod)
         groups = await drivers.pod_security_groups.security_groups(pod, project)
         if recorded.vifs_json:
-            self._forget(key)
+            self._starved.pop(key, None)
             await self._follow_groups(key, recorded, groups)
             return
         if pod.deleting:
@@ -103,7 +106,7 @@ class KuryrPortHandler(Handler):
             for interface in await driver.interfaces(pod, project):
                 wanted[interface.ifname] = interface.pod_network
         may_exist = self._may_exist(key, recorded)
-        self._tried[key] = recorded.uid
+        self._tried[key] = recorded.pod_uid
         return {
             ifname: await drivers.vif_pool.request(
                 PortRequest(
@@ -121,14 +124,16 @@ class KuryrPortHandler(Handler):
         }
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether anybody can have made ports: not if this very process created the KuryrPort
-        and never worked on it. That saves Neutron a question for every new Pod."""
+        """Whether anybody can have made ports: not if this very process vouched for it when it
+        created the KuryrPort, and asked for none since (the cache may have been set back).
+        That saves Neutron a question for every new Pod."""
         ours = recorded.creator == self._context.incarnation
-        return not ours or self._tried.get(key) == recorded.uid
+        return not ours or self._tried.get(key) == recorded.pod_uid
 
     def _forget(self, key: Key) -> None:
         self._starved.pop(key, None)
         self._tried.pop(key, None)
+        self._unrecorded.pop(key, None)
 
     def _host_id(self, node_name: str) -> str:
         node = self._context.informers.nodes.get(Key("", node_name))
@@ -139,13 +144,17 @@ class KuryrPortHandler(Handler):
     async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
         if recorded.security_groups == groups:
             return
-        for vif in recorded.vifs().values():
-            await self._context.drivers.vif_pool.update_security_groups(vif, groups)
+        if self._unrecorded.get(key) != (recorded.uid, groups):
+            for vif in recorded.vifs().values():
+                await self._context.drivers.vif_pool.update_security_groups(vif, groups)
+            self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
+        self._unrecorded.pop(key, None)
 
     async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": recorded.uid}, "status": status}
-        await self._context.kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        informer, kube = self._context.informers.kuryrports, self._context.kube
+        informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
 
     async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
         """Where the KuryrPort went while its ports were made, nobody will ever name them."""
@@ -157,27 +166,35 @@ class KuryrPortHandler(Handler):
 
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Give the ports back, once it is certain that the node has let go of them."""
-        self._forget(key)
+        self._starved.pop(key, None)
         if NODE_FINALIZER in recorded.finalizers and not (
             await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
         ):
             return  # the daemon's word comes as a change of the KuryrPort
-        pool = self._context.drivers.vif_pool
-        if recorded.vifs_json:
-            vifs = recorded.vifs()
-            LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
-            for vif in vifs.values():
-                await pool.release(vif)
-        else:
-            await pool.release_unrecorded(recorded.pod_uid)
-        known = recorded.finalizers
-        for finalizer in (NODE_FINALIZER, KURYRPORT_FINALIZER):
-            if finalizer in known:
-                await self._context.kube.remove_finalizer(
-                    KURYRPORTS, key, finalizer, uid=recorded.uid, known=known
-                )
-                known = tuple(name for name in known if name != finalizer)
+        if self._unrecorded.get(key) != (recorded.uid, GIVEN_BACK):
+            await self._give_back(key, recorded)
+            self._unrecorded[key] = (recorded.uid, GIVEN_BACK)
+        answer = await self._context.kube.remove_finalizers(
+            KURYRPORTS,
+            key,
+            NODE_FINALIZER,
+            KURYRPORT_FINALIZER,
+            uid=recorded.uid,
+            known=recorded.finalizers,
+        )
+        self._context.informers.kuryrports.learn(answer)
+        self._forget(key)
         self._wake_starved()
+
+    async def _give_back(self, key: Key, recorded: KuryrPort) -> None:
+        pool = self._context.drivers.vif_pool
+        if not recorded.vifs_json:
+            await pool.release_unrecorded(recorded.pod_uid)
+            return
+        vifs = recorded.vifs()
+        LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
+        for vif in vifs.values():
+            await pool.release(vif)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod

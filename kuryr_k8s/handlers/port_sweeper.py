@@ -91,11 +91,14 @@ class PortSweeper:
 
 
 def nameless(ports: Iterable[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
-    """The ports that no KuryrPort names; one without vifs yet may come to name its Pod's."""
-    by_pod = {recorded.pod_uid: recorded.vifs_json for recorded in kuryrports}
+    """The ports that no KuryrPort names. One without vifs yet may come to name its Pod's; and one
+    whose vifs nobody can read is no word against any of them."""
+    by_pod = {recorded.pod_uid: recorded for recorded in kuryrports}
 
     def named(port: Json) -> bool:
-        vifs = by_pod.get(port["device_id"])
-        return vifs is not None and (not vifs or port["id"] in vifs)
+        recorded = by_pod.get(port["device_id"])
+        return recorded is not None and (
+            not recorded.vifs_json or port["id"] in recorded.vifs_json or not recorded.readable
+        )
 
     return [port for port in ports if not named(port)]

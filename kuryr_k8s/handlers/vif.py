@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
@@ -24,11 +24,24 @@ class VIFHandler(Handler):
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
+        self._begun: dict[Key, str] = {}  # uids of Pods whose creation was seen, untouched so far
+        self._ended: dict[Key, str] = {}  # uids of Pods whose deletion was seen
         self._missed: dict[Key, float] = {}  # since when mirror Pods are missing
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
-        return (Watch(informers.pods, same_key), Watch(informers.kuryrports, same_key))
+        return (Watch(informers.pods, self._of_pod), Watch(informers.kuryrports, same_key))
+
+    def _of_pod(self, key: Key, old: Pod | None, new: Pod | None) -> Iterable[Key]:
+        """Notes the server's own word that a Pod is new, or gone; a list's silence is no word."""
+        seen = not self._context.informers.pods.replaying
+        if old is None and new is not None and seen:
+            self._begun[key] = new.uid
+        elif new is None:
+            self._begun.pop(key, None)
+            if old is not None and seen and not old.static:
+                self._ended[key] = old.uid
+        return (key,)
 
     async def reconcile(self, key: Key) -> float | None:
         pod = self._context.informers.pods.get(key)
@@ -37,16 +50,21 @@ class VIFHandler(Handler):
             self._missed.pop(key, None)
         if recorded is None:
             self._missed.pop(key, None)
+            self._ended.pop(key, None)
             if pod is not None and wants_network(pod) and not pod.deleting:
                 await self._create(key, pod)
-        elif not recorded.deleting and not is_needed(recorded, pod):
+            return None
+        if recorded.pod_uid == self._begun.get(key):
+            del self._begun[key]
+        if not recorded.deleting and not is_needed(recorded, pod):
             await self._delete(key, recorded)
         return None
 
     async def _create(self, key: Key, pod: Pod) -> None:
+        untouched = self._begun.get(key) == pod.uid
+        body = kuryrport_of(pod, self._context.incarnation if untouched else None)
         try:
-            body = kuryrport_of(pod, self._context.incarnation)
-            await self._context.kube.create(KURYRPORTS, body)
+            answer = await self._context.kube.create(KURYRPORTS, body)
         except errors.KubeConflict as error:
             # our cache lags; or it is an earlier Pod's and on its way out
             raise errors.Wait(f"there is a KuryrPort {key} already", delay=1.0) from error
@@ -54,19 +72,30 @@ class VIFHandler(Handler):
             if error.status == 403 and "being terminated" in str(error):
                 return  # nothing new is taken in this namespace, and the Pod goes with it
             raise
+        self._begun.pop(key, None)
+        self._context.informers.kuryrports.learn(answer)
 
     async def _delete(self, key: Key, recorded: KuryrPort) -> None:
         """The caches may lie: the API server itself must say that the Pod is done."""
-        live = await self._context.kube.find(PODS, key)
-        if live is not None and is_needed(recorded, Pod.read(live)):
-            raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
-        if live is None and recorded.static:
-            self._wait_for_mirror(key)
+        if not self._is_over(key, recorded):
+            live = await self._context.kube.find(PODS, key)
+            if live is not None and is_needed(recorded, Pod.read(live)):
+                raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
+            if live is None and recorded.static:
+                self._wait_for_mirror(key)
         LOG.info("Pod %s (%s) is done; its KuryrPort goes", key, recorded.pod_uid)
         try:
-            await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
+            answer = await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
         except errors.KubeConflict as error:
             raise errors.Wait(f"KuryrPort {key} is another one by now", delay=1.0) from error
+        self._context.informers.kuryrports.learn(answer)
+
+    def _is_over(self, key: Key, recorded: KuryrPort) -> bool:
+        """Whether the server has said what is for ever: the very Pod was deleted, or finished."""
+        if self._ended.get(key) == recorded.pod_uid:
+            return True
+        pod = self._context.informers.pods.get(key)
+        return pod is not None and pod.identity == recorded.pod_uid and pod.finished
 
     def _wait_for_mirror(self, key: Key) -> None:
         """A mirror Pod that was deleted is made again by its kubelet while the Pod runs on.
@@ -92,8 +121,10 @@ def is_needed(recorded: KuryrPort, pod: Pod | None) -> bool:
     return pod is not None and pod.identity == recorded.pod_uid and wants_network(pod)
 
 
-def kuryrport_of(pod: Pod, incarnation: str) -> Json:
+def kuryrport_of(pod: Pod, creator: str | None) -> Json:
     """The KuryrPort of a Pod, complete from its creation: both finalizers stand in it.
+
+    ``creator`` is the process that vouches that nobody can have made ports for the Pod.
 
     The mirror of a static Pod is no owner: it is deleted and made again while the Pod runs on.
     """
@@ -101,9 +132,10 @@ def kuryrport_of(pod: Pod, incarnation: str) -> Json:
     meta: Json = {
         "namespace": pod.namespace,
         "name": pod.name,
-        "annotations": {annotations.CREATOR: incarnation},
         "finalizers": [annotations.KURYRPORT_FINALIZER, annotations.NODE_FINALIZER],
     }
+    if creator is not None:
+        meta["annotations"] = {annotations.CREATOR: creator}
     if len(node) <= LABEL_LIMIT:
         meta["labels"] = {annotations.NODE_NAME_LABEL: node}
     if not pod.static:

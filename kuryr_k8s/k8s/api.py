@@ -90,53 +90,64 @@ class KubeApi:
         path = resource.path(key.namespace, key.name, subresource)
         return await self.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
-    async def remove_finalizer(
-        self, resource: Resource, key: Key, finalizer: str, *, uid: str, known: tuple[str, ...]
-    ) -> None:
-        """Take one finalizer off the object ``uid``; gone already is as good.
+    async def remove_finalizers(
+        self, resource: Resource, key: Key, *names: str, uid: str, known: tuple[str, ...]
+    ) -> Json | None:
+        """Take finalizers off the object ``uid``, in one write; gone already is as good.
 
         ``known`` are its finalizers as last seen: where they changed since, the object is read
         and the write made again, once.
+
+        :return: the object as it is now; None where it was gone already.
         """
         try:
-            await self._remove_finalizer(resource, key, finalizer, uid, known)
+            return await self._remove_finalizers(resource, key, names, uid, known)
         except errors.KubeConflict:
             live = await self.find(resource, key)
-            if live is not None and live["metadata"]["uid"] == uid:
-                finalizers = tuple(live["metadata"].get("finalizers", ()))
-                await self._remove_finalizer(resource, key, finalizer, uid, finalizers)
+            if live is None or live["metadata"]["uid"] != uid:
+                return None
+            finalizers = tuple(live["metadata"].get("finalizers", ()))
+            return await self._remove_finalizers(resource, key, names, uid, finalizers) or live
 
-    async def _remove_finalizer(
-        self, resource: Resource, key: Key, finalizer: str, uid: str, known: tuple[str, ...]
-    ) -> None:
-        if finalizer not in known:
-            return
-        place = f"/metadata/finalizers/{known.index(finalizer)}"
-        patch = [
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "test", "path": place, "value": finalizer},
-            {"op": "remove", "path": place},
-        ]
-        path = resource.path(key.namespace, key.name)
+    async def _remove_finalizers(
+        self,
+        resource: Resource,
+        key: Key,
+        names: tuple[str, ...],
+        uid: str,
+        known: tuple[str, ...],
+    ) -> Json | None:
+        places = [place for place, name in enumerate(known) if name in names]
+        if not places:
+            return None
+        patch: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+        for place in reversed(places):  # those behind one that goes move up
+            path = f"/metadata/finalizers/{place}"
+            patch.append({"op": "test", "path": path, "value": known[place]})
+            patch.append({"op": "remove", "path": path})
+        where = resource.path(key.namespace, key.name)
         try:
-            await self.call("PATCH", path, body=patch, content_type=JSON_PATCH)
+            return await self.call("PATCH", where, body=patch, content_type=JSON_PATCH)
         except errors.KubeNotFound:
-            return
+            return None
         except errors.KubeError as error:
             if error.status == 422:  # a test of the patch failed
                 raise errors.KubeConflict(str(error), status=409) from error
             raise
 
-    async def delete(self, resource: Resource, key: Key, *, uid: str) -> None:
+    async def delete(self, resource: Resource, key: Key, *, uid: str) -> Json | None:
         """Ask for the deletion of the object ``uid``; gone already is as good.
+
+        :return: the object with its deletionTimestamp if a finalizer holds it, else a Status;
+            None where it was gone already.
 
         :raises errors.KubeConflict: another object has the name by now.
         """
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         try:
-            await self.call("DELETE", resource.path(key.namespace, key.name), body=body)
+            return await self.call("DELETE", resource.path(key.namespace, key.name), body=body)
         except errors.KubeNotFound:
-            return
+            return None
 
     async def watch(
         self, resource: Resource, query: Mapping[str, str], *, namespace: str = "", idle: float

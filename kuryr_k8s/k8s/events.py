@@ -68,15 +68,17 @@ class EventRecorder:
         self._told.move_to_end(condition)
         if len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
-        await self._post(about, "Warning", reason, note)
+        if not await self._post(about, "Warning", reason, note):
+            self._told.pop(condition, None)
 
     def well(self, source: str, about: Reference) -> None:
         """Nothing is wrong with the object any more, as far as ``source`` knows."""
         self._told.pop((source, about.uid), None)
 
-    async def _post(self, about: Reference, kind: str, reason: str, note: str) -> None:
+    async def _post(self, about: Reference, kind: str, reason: str, note: str) -> bool:
+        """Whether the server took it; it may refuse for ever, so nobody tries at once again."""
         if not self._enabled:
-            return
+            return True
         namespace = about.namespace or "default"
         body = {
             "metadata": {"namespace": namespace, "name": f"{about.name[:200]}.{uuid.uuid4().hex}"},
@@ -99,3 +101,5 @@ class EventRecorder:
             await self._api.create(EVENTS, body)
         except errors.KubeError as error:
             LOG.debug("Event %s for %s was not taken: %s", reason, about.name, error)
+            return False
+        return True

@@ -5,6 +5,9 @@ a stream into a cache, and :meth:`KubeApi.watch` reads the stream. Objects are
 cut down to the few fields we read as they arrive, so that the whole list never
 is in memory. After a gap (410, a restart of the server) the kind is listed
 again and the differences are reported as changes, deletions included.
+
+Whoever writes hands the server's answer to :meth:`Informer.learn`: the cache never lags behind
+our own writes, so that none is made twice, and the next step need not wait for the watch.
 """
 
 import asyncio
@@ -58,7 +61,10 @@ class Informer(Generic[T]):
         self._read = read
         self._selectors = dict(selectors or {})
         self._idle = idle
+        self.replaying = False  # changes reported now are differences of lists, not events
         self._cache: dict[Key, T] = {}
+        self._ahead: dict[Key, int] = {}  # versions learned that the watch has yet to reach
+        self._gone: dict[Key, str] = {}  # uids learned to be gone, likewise
         self._subscribers: list[Subscriber[T]] = []
         self._version = ""  # the resourceVersion seen last; empty: list first
         self._streams_lists = True
@@ -80,6 +86,35 @@ class Informer(Generic[T]):
         """
         self._subscribers.append(subscriber)
 
+    def learn(self, item: Json | None) -> None:
+        """Take in the object that the answer to a write of ours shows, if it shows one."""
+        if item is None or item.get("kind") == "Status" or not self.synced.is_set():
+            return
+        key, meta = _key(item), item["metadata"]
+        version, old = int(meta["resourceVersion"]), self._cache.get(key)
+        if "deletionTimestamp" in meta and not meta.get("finalizers"):
+            self._gone[key] = meta["uid"]
+            self._apply("DELETED", item)
+        elif self._gone.get(key) != meta["uid"] and (
+            old is None or int(old.resource_version) < version
+        ):
+            self._ahead[key] = version
+            self._apply("MODIFIED", item)
+
+    def _is_stale(self, kind: str, item: Json) -> bool:
+        """Whether we knew better than this event already."""
+        key, meta = _key(item), item["metadata"]
+        if self._gone.get(key) == meta["uid"]:
+            if kind == "DELETED":
+                del self._gone[key]
+            return True
+        ahead = self._ahead.get(key)
+        if ahead is None:
+            return False
+        if int(meta["resourceVersion"]) >= ahead:
+            del self._ahead[key]
+        return int(meta["resourceVersion"]) <= ahead
+
     async def run(self) -> None:
         """Follow the kind for ever; whatever the server does, try again."""
         failures = 0
@@ -89,6 +124,8 @@ class Informer(Generic[T]):
             lived = asyncio.get_running_loop().time() - begun
             # a watch that worked and was cut is no failure in a row: balancers cut idle streams
             failures = failures + 1 if lived < SHORT else int(problem is not None)
+            if self._ahead or self._gone:
+                self._version = ""  # was the server set back, what we learned is of no past of its
             if problem is not None:
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList
@@ -124,7 +161,7 @@ class Informer(Generic[T]):
                 elif fresh is not None:
                     key = _key(event["object"])
                     fresh[key] = self._same_or_read(key, event["object"])
-                else:
+                elif not self._is_stale(event["type"], event["object"]):
                     self._apply(event["type"], event["object"])
                 if fresh is None:
                     self._version = meta["resourceVersion"]
@@ -163,12 +200,16 @@ class Informer(Generic[T]):
 
     def _replace(self, fresh: dict[Key, T]) -> None:
         before, self._cache = self._cache, fresh
+        self._ahead.clear()
+        self._gone.clear()
+        self.replaying = True
         for key in before.keys() - fresh.keys():
             self._notify(key, before[key], None)
         for key, new in fresh.items():
             old = before.get(key)
             if old is not new:
                 self._notify(key, old, new)
+        self.replaying = False
         self.synced.set()
 
     def _apply(self, kind: str, item: Json) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kuryr_k8s.model import annotations
+from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.vif import VIFBase
 
 Json = dict[str, Any]
@@ -66,7 +67,19 @@ class KuryrPort:
         :raises kuryr_k8s.model.codec.DecodeError: written by something else than us.
         """
         recorded = json.loads(self.vifs_json) if self.vifs_json else {}
-        return {name: VIFBase.from_json(entry["vif"]) for name, entry in recorded.items()}
+        try:
+            return {name: VIFBase.from_json(entry["vif"]) for name, entry in recorded.items()}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise DecodeError(f"status.vifs of {self.namespace}/{self.name}: {error!r}") from error
+
+    @property
+    def readable(self) -> bool:
+        """Whether :meth:`vifs` can be read."""
+        try:
+            self.vifs()
+        except DecodeError:
+            return False
+        return True
 
 
 def write_vifs(vifs: dict[str, VIFBase]) -> Json:

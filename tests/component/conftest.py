@@ -1,6 +1,6 @@
 """A cloud with a dual-stack network for Pods, a cluster with a node, and a kuryr.conf."""
 
-import configparser
+import functools
 from pathlib import Path
 
 import pytest
@@ -10,15 +10,19 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.k8s import connect as kube_connect
+from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.model.annotations import HOST_ID
+from tests.component import confs, report
+from tests.component.confs import TAG
+from tests.component.lanes import Lanes, permit
 from tests.component.stage import Stage
 from tests.fakes.cloud import FakeCloud
 from tests.kube.fixtures import cluster, kube, kube_proxy, kube_server
 
-__all__ = ["cluster", "kube", "kube_proxy", "kube_server"]
+__all__ = ["TAG", "cluster", "kube", "kube_proxy", "kube_server"]
 
 ETC = Path(__file__).parent.parent.parent / "etc"
-TAG = "test-cluster"
 HOST = "chassis1"
 NODE = "node1"
 
@@ -26,8 +30,7 @@ NODE = "node1"
 @pytest.fixture
 async def cloud():
     async with FakeCloud(hosts=[HOST, "chassis2"]) as cloud:
-        cloud.pods = cloud.add_network("pods", "10.62.0.0/16", "fd62::/64", mtu=1442)
-        cloud.group = cloud.add_security_group("pods")
+        confs.furnish(cloud)
         yield cloud
 
 
@@ -35,29 +38,7 @@ async def cloud():
 def write_conf(tmp_path, cloud):
     """Write a kuryr.conf for the cloud; keyword arguments are groups of options."""
 
-    def write(**groups):
-        options = {
-            "neutron": cloud.neutron_options(),
-            "neutron_defaults": {
-                "project": cloud.project_id,
-                "pod_subnet": ",".join(cloud.pods["subnets"]),
-                "pod_security_groups": cloud.group["id"],
-                "resource_tags": TAG,
-                "sweep_interval": "600",
-            },
-            "kubernetes": {"lock_file": str(tmp_path / "controller.lock")},
-            "health_server": {"port": "0"},
-        }
-        for group, values in groups.items():
-            options.setdefault(group, {}).update(values)
-        parser = configparser.ConfigParser(interpolation=None)
-        parser.read_dict(options)
-        path = tmp_path / "kuryr.conf"
-        with path.open("w") as file:
-            parser.write(file)
-        return path
-
-    return write
+    return functools.partial(confs.write_conf, tmp_path, cloud)
 
 
 @pytest.fixture
@@ -113,3 +94,23 @@ async def stage(shipped_permissions, cloud, kube_proxy, load_conf):
     yield stage
     kube_proxy.faults.clear()
     cloud.faults.clear()
+
+
+@pytest.fixture
+async def lanes(shipped_permissions, kube_server, tmp_path):
+    """Stages to be used at the same time, each with everything of its own."""
+    await permit(shipped_permissions.client, kube_server)
+    return Lanes(kube_server, shipped_permissions.client, tmp_path)
+
+
+@pytest.fixture
+def short_calls(monkeypatch):
+    """Deadlines of calls that tests can wait for; the options that go with them."""
+    monkeypatch.setattr(kube_connect, "KubeApi", functools.partial(KubeApi, timeout=3.0))
+    monkeypatch.setattr(connect, "AUTHENTICATION", 2.0)
+    return {"neutron": {"call_timeout": "2"}}
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in report.summary(config):
+        terminalreporter.write_line(line)

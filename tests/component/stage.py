@@ -1,6 +1,7 @@
 """A cluster and a cloud with the controller on it, in the test's own loop."""
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 
 from kuryr_k8s.app import ControllerApp
@@ -12,8 +13,9 @@ KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
 class Stage:
     """What tests act on and look at."""
 
-    def __init__(self, cluster, cloud, proxy, load_conf):
+    def __init__(self, cluster, cloud, proxy, load_conf, node="node1"):
         self.cluster, self.cloud, self.proxy = cluster, cloud, proxy
+        self.node = node
         self.client = cluster.client
         self._load_conf = load_conf
 
@@ -44,6 +46,18 @@ class Stage:
         patch = {"metadata": {"finalizers": finalizers, "uid": recorded["metadata"]["uid"]}}
         await self.client.patch(self.path(name), patch)
 
+    async def activate(self, name):
+        """The daemon says that the interface works; and so does the cloud's data plane."""
+        recorded = await self.kuryrport(name)
+        vif = {"vif": {"versioned_object.data": {"active": True}}}
+        patch = {
+            "metadata": {"uid": recorded["metadata"]["uid"]},
+            "status": {"vifs": {"eth0": vif}},
+        }
+        await self.client.patch(f"{self.path(name)}/status", patch)
+        port = recorded["status"]["vifs"]["eth0"]["vif"]["versioned_object.data"]["id"]
+        self.cloud.set_status(port, "ACTIVE")
+
     # Looking.
 
     def path(self, name):
@@ -68,15 +82,23 @@ class Stage:
 
     # Waiting, for conditions: asked again and again, until they hold.
 
-    async def until(self, condition, *, within=15.0):
+    async def until(self, condition, *, within=25.0):
         """Ask an asynchronous condition until it holds; its value."""
         async with asyncio.timeout(within):
             while True:
+                seen = self._happened()
                 if value := await condition():
                     return value
-                await asyncio.sleep(0.02)
+                with contextlib.suppress(TimeoutError):  # asked again whatever happened
+                    await self.proxy.wait_for(
+                        lambda seen=seen: self._happened() != seen, within=0.2
+                    )
 
-    async def until_plugged_in(self, name, *, within=15.0):
+    def _happened(self):
+        """How much the controller has asked for and heard of so far."""
+        return len(self.proxy.calls), self.proxy.events.passed
+
+    async def until_plugged_in(self, name, *, within=25.0):
         """Wait until the KuryrPort names its interfaces; the default one's data."""
 
         async def vif():
@@ -100,6 +122,15 @@ class Stage:
             return await self.kuryrport(name) is None
 
         await self.until(gone)
+
+    async def until_replaced(self, recorded):
+        """Wait until another KuryrPort has the name of this one."""
+
+        async def replaced():
+            found = await self.kuryrport(recorded["metadata"]["name"])
+            return found is not None and found["metadata"]["uid"] != recorded["metadata"]["uid"]
+
+        await self.until(replaced)
 
     async def until_event(self, reason):
         """Wait for an Event with this reason; its note."""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.component.conftest import NODE
-from tests.fakes.faults import Hang, answer
+from tests.fakes.faults import answer
 from tests.kube.proxy import is_watch
 
 
@@ -62,23 +62,72 @@ async def test_watch_that_is_refused_for_a_while_is_asked_for_again(stage, statu
         await stage.until_plugged_in("web")
 
 
-async def test_stale_cache_of_pods_does_not_take_the_port_of_a_living_one(stage):
-    """The cache says finished, the API server says running: the API server is right."""
-    asked = Hang()
+async def test_list_that_lacks_a_living_pod_does_not_take_its_port(stage):
+    """A list's silence is no word that the Pod is gone: the API server is asked."""
     async with stage.controller():
         pod = await stage.cluster.add_pod("web", node=NODE)
         vif = await stage.until_plugged_in("web")
-        stage.proxy.faults.add(method="GET", path="/pods/web$", action=asked)
-        await stage.cluster.set_phase(pod, "Failed")
-        await asked.reached.wait()  # the controller acts on it; from here on its cache is old
-        stage.proxy.events.hold("pods")
-        await stage.cluster.set_phase(pod, "Running")
-        asked.release()
+        stage.proxy.events.drop(1, "pods")  # of the list that follows
+        stage.proxy.expire_watches("pods")
         await stage.proxy.wait_for(lambda: stage.proxy.calls.count("get", "pods") >= 2)
         recorded = await stage.kuryrport("web")
+        assert "deletionTimestamp" not in recorded["metadata"]
+        assert vif["id"] in stage.cloud.ports
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+
+
+async def test_end_that_the_watch_tells_costs_no_read(stage):
+    async with stage.controller():
+        pods = [await stage.cluster.add_pod(name, node=NODE) for name in ("gone", "finished")]
+        for pod in pods:
+            await stage.until_plugged_in(pod["metadata"]["name"])
+        await stage.cluster.delete_pod(pods[0])
+        await stage.cluster.set_phase(pods[1], "Succeeded")
+        for pod in pods:
+            await stage.until_deleting(pod["metadata"]["name"])
+        assert stage.proxy.calls.count("get", "pods") == 0
+
+
+async def test_lagging_watch_of_kuryrports_holds_up_nothing_and_repeats_no_write(stage):
+    async with stage.controller():
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("kuryrports") == 1)
+        stage.proxy.events.hold("kuryrports")
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        await stage.cluster.set_phase(pod, "Running")  # something to look at it again for
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
         stage.proxy.events.release()
-    assert "deletionTimestamp" not in recorded["metadata"]
-    assert vif["id"] in stage.cloud.ports
+        await stage.let_go("web")
+        await stage.until_gone("web")
+    assert [write.method for write in stage.cloud.faults.writes] == ["POST", "DELETE"]
+    methods = [write.method for write in stage.proxy.faults.writes]
+    assert methods == ["POST", "PATCH", "DELETE", "PATCH"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_kuryrport_taken_away_by_force_comes_back_with_the_port_it_had(stage, restarted):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        vif = await stage.until_plugged_in("web")
+        first = await stage.kuryrport("web")
+        if not restarted:
+            await take_away(stage, "web")
+            await stage.until_replaced(first)
+            assert (await stage.until_plugged_in("web"))["id"] == vif["id"]
+    if restarted:
+        await take_away(stage, "web")
+        async with stage.controller():
+            await stage.until_replaced(first)
+            assert (await stage.until_plugged_in("web"))["id"] == vif["id"]
+    assert [port["id"] for port in stage.ports_of(pod)] == [vif["id"]]
+
+
+async def take_away(stage, name):
+    """Delete a KuryrPort as if it had no finalizers (so does an etcd that is set back)."""
+    await stage.client.request("DELETE", stage.path(name))
+    await stage.client.patch(stage.path(name), {"metadata": {"finalizers": None}})
 
 
 async def test_controller_that_cannot_renew_its_lease_stops_at_once(stage):

@@ -43,6 +43,17 @@ async def test_ports_made_in_bulk_carry_their_tags_at_once(side: Side, three: li
     assert len({port["mac_address"] for port in three}) == 3
 
 
+async def test_ports_made_in_bulk_come_back_bound_each_to_its_host(side: Side, pods: Json) -> None:
+    hosts = [side.host, f"{side.mark}.invalid", side.host]
+    items = [
+        {"network_id": pods["id"], "tags": [side.mark], "binding:host_id": host} for host in hosts
+    ]
+    made = (await side.kuryr.post("/ports", {"ports": items})).body["ports"]
+    assert [port["binding:host_id"] for port in made] == hosts
+    assert [port["binding:vif_type"] for port in made] == ["ovs", "binding_failed", "ovs"]
+    assert made[0]["binding:vif_details"]["bridge_name"] == "br-int"
+
+
 async def test_the_extension_list_does_not_name_tags_in_bulk_though_they_are_kept(
     side: Side,
 ) -> None:

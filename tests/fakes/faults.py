@@ -178,8 +178,9 @@ def garble() -> Action:
 
     async def act(_request: web.Request, proceed: Proceed) -> web.StreamResponse:
         response = await proceed()
+        status = 200 if response.status == 204 else response.status  # 204 has no body
         return web.Response(
-            status=response.status, text='{"ports": [{"id": ', content_type="application/json"
+            status=status, text='{"ports": [{"id": ', content_type="application/json"
         )
 
     return act

@@ -61,10 +61,14 @@ class KubeProxy:
 
     Renewing a Lease is not counted as a write, so that `at_write` finds the same write each time;
     set `faults.counts` for something else.
+
+    With `namespace` and `node`, lists and watches show that namespace and that node alone: so
+    several controllers can work on one server and not see each other's Pods.
     """
 
-    def __init__(self, server: KubeServer) -> None:
+    def __init__(self, server: KubeServer, *, namespace: str = "", node: str = "") -> None:
         self._server = server
+        self._namespace, self._node = namespace, node
         self.faults = Faults(counts=lambda request: kind_of(request)[1] != "leases")
         self.events = Events()
         self.calls = Calls()
@@ -175,8 +179,21 @@ class KubeProxy:
     def _ask(self, request: web.Request, body: bytes) -> Any:
         assert self._session is not None
         passed = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        url = URL(f"{self._server.base_url}{request.raw_path}", encoded=True)
+        url = URL(f"{self._server.base_url}{self._narrowed(request.raw_path)}", encoded=True)
         return self._session.request(request.method, url, data=body or None, headers=passed)
+
+    def _narrowed(self, raw_path: str) -> str:
+        """The same question about our own namespace and node alone, if it is about all."""
+        if not self._namespace:
+            return raw_path
+        path, _, query = raw_path.partition("?")
+        head, _, plural = path.rpartition("/")
+        names = {"/api/v1/namespaces": self._namespace, "/api/v1/nodes": self._node}
+        if path in names:
+            query = f"{query}&fieldSelector=metadata.name%3D{names[path]}"
+        elif plural in ("pods", "kuryrports") and "/namespaces/" not in head:
+            path = f"{head}/namespaces/{self._namespace}/{plural}"
+        return f"{path}?{query}" if query else path
 
 
 def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import ssl
 import subprocess
 import time
@@ -11,6 +13,7 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from .certificates import write_certificates
 from .children import Launcher, free_ports, stop
@@ -76,6 +79,27 @@ class KubeServer:
         self.stop_apiserver(kill=kill)
         self.start_apiserver()
 
+    def snapshot(self) -> Path:
+        """A copy of all that etcd has at this moment: it stands still while it is copied."""
+        assert self._etcd is not None
+        copy = self._directory / f"etcd-{time.monotonic_ns()}"
+        self._etcd.send_signal(signal.SIGSTOP)
+        try:
+            shutil.copytree(self._directory / "etcd", copy)
+        finally:
+            self._etcd.send_signal(signal.SIGCONT)
+        return copy
+
+    def rewind(self, snapshot: Path) -> None:
+        """Restart both with what etcd had then: whatever was written since never happened."""
+        self.stop_apiserver(kill=True)
+        if self._etcd is not None:
+            stop(self._etcd, kill=True)
+        shutil.rmtree(self._directory / "etcd")
+        shutil.copytree(snapshot, self._directory / "etcd")
+        self._start_etcd()
+        self.start_apiserver()
+
     def token_for(self, user: str) -> str:
         """The bearer token of one of the users."""
         if user not in self._users:
@@ -95,7 +119,8 @@ class KubeServer:
             "users": [{"name": user, "user": {"token": self.token_for(user)}}],
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user}}],
         }
-        path = self._directory / f"{user}{'-proxied' if url else ''}.kubeconfig"
+        where = f"-{urlsplit(url).port}" if url else ""  # several proxies, several files
+        path = self._directory / f"{user}{where}.kubeconfig"
         path.write_text(json.dumps(config))
         return path
 

@@ -31,10 +31,10 @@ class Events:
     Bookmarks are neither dropped nor doubled: they carry nothing but a version.
     """
 
-    delay: float = 0.0
     passed: int = 0
     _drop: dict[str | None, int] = field(default_factory=dict)
     _double: dict[str | None, int] = field(default_factory=dict)
+    _slow: dict[str | None, float] = field(default_factory=dict)
     _held: set[str | None] = field(default_factory=set)
     _open: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -45,6 +45,15 @@ class Events:
     def double(self, number: int, resource: str | None = None) -> None:
         """Send each of the next `number` events twice."""
         self._double[resource] = self._double.get(resource, 0) + number
+
+    def slow(self, seconds: float, resource: str | None = None) -> None:
+        """Keep each event back for so long."""
+        self._slow[resource] = seconds
+
+    @property
+    def dropping(self) -> bool:
+        """Whether there are events still to be lost."""
+        return any(self._drop.values())
 
     def hold(self, resource: str | None = None) -> None:
         """Keep all events back until they are released: the client's cache grows old."""
@@ -60,8 +69,8 @@ class Events:
         """Wait as long as the event must; how many times it is to be sent."""
         while self._held & {None, resource}:
             await self._open.wait()
-        if self.delay:
-            await asyncio.sleep(self.delay)
+        if seconds := self._slow.get(resource, self._slow.get(None, 0.0)):
+            await asyncio.sleep(seconds)
         if json.loads(line)["type"] == "BOOKMARK":
             return 1
         if _use(self._drop, resource):

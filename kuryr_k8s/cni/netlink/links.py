@@ -10,7 +10,7 @@ from typing import TypeVar
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from kuryr_k8s.cni.netlink import namespace
+from kuryr_k8s.cni.netlink import device, namespace
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Wiring
 
@@ -18,9 +18,13 @@ T = TypeVar("T")
 
 
 class Links:
-    """All methods may be repeated; all raise :class:`LinkError` where the kernel refuses."""
+    """All methods may be repeated; all raise :class:`LinkError` where the kernel refuses.
 
-    def __init__(self, *, threads: int = 4) -> None:
+    :param threads: more only get in each other's way: both the interpreter and the kernel let
+        one at a time work on interfaces.
+    """
+
+    def __init__(self, *, threads: int = 2) -> None:
         self._threads = Threads("netlink", threads)
         self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: not before anybody's ADD
 
@@ -85,7 +89,7 @@ def _create(host: str, alias: str, netns: str, wiring: Wiring) -> str:
             route.link("set", ifname=host, ifalias=alias, state="up")
             with namespace.entered(target) as inside:
                 namespace.prepare(inside, wiring)
-            return str(next(iter(route.link("get", ifname=host))).get_attr("IFLA_ADDRESS"))
+            return device.mac(host)
         except BaseException:
             _delete_quietly(route, host)
             raise
@@ -141,10 +145,7 @@ def _aliases() -> dict[str, str]:
 
 
 def _mac(host: str) -> str | None:
-    if not exists(host):
-        return None
-    with IPRoute() as route:
-        return str(next(iter(route.link("get", ifname=host))).get_attr("IFLA_ADDRESS"))
+    return device.mac(host) if exists(host) else None
 
 
 @contextlib.contextmanager

@@ -2,24 +2,19 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import socket
-import struct
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
 from pyroute2 import IPRoute, netns
 from pyroute2.netlink.exceptions import NetlinkError
 
+from kuryr_k8s.cni.netlink import device
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
 OWN = "/proc/thread-self/ns/net"
 SYSCTL = Path("/proc/sys/net")  # of the namespace that the reading thread is in
-SIOCETHTOOL = 0x8946
-ETHTOOL_STXCSUM = 0x17
-LOOPBACK = 1  # the interface index, in every namespace
 UP = 0x1
 
 
@@ -77,9 +72,9 @@ def prepare(route: IPRoute, wiring: Wiring) -> None:
     addresses that Neutron gave need no detection of duplicates.
     """
     index = socket.if_nametoindex(wiring.ifname)
-    route.link("set", index=LOOPBACK, state="up")
+    device.set_up("lo")
     if not wiring.offload:
-        _checksums_off(wiring.ifname)
+        device.checksums_off(wiring.ifname)
     _sysctl(f"ipv4/conf/{wiring.ifname}/arp_notify", "1")
     if wiring.has_ipv6:
         _sysctl(f"ipv6/conf/{wiring.ifname}/disable_ipv6", "0")
@@ -132,14 +127,6 @@ def _addresses(route: IPRoute, index: int, addresses: Iterator[str]) -> None:
 def _sysctl(name: str, value: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
         (SYSCTL / name).write_text(value)
-
-
-def _checksums_off(ifname: str) -> None:
-    """``ethtool -K ifname tx off``; segmentation offload goes with it."""
-    value = array("I", [ETHTOOL_STXCSUM, 0])
-    request = struct.pack("16sP16x", ifname.encode(), value.buffer_info()[0])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
-        fcntl.ioctl(control, SIOCETHTOOL, request)
 
 
 @contextlib.contextmanager

@@ -6,13 +6,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from ovsdbapp.backend.ovs_idl import command
 from prometheus_client import CollectorRegistry
 
-from kuryr_k8s.cni import plugin
 from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import Host
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
@@ -24,6 +22,7 @@ from kuryr_k8s.cni.ovsdb import SCHEMA, Ovsdb
 from kuryr_k8s.cni.ports import Ports
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
+from tests.program import kuryr_cni
 from tests.unit.cni.fakes import Api, Cache
 
 
@@ -189,7 +188,7 @@ class Node:
                     task.cancel()
         self.links.close()
 
-    async def cni(self, command, container="c1", *, python=("-I", "-S", "-E"), **options):
+    async def cni(self, command, container="c1", **options):
         return await cni(self.socket, self.spool, command, container, **options)
 
 
@@ -219,7 +218,7 @@ async def cni(
     text = {"cniVersion": version, "name": "kuryr", "type": "kuryr-cni"} | (config or {})
     text |= {"kuryr_socket": str(socket), "kuryr_spool": str(spool)}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-E", plugin.__file__),
+        kuryr_cni(),
         env=environ,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -121,7 +121,7 @@ class Api:
         self.patches.append((resource.plural, key, patch, subresource))
         return {}
 
-    async def remove_finalizer(self, resource, key, finalizer, *, uid, known):
+    async def remove_finalizers(self, resource, key, finalizer, *, uid, known):
         self.released.append((key, uid))
 
 

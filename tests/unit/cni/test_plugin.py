@@ -1,20 +1,24 @@
+"""kuryr-cni as a runtime starts it: a process, its environment, standard input and output."""
+
+import contextlib
 import json
+import os
+import signal
 import socket
 import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from kuryr_k8s.cni import plugin
+from kuryr_k8s.cni import conflist, server
 from kuryr_k8s.cni.protocol import VERSIONS, Request
+from tests.program import kuryr_cni, variant
 
 
-def run(environ, config, **options):
-    """The plugin as a runtime starts it: (exit code, standard output)."""
+def run(environ, config, *, program=None, **options):
+    """(exit code, standard output)."""
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-E", plugin.__file__],
+        [program or kuryr_cni()],
         env={"PATH": "/usr/bin", **environ},
         input=config if isinstance(config, bytes) else json.dumps(config).encode(),
         capture_output=True,
@@ -26,10 +30,13 @@ def run(environ, config, **options):
 
 
 class Listener:
-    """Stands for the daemon: takes one request and answers with these bytes."""
+    """Stands for the daemon: takes one request and answers with these bytes, in these parts.
 
-    def __init__(self, path, answer):
-        self.path, self.answer, self.request = path, answer, b""
+    :param heed: bytes of the request that are read before the answer; None is all of it.
+    """
+
+    def __init__(self, path, *answer, heed=None):
+        self.path, self.answer, self.heed, self.request = path, answer, heed, b""
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
         self._socket.listen()
@@ -45,9 +52,13 @@ class Listener:
 
     def _serve(self):
         with self._socket.accept()[0] as channel:
-            while part := channel.recv(65536):
+            while (self.heed is None or len(self.request) < self.heed) and (
+                part := channel.recv(65536)
+            ):
                 self.request += part
-            channel.sendall(self.answer)
+            with contextlib.suppress(BrokenPipeError):
+                for part in self.answer:
+                    channel.sendall(part)
 
 
 def environ(command, **more):
@@ -64,34 +75,43 @@ def config(tmp_path):
     }
 
 
-def test_it_loads_nothing_but_what_the_interpreter_has_anyway():
-    script = (
-        "import sys; before = set(sys.modules); sys.argv = ['kuryr-cni'];"
-        "exec(compile(open(sys.argv0).read(), 'p', 'exec'), {'__name__': 'p'});"
-        "print(sorted(set(sys.modules) - before))"
-    ).replace("sys.argv0", repr(plugin.__file__))
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-E", "-c", script], capture_output=True, check=True
-    )
-    loaded = set(json.loads(done.stdout.replace(b"'", b'"')))
-    assert loaded <= {"os", "stat", "_stat", "posixpath", "genericpath", "os.path", "_socket",
-                      "_collections_abc", "_signal", "abc", "_abc"}  # fmt: skip
-
-
-def test_version_is_answered_without_a_daemon():
-    code, out = run({"CNI_COMMAND": "VERSION"}, {"cniVersion": "1.0.0"})
+@pytest.mark.parametrize("text", [{"cniVersion": "1.0.0"}, b"", b"\0{", b"x" * 5_000_000])
+def test_version_is_answered_without_a_daemon(text):
+    code, out = run({"CNI_COMMAND": "VERSION"}, text)
     assert code == 0
-    assert json.loads(out)["supportedVersions"] == list(VERSIONS)
+    assert json.loads(out) == {"cniVersion": VERSIONS[-1], "supportedVersions": list(VERSIONS)}
 
 
 def test_request_and_answer_are_handed_on(config, tmp_path):
     with Listener(tmp_path / "cni.sock", b'0 9\n{"a": 1}\n') as daemon:
-        more = {"CNI_NETNS": "/x", "TRACEPARENT": "00-1", "SECRET": "s"}
+        more = {"CNI_NETNS": "/x", "CNI_X": "", "TRACEPARENT": "00-1", "TRACESTATE": "s=ä",
+                "BAGGAGE": "b", "BAGGAGES": "3", "SECRET": "s", "XCNI_A": "1"}  # fmt: skip
         assert run(environ("ADD", **more), config) == (0, b'{"a": 1}\n')
     request = Request.read(daemon.request)
     assert (request.command, request.container_id, request.netns) == ("ADD", "c1", "/x")
-    assert b"TRACEPARENT=00-1\0" in daemon.request
-    assert b"SECRET" not in daemon.request
+    head = "CNI_COMMAND=ADD\0CNI_CONTAINERID=c1\0CNI_IFNAME=eth0\0CNI_NETNS=/x\0CNI_X=\0"
+    head += "TRACEPARENT=00-1\0TRACESTATE=s=ä\0BAGGAGE=b\0\0"
+    assert daemon.request == head.encode() + json.dumps(config).encode()
+
+
+def test_of_a_variable_that_is_there_twice_daemon_and_plugin_see_the_first(config, tmp_path):
+    script = (
+        "import ctypes, sys; strings = [s.encode() for s in sys.argv[2:]];"
+        "array = (ctypes.c_char_p * (len(strings) + 1))(*strings, None);"
+        "path = sys.argv[1].encode(); argv = (ctypes.c_char_p * 2)(path, None);"
+        "ctypes.CDLL(None).execve(path, argv, array)"
+    )
+    doubled = ["CNI_COMMAND=DEL", "CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_COMMAND=ADD",
+               "CNI_CONTAINERID=c2", "CNI_NONSENSE"]  # fmt: skip
+    done = subprocess.run(
+        ["python3", "-c", script, kuryr_cni(), *doubled],
+        input=json.dumps(config).encode(),
+        check=False,
+        capture_output=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    request = (tmp_path / "spool" / "c1.eth0").read_bytes()
+    assert request.startswith(b"CNI_COMMAND=DEL\0CNI_CONTAINERID=c1\0CNI_IFNAME=eth0\0\0{")
 
 
 def test_failure_of_the_daemon_is_the_plugins(config, tmp_path):
@@ -99,7 +119,21 @@ def test_failure_of_the_daemon_is_the_plugins(config, tmp_path):
         assert run(environ("ADD"), config) == (1, b"{}\n")
 
 
-@pytest.mark.parametrize("command", ["ADD", "CHECK", "GC", "STATUS"])
+def test_the_largest_request_and_a_large_answer_in_parts_are_whole(config, tmp_path):
+    head = len(b"CNI_COMMAND=ADD\0CNI_CONTAINERID=c1\0CNI_IFNAME=eth0\0\0")
+    text = json.dumps(config).encode()
+    text += b" " * (server.LARGEST - head - len(text))
+    answer = b"y" * 3_000_000
+    with Listener(tmp_path / "cni.sock", b"0", b" 3000000", b"\n", answer) as daemon:
+        assert run(environ("ADD"), text) == (0, answer)
+    assert len(daemon.request) == server.LARGEST
+    assert daemon.request.endswith(text)
+    code, out = run(environ("ADD"), text + b" ")
+    assert (code, json.loads(out)["code"]) == (1, 6)
+    assert json.loads(out)["cniVersion"] == "1.0.0"
+
+
+@pytest.mark.parametrize("command", ["ADD", "CHECK", "GC", "STATUS", "", "what"])
 def test_without_a_daemon(config, command):
     code, out = run(environ(command), config)
     answer = json.loads(out)
@@ -107,12 +141,25 @@ def test_without_a_daemon(config, command):
     assert answer["code"] == (50 if command == "STATUS" else 11)
     assert answer["cniVersion"] == "1.0.0"
     assert "kuryr-k8s-daemon" in answer["msg"]
+    assert "No such file" in answer["msg"]
 
 
-@pytest.mark.parametrize("answer", [b"", b"0", b"0 9\n", b"0 9\n{", b"x y\n", b"0\n"])
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"0", b"0 9\n", b"0 9\n{", b"x y\n", b"0\n", b"0 1\n{}", b"-1 0\n", b"256 0\n",
+     b"0\n2\n{}", b"0 2 \n{}", b"\n", b"\0 2\n{}", b"0 99999999999999999999\n{}",
+     b"z" * 5_000_000],
+)  # fmt: skip
 def test_half_an_answer_is_none(config, tmp_path, answer):
     with Listener(tmp_path / "cni.sock", answer):
         code, out = run(environ("ADD"), config)
+    assert (code, json.loads(out)["code"]) == (1, 11)
+
+
+def test_a_daemon_that_dies_while_it_is_being_asked_is_none(config, tmp_path):
+    text = json.dumps(config).encode() + b" " * 3_000_000
+    with Listener(tmp_path / "cni.sock", heed=1):
+        code, out = run(environ("ADD"), text)
     assert (code, json.loads(out)["code"]) == (1, 11)
 
 
@@ -127,64 +174,173 @@ def test_del_is_put_off(config, tmp_path, answer):
     assert file.name == "c1.eth0"
     assert Request.read(file.read_bytes()).container_id == "c1"
     assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_del_again_replaces_what_was_put_off(config, tmp_path):
-    for _ in range(2):
-        assert run(environ("DEL"), config) == (0, b"")
-    assert len(list((tmp_path / "spool").iterdir())) == 1
+    config["kuryr_spool"] = f"{tmp_path}/a/b/spool"
+    for more in ("1", "2"):
+        assert run(environ("DEL", CNI_ARGS=more), config) == (0, b"")
+    [file] = (tmp_path / "a/b/spool").iterdir()
+    assert b"CNI_ARGS=2\0" in file.read_bytes()
 
 
-def test_del_that_cannot_be_put_off_fails(config, tmp_path):
+def test_del_that_cannot_be_put_off_fails_and_leaves_nothing(config, tmp_path):
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "c1.eth0").mkdir()
+    code, out = run(environ("DEL"), config)
+    assert (code, json.loads(out)["code"]) == (1, 5)
+    assert [p.name for p in (tmp_path / "spool").iterdir()] == ["c1.eth0"]
+
+
+def test_del_without_a_directory_to_put_it_off_to_fails(config, tmp_path):
     (tmp_path / "spool").write_text("in the way")
     code, out = run(environ("DEL"), config)
     assert (code, json.loads(out)["code"]) == (1, 5)
 
 
-def test_del_without_a_container_cannot_be_put_off(config):
-    code, out = run(environ("DEL", CNI_CONTAINERID=""), config)
+@pytest.mark.parametrize("missing", ["CNI_CONTAINERID", "CNI_IFNAME"])
+def test_del_without_a_container_cannot_be_put_off(config, missing):
+    code, out = run(environ("DEL", **{missing: ""}), config)
     assert (code, json.loads(out)["code"]) == (1, 4)
 
 
-def test_names_of_containers_cannot_leave_the_spool(config, tmp_path):
-    assert run(environ("DEL", CNI_CONTAINERID="../../x"), config) == (0, b"")
+@pytest.mark.parametrize(
+    ("container", "name"),
+    [("../../x", "..%2f..%2fx.eth0"), ("ä b\n", "%c3%a4%20b%0a.eth0"), ("A-z_0.", "A-z_0..eth0")],
+)
+def test_names_of_containers_cannot_leave_the_spool(config, tmp_path, container, name):
+    assert run(environ("DEL", CNI_CONTAINERID=container), config) == (0, b"")
     [file] = (tmp_path / "spool").iterdir()
-    assert file.name == "..%2f..%2fx.eth0"
+    assert file.name == name
+
+
+@pytest.mark.parametrize("container", ["c" * 251, "/" * 100_000])
+def test_a_name_that_no_file_can_have_fails(config, container):
+    code, out = run(environ("DEL", CNI_CONTAINERID=container), config)
+    assert (code, json.loads(out)["code"]) == (1, 5)
+    assert "too long" in json.loads(out)["msg"]
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (b'{"kuryr_socket":"/a"}', b"/a"),
-        (b'{"kuryr_socket" : "\\/a\\/b" , "x": 1}', b"/a/b"),
-        (b'{"kuryr_socket": 3}', b"default"),
-        (b'{"kuryr_socket": ""}', b"default"),
-        (b'{"kuryr_socket": "/a', b"default"),
-        (b"", b"default"),
+        (b'{"kuryr_socket":"/a"}', "/a"),
+        (b'{"kuryr_socket" : "\\/a\\/b" , "x": 1}', "/a/b"),
+        (b'{"kuryr_socket"\n\t:\r "/a", "kuryr_socket": "/b"}', "/a"),
+        (b'"kuryr_socket":"/' + b"x" * 200 + b'"', "/" + "x" * 200 + ": File name too long"),
+        (b'"kuryr_socket":"/' + b"x" * 9000 + b'"', ": File name too long"),
+        (b'"kuryr_socket":"/' + b"x" * 107 + b'"', "/" + "x" * 107 + ": File name too long"),
+        (b'"kuryr_socket":"/' + b"x" * 106 + b'"', "/" + "x" * 106 + ": No such file"),
+        (b'{"kuryr_socket": 3}', None),
+        (b'{"kuryr_socket": ""}', None),
+        (b'{"kuryr_socket": "/a', None),
+        (b'{"kuryr_socket": "', None),
+        (b'{"kuryr_socket"', None),
+        (b'{"kuryr_socket":', None),
+        (b'{"kuryr_socket": "/\0a"}', None),
+        (b"", None),
     ],
 )
-def test_settings_are_found_without_json(text, found):
-    assert plugin.setting(text, b"kuryr_socket", b"default") == found
+def test_settings_are_found_without_json(tmp_path, text, found):
+    default = tmp_path / "default"
+    program = variant(tmp_path, f'"{conflist.SOCKET}"', f'"{default}"')
+    code, out = run(environ("ADD"), text, program=program)
+    assert code == 1
+    assert f"{found or default}" in json.loads(out)["msg"]
 
 
-def test_messages_are_json_whatever_is_in_them():
-    answer = plugin.failure(b"", 11, 'a "quoted" \\ \n ä')
-    assert json.loads(answer)["msg"] == 'a "quoted" \\ \n ä'
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("quotes \\ \x01 \n ä € 😀 \x7f".encode(), "quotes \\ \x01 \n ä € 😀 \x7f"),
+        (b"\xff\xc0\x80\xed\xa0\x80 \xf5\x80\x80\x80 \xe2\x82", None),
+    ],
+)
+def test_messages_are_json_whatever_is_in_them(tmp_path, name, said):
+    text = b'{"cniVersion": "1.\xff\\", "kuryr_socket": "' + os.fsencode(tmp_path) + b"/" + name
+    code, out = run(environ("ADD"), text + b'"}')
+    answer = json.loads(out.decode())
+    expected = said or name.decode(errors="replace")
+    assert code == 1
+    assert answer["cniVersion"] == "1.\ufffd\\"
+    if said:
+        assert f"/{expected}: No such file" in answer["msg"]
 
 
-def test_a_daemon_that_never_answers_is_given_up(config, tmp_path):
-    source = Path(plugin.__file__).read_text().replace("DEADLINE = 230", "DEADLINE = 1")
-    hurried = tmp_path / "kuryr-cni"
-    hurried.write_text(source)
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(config["kuryr_socket"])
-        silent.listen()
-        done = subprocess.run(
-            [sys.executable, "-ISE", str(hurried)],
-            env=environ("ADD"),
-            input=json.dumps(config).encode(),
-            capture_output=True,
-            check=False,
+def test_standard_input_that_cannot_be_read_is_said(config):
+    done = subprocess.run(
+        ["sh", "-c", f"exec {kuryr_cni()} <&-"],
+        env=environ("ADD"),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (1, 5)
+
+
+def test_an_answer_that_nobody_takes_is_a_failure(config, tmp_path):
+    with Listener(tmp_path / "cni.sock", b"0 1000000\n" + b"x" * 1_000_000):
+        process = subprocess.Popen(
+            [kuryr_cni()], env=environ("ADD"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["code"] == 11
+        process.stdout.close()
+        process.stdin.write(json.dumps(config).encode())
+        process.stdin.close()
+        assert process.wait() == 1
+
+
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory):
+    return variant(tmp_path_factory.mktemp("hurried"), "DEADLINE 230", "DEADLINE 1")
+
+
+@pytest.fixture
+def silent(config):
+    """A daemon that never answers, for as long as the fixture lives."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(config["kuryr_socket"])
+        listening.listen()
+        yield
+
+
+def test_a_daemon_that_never_answers_is_given_up(hurried, config, silent):
+    code, out = run(environ("ADD"), config, program=hurried)
+    assert (code, json.loads(out)["code"]) == (1, 11)
+
+
+def test_del_of_a_daemon_that_never_answers_is_put_off(hurried, config, silent, tmp_path):
+    assert run(environ("DEL"), config, program=hurried) == (0, b"")
+    assert (tmp_path / "spool" / "c1.eth0").exists()
+
+
+def test_a_daemon_whose_queue_is_full_is_given_up(hurried, config):
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as first:
+        busy.bind(config["kuryr_socket"])
+        busy.listen(0)
+        first.connect(config["kuryr_socket"])
+        code, out = run(environ("ADD"), config, program=hurried)
+    assert (code, json.loads(out)["code"]) == (1, 11)
+
+
+def test_standard_input_without_an_end_is_given_up(hurried):
+    process = subprocess.Popen(
+        [hurried], env=environ("ADD"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        out = process.stdout.read()
+        process.stdin.close()
+    assert (process.returncode, json.loads(out)["code"]) == (1, 11)
+
+
+def test_other_signals_do_not_disturb(config, tmp_path):
+    """SIGSTOP and SIGCONT interrupt what is waited for."""
+    listening = Listener(tmp_path / "cni.sock", b"0 2\n{}")
+    process = subprocess.Popen(
+        [kuryr_cni()], env=environ("ADD"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    for _ in range(20):
+        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGCONT)
+    with listening:
+        out, _ = process.communicate(json.dumps(config).encode())
+    assert (process.returncode, out) == (0, b"{}")

@@ -1,0 +1,35 @@
+"""kuryr.conf for a fake cloud, as a file."""
+
+import configparser
+
+TAG = "test-cluster"
+
+
+def write_conf(directory, cloud, **groups):
+    """Write it for the cloud; keyword arguments are groups of options. Its path."""
+    options = {
+        "neutron": cloud.neutron_options(),
+        "neutron_defaults": {
+            "project": cloud.project_id,
+            "pod_subnet": ",".join(cloud.pods["subnets"]),
+            "pod_security_groups": cloud.group["id"],
+            "resource_tags": TAG,
+            "sweep_interval": "600",
+        },
+        "kubernetes": {"lock_file": str(directory / "controller.lock")},
+        "health_server": {"port": "0"},
+    }
+    for group, values in groups.items():
+        options.setdefault(group, {}).update(values)
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_dict(options)
+    path = directory / "kuryr.conf"
+    with path.open("w") as file:
+        parser.write(file)
+    return path
+
+
+def furnish(cloud):
+    """Give the cloud a dual-stack network for Pods and a security group."""
+    cloud.pods = cloud.add_network("pods", "10.62.0.0/16", "fd62::/64", mtu=1442)
+    cloud.group = cloud.add_security_group("pods")

@@ -1,0 +1,97 @@
+"""Stages side by side on one API server: a lane has its own namespace, node, proxy and cloud.
+
+The proxy of a lane shows its controller nothing but the lane's namespace and node, and its Lease
+bears that namespace's name: controllers of other lanes are not there for it.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from kuryr_k8s import config
+from kuryr_k8s.model.annotations import HOST_ID
+from tests.component import confs
+from tests.component.stage import Stage
+from tests.fakes.cloud import FakeCloud
+from tests.kube.client import KubeClient
+from tests.kube.cluster import Cluster
+from tests.kube.proxy import KubeProxy
+
+HOST = "chassis1"
+AT_ONCE = 12  # lanes; most of their time is waiting for back-offs
+ROLE = "lanes-leases"
+
+
+class Lanes:
+    """Opens lanes, so many at once and the others afterwards."""
+
+    def __init__(self, server, client, directory):
+        self.server, self.client = server, client
+        self._directory = directory
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    @asynccontextmanager
+    async def open(self, *, made=True):
+        """A Stage of its own; `made=False` leaves the namespace and the node to the test."""
+        async with self._places:
+            cluster = Cluster(self.client)
+            node = f"node-of-{cluster.namespace}"
+            directory = self._directory / cluster.namespace
+            directory.mkdir()
+            async with (
+                FakeCloud(hosts=[HOST, "chassis2"]) as cloud,
+                KubeProxy(self.server, namespace=cluster.namespace, node=node) as proxy,
+            ):
+                confs.furnish(cloud)
+                stage = Stage(cluster, cloud, proxy, _loader(directory, cloud, cluster), node)
+                try:
+                    if made:
+                        await cluster.add_namespace()
+                        await cluster.add_node(node, annotations={HOST_ID: HOST})
+                    yield stage
+                finally:
+                    await cluster.clean()
+                    await self._drop_lease(cluster.namespace)
+
+    async def _drop_lease(self, name):
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
+        if await self.client.find(path) is not None:
+            await self.client.delete(path)
+
+
+def _loader(directory, cloud, cluster):
+    def load(**groups):
+        groups["kubernetes"] = {"lease_name": cluster.namespace} | groups["kubernetes"]
+        path = confs.write_conf(directory, cloud, **groups)
+        return config.load(["--config-file", str(path)], "test")
+
+    return load
+
+
+async def permit(client, server):
+    """Let the controller's user have Leases of all names; in effect when this returns."""
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    if await client.find(f"{roles}/{ROLE}") is None:
+        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": ROLE}}
+        rule = {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["create", "get", "patch"],
+        }
+        await client.request("POST", roles, head | {"kind": "ClusterRole", "rules": [rule]})
+        api_group = "rbac.authorization.k8s.io"
+        binding = {
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": api_group, "kind": "ClusterRole", "name": ROLE},
+            "subjects": [{"kind": "User", "name": "controller", "apiGroup": api_group}],
+        }
+        await client.request("POST", roles.replace("roles", "rolebindings"), head | binding)
+    wanted = {"group": "coordination.k8s.io", "resource": "leases", "verb": "patch"}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    review |= {"spec": {"resourceAttributes": wanted | {"namespace": "kube-system"}}}
+    token = server.token_for("controller")
+    async with KubeClient(server.base_url, token, server.ca_file) as user, asyncio.timeout(10):
+        while True:
+            path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+            if (await user.request("POST", path, review))["status"]["allowed"]:
+                return
+            await asyncio.sleep(0.05)

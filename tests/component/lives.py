@@ -1,0 +1,99 @@
+"""Lives of a Pod, each from its creation until nothing of it is left.
+
+A life is a coroutine function: it does what users, scheduler and kubelet do, waits for what the
+controller owes, and calls `at(moment)` where the state is to be compared. It knows nothing of
+faults. `keeper` runs the controller.
+"""
+
+POD = "web"
+
+
+async def deleted(stage, _keeper, at):
+    """It runs, and is deleted."""
+    pod = await _run(stage)
+    await at("running")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
+async def finished(stage, _keeper, at):
+    """It runs and ends by itself; its object stays."""
+    pod = await _run(stage)
+    await at("running")
+    await stage.cluster.set_phase(pod, "Succeeded")
+    await _give_back(stage, at)
+    await stage.cluster.delete_pod(pod)
+
+
+async def made_again(stage, _keeper, at):
+    """It is deleted and made again at once under its name, as by a StatefulSet."""
+    old = await _run(stage)
+    await stage.cluster.delete_pod(old)
+    new = await stage.cluster.add_pod(POD, node=stage.node)
+    await stage.until_deleting(POD)
+    await stage.let_go(POD)
+
+    async def follows():
+        recorded = await stage.kuryrport(POD)
+        return recorded and recorded["spec"]["podUid"] == new["metadata"]["uid"]
+
+    await stage.until(follows, within=LONG)
+    await stage.until_plugged_in(POD, within=LONG)
+    await stage.activate(POD)
+    await at("running again")
+    await stage.cluster.delete_pod(new)
+    await _give_back(stage, at)
+
+
+async def deleted_early(stage, _keeper, at):
+    """It is deleted before its port is made: the node has no daemon yet."""
+    published = {"metadata": {"annotations": None}}
+    await stage.client.patch(f"/api/v1/nodes/{stage.node}", published)
+    pod = await stage.cluster.add_pod(POD, node=stage.node)
+
+    async def recorded():
+        return await stage.kuryrport(POD)
+
+    await stage.until(recorded, within=LONG)
+    await at("waiting")
+    await stage.cluster.delete_pod(pod)
+    await stage.until_gone(POD)
+    await at("end")
+
+
+async def other_groups(stage, keeper, at):
+    """It runs on while the operator configures other security groups; then it is deleted."""
+    pod = await _run(stage)
+    group = stage.cloud.add_security_group("other")["id"]
+    await keeper.restart(neutron_defaults={"pod_security_groups": group})
+
+    async def followed():
+        recorded = await stage.kuryrport(POD)
+        return recorded["status"]["securityGroupIds"] == [group]
+
+    await stage.until(followed, within=LONG)
+    await at("running with other groups")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
+# No Events there: whether one is written before the Pod is gone is not always the same.
+deleted_early.options = {"kubernetes": {"use_events": "false"}}
+LONG = 25.0  # seconds that a step may take with a fault in it
+LIVES = {
+    life.__name__: life for life in (deleted, finished, made_again, deleted_early, other_groups)
+}
+
+
+async def _run(stage):
+    pod = await stage.cluster.add_pod(POD, node=stage.node)
+    await stage.until_plugged_in(POD, within=LONG)
+    await stage.activate(POD)
+    return pod
+
+
+async def _give_back(stage, at):
+    await stage.until_deleting(POD)
+    await stage.let_go(POD)
+    await stage.until_gone(POD)
+    await at("end")

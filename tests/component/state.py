@@ -1,0 +1,73 @@
+"""What stands in cluster and cloud, in a form that is the same for each undisturbed life.
+
+Ids, addresses and times differ between two lives. They become names in the order of their
+appearance, the same name for the same value, so that what points at something still does.
+"""
+
+import json
+import re
+
+_VOLATILE = {"resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp"}
+_VOLATILE |= {"created_at", "updated_at", "openstack.org/kuryr-creator", "eventTime"}
+# Neutron counts its own changes, and an adopted port may be one change older or younger.
+_VOLATILE |= {"revision_number"}
+_TOKEN = re.compile(
+    r"(?P<tap>tap[0-9a-f-]{11})"
+    r"|(?P<id>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[0-9a-f]{32}\b)"
+    r"|(?P<namespace>test-[0-9a-f]{10})"
+    r"|(?P<mac>\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b)"
+    r"|(?P<v4>\b10\.62\.\d+\.\d+\b(?!/))"
+    r"|(?P<v6>\bfd62:[0-9a-f:]+\b(?!/))"
+)
+
+
+async def state_of(stage):
+    """KuryrPorts and Events of the namespace, and all ports: comparable with ==."""
+    found = {
+        "kuryrports": await stage.kuryrports(),
+        "events": sorted(await stage.events()),
+        "ports": list(stage.cloud.ports.values()),
+    }
+    return _named(_kept(found))
+
+
+def differences(wanted, found, path=""):
+    """Every field that differs, in a line each."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return [
+            line
+            for key in sorted(wanted.keys() | found.keys())
+            for line in differences(wanted.get(key), found.get(key), f"{path}.{key}")
+        ]
+    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        return [
+            line
+            for number, (one, other) in enumerate(zip(wanted, found, strict=True))
+            for line in differences(one, other, f"{path}[{number}]")
+        ]
+    if isinstance(wanted, list) and isinstance(found, list):
+        return [f"{path[1:]}: {len(found)}, undisturbed {len(wanted)}"]
+    return [] if wanted == found else [f"{path[1:]}: {found}, undisturbed {wanted}"]
+
+
+def _kept(value):
+    if isinstance(value, dict):
+        kept = {key: _kept(item) for key, item in value.items() if key not in _VOLATILE}
+        return {key: item for key, item in kept.items() if (key, item) != ("annotations", {})}
+    if isinstance(value, list | tuple):
+        return [_kept(item) for item in value]
+    return value
+
+
+def _named(found):
+    text = json.dumps(found, sort_keys=True)
+    names = {}
+
+    def name(match):
+        kind, value = match.lastgroup, match[0]
+        if kind == "tap":  # an interface on the host is named after its port
+            owner = next((known for known in names if known.startswith(value[3:])), None)
+            return f"tap-of-{names.get(owner)}"
+        return names.setdefault(value, f"{kind}-{len(names)}")
+
+    return json.loads(_TOKEN.sub(name, text))

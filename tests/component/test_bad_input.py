@@ -1,0 +1,181 @@
+"""Wrong input and things that are gone: one Event, no busy loop, and recovery when it is mended.
+
+All cases run side by side, since what was refused is tried again only after half a minute.
+"""
+
+import asyncio
+import math
+
+import pytest
+
+from kuryr_k8s.model.annotations import PROJECT
+
+POD = "web"
+FIRST = 0.45  # seconds: the shortest back-off, which doubles
+
+
+def gone(kind):
+    """An object of the cloud is deleted under the controller, and comes back."""
+
+    async def spoil(stage):
+        objects = getattr(stage.cloud, kind)
+        wanted = {
+            "networks": stage.cloud.pods["id"],
+            "subnets": stage.cloud.pods["subnets"][0],
+            "security_groups": stage.cloud.group["id"],
+        }[kind]
+        lost = objects.pop(wanted)
+        known = stage.cloud.pods["subnets"]
+        if kind == "subnets":
+            known.remove(wanted)
+
+        async def mend():
+            objects[wanted] = lost
+            if kind == "subnets":
+                known.insert(0, wanted)
+
+        return mend
+
+    return spoil
+
+
+async def quota_of_zero(stage):
+    stage.cloud.set_quota(stage.cloud.project_id, port=0)
+
+    async def mend():
+        stage.cloud.set_quota(stage.cloud.project_id, port=-1)
+
+    return mend
+
+
+async def no_free_address(stage):
+    """Nobody of ours has an address that could be freed: the operator makes room."""
+    allocator = stage.cloud.store.allocators[stage.cloud.pods["subnets"][0]]
+    stage.cloud.store.allocators[stage.cloud.pods["subnets"][0]] = type(allocator)([])
+
+    async def mend():
+        stage.cloud.store.allocators[stage.cloud.pods["subnets"][0]] = allocator
+
+    return mend
+
+
+async def junk_for_a_project(stage):
+    path = f"/api/v1/namespaces/{stage.cluster.namespace}"
+    annotation = {PROJECT: "{no: [project"}
+    passed = stage.proxy.events.passed
+    await stage.client.patch(path, {"metadata": {"annotations": annotation}})
+    await stage.proxy.wait_for(lambda: stage.proxy.events.passed > passed)
+
+    async def mend():
+        await stage.client.patch(path, {"metadata": {"annotations": {PROJECT: None}}})
+
+    return mend
+
+
+CASES = {
+    "network deleted": (gone("networks"), "OpenStackObjectNotFound", "etwork"),
+    "subnet deleted": (gone("subnets"), "OpenStackObjectNotFound", "ubnet"),
+    "security group deleted": (gone("security_groups"), "KuryrRefused", "no security group"),
+    "quota of zero": (quota_of_zero, "OpenStackQuotaExceeded", "quota for ports is exhausted"),
+    "no free address": (no_free_address, "OpenStackQuotaExceeded", "no free address in network"),
+    "junk for a project": (junk_for_a_project, "KuryrRefused", "does not grant"),
+}
+
+
+async def told_once_and_recovered(lanes, case):
+    """Wrong from before the Pod until its Event is there; then mended."""
+    spoil, reason, words = CASES[case]
+    driver = {"pod_project_driver": "annotation"}
+    async with lanes.open() as stage, stage.controller(kubernetes=driver):
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("namespaces") == 1)
+        mend = await spoil(stage)
+        begun = asyncio.get_running_loop().time()
+        pod = await stage.cluster.add_pod(POD, node=stage.node)
+        note = await told(stage, reason)
+        assert words in note, note
+        await try_again(stage, pod, asks=case != "junk for a project")
+        tried = len(stage.cloud.calls) + len(stage.proxy.faults.writes)
+        await mend()
+        await stage.until_plugged_in(POD, within=45)
+        seconds = asyncio.get_running_loop().time() - begun
+        # the last try and the look for an earlier one's port included
+        calls = len(stage.cloud.calls) + len(stage.proxy.faults.writes) - tried
+        assert calls <= 3 * (2 + math.log2(1 + seconds / FIRST)), f"{calls} calls in {seconds} s"
+        assert [told for told, _note in await stage.events()] == [reason]
+        assert len(stage.ports_of(pod)) == len(stage.cloud.ports) == 1
+
+
+async def try_again(stage, pod, *, asks):
+    """The Pod changes, so it is looked at again, though nothing is mended yet."""
+    path = f"/api/v1/namespaces/{stage.cluster.namespace}/pods/{pod['metadata']['name']}"
+    for number in range(3):
+        calls = len(stage.cloud.calls)
+        await stage.client.patch(path, {"metadata": {"labels": {"number": f"n{number}"}}})
+        if asks:
+            await stage.cloud.wait_for(lambda calls=calls: len(stage.cloud.calls) > calls)
+
+
+async def told(stage, reason):
+    """The note of the Event of this reason, which must be the first one."""
+
+    async def first():
+        return await stage.events()
+
+    ((found, note),) = await stage.until(first)
+    assert found == reason, (found, note)
+    return note
+
+
+async def test_wrong_input_is_told_once_and_tried_again_slowly_until_it_is_mended(lanes):
+    problems = []
+
+    async def run(case):
+        try:
+            await told_once_and_recovered(lanes, case)
+        except (AssertionError, TimeoutError, BaseExceptionGroup) as error:
+            problems.append(f"{case}: {_first(error)!r}")
+
+    async with asyncio.TaskGroup() as group:
+        for case in CASES:
+            group.create_task(run(case))
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+async def test_junk_in_a_kuryrport_is_told_and_its_port_goes_when_it_is_mended(lanes):
+    async with lanes.open() as stage, stage.controller():
+        pod = await stage.cluster.add_pod(POD, node=stage.node)
+        await stage.until_plugged_in(POD)
+        vifs = (await stage.kuryrport(POD))["status"]["vifs"]
+        path = f"{stage.path(POD)}/status"
+        junk = {"eth0": {"vif": {"versioned_object.name": "Junk"}}}
+        replace = [{"op": "replace", "path": "/status/vifs", "value": junk}]
+        await stage.client.patch(path, replace, "application/json-patch+json")
+        await stage.cluster.set_phase(pod, "Succeeded")
+        await stage.until_deleting(POD)
+        await stage.let_go(POD)
+        note = await told(stage, "KuryrRefused")
+        assert "Junk" in note or "VIF" in note, note
+        calls = len(stage.cloud.calls)
+        assert len(stage.ports_of(pod)) == 1
+        mended = [{"op": "replace", "path": "/status/vifs", "value": vifs}]
+        await stage.client.patch(path, mended, "application/json-patch+json")
+        await stage.until_gone(POD)
+        assert not stage.cloud.ports
+        assert [call.method for call in stage.cloud.calls[calls:]] == ["DELETE"]
+
+
+async def test_junk_in_a_pods_annotations_is_nobodys_business(lanes):
+    async with lanes.open() as stage, stage.controller():
+        marks = {PROJECT: "{junk", "openstack.org/kuryr-host-id": "chassis2", "a/b": "\x00{]"}
+        pod = await stage.cluster.add_pod(POD, node=stage.node, annotations=marks)
+        await stage.until_plugged_in(POD)
+        (port,) = stage.ports_of(pod)
+        assert port["project_id"] == stage.cloud.project_id
+        assert not await stage.events()
+
+
+def _first(error):
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

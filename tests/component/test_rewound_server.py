@@ -1,0 +1,203 @@
+"""The API server comes back with an older state of etcd, as after a restore from a backup.
+
+Lives stand at different points when the copy is made, go on, and are all set back at once. The
+cloud is not set back: what Neutron has is what was made in the past that never happened.
+"""
+
+import asyncio
+
+import pytest
+
+from tests.component.keeper import Crash, Keeper
+from tests.fakes.faults import Hang
+
+POD = "web"
+
+
+class Past:
+    """The moment of the copy, and the return to it, for all lives of a test."""
+
+    def __init__(self, server, client, lives, *, restarted):
+        self._server, self._client = server, client
+        self._ready = asyncio.Barrier(lives)
+        self._done = asyncio.Barrier(lives)
+        self._copied, self._rewound = asyncio.Event(), asyncio.Event()
+        self._restarted = restarted
+        self._copy = None
+
+    @property
+    def is_behind(self):
+        return self._rewound.is_set()
+
+    async def copy(self):
+        """The copy is made when all lives stand where it is to find them."""
+        if await self._ready.wait() == 0:
+            self._copy = await asyncio.to_thread(self._server.snapshot)
+            self._copied.set()
+        await self._copied.wait()
+
+    async def come_back(self, keeper):
+        """Everything since the copy has never happened."""
+        if await self._done.wait() == 0:
+            await self._much_happens()
+            await asyncio.to_thread(self._server.rewind, self._copy)
+            self._rewound.set()
+        await self._rewound.wait()
+        if self._restarted:
+            await keeper.restart()
+
+    async def _much_happens(self):
+        """A backup is old: the versions of the lost past are ahead of the present ones."""
+        path = "/api/v1/namespaces/default"
+        for number in range(500):
+            await self._client.patch(path, {"metadata": {"labels": {"number": f"n{number}"}}})
+
+
+async def runs_with_one_port(stage, pod):
+    """The Pod's KuryrPort names its one port, and nothing else is in the cloud."""
+
+    async def right():
+        recorded = await stage.kuryrport(POD)
+        vifs = ((recorded or {}).get("status") or {}).get("vifs")
+        return (
+            vifs
+            and recorded["spec"]["podUid"] == pod["metadata"]["uid"]
+            and recorded["metadata"]["finalizers"] == stage.both_finalizers()
+            and vifs["eth0"]["vif"]["versioned_object.data"]["id"]
+        )
+
+    named = await stage.until(right)
+    assert [port["id"] for port in stage.ports_of(pod)] == [named]
+    assert list(stage.cloud.ports) == [named]
+
+
+async def go_away(stage, pod):
+    await stage.cluster.delete_pod(pod)
+    await stage.until_deleting(POD)
+    await stage.let_go(POD)
+    await stage.until_gone(POD)
+    assert not stage.cloud.ports
+
+
+async def before_the_kuryrport(stage, past, keeper):
+    """The Pod is on its node, nobody has recorded it yet."""
+    held = Hang()
+    stage.proxy.faults.add(method="POST", path="/kuryrports$", action=held)
+    pod = await stage.cluster.add_pod(POD, node=stage.node)
+    await held.reached.wait()
+    await past.copy()
+    held.release()
+    first = await stage.until_plugged_in(POD)
+    await stage.activate(POD)
+    await past.come_back(keeper)
+    await runs_with_one_port(stage, pod)
+    assert first["id"] in stage.cloud.ports, "the Pod runs with that port, plugged on its node"
+    await go_away(stage, pod)
+
+
+async def before_the_port(stage, past, keeper):
+    """The KuryrPort is there, its port is just being made."""
+    held = Hang()
+    stage.cloud.faults.add(method="POST", path="/ports$", action=held)
+    pod = await stage.cluster.add_pod(POD, node=stage.node)
+    await held.reached.wait()
+    await past.copy()
+    held.release()
+    first = await stage.until_plugged_in(POD)
+    await past.come_back(keeper)
+    await runs_with_one_port(stage, pod)
+    assert first["id"] in stage.cloud.ports, "the Pod runs with that port, plugged on its node"
+    await go_away(stage, pod)
+
+
+async def before_the_status(stage, past, keeper):
+    """The port is there, the KuryrPort does not name it yet."""
+    held = Hang()
+    stage.proxy.faults.add(method="PATCH", path="/status$", action=held)
+    pod = await stage.cluster.add_pod(POD, node=stage.node)
+    await held.reached.wait()
+    await past.copy()
+    held.release()
+    first = await stage.until_plugged_in(POD)
+    await past.come_back(keeper)
+    await runs_with_one_port(stage, pod)
+    assert first["id"] in stage.cloud.ports, "the Pod runs with that port, plugged on its node"
+    await go_away(stage, pod)
+
+
+async def after_the_deletion_began(stage, past, keeper):
+    """The Pod is gone, its KuryrPort waits for the node."""
+    pod = await stage.cluster.add_pod(POD, node=stage.node)
+    await stage.until_plugged_in(POD)
+    await stage.cluster.delete_pod(pod)
+    await stage.until_deleting(POD)
+    await past.copy()
+    await stage.let_go(POD)
+    await stage.until_gone(POD)
+    await past.come_back(keeper)
+    await stage.until_deleting(POD)
+    await stage.let_go(POD)
+    await stage.until_gone(POD)
+    assert not stage.cloud.ports
+
+
+async def while_it_runs(stage, past, keeper):
+    """The Pod runs, is deleted and forgotten; then it runs again, and its port is gone."""
+    pod = await stage.cluster.add_pod(POD, node=stage.node)
+    await stage.until_plugged_in(POD)
+    await past.copy()
+    await go_away(stage, pod)
+    await past.come_back(keeper)
+    # its kubelet sees to it that a Pod whose sandbox is gone goes as well
+    await go_away(stage, pod)
+
+
+async def before_the_pod(stage, past, keeper):
+    """The Pod is made afterwards, so it never was: its port is nobody's."""
+    await past.copy()
+    await stage.cluster.add_pod(POD, node=stage.node)
+    await stage.until_plugged_in(POD)
+    await past.come_back(keeper)
+
+    async def nothing_is_left():
+        recorded = await stage.kuryrport(POD)  # of a Pod that a cache still had, perhaps
+        if recorded and "deletionTimestamp" in recorded["metadata"]:
+            await stage.let_go(POD)
+        return recorded is None and not stage.cloud.ports
+
+    await stage.until(nothing_is_left, within=40)
+
+
+POINTS = (
+    before_the_kuryrport,
+    before_the_port,
+    before_the_status,
+    after_the_deletion_began,
+    while_it_runs,
+    before_the_pod,
+)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["it lives on", "it is restarted"])
+async def test_controller_over_a_rewound_api_server_leaves_each_pod_one_port(lanes, restarted):
+    past = Past(lanes.server, lanes.client, len(POINTS), restarted=restarted)
+    problems = []
+
+    async def life(point):
+        groups = {"neutron_defaults": {"sweep_interval": "3"}} if point is before_the_pod else {}
+        async with lanes.open() as stage:
+            crash = Crash(applied=False).on(stage)
+            async with Keeper(stage, crash, **groups).keeping() as keeper:
+                try:
+                    await point(stage, past, keeper)
+                except (AssertionError, TimeoutError) as error:
+                    if not past.is_behind:
+                        raise  # the others would wait for it
+                    problems.append(
+                        f"{point.__name__}: {error!r}; ports {list(stage.cloud.ports)}"
+                    )
+
+    async with asyncio.timeout(100), asyncio.TaskGroup() as group:
+        for point in POINTS:
+            group.create_task(life(point))
+    assert not problems

@@ -1,0 +1,37 @@
+"""What benchmarks measure with: processes at a gate, and the database's own word."""
+
+import os
+import time
+
+import pytest
+
+from bench.starts import Program, at_once
+
+
+def shell(script, **more):
+    return Program(("/bin/sh", "-c", script), {"PATH": "/usr/bin:/bin"}, **more)
+
+
+def test_each_process_has_its_own_time_code_output_and_input():
+    begin = time.monotonic()
+    quick, slow = at_once([shell("cat; exit 3", stdin=b"in"), shell("sleep 0.2; echo $PATH")])
+    assert (quick.code, quick.output) == (3, b"in")
+    assert (slow.code, slow.output) == (0, b"/usr/bin:/bin\n")
+    assert begin <= quick.begin == slow.begin
+    assert quick.seconds < 0.2 <= slow.seconds < time.monotonic() - begin
+
+
+def test_what_cannot_be_started_is_a_failed_run():
+    [run] = at_once([Program(("/nonexistent",), {})])
+    assert run.code == 127
+
+
+@pytest.fixture
+def open_files():
+    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - just names
+    yield
+    assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_no_descriptor_is_left(open_files):
+    at_once([shell("true")] * 3)
