@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -36,7 +35,7 @@ class Lives:
 class Cost:
     """What the lives of some Pods took: calls by kind, the controller's time and memory (MiB)."""
 
-    neutron: Counter[str]
+    neutron: dict[str, int]
     writes: int
     node_writes: int
     reads: int
@@ -93,7 +92,7 @@ class Theatre:
         await asyncio.sleep(SETTLE)
         tally, after = stage.audit.tally(), process.memory()
         cost = Cost(
-            neutron=by_kind(await stage.cloud.calls()),
+            neutron=dict(by_kind(await stage.cloud.calls())),
             writes=tally.writes(CONTROLLER),
             node_writes=tally.writes(DAEMON),
             reads=tally.reads(CONTROLLER),
