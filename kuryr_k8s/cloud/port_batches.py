@@ -17,6 +17,7 @@ from kuryr_k8s import errors
 Json = dict[str, Any]
 WINDOW = 0.1  # seconds
 REQUESTS = 4  # in a window, unless they would have more ports than SIZE
+SUSTAINED = 2  # in a window right after one in which all requests were needed
 SIZE = 20  # ports of one request at the most
 IN_FLIGHT = 12  # requests on their way at the most; meanwhile those to come grow
 
@@ -97,7 +98,8 @@ class PortBatches:
         self._timer = None
         now = asyncio.get_running_loop().time()
         if now >= self._window_ends:
-            self._window_ends, self._left = now + WINDOW, REQUESTS
+            goes_on = not self._left and now < self._window_ends + WINDOW
+            self._window_ends, self._left = now + WINDOW, SUSTAINED if goes_on else REQUESTS
         waiting = [one for one in self._waiting if not one[1].done()]
         count = max(min(self._left, len(waiting)), math.ceil(len(waiting) / SIZE))
         count = min(count, IN_FLIGHT - self._in_flight)

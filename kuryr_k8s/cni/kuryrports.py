@@ -88,7 +88,7 @@ class KuryrPortAcknowledger:
 
     async def _mark(self, key: Key, port: KuryrPort) -> None:
         """Record which interfaces work, and which do not any more."""
-        if self._attachments.flights.plugging(port.pod_uid) or not port.vifs_json:
+        if self._attachments.flights.plugging(port.pod_uid) or not port.has_vifs:
             return
         self._require_knowledge()
         vifs = port.vifs()

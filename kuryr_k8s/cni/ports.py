@@ -46,7 +46,7 @@ class Ports:
         port = self._cache.get(key)
         if port is None or port.pod_uid != pod_uid or port.deleting:
             return None
-        return port if port.vifs_json and NODE_FINALIZER in port.finalizers else None
+        return port if port.has_vifs and NODE_FINALIZER in port.finalizers else None
 
     async def wait(self, key: Key, pod_uid: str) -> KuryrPort:
         """Wait until there is a usable KuryrPort. No deadline."""
@@ -68,7 +68,7 @@ class Ports:
             )
         if port.deleting:
             return f"KuryrPort {key} is being deleted"
-        if not port.vifs_json:
+        if not port.has_vifs:
             return f"KuryrPort {key} has no interfaces yet: its Events may tell why"
         return f"KuryrPort {key} lacks the finalizer {NODE_FINALIZER}"
 

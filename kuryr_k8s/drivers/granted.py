@@ -5,8 +5,36 @@ check would pass where the project's would not. Whatever is not granted here is
 refused.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Network, Neutron
+
+
+class Grants:
+    """Projects that have passed a check: each is checked once, however many ask for it at once.
+
+    :param check: raises for a project to which nothing is granted.
+    """
+
+    def __init__(self, check: Callable[[str], Awaitable[None]]) -> None:
+        self._check = check
+        self._passed: set[str] = set()
+        self._checking = asyncio.Lock()
+
+    async def require(self, project_id: str) -> None:
+        """:raises Exception: what the check raises."""
+        if project_id in self._passed:
+            return
+        async with self._checking:
+            if project_id not in self._passed:
+                await self._check(project_id)
+                self._passed.add(project_id)
+
+    def forget(self) -> None:
+        """Check everybody anew."""
+        self._passed.clear()
 
 
 async def check_network(neutron: Neutron, network: Network, project_id: str) -> None:

@@ -1,5 +1,7 @@
 """The security groups of a Pod's ports."""
 
+import contextlib
+
 from kuryr_k8s import errors
 from kuryr_k8s.drivers import granted
 from kuryr_k8s.drivers.base import DriverContext, PodSecurityGroupsDriver
@@ -16,7 +18,7 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver):
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
         self._groups = tuple(sorted(context.conf.neutron_defaults.pod_security_groups))
-        self._granted: set[str] = set()
+        self._grants = granted.Grants(self._check)
 
     async def start(self) -> None:
         if not self._groups:
@@ -27,10 +29,13 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver):
             except errors.NotFound as error:
                 option = "[neutron_defaults] pod_security_groups"
                 raise errors.ConfigError(f"{option}: there is no group {group}") from error
+        with contextlib.suppress(errors.Refused):  # if other projects alone may use them, so be it
+            await self._grants.require(self._context.conf.neutron_defaults.project)
 
     async def security_groups(self, pod: Pod, project_id: str) -> tuple[str, ...]:
-        if project_id not in self._granted:
-            for group in self._groups:
-                await granted.check_security_group(self._context.neutron, group, project_id)
-            self._granted.add(project_id)
+        await self._grants.require(project_id)
         return self._groups
+
+    async def _check(self, project_id: str) -> None:
+        for group in self._groups:
+            await granted.check_security_group(self._context.neutron, group, project_id)

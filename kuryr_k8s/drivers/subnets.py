@@ -18,7 +18,7 @@ class DefaultSubnets(PodSubnetsDriver):
         super().__init__(context)
         self._known: PodNetwork | None = None
         self._read_at = 0.0
-        self._granted: set[str] = set()
+        self._grants = granted.Grants(self._check)
 
     async def start(self) -> None:
         ids = self._context.conf.neutron_defaults.pod_subnet
@@ -31,17 +31,19 @@ class DefaultSubnets(PodSubnetsDriver):
 
     async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
         found = await self._network()
-        if project_id not in self._granted:
-            await granted.check_network(self._context.neutron, found.network, project_id)
-            self._granted.add(project_id)
+        await self._grants.require(project_id)
         return found
+
+    async def _check(self, project_id: str) -> None:
+        network = (await self._network()).network
+        await granted.check_network(self._context.neutron, network, project_id)
 
     async def _network(self) -> PodNetwork:
         now = asyncio.get_running_loop().time()
         if self._known is None or now - self._read_at > REFRESH:
             self._read_at = now  # the others go on with what is known
             self._known = await self._read()
-            self._granted.clear()
+            self._grants.forget()
         return self._known
 
     async def _read(self) -> PodNetwork:

@@ -70,7 +70,7 @@ class KuryrPortHandler(Handler):
         drivers = self._context.drivers
         project = recorded.project_id or await drivers.pod_project.project(pod)
         groups = await drivers.pod_security_groups.security_groups(pod, project)
-        if recorded.vifs_json:
+        if recorded.has_vifs:
             self._starved.pop(key, None)
             await self._follow_groups(key, recorded, groups)
             return
@@ -188,7 +188,7 @@ class KuryrPortHandler(Handler):
 
     async def _give_back(self, key: Key, recorded: KuryrPort) -> None:
         pool = self._context.drivers.vif_pool
-        if not recorded.vifs_json:
+        if not recorded.has_vifs:
             await pool.release_unrecorded(recorded.pod_uid)
             return
         vifs = recorded.vifs()
@@ -199,11 +199,11 @@ class KuryrPortHandler(Handler):
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod
         that never came to run on a node without a daemon can go."""
-        if recorded.vifs_json:
+        if recorded.has_vifs:
             return False
         live = await self._context.kube.find(KURYRPORTS, key)
         return live is None or (
-            live["metadata"]["uid"] == recorded.uid and not KuryrPort.read(live).vifs_json
+            live["metadata"]["uid"] == recorded.uid and not KuryrPort.read(live).has_vifs
         )
 
     async def _node_is_gone(self, key: Key, recorded: KuryrPort) -> bool:

@@ -97,8 +97,6 @@ def nameless(ports: Iterable[Json], kuryrports: Iterable[KuryrPort]) -> list[Jso
 
     def named(port: Json) -> bool:
         recorded = by_pod.get(port["device_id"])
-        return recorded is not None and (
-            not recorded.vifs_json or port["id"] in recorded.vifs_json or not recorded.readable
-        )
+        return recorded is not None and (not recorded.has_vifs or recorded.may_name(port["id"]))
 
     return [port for port in ports if not named(port)]

@@ -19,7 +19,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
 
 TOKEN_LIFE = 60.0  # seconds after which the token's file is read again
-CONNECTIONS = 24
+CONNECTIONS = 20  # four are watches; each costs a quarter of a MiB
 
 
 async def connect(conf: cfg.ConfigOpts) -> KubeApi:

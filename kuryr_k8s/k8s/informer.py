@@ -65,6 +65,7 @@ class Informer(Generic[T]):
         self._cache: dict[Key, T] = {}
         self._ahead: dict[Key, int] = {}  # versions learned that the watch has yet to reach
         self._gone: dict[Key, str] = {}  # uids learned to be gone, likewise
+        self._unseen: set[Key] = set()  # those of both that were there at the last bookmark
         self._subscribers: list[Subscriber[T]] = []
         self._version = ""  # the resourceVersion seen last; empty: list first
         self._streams_lists = True
@@ -119,13 +120,13 @@ class Informer(Generic[T]):
         """Follow the kind for ever; whatever the server does, try again."""
         failures = 0
         while True:
-            begun = asyncio.get_running_loop().time()
+            begun, version = asyncio.get_running_loop().time(), self._version
             problem = await self._problem_of_following()
             lived = asyncio.get_running_loop().time() - begun
-            # a watch that worked and was cut is no failure in a row: balancers cut idle streams
-            failures = failures + 1 if lived < SHORT else int(problem is not None)
-            if self._ahead or self._gone:
-                self._version = ""  # was the server set back, what we learned is of no past of its
+            # A watch that worked and was cut is no failure in a row: balancers cut idle streams,
+            # and a server that is ahead of us ends a watch in the middle of a burst.
+            worked = lived >= SHORT or (problem is None and self._version not in ("", version))
+            failures = int(problem is not None) if worked else failures + 1
             if problem is not None:
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList
@@ -158,6 +159,8 @@ class Informer(Generic[T]):
                     if fresh is not None and INITIAL_EVENTS_END in meta.get("annotations", {}):
                         self._replace(fresh)
                         fresh = None
+                    else:
+                        self._check_learned()
                 elif fresh is not None:
                     key = _key(event["object"])
                     fresh[key] = self._same_or_read(key, event["object"])
@@ -179,6 +182,14 @@ class Informer(Generic[T]):
         """Versions grow; where they do not, etcd was set back and our copy is of another past."""
         if self._version and int(version) < int(self._version):
             raise errors.KubeGone("resourceVersion went backwards", status=410)
+
+    def _check_learned(self) -> None:
+        """What was learned before the last bookmark must have been seen by this one. If not, etcd
+        was set back to before our write, and what we know of it never was."""
+        learned = self._ahead.keys() | self._gone.keys()
+        if learned & self._unseen:
+            raise errors.KubeGone("the server does not know of our own writes", status=410)
+        self._unseen = learned
 
     async def _list(self) -> None:
         """List in pages: for servers without streaming lists (WatchList)."""
@@ -202,6 +213,7 @@ class Informer(Generic[T]):
         before, self._cache = self._cache, fresh
         self._ahead.clear()
         self._gone.clear()
+        self._unseen.clear()
         self.replaying = True
         for key in before.keys() - fresh.keys():
             self._notify(key, before[key], None)
