@@ -75,14 +75,18 @@ class ControllerApp:
             lock = stack.enter_context(HostLock(Path(self.conf.kubernetes.lock_file)))
             kube = await kube_connect.connect(self.conf)
             stack.push_async_callback(kube.close)
+            # the Lease is not to wait behind the work that it stands for
+            lease_kube = await kube_connect.connect(self.conf, connections=1)
+            stack.push_async_callback(lease_kube.close)
+            self._lease = self._make_lease(lease_kube, lock)
             transport = self._transport()
             stack.callback(transport.close)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(self._health().run(), name="health")
-            await self._run(group, kube, Neutron(transport), lock)
+            await self._run(group, kube, Neutron(transport), self._lease)
 
     async def _run(
-        self, group: asyncio.TaskGroup, kube: KubeApi, neutron: Neutron, lock: HostLock
+        self, group: asyncio.TaskGroup, kube: KubeApi, neutron: Neutron, lease: Lease
     ) -> None:
         informers = self._informers = _informers(kube)
         drivers = self._drivers(neutron, informers)
@@ -110,14 +114,7 @@ class ControllerApp:
         for informer in informers.all():
             await informer.synced.wait()
         notify("READY=1")
-        options = self.conf.kubernetes
-        self._lease = Lease(
-            kube,
-            Key(options.lease_namespace, options.lease_name),
-            lock.identity,
-            duration=options.lease_duration,
-        )
-        await self._lease.hold(lambda: self._lead(controllers, sweeper))
+        await lease.hold(lambda: self._lead(controllers, sweeper))
 
     async def _lead(self, controllers: Sequence[Controller[Key]], sweeper: PortSweeper) -> None:
         self.leading.set()
@@ -127,6 +124,11 @@ class ControllerApp:
             sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
             sweeps.queue.add(PortSweeper.KEY)
             group.create_task(sweeps.run(), name=sweeps.name)
+
+    def _make_lease(self, kube: KubeApi, lock: HostLock) -> Lease:
+        options = self.conf.kubernetes
+        key = Key(options.lease_namespace, options.lease_name)
+        return Lease(kube, key, lock.identity, duration=options.lease_duration)
 
     def _transport(self) -> Transport:
         limit = self.conf.neutron.max_calls

@@ -22,14 +22,15 @@ TOKEN_LIFE = 60.0  # seconds after which the token's file is read again
 CONNECTIONS = 20  # four are watches; each costs a quarter of a MiB
 
 
-async def connect(conf: cfg.ConfigOpts) -> KubeApi:
+async def connect(conf: cfg.ConfigOpts, *, connections: int = CONNECTIONS) -> KubeApi:
     """A client for the API server; nothing is sent yet.
 
+    :param connections: at the most; calls beyond them wait for one.
     :raises errors.ConfigError: a file is missing or unreadable.
     """
     options = conf.kubernetes
     configuration = Configuration()
-    configuration.connection_pool_maxsize = CONNECTIONS
+    configuration.connection_pool_maxsize = connections
     try:
         if options.kubeconfig:
             await load_kube_config(
