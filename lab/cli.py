@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from lab import cni_bridge, ovn, topology
 from lab.graph import StepError
 from lab.lifecycle import GROUPS, Lab
+from lab.names import UnknownName
 from lab.process import CommandError
 from lab.supervisor import ComponentError
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     try:
         code: int = options.function(Lab(), options)
-    except (StepError, ComponentError, CommandError) as error:
+    except (StepError, ComponentError, CommandError, UnknownName) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -63,7 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     logs.set_defaults(function=_logs)
 
     restart = commands.add_parser("restart", help="restart components")
-    restart.add_argument("names", nargs="+", metavar="NAME")
+    restart.add_argument(
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="a component, or short: daemon, controller, ovn-controller … mean those of all nodes",
+    )
+    restart.add_argument("--kill", action="store_true", help="with SIGKILL")
     restart.set_defaults(function=_restart)
 
     env = commands.add_parser("env", help='settings for a shell: eval "$(python -m lab env)"')
@@ -111,7 +118,7 @@ def _logs(lab: Lab, options: argparse.Namespace) -> int:
 
 
 def _restart(lab: Lab, options: argparse.Namespace) -> int:
-    lab.restart(options.names)
+    lab.restart(options.names, kill=options.kill)
     return 0
 
 
