@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from kuryr_k8s import errors
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key, Resource
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import KuryrPort
@@ -49,9 +50,20 @@ class Ports:
         return port if port.vifs_json and NODE_FINALIZER in port.finalizers else None
 
     async def wait(self, key: Key, pod_uid: str) -> KuryrPort:
-        """Wait until there is a usable KuryrPort. No deadline."""
+        """Wait until there is a usable KuryrPort. No deadline.
+
+        :raises errors.Wait: it goes before it had interfaces: as a rule since the Pod is being
+            deleted, for which the kubelet waits for us. It comes again if the Pod is wanted.
+        """
         with self._listening(key) as changed:
+            was_empty = False
             while (port := self.usable(key, pod_uid)) is None:
+                known = self._cache.get(key)
+                ours = known if known is not None and known.pod_uid == pod_uid else None
+                is_empty = ours is not None and not ours.vifs_json
+                if (is_empty and ours is not None and ours.deleting) or (was_empty and not ours):
+                    raise errors.Wait(f"KuryrPort {key} goes without interfaces", delay=1.0)
+                was_empty = is_empty
                 changed.clear()
                 await changed.wait()
             return port

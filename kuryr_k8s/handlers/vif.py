@@ -39,7 +39,7 @@ class VIFHandler(Handler):
             self._missed.pop(key, None)
             if pod is not None and wants_network(pod) and not pod.deleting:
                 await self._create(key, pod)
-        elif not recorded.deleting and not is_needed(recorded, pod):
+        elif not recorded.deleting and not is_awaited(recorded, pod):
             await self._delete(key, recorded)
         return None
 
@@ -58,7 +58,7 @@ class VIFHandler(Handler):
     async def _delete(self, key: Key, recorded: KuryrPort) -> None:
         """The caches may lie: the API server itself must say that the Pod is done."""
         live = await self._context.kube.find(PODS, key)
-        if live is not None and is_needed(recorded, Pod.read(live)):
+        if live is not None and is_awaited(recorded, Pod.read(live)):
             raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
         if live is None and recorded.static:
             self._wait_for_mirror(key)
@@ -90,6 +90,17 @@ def wants_network(pod: Pod) -> bool:
 def is_needed(recorded: KuryrPort, pod: Pod | None) -> bool:
     """Whether the KuryrPort is that of the very Pod, and the Pod is not over."""
     return pod is not None and pod.identity == recorded.pod_uid and wants_network(pod)
+
+
+def is_awaited(recorded: KuryrPort, pod: Pod | None) -> bool:
+    """Whether the KuryrPort is needed, or may still come to be.
+
+    A Pod that is deleted before it has interfaces gets none any more. Its ADD may be waiting for
+    them, and the kubelet for that: the KuryrPort's deletion tells the node to give up.
+    """
+    if pod is None or not is_needed(recorded, pod):
+        return False
+    return not pod.deleting or recorded.static or bool(recorded.vifs_json)
 
 
 def kuryrport_of(pod: Pod, incarnation: str) -> Json:

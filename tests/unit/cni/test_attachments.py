@@ -117,6 +117,24 @@ async def test_add_waits_for_its_kuryrport(before, said):
         assert "interfaces" in await add
 
 
+@pytest.mark.parametrize("change", ["deleting", "gone"])
+async def test_add_gives_up_when_its_kuryrport_goes_without_interfaces(change):
+    """The Pod is deleted before it had a port, and the kubelet waits for the ADD to end."""
+    node = Node(add_timeout=60)
+    key = node.cache.put(kuryrport("web", "u1"))
+    async with started(node.ask("ADD")) as add:
+        assert not add.done()
+        if change == "gone":
+            node.cache.remove(key)
+        else:
+            node.cache.change(key, deleting=True)
+        async with asyncio.timeout(5):
+            answer = await add
+    assert answer["code"] == 11
+    assert "goes without interfaces" in answer["msg"]
+    assert node.binding.log == []
+
+
 async def test_add_that_is_never_ready_says_so_and_is_undone():
     node = Node(add_timeout=0.05)
     node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
