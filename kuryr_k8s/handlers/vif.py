@@ -25,6 +25,7 @@ class VIFHandler(Handler):
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
         self._missed: dict[Key, float] = {}  # since when mirror Pods are missing
+        self._given_up: dict[Key, str] = {}  # uids of Pods that will get no network any more
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -35,9 +36,14 @@ class VIFHandler(Handler):
         recorded = self._context.informers.kuryrports.get(key)
         if pod is not None:
             self._missed.pop(key, None)
+        if pod is None or self._given_up.get(key) != pod.uid:
+            self._given_up.pop(key, None)
         if recorded is None:
             self._missed.pop(key, None)
-            if pod is not None and wants_network(pod) and not pod.deleting:
+            # Also of a Pod that is being deleted, once: an ADD may wait for it, and the kubelet
+            # for that. It goes again at once, and so ends the ADD.
+            given_up = pod is not None and pod.deleting and (pod.static or key in self._given_up)
+            if pod is not None and wants_network(pod) and not given_up:
                 await self._create(key, pod)
         elif not recorded.deleting and not is_awaited(recorded, pod):
             await self._delete(key, recorded)
@@ -62,6 +68,8 @@ class VIFHandler(Handler):
             raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
         if live is None and recorded.static:
             self._wait_for_mirror(key)
+        if live is not None and is_needed(recorded, Pod.read(live)):
+            self._given_up[key] = live["metadata"]["uid"]
         LOG.info("Pod %s (%s) is done; its KuryrPort goes", key, recorded.pod_uid)
         try:
             await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)

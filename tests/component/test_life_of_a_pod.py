@@ -211,6 +211,26 @@ async def test_pod_deleted_before_it_has_a_port_is_given_up_while_it_still_stand
         assert "deletionTimestamp" in (await stage.client.get(path))["metadata"]
 
 
+async def test_pod_deleted_before_its_kuryrport_was_made_is_given_up_once_for_its_add(stage):
+    """The controller was away meanwhile; the node hears by a KuryrPort that comes and goes."""
+    pod = await stage.cluster.add_pod("web", node=NODE)
+    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/web"
+    await stage.client.delete(path, gracePeriodSeconds=60)
+    marker = await stage.client.get(path)
+    async with stage.controller():
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        await stage.until_gone("web")
+    ours = stage.path("").rstrip("/")
+    seen = []
+    since = marker["metadata"]["resourceVersion"]
+    async for event in stage.client.watch(ours, resourceVersion=since, timeoutSeconds="1"):
+        seen += [event["type"]] if event["object"]["metadata"]["name"] == "web" else []
+    assert (seen[0], seen[-1]) == ("ADDED", "DELETED")
+    assert seen.count("ADDED") == seen.count("DELETED") == 1
+    assert not stage.ports_of(pod)
+
+
 async def test_quota_is_told_once_and_a_freed_port_serves_the_pod_that_waits(stage):
     stage.cloud.set_quota(stage.cloud.project_id, port=1)
     async with stage.controller():
