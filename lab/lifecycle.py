@@ -60,7 +60,7 @@ class Lab:
     def up(self, count: int | None = None, only: tuple[str, ...] = ()) -> None:
         """Install what is missing, start what does not run, return when all of it is ready."""
         self.paths.create()
-        with self._lock():
+        with self.locked():
             before, count = self.count, count or self.count
             write_atomic(self._settings, json.dumps({"nodes": count}))
             plan = Plan(self.paths, self.supervisor, count)
@@ -81,7 +81,7 @@ class Lab:
 
     def down(self, *, purge: bool = False) -> None:
         """Stop everything and leave nothing behind; the databases stay unless purge."""
-        with self._lock():
+        with self.locked():
             self._complete.unlink(missing_ok=True)
             cleanup.stop_components(self.supervisor, self.progress)
             cleanup.remove_traces(self.paths, self.nodes)
@@ -95,7 +95,7 @@ class Lab:
         :param kill: with SIGKILL instead of an orderly end.
         :raises UnknownName: there is no such component; nothing was restarted.
         """
-        with self._lock():
+        with self.locked():
             plan = Plan(self.paths, self.supervisor, self.count)
             for name in resolve(names, list(self.supervisor.records())):
                 (self.supervisor.kill if kill else self.supervisor.stop)(name)
@@ -116,7 +116,7 @@ class Lab:
             return dict(zip(records, pool.map(state, records), strict=True))
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Be the only one who changes this lab, and end what a killed one left running.
 
         A migration or a build would go on as an orphan; the commands that this process runs are

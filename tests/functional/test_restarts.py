@@ -1,0 +1,29 @@
+"""Everything restarts, is killed, or crashes while 20 Pods come and go: nothing is stuck or left.
+
+`python -m lab.churn` is the long version, with a look at everything after each single fault.
+"""
+
+import pytest
+
+from lab.churn.campaign import Campaign
+from lab.churn.faults import crashes, restarts
+from lab.lifecycle import Lab
+
+
+def groups(which):
+    lab = Lab()
+    killed, rebooted = crashes(lab, lab.nodes[-1])
+    return {
+        "restarted": [restarts(lab, kill=False)],
+        "killed": [restarts(lab, kill=True)],
+        "node killed": [[killed]],
+        "node rebooted": [[rebooted]],
+    }[which]
+
+
+@pytest.mark.parametrize("which", ["restarted", "killed", "node killed", "node rebooted"])
+def test_pods_that_come_and_go_meanwhile_leave_nothing_and_none_is_stuck(cluster, which):
+    campaign = Campaign(Lab(), cluster.namespace, calm=0.5)
+    rows = campaign.run(groups(which), lambda row: None)
+    assert sum(row.created for row in rows) > 0
+    assert [said for row in rows for said in row.complaints()] == []
