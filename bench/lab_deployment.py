@@ -38,7 +38,11 @@ class Seen:
 
     @property
     def phases(self) -> dict[str, float]:
-        """Its way to Ready, cut where another one has the next move."""
+        """Its way to Ready, cut where another one has the next move.
+
+        ADD ends with the KuryrPort's `active`; where there is none, with the Pod's condition
+        PodReadyToStartContainers, which often comes together with Ready.
+        """
         marks = ["created", "scheduled", "vifs", "sandbox", "ready"]
         found = [(mark, self.times[mark]) for mark in marks if mark in self.times]
         names = {"scheduled": "schedule", "vifs": "VIF", "sandbox": "ADD", "ready": "ready"}
@@ -76,19 +80,21 @@ class _Watched:
                 seen.first("gone", now)
                 return
             seen.first("created", now)
-            for kind, mark in (
-                ("PodScheduled", "scheduled"),
-                ("PodReadyToStartContainers", "sandbox"),
-            ):
-                if condition(item, kind):
-                    seen.first(mark, now)
+            if condition(item, "PodScheduled"):
+                seen.first("scheduled", now)
+            if condition(item, "PodReadyToStartContainers"):
+                seen.first("sandbox", now)
             if is_ready(item):
                 seen.first("ready", now)
 
     def kuryrport(self, name: str, item: Json | None, now: float) -> None:
         with self._lock:
-            if (seen := self._seen(name)) and item and item.get("status", {}).get("vifs"):
-                seen.first("vifs", now)
+            vifs = ((item or {}).get("status", {}).get("vifs") or {}).values()
+            if not vifs or (seen := self._seen(name)) is None:
+                return
+            seen.first("vifs", now)
+            if all(entry["vif"]["versioned_object.data"]["active"] for entry in vifs):
+                seen.first("sandbox", now)
 
     def count(self, mark: str) -> int:
         with self._lock:

@@ -64,7 +64,10 @@ def forget_kernel(lab: Lab, node: Node) -> None:
     mounts.unmount_below(root)
     shutil.rmtree(root / "containerd-state", ignore_errors=True)
     wiring.delete_namespace(node.netns)
-    wiring.delete_link(f"ul-{node.name}")
+    # node1 is the switch as well: a port whose device was replaced would forward no tunnels
+    cable = f"ul-{node.name}"
+    ovn.vsctl(lab.paths, lab.nodes[0], "--if-exists", "del-port", cable)
+    wiring.delete_link(cable)
     cgroups.remove(node.cgroup)
 
 

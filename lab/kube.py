@@ -83,6 +83,10 @@ class Kube:
         raise KubeError(response.status, f"{method} {target}: {text}")
 
 
+# How a watch may end.
+_BROKEN = (KubeError, Unreachable, OSError, ValueError, http.client.HTTPException)
+
+
 class Response:
     """An answer, and the connection that it comes over."""
 
@@ -129,7 +133,7 @@ class Follower:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            with contextlib.suppress(KubeError, Unreachable, OSError, ValueError):
+            with contextlib.suppress(*_BROKEN):
                 self._watch(self._list())
             self._closed.wait(0.1)
 

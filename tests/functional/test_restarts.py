@@ -27,3 +27,12 @@ def test_pods_that_come_and_go_meanwhile_leave_nothing_and_none_is_stuck(cluster
     rows = campaign.run(groups(which), lambda row: None)
     assert sum(row.created for row in rows) > 0
     assert [said for row in rows for said in row.complaints()] == []
+
+
+def test_what_traffic_does_not_go_through_may_restart_without_a_ping_lost(cluster):
+    lab = Lab()
+    still = Campaign(lab, cluster.namespace, count=0, calm=0.5)
+    faults = [fault for kill in (False, True) for fault in restarts(lab, kill=kill)]
+    wanted = [fault for fault in faults if fault.what in ("daemon", "controller")]
+    rows = still.run([wanted], lambda row: None)
+    assert [row.lost for row in rows] == [{"IPv4": 0, "IPv6": 0}] * 4
