@@ -23,10 +23,14 @@ _TROUBLES = (KubeError, Unreachable, ApiError, CommandError, OSError)
 
 @dataclass
 class Row:
-    """What came of one fault. Times are in seconds; pings are by address family."""
+    """What came of one fault. Times are in seconds; pings are by address family.
+
+    `quiet`: no Pods came or went. While they do, some pings are lost without any fault.
+    """
 
     fault: Fault
     down: float
+    quiet: bool
     created: int = 0
     deleted: int = 0
     slowest_ready: float = 0.0
@@ -42,8 +46,7 @@ class Row:
         for family, lost in self.lost.items():
             if lost is None:
                 found.append(f"{name}: {family} between two Pods did not come back")
-            elif lost and self.fault.harmless and not (self.created or self.deleted):
-                # while Pods come and go some are lost without any fault (the row `nothing`)
+            elif lost and self.fault.harmless and self.quiet:
                 found.append(f"{name}: {lost} {family} pings between two Pods were lost")
         return found
 
@@ -102,7 +105,7 @@ class Campaign:
         before = {family: pinger.mark(PATIENCE) for family, pinger in pingers.items()}
         begin = time.monotonic()
         fault.strike()
-        row = Row(fault, time.monotonic() - begin)
+        row = Row(fault, time.monotonic() - begin, quiet=not self._count)
         time.sleep(self._calm)  # nothing is waited for: the churn is to go on for a while
         for family, pinger in pingers.items():
             first, last = before[family], pinger.mark(PATIENCE)

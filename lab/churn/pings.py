@@ -39,6 +39,8 @@ class Pinger:
         self._process.kill()
         self._process.wait()
         self._thread.join(5)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def mark(self, seconds: float) -> int | None:
         """Wait for an answer to a ping sent from now on; its number, or None if there is none.
