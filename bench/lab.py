@@ -1,15 +1,155 @@
-"""(to be written)"""
+"""30 real Pods on the lab: creation to Ready, where the time goes, beside the bridge plugin.
+
+The same Deployment, on the same nodes, in turns: with the product, and with the reference
+`bridge`. All times are of this program's clock, at the arrival of watch events. How long Neutron
+takes for a port is measured in the same run, by as many bare creations as there are Pods.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from bench.report import Report
+from bench.lab_deployment import Round, deploy
+from bench.report import Report, Table, percentile
+from lab import cni_bridge, facts
+from lab.cloud import admin_token
+from lab.kube import Kube
+from lab.kuryr import CONTROLLER
+from lab.lifecycle import Lab
+from lab.rest import Api
+
+PHASES = ("schedule", "VIF", "ADD", "ready")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
+    parser.add_argument("--pods", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=3, help="of each of the two, in turns")
 
 
 def measure(options: argparse.Namespace) -> Report:
-    raise NotImplementedError
+    """Both in turns, Neutron between them; the lab is as before afterwards."""
+    lab = Lab()
+    found = facts.load(lab.paths.facts)
+    kube = Kube(found)
+    rounds: dict[str, list[Round]] = {"kuryr": [], "bridge": []}
+    neutron: list[float] = []
+    for number in range(options.rounds):
+        rounds["kuryr"].append(deploy(kube, f"kuryr-{number}", options.pods, with_vifs=True))
+        neutron.append(_bare_ports(found, options.pods))
+        with _on_the_bridge(lab, found):
+            rounds["bridge"].append(deploy(kube, f"bridge-{number}", options.pods))
+    return _report(rounds, neutron, options.pods)
+
+
+def _bare_ports(found: facts.Lab, count: int) -> float:
+    """Seconds for so many ports straight from Neutron, one after another, then deleted."""
+    api = Api(f"{found.cloud.neutron_url}/v2.0", admin_token())
+    network = found.cloud.networks["pods"].id
+    node = next(iter(found.nodes.values()))
+    made: list[str] = []
+    begin = time.monotonic()
+    try:
+        for number in range(count):
+            body = {
+                "network_id": network,
+                "name": f"bench-{number}",
+                "device_owner": "compute:bench",
+                "binding:host_id": node.chassis,
+            }
+            made.append(api.post("/ports", {"port": body})["port"]["id"])
+        return time.monotonic() - begin
+    finally:
+        for port in made:
+            api.delete(f"/ports/{port}")
+
+
+def _report(rounds: dict[str, list[Round]], neutron: list[float], count: int) -> Report:
+    figures: dict[str, Any] = {"pods": count, "neutron_seconds": neutron}
+    whole = []
+    for name, measured in rounds.items():
+        ready = [pod.ready for each in measured for pod in each.pods]
+        gone = [pod.gone for each in measured for pod in each.pods]
+        figures[name] = {
+            "ready_p50": percentile(ready, 0.5),
+            "ready_p99": percentile(ready, 0.99),
+            "all_ready": statistics.median(each.all_ready for each in measured),
+            "pods_per_second": count / statistics.median(each.all_ready for each in measured),
+            "gone_p50": percentile(gone, 0.5),
+            "all_gone": statistics.median(each.all_gone for each in measured),
+            "rounds": [[each.all_ready, each.all_gone] for each in measured],
+            "phases": {
+                phase: percentile([p.phases[phase] for e in measured for p in e.pods], 0.5)
+                for phase in PHASES
+                if all(phase in p.phases for e in measured for p in e.pods)
+            },
+        }
+        row = figures[name]
+        whole.append([name, *(row[key] for key in _COLUMNS)])
+    ours, bridge = figures["kuryr"], figures["bridge"]
+    ratios = [ours[key] / bridge[key] for key in _COLUMNS]
+    phases = [
+        [phase, ours["phases"].get(phase, "-"), bridge["phases"].get(phase, "-")]
+        for phase in PHASES
+    ]
+    difference = ours["all_ready"] - bridge["all_ready"]
+    bare = statistics.median(neutron)
+    figures |= {"difference": difference, "neutron_median": bare, "ours": difference - bare}
+    titles = ("ready p50", "p99", "all ready", "pods/s", "gone p50", "all gone")
+    return Report(
+        "lab",
+        [
+            Table(
+                f"{count} Pods of a Deployment over two nodes; seconds; rounds in turns",
+                ("", *titles),
+                [*whole, ["kuryr / bridge", *ratios]],
+            ),
+            Table(
+                "Where the time of a Pod goes (median, seconds)",
+                ("", "kuryr", "bridge"),
+                phases,
+            ),
+            Table(
+                "Whose the difference is (all ready, seconds)",
+                ("", "seconds"),
+                [
+                    ["kuryr - bridge", difference],
+                    [f"{count} bare ports from Neutron, one after another", bare],
+                    [
+                        "rest: ours (negative: Neutron works beside what is ours)",
+                        difference - bare,
+                    ],
+                ],
+            ),
+        ],
+        [],
+        figures,
+    )
+
+
+_COLUMNS = ("ready_p50", "ready_p99", "all_ready", "pods_per_second", "gone_p50", "all_gone")
+
+
+@contextlib.contextmanager
+def _on_the_bridge(lab: Lab, found: facts.Lab) -> Iterator[None]:
+    """New Pods are the bridge plugin's meanwhile; the controller stands still, or it would make
+    ports for them as well.
+    """
+    lab.supervisor.stop(CONTROLLER)
+    conflists = [Path(node.cni_conf_dir) / "10-kuryr.conflist" for node in found.nodes.values()]
+    for path in conflists:
+        path.rename(path.with_suffix(".away"))
+    cni_bridge.enable(lab.paths, lab.nodes)
+    try:
+        yield
+    finally:
+        cni_bridge.disable(lab.paths, lab.nodes)
+        for path in conflists:
+            path.with_suffix(".away").rename(path)
+        lab.supervisor.start(CONTROLLER)

@@ -8,9 +8,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from lab import cni_bridge, ovn, topology
+from lab import cni_bridge, crash, ovn, topology
+from lab.crash import NotPossible
 from lab.graph import StepError
 from lab.lifecycle import GROUPS, Lab
+from lab.names import UnknownName
 from lab.process import CommandError
 from lab.supervisor import ComponentError
 
@@ -23,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     try:
         code: int = options.function(Lab(), options)
-    except (StepError, ComponentError, CommandError) as error:
+    except (StepError, ComponentError, CommandError, UnknownName, NotPossible) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -63,8 +65,19 @@ def _parser() -> argparse.ArgumentParser:
     logs.set_defaults(function=_logs)
 
     restart = commands.add_parser("restart", help="restart components")
-    restart.add_argument("names", nargs="+", metavar="NAME")
+    restart.add_argument(
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="a component, or short: daemon, controller, ovn-controller … mean those of all nodes",
+    )
+    restart.add_argument("--kill", action="store_true", help="with SIGKILL")
     restart.set_defaults(function=_restart)
+
+    death = commands.add_parser("crash", help="kill -9 everything on a node, and bring it back")
+    death.add_argument("node", metavar="NODE")
+    death.add_argument("--reboot", action="store_true", help="what is in the kernel goes too")
+    death.set_defaults(function=_crash)
 
     env = commands.add_parser("env", help='settings for a shell: eval "$(python -m lab env)"')
     env.add_argument("--node", default="node1", metavar="NAME")
@@ -111,7 +124,17 @@ def _logs(lab: Lab, options: argparse.Namespace) -> int:
 
 
 def _restart(lab: Lab, options: argparse.Namespace) -> int:
-    lab.restart(options.names)
+    lab.restart(options.names, kill=options.kill)
+    return 0
+
+
+def _crash(lab: Lab, options: argparse.Namespace) -> int:
+    node = next((node for node in lab.nodes if node.name == options.node), None)
+    if node is None:
+        print(f"there is no {options.node}", file=sys.stderr)
+        return 2
+    count = crash.crash(lab, node, reboot=options.reboot)
+    lab.progress.note(f"{node.name} is back after {count} processes were killed")
     return 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lab import cleanup, graph, topology
 from lab.graph import Step
+from lab.names import resolve
 from lab.paths import SOURCE, Paths, locked, write_atomic
 from lab.plan import Plan
 from lab.process import COMPONENT_MARK, LAB_MARK, kill_all, marked
@@ -59,7 +60,7 @@ class Lab:
     def up(self, count: int | None = None, only: tuple[str, ...] = ()) -> None:
         """Install what is missing, start what does not run, return when all of it is ready."""
         self.paths.create()
-        with self._lock():
+        with self.locked():
             before, count = self.count, count or self.count
             write_atomic(self._settings, json.dumps({"nodes": count}))
             plan = Plan(self.paths, self.supervisor, count)
@@ -80,7 +81,7 @@ class Lab:
 
     def down(self, *, purge: bool = False) -> None:
         """Stop everything and leave nothing behind; the databases stay unless purge."""
-        with self._lock():
+        with self.locked():
             self._complete.unlink(missing_ok=True)
             cleanup.stop_components(self.supervisor, self.progress)
             cleanup.remove_traces(self.paths, self.nodes)
@@ -88,12 +89,17 @@ class Lab:
                 cleanup.purge(self.paths)
             self.progress.note("down")
 
-    def restart(self, names: list[str]) -> None:
-        """Restart components one after another."""
-        with self._lock():
+    def restart(self, names: list[str], *, kill: bool = False) -> None:
+        """Restart components one after another; short names stand for those of all nodes.
+
+        :param kill: with SIGKILL instead of an orderly end.
+        :raises UnknownName: there is no such component; nothing was restarted.
+        """
+        with self.locked():
             plan = Plan(self.paths, self.supervisor, self.count)
-            for name in names:
-                self.supervisor.restart(name)
+            for name in resolve(names, list(self.supervisor.records())):
+                (self.supervisor.kill if kill else self.supervisor.stop)(name)
+                self.supervisor.start(name)
                 plan.after_restart(name)
                 self.progress.note(f"{name} is ready again")
 
@@ -110,7 +116,7 @@ class Lab:
             return dict(zip(records, pool.map(state, records), strict=True))
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Be the only one who changes this lab, and end what a killed one left running.
 
         A migration or a build would go on as an orphan; the commands that this process runs are
@@ -122,7 +128,11 @@ class Lab:
         ):
             kill_all(marked(self.paths.state, _COMMAND))
             os.environ.update({LAB_MARK: str(self.paths.state), COMPONENT_MARK: _COMMAND})
-            yield
+            try:
+                yield
+            finally:  # what a test starts afterwards is no command of ours
+                for mark in (LAB_MARK, COMPONENT_MARK):
+                    os.environ.pop(mark, None)
 
     def _is_up(self, components: list[Component]) -> bool:
         """Whether all that is wanted runs already, as it is wanted, and answers."""

@@ -150,6 +150,16 @@ class Supervisor:
         self._clear_strays(record)
         self._save(Record(component))
 
+    def kill(self, name: str) -> None:
+        """SIGKILL to all of its processes; return when they are gone."""
+        record = self._known(name)
+        process = record.process
+        if process is not None:
+            send(process, signal.SIGKILL, group=True)
+            wait_until(lambda: self._reaped(process), 5)
+        self._clear_strays(record)
+        self._save(Record(record.component))
+
     def restart(self, name: str) -> None:
         """Stop and start; return when it is ready again."""
         self._known(name)

@@ -5,9 +5,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from kuryr_k8s import errors
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key, Resource
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import KuryrPort
+
+PATIENCE = 30.0  # seconds; a controller restarts in less
 
 
 class Cache(Protocol):
@@ -26,9 +29,13 @@ class Api(Protocol):
 
 
 class Ports:
-    """Waits for KuryrPorts without asking the API for them."""
+    """Waits for KuryrPorts without asking the API for them.
 
-    def __init__(self, cache: Cache, api: Api) -> None:
+    :param patience: seconds without a KuryrPort of the Pod after which to give up for now.
+    """
+
+    def __init__(self, cache: Cache, api: Api, *, patience: float = PATIENCE) -> None:
+        self._patience = patience
         self._cache = cache
         self._api = api
         self._waiting: dict[Key, set[asyncio.Event]] = {}
@@ -49,11 +56,27 @@ class Ports:
         return port if port.has_vifs and NODE_FINALIZER in port.finalizers else None
 
     async def wait(self, key: Key, pod_uid: str) -> KuryrPort:
-        """Wait until there is a usable KuryrPort. No deadline."""
+        """Wait until there is a usable KuryrPort.
+
+        :raises errors.Wait: nothing came for PATIENCE seconds; or it goes before it had
+            interfaces. As a rule that is since the Pod is being deleted, for which the kubelet
+            waits for us; if the Pod is wanted, it asks again.
+        """
         with self._listening(key) as changed:
+            was_empty = False
             while (port := self.usable(key, pod_uid)) is None:
+                known = self._cache.get(key)
+                ours = known if known is not None and known.pod_uid == pod_uid else None
+                is_empty = ours is not None and not ours.has_vifs
+                if (is_empty and ours is not None and ours.deleting) or (was_empty and not ours):
+                    raise errors.Wait(f"KuryrPort {key} goes without interfaces", delay=1.0)
+                was_empty = is_empty
                 changed.clear()
-                await changed.wait()
+                try:
+                    async with asyncio.timeout(None if ours else self._patience):
+                        await changed.wait()
+                except TimeoutError as error:
+                    raise errors.Wait(self.progress(key, pod_uid), delay=1.0) from error
             return port
 
     def progress(self, key: Key, pod_uid: str) -> str:

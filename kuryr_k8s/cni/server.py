@@ -75,11 +75,15 @@ class Server:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Read up to the end; what is too long is cut off, and so no request any more."""
+    """Read up to the end; what is too long is cut off, and so no request any more.
+
+    Even then to the end: a client that is still writing would never come to our answer.
+    """
     parts: list[bytes] = []
     length = 0
-    while length < LARGEST and (part := await reader.read(65536)):
-        parts.append(part)
+    while part := await reader.read(65536):
+        if length < LARGEST:
+            parts.append(part)
         length += len(part)
     return b"".join(parts)
 

@@ -56,7 +56,7 @@ class VIFHandler(Handler):
             return None
         if recorded.pod_uid == self._begun.get(key):
             del self._begun[key]
-        if not recorded.deleting and not is_needed(recorded, pod):
+        if not recorded.deleting and not is_awaited(recorded, pod):
             await self._delete(key, recorded)
         return None
 
@@ -79,7 +79,7 @@ class VIFHandler(Handler):
         """The caches may lie: the API server itself must say that the Pod is done."""
         if not self._is_over(key, recorded):
             live = await self._context.kube.find(PODS, key)
-            if live is not None and is_needed(recorded, Pod.read(live)):
+            if live is not None and is_awaited(recorded, Pod.read(live)):
                 raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
             if live is None and recorded.static:
                 self._wait_for_mirror(key)
@@ -91,11 +91,14 @@ class VIFHandler(Handler):
         self._context.informers.kuryrports.learn(answer)
 
     def _is_over(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether the server has said what is for ever: the very Pod was deleted, or finished."""
+        """Whether the server has said what is for ever: the very Pod was deleted, or finished, or
+        is being deleted before it had interfaces."""
         if self._ended.get(key) == recorded.pod_uid:
             return True
         pod = self._context.informers.pods.get(key)
-        return pod is not None and pod.identity == recorded.pod_uid and pod.finished
+        if pod is None or pod.identity != recorded.pod_uid:
+            return False
+        return pod.finished or (pod.deleting and not is_awaited(recorded, pod))
 
     def _wait_for_mirror(self, key: Key) -> None:
         """A mirror Pod that was deleted is made again by its kubelet while the Pod runs on.
@@ -119,6 +122,17 @@ def wants_network(pod: Pod) -> bool:
 def is_needed(recorded: KuryrPort, pod: Pod | None) -> bool:
     """Whether the KuryrPort is that of the very Pod, and the Pod is not over."""
     return pod is not None and pod.identity == recorded.pod_uid and wants_network(pod)
+
+
+def is_awaited(recorded: KuryrPort, pod: Pod | None) -> bool:
+    """Whether the KuryrPort is needed, or may still come to be.
+
+    A Pod that is deleted before it has interfaces gets none any more. Its ADD may be waiting for
+    them, and the kubelet for that: the KuryrPort's deletion tells the node to give up.
+    """
+    if pod is None or not is_needed(recorded, pod):
+        return False
+    return not pod.deleting or recorded.static or recorded.has_vifs
 
 
 def kuryrport_of(pod: Pod, creator: str | None) -> Json:

@@ -199,6 +199,18 @@ async def test_pod_that_never_ran_on_a_node_without_a_daemon_can_go(stage):
         await stage.until_gone("web")
 
 
+async def test_pod_deleted_before_it_has_a_port_is_given_up_while_it_still_stands(stage):
+    """The kubelet ends it only after the ADD, and the ADD waits for the KuryrPort."""
+    await stage.cluster.add_node("new")
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node="new")
+        await stage.until_event("KuryrNodeNotReady")
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/web"
+        await stage.client.delete(path, gracePeriodSeconds=60)
+        await stage.until_gone("web")
+        assert "deletionTimestamp" in (await stage.client.get(path))["metadata"]
+
+
 async def test_quota_is_told_once_and_a_freed_port_serves_the_pod_that_waits(stage):
     stage.cloud.set_quota(stage.cloud.project_id, port=1)
     async with stage.controller():

@@ -22,14 +22,17 @@ UP = 0x1
 def opened(path: str) -> Iterator[int]:
     """A descriptor of the namespace at ``path``.
 
-    :raises NamespaceError: there is none, or it is the node's own.
+    :raises NamespaceError: there is none (a file may be left of it), or it is the node's own.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise NamespaceError(f"network namespace {path}: {error.strerror}") from error
     try:
-        if os.path.samestat(os.fstat(file), os.stat(OWN)):  # noqa: PTH116 - a descriptor
+        found, own = os.fstat(file), os.stat(OWN)  # noqa: PTH116 - a descriptor
+        if found.st_dev != own.st_dev:
+            raise NamespaceError(f"{path} is not a network namespace")
+        if os.path.samestat(found, own):
             raise NamespaceError(f"network namespace {path} is the node's own")
         yield file
     finally:

@@ -1,16 +1,24 @@
-"""The daemon as a process of its own, to be killed: DIRECTORY REMOTE, one Pod, web of uid u1."""
+"""The daemon as a process of its own, to be killed: DIRECTORY REMOTE [without vifs].
+
+One Pod, web of uid u1. In DIRECTORY it leaves a file `settled` when it can be asked, and `asked`
+as soon as it waits for the Pod's interfaces.
+"""
 
 import asyncio
 import sys
 from pathlib import Path
 
-from tests.functional.cni.workbench import Node
+from tests.functional.cni.workbench import Node, eventually
 from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 
-async def main(directory, remote):
-    async with Node(Path(directory), remote).running() as node:
-        node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
+async def main(directory, remote, without_vifs=""):
+    directory = Path(directory)
+    async with Node(directory, remote).running() as node:
+        node.cache.put(kuryrport("web", "u1", {} if without_vifs else {"eth0": ovs_vif(1)}))
+        (directory / "settled").touch()
+        await eventually(lambda: len(node.attachments.flights), seconds=3600)
+        (directory / "asked").touch()
         await asyncio.Event().wait()
 
 

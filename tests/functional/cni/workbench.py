@@ -142,7 +142,7 @@ class Controller:
 class Node:
     """The daemon in this process, on a socket; :meth:`cni` runs the real plugin."""
 
-    def __init__(self, directory: Path, remote: str, add_timeout=10.0, links=None):
+    def __init__(self, directory: Path, remote: str, add_timeout=10.0, links=None, sweep=60.0):
         self.socket = directory / "cni.sock"
         self.spool = directory / "spool"
         self.cache = Cache()
@@ -165,6 +165,7 @@ class Node:
             self.daemon.handle,
             synced=synced,
             connected=self.switch.connected,
+            interval=sweep,
         )
         self._stop = asyncio.Event()
 

@@ -24,7 +24,7 @@ from tests.unit.cni.fakes import (
 
 
 class Node:
-    def __init__(self, *, add_timeout=5.0):
+    def __init__(self, *, add_timeout=5.0, patience=5.0):
         self.cache = Cache()
         self.api = Api(self.cache)
         self.binding = FakeBinding()
@@ -33,7 +33,7 @@ class Node:
         settled.set()
         self.attachments = Attachments(
             {"VIFOpenVSwitch": self.binding},
-            Ports(self.cache, self.api),
+            Ports(self.cache, self.api, patience=patience),
             settled=settled,
             add_timeout=add_timeout,
         )
@@ -115,6 +115,33 @@ async def test_add_waits_for_its_kuryrport(before, said):
         assert not add.done()
         node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
         assert "interfaces" in await add
+
+
+@pytest.mark.parametrize("change", ["deleting", "gone"])
+async def test_add_gives_up_when_its_kuryrport_goes_without_interfaces(change):
+    """The Pod is deleted before it had a port, and the kubelet waits for the ADD to end."""
+    node = Node(add_timeout=60)
+    key = node.cache.put(kuryrport("web", "u1"))
+    async with started(node.ask("ADD")) as add:
+        assert not add.done()
+        if change == "gone":
+            node.cache.remove(key)
+        else:
+            node.cache.change(key, deleting=True)
+        async with asyncio.timeout(5):
+            answer = await add
+    assert answer["code"] == 11
+    assert "goes without interfaces" in answer["msg"]
+    assert node.binding.log == []
+
+
+async def test_add_for_which_no_kuryrport_comes_gives_up_long_before_its_limit():
+    """Its Pod may be deleted already, and the kubelet waits for the ADD to end."""
+    node = Node(add_timeout=60, patience=0.05)
+    async with asyncio.timeout(5):
+        answer = await node.ask("ADD")
+    assert answer["code"] == 11
+    assert "is kuryr-k8s-controller running?" in answer["msg"]
 
 
 async def test_add_that_is_never_ready_says_so_and_is_undone():

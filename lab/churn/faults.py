@@ -1,0 +1,47 @@
+"""What is done to the lab while Pods come and go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lab import crash
+from lab.lifecycle import Lab
+from lab.topology import Node
+
+RESTARTED = ("neutron", "ovn-controller", "kube-apiserver", "daemon", "controller")
+# Traffic does not go through these: their restart must not lose a single ping.
+ASIDE = ("neutron", "kube-apiserver", "daemon", "controller")
+
+
+class Fault(NamedTuple):
+    """`strike` does it, and returns when what was struck runs again."""
+
+    what: str
+    how: str
+    strike: Callable[[], object]
+    harmless: bool = False
+
+
+def nothing() -> Fault:
+    """What the churn alone does, for comparison."""
+    return Fault("nothing", "", lambda: time.sleep(8))
+
+
+def restarts(lab: Lab, *, kill: bool) -> list[Fault]:
+    """Each of RESTARTED in turn, in an orderly way or by SIGKILL."""
+
+    def fault(name: str) -> Fault:
+        how = "kill -9" if kill else "restart"
+        return Fault(name, how, lambda: lab.restart([name], kill=kill), name in ASIDE)
+
+    return [fault(name) for name in RESTARTED]
+
+
+def crashes(lab: Lab, node: Node) -> list[Fault]:
+    """Both kinds of a node's crash."""
+    return [
+        Fault(node.name, "all killed", lambda: crash.crash(lab, node)),
+        Fault(node.name, "rebooted", lambda: crash.crash(lab, node, reboot=True)),
+    ]

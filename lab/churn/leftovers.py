@@ -1,0 +1,158 @@
+"""What does not belong together: Pods, KuryrPorts, Neutron's ports, and what is on the nodes.
+
+Nothing is remembered: all that is seen now is compared, and every difference is a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import facts
+from lab.cloud import admin_token
+from lab.kube import Json, Kube
+from lab.kuryr import CLUSTER_TAG
+from lab.process import run
+from lab.rest import Api
+
+OURS, NETNS = "kuryr-container-id", "kuryr-netns"
+# The VM's port, which is no Pod's.
+_OTHERS = ("tap-vm1",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A Pod's interface in a node's Open vSwitch."""
+
+    name: str
+    ids: dict[str, str]
+
+
+@dataclass(frozen=True)
+class OnNode:
+    """What is on a node: rows of Pods, ports of br-int, veths of ours, running containers."""
+
+    rows: dict[str, Row]
+    ports: set[str]
+    veths: set[str]
+    tasks: set[str]
+
+
+class Inspection:
+    """Looks at the whole cluster, its cloud and its nodes, as their administrator."""
+
+    def __init__(self, lab: facts.Lab, kube: Kube) -> None:
+        self._lab, self._kube = lab, kube
+
+    def _ports(self) -> dict[str, Json]:
+        """The cluster's ports in Neutron by id."""
+        neutron = Api(f"{self._lab.cloud.neutron_url}/v2.0", admin_token())
+        return {port["id"]: port for port in neutron.get("/ports", tags=CLUSTER_TAG)["ports"]}
+
+    def differences(self) -> list[str]:
+        """Everything that is without its counterpart; empty when all is well."""
+        pods = {_key(pod): pod for pod in self._kube.items("/api/v1/pods") if _has_port(pod)}
+        recorded = self._kube.items("/apis/openstack.org/v1/kuryrports")
+        records = {_key(record): record for record in recorded}
+        ports = self._ports()
+        nodes = {name: self.on_node(node) for name, node in self._lab.nodes.items()}
+        return [
+            *(f"KuryrPort {key} is without its Pod" for key in sorted(set(records) - set(pods))),
+            *_unnamed(records, ports),
+            *(said for key in pods for said in self._pod(key, pods[key], records, ports, nodes)),
+            *_strangers(pods, nodes),
+        ]
+
+    def _pod(
+        self,
+        key: str,
+        pod: Json,
+        records: dict[str, Json],
+        ports: dict[str, Json],
+        nodes: dict[str, OnNode],
+    ) -> Iterator[str]:
+        """What a living Pod lacks."""
+        node = pod["spec"]["nodeName"]
+        record = records.get(key)
+        if record is None or record["spec"]["podUid"] != _uid(pod):
+            yield f"Pod {key} is without its KuryrPort"
+            return
+        vif = _vif(record)
+        if vif is None or (port := ports.get(vif["id"])) is None:
+            yield f"Pod {key} is without its port"
+            return
+        if not vif["active"]:
+            yield f"Pod {key}: its KuryrPort does not say active"
+        if port["status"] != "ACTIVE":
+            yield f"Pod {key}: its port is {port['status']}"
+        if port["binding:host_id"] != self._lab.nodes[node].chassis:
+            yield f"Pod {key} on {node}: its port is bound to {port['binding:host_id']}"
+        row = nodes[node].rows.get(vif["vif_name"])
+        if row is None or row.ids.get("iface-id") != vif["id"]:
+            yield f"Pod {key} is without its row in {node}'s Open vSwitch"
+        elif row.name not in nodes[node].veths:
+            yield f"Pod {key} is without its veth on {node}"
+
+    def on_node(self, node: facts.Node) -> OnNode:
+        """What is on a node now."""
+        vsctl = [f"{self._lab.bin}/ovs-vsctl", f"--db=unix:{node.ovs_socket}", "--timeout=10"]
+        columns = ["--columns=name,external_ids", "--format=json", "list", "Interface"]
+        rows = [
+            Row(name, dict(ids[1])) for name, ids in json.loads(run([*vsctl, *columns]))["data"]
+        ]
+        ports = set(run([*vsctl, "list-ports", "br-int"]).split())
+        links = json.loads(run(["ip", "-j", "link", "show"], netns=node.netns))
+        ctr = [f"{self._lab.bin}/ctr", "--address", node.containerd_socket, "-n", "k8s.io"]
+        identity = run([*vsctl, "--bare", "--columns=_uuid", "list", "Open_vSwitch"]).strip()
+        mine = f"kuryr:{identity}:"
+        return OnNode(
+            rows={row.name: row for row in rows if OURS in row.ids},
+            ports={name for name in ports if name.startswith("tap") and name not in _OTHERS},
+            veths={link["ifname"] for link in links if link.get("ifalias", "").startswith(mine)},
+            tasks=set(run([*ctr, "tasks", "ls", "-q"]).split()),
+        )
+
+
+def _unnamed(records: dict[str, Json], ports: dict[str, Json]) -> Iterator[str]:
+    named = {vif["id"] for record in records.values() if (vif := _vif(record)) is not None}
+    for id_ in set(ports) - named:
+        yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
+
+
+def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode]) -> Iterator[str]:
+    """What is on a node and no living Pod's."""
+    uids = {_uid(pod) for pod in pods.values()}
+    for name, seen in nodes.items():
+        for row in seen.rows.values():
+            if row.ids.get("kuryr-pod-uid") not in uids:
+                yield f"{name}: row {row.name} is of no Pod"
+            if row.ids[OURS] not in seen.tasks or not Path(row.ids[NETNS]).exists():
+                yield f"{name}: row {row.name} is without its sandbox"
+        for what, found in (("port", seen.ports), ("veth", seen.veths)):
+            for each in sorted(found - set(seen.rows)):
+                yield f"{name}: {what} {each} is in no row of ours"
+
+
+def _key(item: Json) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def _uid(pod: Json) -> str:
+    """As the KuryrPort has it: a static Pod's is its configuration's hash."""
+    annotations = pod["metadata"].get("annotations", {})
+    return str(annotations.get("kubernetes.io/config.hash", pod["metadata"]["uid"]))
+
+
+def _has_port(pod: Json) -> bool:
+    finished = pod["status"].get("phase") in ("Succeeded", "Failed")
+    return (
+        bool(pod["spec"].get("nodeName")) and not pod["spec"].get("hostNetwork") and not finished
+    )
+
+
+def _vif(record: Json) -> Json | None:
+    entry = (record.get("status", {}).get("vifs") or {}).get("eth0")
+    found: Json | None = entry["vif"]["versioned_object.data"] if entry else None
+    return found

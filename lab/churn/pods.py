@@ -1,0 +1,178 @@
+"""Pods that are created and deleted without pause, each with the times of its life."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Self
+
+from lab.kube import Follower, Json, Kube, KubeError, Unreachable, is_ready
+from lab.process import wait_until
+
+# One Pod in so many is deleted at once, in the middle of its start.
+_HASTY = 4
+
+
+@dataclass
+class Life:
+    """A Pod's life in times of time.monotonic(); None: not yet. `well`: is it Ready now?"""
+
+    name: str
+    number: int
+    created: float
+    ready: float | None = None
+    deleted: float | None = None
+    gone: float | None = None
+    well: bool = False
+
+
+class Churn:
+    """Keeps about `count` Pods alive, spread over the nodes, and replaces one after another.
+
+    What it asks for it asks again until the API server has taken it. `lives` has every Pod.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        namespace: str,
+        nodes: tuple[str, ...],
+        image: str,
+        *,
+        count: int = 20,
+        interval: float = 0.5,
+    ) -> None:
+        self._kube, self._nodes, self._image = kube, nodes, image
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._count, self._interval = count, interval
+        self._owed: tuple[str, Life] | None = None
+        self._changed = threading.Lock()
+        self._lives: dict[str, Life] = {}
+        self._paused = threading.Event()
+        self._idle = threading.Event()
+        self._closed = threading.Event()
+        self._follower = Follower(kube, self._path, self._heard)
+        self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._follower.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._thread.join(30)
+        self._follower.__exit__()
+
+    @property
+    def lives(self) -> list[Life]:
+        """Every Pod so far."""
+        with self._changed:
+            return list(self._lives.values())
+
+    def pause(self) -> None:
+        """No more Pods come or go; returns when nothing is under way."""
+        self._paused.set()
+        self._idle.wait(60)
+
+    def resume(self) -> None:
+        self._idle.clear()
+        self._paused.clear()
+
+    def stuck(self, seconds: float) -> list[str]:
+        """Wait until all that is wanted is Ready and all that was deleted is gone: what is not."""
+        wait_until(lambda: not self._unsettled(), seconds, pause=0.1)
+        return self._unsettled()
+
+    def _unsettled(self) -> list[str]:
+        def what(life: Life) -> str | None:
+            if life.deleted is None:
+                return None if life.well else f"Pod {life.name} is not Ready"
+            return None if life.gone else f"Pod {life.name} is deleted, and not gone"
+
+        return [said for life in self.lives if (said := what(life))]
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            if self._paused.is_set() and self._owed is None:
+                self._idle.set()
+            else:
+                self._step()
+            self._closed.wait(self._interval)
+
+    def _step(self) -> None:
+        """One Pod more, or one less; or again what the API server has not answered."""
+        if self._owed is None:
+            self._owed = self._choose()
+        if self._owed is not None:
+            try:
+                self._ask(*self._owed)
+            except Unreachable:
+                return
+            self._owed = None
+
+    def _choose(self) -> tuple[str, Life] | None:
+        lives = self.lives
+        alive = [life for life in lives if life.deleted is None]
+        if len(alive) < self._count:
+            life = Life(f"churn-{len(lives)}", len(lives), time.monotonic())
+            with self._changed:
+                self._lives[life.name] = life
+            return ("POST", life)
+        hasty = [life for life in alive if not life.ready and not life.number % _HASTY]
+        oldest = [life for life in alive if life.ready]
+        return ("DELETE", (hasty or oldest)[0]) if hasty or oldest else None
+
+    def _ask(self, method: str, life: Life) -> None:
+        """Times count from when it was asked for with success."""
+        now = time.monotonic()
+        try:
+            if method == "POST":
+                node = self._nodes[life.number % len(self._nodes)]
+                self._kube.call("POST", self._path, pod(life.name, node, self._image))
+            else:
+                self._kube.call("DELETE", f"{self._path}/{life.name}")
+        except KubeError as error:
+            # 409, 404: the answer to an earlier try was lost
+            if error.status not in (404, 409, 429, 500, 503, 504):
+                raise
+            if error.status >= 429:
+                raise Unreachable(str(error)) from error
+        with self._changed:
+            if method == "POST":
+                life.created = now
+            else:
+                life.deleted = now
+
+    def _heard(self, name: str, item: Json | None, now: float) -> None:
+        with self._changed:
+            life = self._lives.get(name)
+            if life is None:
+                return
+            if item is None:
+                life.gone = life.gone or now
+            else:
+                life.well = is_ready(item)
+                life.ready = life.ready or (now if life.well else None)
+
+
+def pod(name: str, node: str, image: str) -> Json:
+    """A Pod on a node that ends as soon as it is asked to."""
+    script = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done"
+    container = {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", script],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "churn"}},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        },
+    }
