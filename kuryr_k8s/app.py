@@ -6,6 +6,7 @@ Everything is made here, once, and handed in; nothing below looks anything up.
 import asyncio
 import dataclasses
 import functools
+import gc
 import socket
 import sys
 from collections.abc import Sequence
@@ -113,6 +114,7 @@ class ControllerApp:
             group.create_task(informer.run(), name=f"informer-{informer.resource.plural}")
         for informer in informers.all():
             await informer.synced.wait()
+        gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
         await lease.hold(lambda: self._lead(controllers, sweeper))
 

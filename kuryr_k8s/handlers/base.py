@@ -122,8 +122,3 @@ class Handler(abc.ABC):
             reason = getattr(error, "reason", errors.KuryrError.reason)
             note = getattr(error, "brief", str(error)) or type(error).__name__
             await self._context.events.warn(source, about, reason, note)
-
-
-def same_key(key: Key, _old: object, _new: object) -> tuple[Key]:
-    """For watches of the very kind that a handler works on."""
-    return (key,)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import PodNetwork, PortRequest
-from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, same_key
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.vif import is_needed, reference
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
@@ -35,7 +35,7 @@ class KuryrPortHandler(Handler):
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
         return (
-            Watch(informers.kuryrports, same_key),
+            Watch(informers.kuryrports, _of_kuryrport),
             Watch(informers.pods, self._of_pod),
             Watch(informers.nodes, self._of_node),
         )
@@ -231,6 +231,18 @@ class KuryrPortHandler(Handler):
 
     def about(self, key: Key) -> Reference | None:
         return reference(self._context.informers.pods.get(key))
+
+
+def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Iterable[Key]:
+    """That the node has plugged an interface, or not any more, is nothing to do with us."""
+
+    def matters(port: KuryrPort | None) -> object:
+        if port is None:
+            return None
+        vifs = port.vifs_packed if port.deleting else port.has_vifs
+        return (port.uid, port.deleting, port.finalizers, port.security_groups, vifs)
+
+    return () if matters(old) == matters(new) else (key,)
 
 
 def _ids(vifs: dict[str, VIFBase]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, same_key
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.k8s.api import Json
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
@@ -30,7 +30,7 @@ class VIFHandler(Handler):
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
-        return (Watch(informers.pods, self._of_pod), Watch(informers.kuryrports, same_key))
+        return (Watch(informers.pods, self._of_pod), Watch(informers.kuryrports, _of_kuryrport))
 
     def _of_pod(self, key: Key, old: Pod | None, new: Pod | None) -> Iterable[Key]:
         """Notes the server's own word that a Pod is new, or gone; a list's silence is no word."""
@@ -83,7 +83,7 @@ class VIFHandler(Handler):
                 raise errors.Wait(f"the cache lags behind: Pod {key} needs its port", delay=1.0)
             if live is None and recorded.static:
                 self._wait_for_mirror(key)
-        LOG.info("Pod %s (%s) is done; its KuryrPort goes", key, recorded.pod_uid)
+        LOG.debug("Pod %s (%s) is done; its KuryrPort goes", key, recorded.pod_uid)
         try:
             answer = await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
         except errors.KubeConflict as error:
@@ -112,6 +112,15 @@ class VIFHandler(Handler):
 
     def about(self, key: Key) -> Reference | None:
         return reference(self._context.informers.pods.get(key))
+
+
+def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Iterable[Key]:
+    """Only whether there is one, whose, and whether it goes or has interfaces matters here."""
+
+    def matters(port: KuryrPort | None) -> object:
+        return port and (port.uid, port.deleting, port.has_vifs)
+
+    return () if matters(old) == matters(new) else (key,)
 
 
 def wants_network(pod: Pod) -> bool:
