@@ -17,7 +17,10 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 LOG = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
-REFUSED_DELAY = 30.0  # seconds before something that was refused is tried again, at least
+# Seconds before something that was refused is tried again, at least. The first time sooner: a
+# Neutron that has just started refuses for a moment what its policy allows.
+FIRST_REFUSED_DELAY = 5.0
+REFUSED_DELAY = 30.0
 LONGEST_ASKED = 300.0  # seconds: whatever Retry-After says
 
 
@@ -116,7 +119,10 @@ class Controller(Generic[K]):
                 self.queue.add_after(key, problem.delay)
                 return "wait"
             case errors.Refused():
-                delay = self.queue.retry(key, at_least=REFUSED_DELAY)
+                again_refused = self.queue.failures(key) > 0
+                delay = self.queue.retry(
+                    key, at_least=REFUSED_DELAY if again_refused else FIRST_REFUSED_DELAY
+                )
                 self._log(key, problem, delay, logging.ERROR)
                 return "refused"
             case errors.KuryrError() | TimeoutError():

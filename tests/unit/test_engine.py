@@ -175,7 +175,7 @@ async def test_outcomes_decide_when_a_key_is_looked_at_again():
     due = {key: delayed.due for key, delayed in controller.queue._delayed.items()}
     assert due["wait"] == 5.0
     assert due["later"] == 60.0
-    assert due["refused"] == 30.0
+    assert due["refused"] == 5.0
     assert 0.9 <= due["bug"] <= 1.0
     assert due["busy"] == 7.0
     assert "ok" not in due
