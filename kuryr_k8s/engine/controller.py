@@ -65,6 +65,7 @@ class Controller(Generic[K]):
         self._deadline = deadline
         self._report = report
         self._observe = observe
+        self._refused: set[K] = set()  # keys whose last outcome was a refusal
 
     async def run(self) -> None:
         """Work until cancelled; a bug in this class stops the program, one in a handler not."""
@@ -108,6 +109,8 @@ class Controller(Generic[K]):
 
     def _decide(self, key: K, problem: Exception | None, again: float | None) -> str:
         """When to look at the key again; the outcome in one word, for the metrics."""
+        if not isinstance(problem, errors.Refused):
+            self._refused.discard(key)
         match problem:
             case None:
                 self.queue.forget(key)
@@ -119,10 +122,10 @@ class Controller(Generic[K]):
                 self.queue.add_after(key, problem.delay)
                 return "wait"
             case errors.Refused():
-                again_refused = self.queue.failures(key) > 0
-                delay = self.queue.retry(
-                    key, at_least=REFUSED_DELAY if again_refused else FIRST_REFUSED_DELAY
-                )
+                asked_before = key in self._refused
+                self._refused.add(key)
+                delay = REFUSED_DELAY if asked_before else FIRST_REFUSED_DELAY
+                delay = self.queue.retry(key, at_least=delay)
                 self._log(key, problem, delay, logging.ERROR)
                 return "refused"
             case errors.KuryrError() | TimeoutError():

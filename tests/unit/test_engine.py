@@ -188,6 +188,21 @@ async def test_outcomes_decide_when_a_key_is_looked_at_again():
     }
 
 
+async def test_refusal_is_asked_about_again_soon_and_then_seldom():
+    timers, outcomes = FakeTimers(), iter(["down", "no", "no", "down", "no"])
+    errors_of = {"down": errors.CloudError("down"), "no": errors.Refused("no")}
+    seen = []
+
+    async def reconcile(key):
+        raise errors_of[next(outcomes)]
+
+    controller = Controller("pods", reconcile, queue=WorkQueue(timers, base=0.001))
+    for _ in range(5):
+        await controller.step("pod")
+        seen.append(controller.queue._delayed.pop("pod").due)
+    assert [round(due) for due in seen] == [0, 5, 30, 0, 5]
+
+
 async def test_reconcile_that_hangs_ends_at_its_deadline_and_is_tried_again():
     timers = FakeTimers()
 
