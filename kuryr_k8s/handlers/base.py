@@ -26,6 +26,8 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 
 T = TypeVar("T", bound=Versioned)
+# What a user, or the operator, can mend.
+TOLD_AT_ONCE = (errors.Refused, errors.OverQuota, errors.NotFound)
 TELL_AFTER = 3  # failures in a row before a user is told of something that may pass by itself
 
 
@@ -118,7 +120,7 @@ class Handler(abc.ABC):
             return
         if error is None:
             self._context.events.well(source, about)
-        elif isinstance(error, errors.Refused | errors.OverQuota) or failures >= TELL_AFTER:
+        elif isinstance(error, TOLD_AT_ONCE) or failures >= TELL_AFTER:
             reason = getattr(error, "reason", errors.KuryrError.reason)
             note = getattr(error, "brief", str(error)) or type(error).__name__
             await self._context.events.warn(source, about, reason, note)

@@ -75,7 +75,7 @@ async def junk_for_a_project(stage):
 CASES = {
     "network deleted": (gone("networks"), "OpenStackObjectNotFound", "etwork"),
     "subnet deleted": (gone("subnets"), "OpenStackObjectNotFound", "ubnet"),
-    "security group deleted": (gone("security_groups"), "KuryrRefused", "no security group"),
+    "security group deleted": (gone("security_groups"), "OpenStackObjectNotFound", "ecurity"),
     "quota of zero": (quota_of_zero, "OpenStackQuotaExceeded", "quota for ports is exhausted"),
     "no free address": (no_free_address, "OpenStackQuotaExceeded", "no free address in network"),
     "junk for a project": (junk_for_a_project, "KuryrRefused", "does not grant"),

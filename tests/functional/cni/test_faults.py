@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
-from kuryr_k8s.cni import plugin
+from kuryr_k8s.cni import conflist
+from kuryr_k8s.cni.protocol import VERSIONS
 from tests.functional.cni.test_life import a_node, path
 from tests.functional.cni.workbench import Controller, cni, eventually, shell
+from tests.program import variant
 from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 VIF = ovs_vif(1)
@@ -72,13 +74,10 @@ async def run(socket, spool, command, environ, stdin):
     if content.startswith(b"{") and content.endswith(b"}"):
         config = json.loads(content) | {"kuryr_socket": str(socket), "kuryr_spool": str(spool)}
         content = json.dumps(config).encode()
-    script = (
-        "import sys; source = open(sys.argv[1]).read()"
-        ".replace('/run/kuryr/cni.sock', sys.argv[2]);"
-        "exec(compile(source, 'kuryr-cni', 'exec'), {'__name__': '__main__'})"
-    )
+    # compiled for this daemon: input that is no configuration cannot say where it is
+    program = variant(socket.parent, f'"{conflist.SOCKET}"', f'"{socket}"')
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-ISE", "-c", script, plugin.__file__, str(socket)),
+        program,
         env={name: value for name, value in environ.items() if value is not None},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -87,7 +86,7 @@ async def run(socket, spool, command, environ, stdin):
     answer = json.loads(out) if out else {}
     if answer:
         assert answer["msg"]
-        assert answer["cniVersion"] in plugin.VERSIONS
+        assert answer["cniVersion"] in VERSIONS
     return process.returncode, answer.get("code", 0)
 
 
