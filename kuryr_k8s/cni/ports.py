@@ -31,7 +31,7 @@ class Api(Protocol):
 class Ports:
     """Waits for KuryrPorts without asking the API for them.
 
-    :param patience: seconds without a KuryrPort of the Pod after which to give up for now.
+    :param patience: seconds without any KuryrPort after which to give up for now.
     """
 
     def __init__(self, cache: Cache, api: Api, *, patience: float = PATIENCE) -> None:
@@ -73,7 +73,7 @@ class Ports:
                 was_empty = is_empty
                 changed.clear()
                 try:
-                    async with asyncio.timeout(None if ours else self._patience):
+                    async with asyncio.timeout(None if known else self._patience):
                         await changed.wait()
                 except TimeoutError as error:
                     raise errors.Wait(self.progress(key, pod_uid), delay=1.0) from error
