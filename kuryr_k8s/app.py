@@ -118,10 +118,15 @@ class ControllerApp:
         notify("READY=1")
         await lease.hold(lambda: self._lead(controllers, sweeper))
 
-    async def _lead(self, controllers: Sequence[Controller[Key]], sweeper: PortSweeper) -> None:
+    async def _lead(
+        self, controllers: Sequence[tuple[Handler, Controller[Key]]], sweeper: PortSweeper
+    ) -> None:
         self.leading.set()
         async with asyncio.TaskGroup() as group:
-            for controller in controllers:
+            for handler, controller in controllers:
+                _follow(
+                    handler, controller
+                )  # not before: who stands by would gather keys for ever
                 group.create_task(controller.run(), name=controller.name)
             sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
             sweeps.queue.add(PortSweeper.KEY)
@@ -179,7 +184,7 @@ class ControllerApp:
             ),
         )
 
-    def _controllers(self, context: HandlerContext) -> list[Controller[Key]]:
+    def _controllers(self, context: HandlerContext) -> list[tuple[Handler, Controller[Key]]]:
         """One controller with its own queue for each enabled handler."""
         observe = ReconcileMetrics(self.registry)
         controllers = []
@@ -199,22 +204,21 @@ class ControllerApp:
                 observe=observe,
             )
             handler.wake = controller.queue.add
-            _follow(handler, controller)
-            controllers.append(controller)
-        self.registry.register(QueueMetrics({c.name: c.queue for c in controllers}))
+            controllers.append((handler, controller))
+        self.registry.register(QueueMetrics({c.name: c.queue for _, c in controllers}))
         return controllers
 
 
 def _follow(handler: Handler, controller: Controller[Key]) -> None:
     """Changes of what the handler watches become keys in its queue.
 
-    What is there already at the start is not urgent: somebody may be waiting for what comes.
+    What is there already is not urgent: somebody may be waiting for what comes.
     """
     for watch in handler.watches():
 
         def changed(key: Key, old: Any, new: Any, watch: Any = watch) -> None:
             for concerned in watch.to_keys(key, old, new):
-                controller.queue.add(concerned, urgent=watch.informer.synced.is_set())
+                controller.queue.add(concerned, urgent=not watch.informer.replaying)
 
         watch.informer.subscribe(changed)
 

@@ -19,7 +19,7 @@ WINDOW = 0.1  # seconds
 REQUESTS = 4  # in a window, unless they would have more ports than SIZE
 SUSTAINED = 2  # in a window right after one in which all requests were needed
 SIZE = 20  # ports of one request at the most
-IN_FLIGHT = 12  # requests on their way at the most; meanwhile those to come grow
+IN_FLIGHT = 12  # requests of a project on their way at the most; meanwhile those to come grow
 
 
 class _Batch(NamedTuple):
@@ -68,6 +68,9 @@ class PortBatches:
             await self._send_batch(turn.batch)
         try:
             return (await asyncio.shield(turn.batch.ports))[turn.place]
+        except asyncio.CancelledError:
+            await asyncio.wait([turn.batch.ports])  # it is under way: nobody is to ask meanwhile
+            raise
         except errors.CloudError as error:
             if len(turn.batch.bodies) == 1 or not _is_refusal(error):
                 raise

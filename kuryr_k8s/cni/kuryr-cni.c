@@ -131,16 +131,36 @@ static const char *variable(const char *name)
     return value ? value : "";
 }
 
+/* Where the value of a key of the configuration begins, at "" where there is none. Only of the
+   configuration's own keys: what stands deeper in it may be the word of a Pod. */
+static const char *value_of(const char *key, size_t length)
+{
+    static const char blanks[] = " \t\n\v\f\r";
+    const char *end = request.bytes + request.length;
+    int depth = 0;
+    for (const char *at = config; at < end; at++) {
+        const char *begin = at;
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        if (*at != '"')
+            continue;
+        for (at++; at < end && *at != '"'; at++)
+            at += *at == '\\';
+        if (depth != 1 || at >= end || (size_t)(at + 1 - begin) != length ||
+            memcmp(begin, key, length))
+            continue;
+        const char *after = at + 1 + strspn(at + 1, blanks);
+        if (*after == ':')
+            return after + 1 + strspn(after + 1, blanks);
+    }
+    return "";
+}
+
 /* Put the string of a key of the configuration into text, without reading the rest of the JSON. */
 static const char *setting(const char *name, const char *otherwise, Text text)
 {
-    static const char blanks[] = " \t\n\v\f\r";
     char key[32];
-    size_t length = (size_t)sprintf(key, "\"%s\"", name), n = 0;
-    size_t config_length = (size_t)(request.bytes + request.length - config);
-    const char *at = memmem(config, config_length, key, length);
-    at = at ? at + length + strspn(at + length, blanks) : "";
-    at = *at == ':' ? at + 1 + strspn(at + 1, blanks) : "";
+    size_t n = 0;
+    const char *at = value_of(key, (size_t)sprintf(key, "\"%s\"", name));
     if (*at == '"' && strchr(at + 1, '"'))
         for (at++; *at != '"' && n < sizeof(Text) - 1; at++)
             if (*at != '\\' || at[1] != '/')

@@ -136,6 +136,8 @@ def split(raw: bytes) -> tuple[dict[str, str], bytes]:
 
     :raises CNIError: 6, it is not a request.
     """
+    if raw.startswith(b"\0"):  # not one variable
+        return {}, raw[1:]
     head, end, text = raw.partition(b"\0\0")
     if not end:
         raise CNIError(DECODE_FAILURE, "the request has no end of its environment")

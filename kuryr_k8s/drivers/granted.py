@@ -13,7 +13,8 @@ from kuryr_k8s.cloud.neutron import Network, Neutron
 
 
 class Grants:
-    """Projects that have passed a check: each is checked once, however many ask for it at once.
+    """Projects that have passed a check. Those who ask for a project while it is being checked
+    share the outcome, and do not hold up those who ask for another.
 
     :param check: raises for a project to which nothing is granted.
     """
@@ -21,16 +22,30 @@ class Grants:
     def __init__(self, check: Callable[[str], Awaitable[None]]) -> None:
         self._check = check
         self._passed: set[str] = set()
-        self._checking = asyncio.Lock()
+        self._checking: dict[str, asyncio.Future[Exception | None]] = {}
 
     async def require(self, project_id: str) -> None:
         """:raises Exception: what the check raises."""
-        if project_id in self._passed:
-            return
-        async with self._checking:
-            if project_id not in self._passed:
-                await self._check(project_id)
-                self._passed.add(project_id)
+        while project_id not in self._passed:
+            checking = self._checking.get(project_id)
+            if checking is None:
+                await self._ask(project_id)
+            elif (refusal := await asyncio.shield(checking)) is not None:
+                raise refusal
+
+    async def _ask(self, project_id: str) -> None:
+        outcome: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._checking[project_id] = outcome
+        try:
+            await self._check(project_id)
+            self._passed.add(project_id)
+        except Exception as error:
+            outcome.set_result(error)
+            raise
+        finally:
+            del self._checking[project_id]
+            if not outcome.done():
+                outcome.set_result(None)  # passed; or given up, and another one asks
 
     def forget(self) -> None:
         """Check everybody anew."""

@@ -142,7 +142,7 @@ class KuryrPortHandler(Handler):
         return node.host_id
 
     async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
-        if recorded.security_groups == groups:
+        if recorded.security_groups == groups and key not in self._unrecorded:
             return
         if self._unrecorded.get(key) != (recorded.uid, groups):
             for vif in recorded.vifs().values():
@@ -167,6 +167,8 @@ class KuryrPortHandler(Handler):
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Give the ports back, once it is certain that the node has let go of them."""
         self._starved.pop(key, None)
+        if KURYRPORT_FINALIZER not in recorded.finalizers:
+            return  # all is given back; another's finalizer holds it
         if NODE_FINALIZER in recorded.finalizers and not (
             await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
         ):

@@ -35,9 +35,12 @@ class VIFHandler(Handler):
     def _of_pod(self, key: Key, old: Pod | None, new: Pod | None) -> Iterable[Key]:
         """Notes the server's own word that a Pod is new, or gone; a list's silence is no word."""
         seen = not self._context.informers.pods.replaying
-        if old is None and new is not None and seen:
-            self._begun[key] = new.uid
-        elif new is None:
+        if new is not None:
+            if old is None and seen and not new.static:
+                self._begun[key] = new.uid
+            if self._ended.get(key) == new.uid:
+                del self._ended[key]  # etcd was set back
+        else:
             self._begun.pop(key, None)
             if old is not None and seen and not old.static:
                 self._ended[key] = old.uid

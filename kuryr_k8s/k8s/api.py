@@ -98,7 +98,7 @@ class KubeApi:
         ``known`` are its finalizers as last seen: where they changed since, the object is read
         and the write made again, once.
 
-        :return: the object as it is now; None where it was gone already.
+        :return: the object as it is now; None where there was nothing to write.
         """
         try:
             return await self._remove_finalizers(resource, key, names, uid, known)
@@ -107,7 +107,7 @@ class KubeApi:
             if live is None or live["metadata"]["uid"] != uid:
                 return None
             finalizers = tuple(live["metadata"].get("finalizers", ()))
-            return await self._remove_finalizers(resource, key, names, uid, finalizers) or live
+            return await self._remove_finalizers(resource, key, names, uid, finalizers)
 
     async def _remove_finalizers(
         self,

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from kuryr_k8s import errors
@@ -28,6 +28,9 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 class Versioned(Protocol):
     """What an informer needs of the objects it keeps."""
+
+    @property
+    def uid(self) -> str: ...
 
     @property
     def resource_version(self) -> str: ...
@@ -61,7 +64,7 @@ class Informer(Generic[T]):
         self._read = read
         self._selectors = dict(selectors or {})
         self._idle = idle
-        self.replaying = False  # changes reported now are differences of lists, not events
+        self.replaying = False  # what is reported now comes of a list, and is no event
         self._cache: dict[Key, T] = {}
         self._ahead: dict[Key, int] = {}  # versions learned that the watch has yet to reach
         self._gone: dict[Key, str] = {}  # uids learned to be gone, likewise
@@ -81,24 +84,30 @@ class Informer(Generic[T]):
         return iter(tuple(self._cache.values()))
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Call ``subscriber(key, old, new)`` at each change; it must not block.
+        """Call ``subscriber(key, old, new)`` for each object there is, and then at each change.
 
-        ``old`` is None for an object not known before, ``new`` for one that is gone.
+        ``old`` is None for an object not known before, ``new`` for one that is gone. It must not
+        block.
         """
+        with self._replay():
+            for key, known in self._cache.items():
+                subscriber(key, None, known)
         self._subscribers.append(subscriber)
 
     def learn(self, item: Json | None) -> None:
-        """Take in the object that the answer to a write of ours shows, if it shows one."""
+        """Take in the object that the answer to a write of ours shows; a watch past it wins."""
         if item is None or item.get("kind") == "Status" or not self.synced.is_set():
             return
         key, meta = _key(item), item["metadata"]
         version, old = int(meta["resourceVersion"]), self._cache.get(key)
+        newest = int(old.resource_version) if old is not None else 0
         if "deletionTimestamp" in meta and not meta.get("finalizers"):
-            self._gone[key] = meta["uid"]
-            self._apply("DELETED", item)
-        elif self._gone.get(key) != meta["uid"] and (
-            old is None or int(old.resource_version) < version
-        ):
+            # the answer has the version of before the deletion: known by then is this very object
+            if 0 < newest <= version:
+                self._gone[key] = meta["uid"]
+                self._ahead.pop(key, None)
+                self._apply("DELETED", item)
+        elif version > max(newest, int(self._version or 0)) and self._gone.get(key) != meta["uid"]:
             self._ahead[key] = version
             self._apply("MODIFIED", item)
 
@@ -116,6 +125,13 @@ class Informer(Generic[T]):
             del self._ahead[key]
         return int(meta["resourceVersion"]) <= ahead
 
+    def _list_again(self) -> None:
+        """The server knows better, also than what it once answered to our writes."""
+        self._version = ""
+        self._ahead.clear()
+        self._gone.clear()
+        self._unseen.clear()
+
     async def run(self) -> None:
         """Follow the kind for ever; whatever the server does, try again."""
         failures = 0
@@ -131,7 +147,7 @@ class Informer(Generic[T]):
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList
                 if problem.status or failures > 3:
-                    self._version = ""  # the server knows better: list again
+                    self._list_again()
                 expected = isinstance(problem, errors.KubeGone) or failures > 1
                 level = logging.DEBUG if expected else logging.WARNING
                 LOG.log(level, "%s: %s", self.resource.plural, problem)
@@ -157,7 +173,7 @@ class Informer(Generic[T]):
                 self._check_order(meta["resourceVersion"])
                 if event["type"] == "BOOKMARK":
                     if fresh is not None and INITIAL_EVENTS_END in meta.get("annotations", {}):
-                        self._replace(fresh)
+                        self._replace(fresh, meta["resourceVersion"])
                         fresh = None
                     else:
                         self._check_learned()
@@ -188,6 +204,7 @@ class Informer(Generic[T]):
         was set back to before our write, and what we know of it never was."""
         learned = self._ahead.keys() | self._gone.keys()
         if learned & self._unseen:
+            LOG.warning("%s: the server does not know of our own writes", self.resource.plural)
             raise errors.KubeGone("the server does not know of our own writes", status=410)
         self._unseen = learned
 
@@ -200,7 +217,7 @@ class Informer(Generic[T]):
             for item in items:
                 key = _key(item)
                 fresh[key] = self._same_or_read(key, item)
-        self._replace(fresh)
+        self._replace(fresh, newest)
         self._version = newest
 
     def _same_or_read(self, key: Key, item: Json) -> T:
@@ -209,20 +226,31 @@ class Informer(Generic[T]):
             return old
         return self._read(item)
 
-    def _replace(self, fresh: dict[Key, T]) -> None:
+    def _replace(self, fresh: dict[Key, T], version: str) -> None:
+        """Take the list, made at this version, for the cache, save for what was learned since."""
+        for key, ahead in self._ahead.items():
+            if ahead > int(version):
+                fresh[key] = self._cache[key]
+        for key, uid in self._gone.items():
+            if key in fresh and fresh[key].uid == uid:
+                del fresh[key]
         before, self._cache = self._cache, fresh
-        self._ahead.clear()
-        self._gone.clear()
-        self._unseen.clear()
-        self.replaying = True
-        for key in before.keys() - fresh.keys():
-            self._notify(key, before[key], None)
-        for key, new in fresh.items():
-            old = before.get(key)
-            if old is not new:
-                self._notify(key, old, new)
-        self.replaying = False
+        with self._replay():
+            for key in before.keys() - fresh.keys():
+                self._notify(key, before[key], None)
+            for key, new in fresh.items():
+                old = before.get(key)
+                if old is not new:
+                    self._notify(key, old, new)
         self.synced.set()
+
+    @contextmanager
+    def _replay(self) -> Iterator[None]:
+        self.replaying = True
+        try:
+            yield
+        finally:
+            self.replaying = False
 
     def _apply(self, kind: str, item: Json) -> None:
         key = _key(item)

@@ -65,6 +65,7 @@ class Node:
     """A Node: ``host_id`` is the name by which Neutron knows it, published by its daemon."""
 
     name: str
+    uid: str
     resource_version: str
     host_id: str | None
     out_of_service: bool
@@ -74,6 +75,7 @@ class Node:
         taints = item.get("spec", {}).get("taints") or ()
         return cls(
             name=sys.intern(item["metadata"]["name"]),
+            uid=item["metadata"]["uid"],
             resource_version=item["metadata"]["resourceVersion"],
             host_id=annotations.annotation(item, annotations.HOST_ID),
             out_of_service=any(
@@ -87,6 +89,7 @@ class Namespace:
     """A Namespace and the project that its annotation asks for."""
 
     name: str
+    uid: str
     resource_version: str
     project_id: str | None
 
@@ -94,6 +97,7 @@ class Namespace:
     def read(cls, item: Json) -> Self:
         return cls(
             name=sys.intern(item["metadata"]["name"]),
+            uid=item["metadata"]["uid"],
             resource_version=item["metadata"]["resourceVersion"],
             project_id=annotations.annotation(item, annotations.PROJECT),
         )

@@ -228,10 +228,10 @@ def test_a_name_that_no_file_can_have_fails(config, container):
         (b'{"kuryr_socket":"/a"}', "/a"),
         (b'{"kuryr_socket" : "\\/a\\/b" , "x": 1}', "/a/b"),
         (b'{"kuryr_socket"\n\t:\r "/a", "kuryr_socket": "/b"}', "/a"),
-        (b'"kuryr_socket":"/' + b"x" * 200 + b'"', "/" + "x" * 200 + ": File name too long"),
-        (b'"kuryr_socket":"/' + b"x" * 9000 + b'"', ": File name too long"),
-        (b'"kuryr_socket":"/' + b"x" * 107 + b'"', "/" + "x" * 107 + ": File name too long"),
-        (b'"kuryr_socket":"/' + b"x" * 106 + b'"', "/" + "x" * 106 + ": No such file"),
+        (b'{"kuryr_socket":"/' + b"x" * 200 + b'"', "/" + "x" * 200 + ": File name too long"),
+        (b'{"kuryr_socket":"/' + b"x" * 9000 + b'"', ": File name too long"),
+        (b'{"kuryr_socket":"/' + b"x" * 107 + b'"', "/" + "x" * 107 + ": File name too long"),
+        (b'{"kuryr_socket":"/' + b"x" * 106 + b'"', "/" + "x" * 106 + ": No such file"),
         (b'{"kuryr_socket": 3}', None),
         (b'{"kuryr_socket": ""}', None),
         (b'{"kuryr_socket": "/a', None),
@@ -240,6 +240,9 @@ def test_a_name_that_no_file_can_have_fails(config, container):
         (b'{"kuryr_socket":', None),
         (b'{"kuryr_socket": "/\0a"}', None),
         (b"", None),
+        (b'{"args": {"cni": {"kuryr_socket": "/evil"}}, "kuryr_socket": "/a"}', "/a"),
+        (b'{"args": [{"kuryr_socket": "/evil"}, "}"]}', None),
+        (b'{"x": "kuryr_socket", "y": "\\": {\\"kuryr_socket", "kuryr_socket": "/a"}', "/a"),
     ],
 )
 def test_settings_are_found_without_json(tmp_path, text, found):
@@ -258,12 +261,12 @@ def test_settings_are_found_without_json(tmp_path, text, found):
     ],
 )
 def test_messages_are_json_whatever_is_in_them(tmp_path, name, said):
-    text = b'{"cniVersion": "1.\xff\\", "kuryr_socket": "' + os.fsencode(tmp_path) + b"/" + name
+    text = b'{"cniVersion": "1.\xff", "kuryr_socket": "' + os.fsencode(tmp_path) + b"/" + name
     code, out = run(environ("ADD"), text + b'"}')
     answer = json.loads(out.decode())
     expected = said or name.decode(errors="replace")
     assert code == 1
-    assert answer["cniVersion"] == "1.\ufffd\\"
+    assert answer["cniVersion"] == "1.\ufffd"
     if said:
         assert f"/{expected}: No such file" in answer["msg"]
 

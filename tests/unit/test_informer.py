@@ -1,0 +1,176 @@
+"""What an informer learns from the answers to our own writes, and what it makes of the watch."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+
+KEY = Key("ns", "web")
+
+
+@dataclass(frozen=True)
+class View:
+    uid: str
+    resource_version: str
+    state: str
+
+    @classmethod
+    def read(cls, item):
+        meta = item["metadata"]
+        return cls(meta["uid"], meta["resourceVersion"], item.get("state", ""))
+
+
+def item(version, state="", uid="u1", *, gone=False):
+    meta = {"namespace": "ns", "name": "web", "uid": uid, "resourceVersion": str(version)}
+    return {"metadata": meta | ({"deletionTimestamp": "now"} if gone else {}), "state": state}
+
+
+class Server:
+    """Hands out the events that a test puts in; an exception among them ends the watch."""
+
+    def __init__(self):
+        self.events = asyncio.Queue()
+        self.queries = []
+        self._asked = asyncio.Condition()
+
+    async def watch(self, _resource, query, *, idle):
+        async with self._asked:
+            self.queries.append(query)
+            self._asked.notify_all()
+        while True:
+            event = await self.events.get()
+            try:
+                if isinstance(event, Exception):
+                    raise event
+                yield event
+            finally:
+                self.events.task_done()  # it is taken in: the next one is asked for
+
+    async def until_asked(self, times):
+        async with self._asked:
+            await self._asked.wait_for(lambda: len(self.queries) >= times)
+
+    def tell(self, kind, obj):
+        self.events.put_nowait({"type": kind, "object": obj})
+
+    def bookmark(self, version, *, end_of_list=False):
+        marks = {"k8s.io/initial-events-end": "true"} if end_of_list else {}
+        meta = {"resourceVersion": str(version), "annotations": marks}
+        self.tell("BOOKMARK", {"metadata": meta})
+
+
+class Followed:
+    """An informer that runs, and what its subscriber was told."""
+
+    def __init__(self):
+        self.server = Server()
+        self.informer = Informer(self.server, KURYRPORTS, View.read)
+        self.told = []
+        self.informer.subscribe(lambda _key, _old, new: self.told.append(new and new.state))
+
+    @property
+    def state(self):
+        known = self.informer.get(KEY)
+        return known and known.state
+
+    async def heard(self):
+        """Return when all events are taken in."""
+        await self.server.events.join()
+
+
+@pytest.fixture
+async def followed():
+    followed = Followed()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run())
+        followed.server.bookmark(10, end_of_list=True)
+        await followed.informer.synced.wait()
+        yield followed
+        task.cancel()
+
+
+async def test_own_write_is_known_at_once_and_told_once(followed):
+    followed.informer.learn(item(20, "made"))
+    assert followed.state == "made"
+    followed.server.tell("ADDED", item(20, "made"))
+    await followed.heard()
+    assert followed.told == ["made"]
+
+
+async def test_events_that_are_older_than_what_was_learned_change_nothing(followed):
+    followed.informer.learn(item(20, "made"))
+    followed.informer.learn(item(30, "changed"))
+    followed.server.tell("ADDED", item(20, "made"))
+    followed.server.tell("MODIFIED", item(30, "changed"))
+    followed.server.tell("MODIFIED", item(40, "by another"))
+    await followed.heard()
+    assert followed.told == ["made", "changed", "by another"]
+
+
+async def test_answer_that_comes_after_the_watch_changes_nothing(followed):
+    followed.server.tell("ADDED", item(20, "made"))
+    followed.server.tell("MODIFIED", item(30, "changed"))
+    followed.server.tell("DELETED", item(40, "changed"))
+    await followed.heard()
+    followed.informer.learn(item(30, "changed"))
+    followed.informer.learn(item(35, "changed", gone=True))
+    assert followed.state is None
+
+
+async def test_object_learned_to_be_gone_does_not_come_back_by_a_late_event(followed):
+    followed.informer.learn(item(20, "made"))
+    followed.informer.learn(item(20, "made", gone=True))
+    assert followed.state is None
+    followed.server.tell("ADDED", item(20, "made"))
+    followed.server.tell("MODIFIED", item(25, "going"))
+    followed.server.tell("DELETED", item(30, "going"))
+    await followed.heard()
+    assert followed.told == ["made", None]
+
+
+async def test_late_answer_about_one_that_went_does_not_take_its_successor(followed):
+    followed.server.tell("ADDED", item(20, "first"))
+    followed.server.tell("DELETED", item(30, "first"))
+    followed.server.tell("ADDED", item(40, "second", uid="u2"))
+    await followed.heard()
+    followed.informer.learn(item(25, "first", gone=True))
+    assert followed.state == "second"
+
+
+async def test_what_was_learned_stands_while_a_list_from_before_it_comes(followed):
+    followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+    await followed.server.until_asked(2)
+    followed.informer.learn(item(30, "learned"))
+    followed.server.bookmark(20, end_of_list=True)
+    await followed.heard()
+    assert followed.state == "learned"
+    followed.server.tell("ADDED", item(30, "learned"))
+    await followed.heard()
+    assert followed.told == ["learned"]
+
+
+async def test_write_that_the_server_never_shows_is_not_believed_for_ever(followed):
+    """etcd was set back to before it: a second bookmark has passed and nothing came."""
+    followed.informer.learn(item(30, "learned"))
+    followed.server.bookmark(40)
+    followed.server.bookmark(50)
+    await followed.server.until_asked(2)
+    assert "resourceVersion" not in followed.server.queries[1]
+    followed.server.bookmark(60, end_of_list=True)
+    await followed.heard()
+    assert followed.state is None
+
+
+async def test_confirmed_writes_cost_no_list(followed):
+    for version in range(20, 40, 2):
+        followed.informer.learn(item(version, "made", uid=f"u{version}"))
+        followed.informer.learn(item(version, "made", uid=f"u{version}", gone=True))
+        followed.server.tell("ADDED", item(version, "made", uid=f"u{version}"))
+        followed.server.tell("DELETED", item(version + 1, "made", uid=f"u{version}"))
+        followed.server.bookmark(version + 1)
+        await followed.heard()
+    assert len(followed.server.queries) == 1
