@@ -325,8 +325,36 @@ async def test_second_controller_stands_by_and_takes_over_when_the_first_ends(st
             await stage.cluster.add_pod("two", node=NODE)
             await stage.until_plugged_in("two")
             assert not second.leading.is_set()
+            assert keys_waiting(second) == 0  # who stands by gathers nothing
             first_ends.set()
             await second.leading.wait()
             await stage.cluster.add_pod("three", node=NODE)
             await stage.until_plugged_in("three")
     assert len(stage.cloud.ports) == 3
+
+
+def keys_waiting(app):
+    name, handlers = "kuryr_queue_keys", ("vif", "kuryrport")
+    return sum(app.registry.get_sample_value(name, {"handler": one}) for one in handlers)
+
+
+async def test_port_is_given_back_once_though_another_holds_the_kuryrport(stage):
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        finalizers = [*stage.both_finalizers(), "example.com/hold"]
+        await stage.client.patch(stage.path("web"), {"metadata": {"finalizers": finalizers}})
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        await stage.let_go("web")
+
+        async def held_by_the_other_alone():
+            return (await stage.kuryrport("web"))["metadata"]["finalizers"] == finalizers[-1:]
+
+        await stage.until(held_by_the_other_alone)
+        await stage.client.patch(stage.path("web"), {"metadata": {"labels": {"look": "again"}}})
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        assert [write.method for write in stage.cloud.faults.writes] == ["POST", "DELETE", "POST"]
+        await stage.client.patch(stage.path("web"), {"metadata": {"finalizers": None}})
+        await stage.until_gone("web")
