@@ -142,9 +142,11 @@ class KuryrPortHandler(Handler):
         return node.host_id
 
     async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
-        if recorded.security_groups == groups and key not in self._unrecorded:
+        uid, told = self._unrecorded.get(key, ("", None))
+        told = told if uid == recorded.uid else None
+        if recorded.security_groups == groups and told is None:
             return
-        if self._unrecorded.get(key) != (recorded.uid, groups):
+        if told != groups:
             for vif in recorded.vifs().values():
                 await self._context.drivers.vif_pool.update_security_groups(vif, groups)
             self._unrecorded[key] = (recorded.uid, groups)

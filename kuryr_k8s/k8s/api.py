@@ -72,6 +72,12 @@ class KubeApi:
                 return
             query["continue"] = meta["continue"]
 
+    async def newest_version(self, resource: Resource, selectors: Mapping[str, str]) -> int:
+        """The resourceVersion that the server is at, by quorum."""
+        query = dict(selectors) | {"limit": "1"}
+        page = await self.call("GET", resource.path(), query=query)
+        return int(page["metadata"]["resourceVersion"])
+
     async def create(self, resource: Resource, body: Json) -> Json:
         """:raises errors.KubeConflict: an object of that name exists."""
         named: Json = {"apiVersion": resource.api_version, "kind": resource.kind, **body}

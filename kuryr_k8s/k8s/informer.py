@@ -72,6 +72,7 @@ class Informer(Generic[T]):
         self._subscribers: list[Subscriber[T]] = []
         self._version = ""  # the resourceVersion seen last; empty: list first
         self._streams_lists = True
+        self._failed = False
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -151,7 +152,7 @@ class Informer(Generic[T]):
                 expected = isinstance(problem, errors.KubeGone) or failures > 1
                 level = logging.DEBUG if expected else logging.WARNING
                 LOG.log(level, "%s: %s", self.resource.plural, problem)
-            delay = min(30.0, 0.25 * 2.0 ** min(failures, 8)) if failures else 0.0
+            delay = min(8.0, 0.25 * 2.0 ** min(failures, 8)) if failures else 0.0
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
 
     async def _problem_of_following(self) -> errors.KubeError | None:
@@ -163,6 +164,9 @@ class Informer(Generic[T]):
 
     async def _follow(self) -> None:
         """One connection: list if need be, then apply changes until it ends."""
+        if self._failed and self._version:
+            await self._check_past()
+        self._failed = True  # until it has ended without a problem
         if not self._version and not self._streams_lists:
             await self._list()
         fresh: dict[Key, T] | None = None if self._version else {}
@@ -184,6 +188,14 @@ class Informer(Generic[T]):
                     self._apply(event["type"], event["object"])
                 if fresh is None:
                     self._version = meta["resourceVersion"]
+        self._failed = False
+
+    async def _check_past(self) -> None:
+        """A server that was set back in the meantime may keep a watch from its future waiting
+        without a word."""
+        newest = await self._api.newest_version(self.resource, self._selectors)
+        if newest < int(self._version):
+            raise errors.KubeGone("the server is behind what it has told", status=410)
 
     def _query(self) -> dict[str, str]:
         query = self._selectors | {

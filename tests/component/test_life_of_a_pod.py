@@ -4,9 +4,23 @@ import asyncio
 
 import pytest
 
+from kuryr_k8s.handlers.base import Handler
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.component.conftest import HOST, NODE, TAG
 from tests.fakes.faults import answer
+
+
+@pytest.fixture
+def handlers(monkeypatch):
+    """Those that are made in the test."""
+    made, make = [], Handler.__init__
+
+    def remember(handler, context):
+        make(handler, context)
+        made.append(handler)
+
+    monkeypatch.setattr(Handler, "__init__", remember)
+    return made
 
 
 async def test_scheduled_pod_gets_a_kuryrport_and_a_port(stage):
@@ -358,3 +372,56 @@ async def test_port_is_given_back_once_though_another_holds_the_kuryrport(stage)
         assert [write.method for write in stage.cloud.faults.writes] == ["POST", "DELETE", "POST"]
         await stage.client.patch(stage.path("web"), {"metadata": {"finalizers": None}})
         await stage.until_gone("web")
+
+
+async def test_pod_that_is_being_ended_keeps_its_kuryrport_until_it_is_gone(stage):
+    """Its containers have their grace, and their network with it."""
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/web"
+        await stage.client.delete(path, gracePeriodSeconds=60)
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        assert "deletionTimestamp" in (await stage.client.get(path))["metadata"]
+        assert "deletionTimestamp" not in (await stage.kuryrport("web"))["metadata"]
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+
+
+async def test_nothing_is_remembered_of_pods_that_are_gone(stage, handlers):
+    def remembered():
+        return {
+            name: values
+            for handler in handlers
+            for name, values in vars(handler).items()
+            if isinstance(values, dict) and values
+        }
+
+    async with stage.controller():
+        for name in ("web", "job", "never"):
+            node = "nowhere" if name == "never" else NODE
+            pod = await stage.cluster.add_pod(name, node=node)
+            if name == "never":
+                await stage.until_event("KuryrNodeNotReady")
+            else:
+                await stage.until_plugged_in(name)
+            if name == "job":
+                await stage.cluster.set_phase(pod, "Succeeded")
+            else:
+                await stage.cluster.delete_pod(pod)
+            if name != "never":
+                await stage.until_deleting(name)
+                await stage.let_go(name)
+            await stage.until_gone(name)
+            if name == "job":
+                await stage.cluster.delete_pod(pod)
+        assert len(handlers) == 2
+
+        async def nothing():
+            return not remembered()
+
+        try:
+            await stage.until(nothing, within=10)
+        except TimeoutError:
+            pytest.fail(f"{remembered()}")

@@ -1,8 +1,11 @@
 """The neutron-vif driver against the fake Neutron: what stands in the cloud afterwards."""
 
 import asyncio
+import contextlib
+import json
 
 import pytest
+from aiohttp import web
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
@@ -265,3 +268,32 @@ async def test_neutron_that_fails_for_a_while_costs_nothing_but_time(
         await driver.ensure(await request_port())
     await driver.ensure(await request_port(may_exist=True))
     assert len(cloud.ports) == 1
+
+
+async def test_bulk_answer_in_another_order_gives_no_pod_the_port_of_another(
+    driver, request_port, cloud
+):
+    async def in_another_order(_request, proceed):
+        body = json.loads((await proceed()).body)
+        body.get("ports", []).reverse()
+        return web.json_response(body, status=201)
+
+    async def ask(request):
+        with contextlib.suppress(errors.CloudError):
+            vif = await driver.ensure(request)
+            answered.append((request.pod_uid, cloud.ports[vif.id]["device_id"]))
+
+    answered = []
+    uids = [f"pod-{number}" for number in range(8)]
+    requests = [await request_port(pod_uid=uid) for uid in uids]
+    rule = cloud.faults.add(method="POST", path=r"/ports$", times=None, action=in_another_order)
+    async with asyncio.TaskGroup() as group:
+        for request in requests:
+            group.create_task(ask(request))
+    rule.remove()
+    assert answered == [(uid, uid) for uid, _owner in answered]
+    assert len(answered) < len(uids), "there was no bulk request"
+    for uid in uids:  # each finds its own
+        vif = await driver.ensure(await request_port(pod_uid=uid, may_exist=True))
+        assert cloud.ports[vif.id]["device_id"] == uid
+    assert len(cloud.ports) == len(uids)

@@ -1,9 +1,11 @@
 """Watches that end, expire, come twice or late, and servers without streaming lists."""
 
+import asyncio
+
 import pytest
 
 from tests.component.conftest import NODE
-from tests.fakes.faults import answer
+from tests.fakes.faults import Hang, answer
 from tests.kube.proxy import is_watch
 
 
@@ -139,3 +141,170 @@ async def test_controller_that_cannot_renew_its_lease_stops_at_once(stage):
             stage.proxy.faults.add(when=renews, times=None, action=answer(500))
             await stage.proxy.wait_for(lambda: False, within=20)
     assert caught.group_contains(Exception, match="could not be renewed")
+
+
+async def test_list_that_lacks_a_living_node_does_not_take_its_ports(stage):
+    """Only a live read says that nobody is left to let go of a port."""
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        vif = await stage.until_plugged_in("web")
+        stage.proxy.events.drop(1, "nodes")  # of the list that follows
+        stage.proxy.expire_watches("nodes")
+        await stage.proxy.wait_for(lambda: not stage.proxy.events.dropping)
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("nodes") == 1)
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        await stage.proxy.wait_for(lambda: stage.proxy.calls.count("get", "nodes"))
+        assert vif["id"] in stage.cloud.ports
+        await stage.let_go("web")
+        await stage.until_gone("web")
+    assert not stage.cloud.ports
+
+
+async def test_controller_that_takes_over_looks_for_the_ports_that_the_other_made(stage, tmp_path):
+    """It stood by and saw the Pod's creation, but cannot vouch that nobody made a port."""
+    first_ends, first_leads = asyncio.Event(), asyncio.Event()
+
+    async def first():
+        async with stage.controller():
+            first_leads.set()
+            await first_ends.wait()
+
+    lock = {"lock_file": str(tmp_path / "other.lock"), "lease_duration": "3"}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(first())
+        await first_leads.wait()
+        async with stage.controller(leading=False, kubernetes=lock) as second:
+            await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 2)
+            pod = await stage.cluster.add_pod("web", node=NODE)
+            vif = await stage.until_plugged_in("web")
+            made = await stage.kuryrport("web")
+            first_ends.set()
+            await second.leading.wait()
+            await stage.cluster.add_pod("witness", node=NODE)
+            await stage.until_plugged_in("witness")
+            await take_away(stage, "web")
+            await stage.until_replaced(made)
+            assert (await stage.until_plugged_in("web"))["id"] == vif["id"]
+    assert [port["id"] for port in stage.ports_of(pod)] == [vif["id"]]
+
+
+async def test_answer_that_comes_after_the_end_of_its_object_is_forgotten(stage):
+    """No event will ever tell that it is gone: the watch has done so before."""
+    late = Hang(applied=True)
+    async with stage.controller():
+        stage.proxy.faults.add(method="PATCH", path="/kuryrports/web/status$", action=late)
+        old = await stage.cluster.add_pod("web", node=NODE)
+        await late.reached.wait()
+        await stage.cluster.delete_pod(old)
+        await stage.until_deleting("web")
+        await stage.client.patch(stage.path("web"), {"metadata": {"finalizers": None}})
+        await stage.until_gone("web")
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        late.release()
+        new = await stage.cluster.add_pod("web", node=NODE)
+        for number in range(3):
+            await stage.cluster.add_pod(f"witness-{number}", node=NODE)
+            await stage.until_plugged_in(f"witness-{number}")
+            await stage.proxy.bookmark("kuryrports")
+        await stage.until_plugged_in("web")
+    assert len(stage.ports_of(new)) == 1
+
+
+async def test_writes_of_ours_cost_no_list(stage):
+    """Neither what the watch told before the answer did, nor what is gone, is still expected."""
+    late = Hang(applied=True)
+    async with stage.controller():
+        gone = await stage.cluster.add_pod("gone", node=NODE)
+        await stage.until_plugged_in("gone")
+        await stage.cluster.delete_pod(gone)
+        await stage.until_deleting("gone")
+        await stage.let_go("gone")
+        await stage.until_gone("gone")
+        stage.proxy.faults.add(method="PATCH", path="/kuryrports/.*/status$", action=late)
+        passed = stage.proxy.events.passed
+        await stage.cluster.add_pod("web", node=NODE)
+        await late.reached.wait()
+        # the Pod, its KuryrPort, and the KuryrPort with its interfaces
+        await stage.proxy.wait_for(lambda: stage.proxy.events.passed >= passed + 3)
+        late.release()
+        for number in range(3):
+            pod = await stage.cluster.add_pod(f"witness-{number}", node=NODE)
+            await stage.until_plugged_in(f"witness-{number}")
+            await stage.proxy.bookmark("kuryrports")
+        await no_list_was_needed(stage, pod)
+
+
+async def test_late_answer_about_an_old_kuryrport_does_not_hide_the_new_one(stage):
+    """The watch told its end before the answer did, and the new one was made meanwhile."""
+    late = Hang(applied=True)
+    async with stage.controller():
+        old = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        first = await stage.kuryrport("web")
+        await stage.cluster.delete_pod(old)
+        new = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_deleting("web")
+        stage.proxy.faults.add(method="PATCH", path="/kuryrports/web$", action=late)
+        await stage.let_go("web")
+        await late.reached.wait()
+        await stage.until_replaced(first)
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        late.release()
+        await stage.until_plugged_in("web")
+    assert len(stage.ports_of(new)) == 1
+
+
+async def test_late_answer_about_what_is_gone_costs_no_list(stage):
+    late = Hang(applied=True)
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        stage.proxy.faults.add(method="PATCH", path="/kuryrports/web$", action=late)
+        await stage.let_go("web")
+        await late.reached.wait()
+        await stage.until_gone("web")
+        for number in range(4):
+            pod = await stage.cluster.add_pod(f"witness-{number}", node=NODE)
+            await stage.until_plugged_in(f"witness-{number}")
+            if number == 0:
+                late.release()
+            await stage.proxy.bookmark("kuryrports")
+        await no_list_was_needed(stage, pod)
+
+
+async def test_end_that_the_answer_told_before_the_watch_costs_no_list(stage):
+    last = Hang()
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        stage.proxy.faults.add(method="PATCH", path="/kuryrports/web$", action=last)
+        await stage.let_go("web")
+        await last.reached.wait()
+        stage.proxy.events.hold("kuryrports")
+        last.release()
+        await stage.until_gone("web")
+        await stage.cluster.add_pod("witness", node=NODE)
+        await stage.until_plugged_in("witness")
+        stage.proxy.events.release()
+        for number in range(3):
+            pod = await stage.cluster.add_pod(f"witness-{number}", node=NODE)
+            await stage.until_plugged_in(f"witness-{number}")
+            await stage.proxy.bookmark("kuryrports")
+        await no_list_was_needed(stage, pod)
+
+
+async def no_list_was_needed(stage, pod):
+    """The first watch of KuryrPorts is there still: it brings the node's word about this Pod."""
+    name = pod["metadata"]["name"]
+    await stage.cluster.delete_pod(pod)
+    await stage.until_deleting(name)
+    await stage.let_go(name)
+    await stage.until_gone(name)
+    assert stage.proxy.calls.count("watch", "kuryrports") == 1

@@ -126,6 +126,12 @@ class KubeProxy:
         """Send ERROR 410 into the open watches and end them, as after a compaction."""
         self._end(resource, "expired")
 
+    async def bookmark(self, resource: str) -> None:
+        """Send a bookmark into the open watches of a resource."""
+        for stream in list(self.streams):
+            if stream.resource == resource:
+                await stream.bookmark()
+
     async def wait_for(self, predicate: Callable[[], object], *, within: float = 10.0) -> None:
         """Wait until the predicate is true; asked after every request, event and watch."""
         await self.changes.wait_for(predicate, within=within)

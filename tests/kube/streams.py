@@ -95,11 +95,18 @@ class Stream:
         self._request, self._response, self._answer = request, response, answer
         self._events, self._changes = events, changes
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._version = ""  # of what was sent last
 
     def end(self, how: str) -> None:
         """End it: "cut" is the connection, "expired" sends ERROR 410, "over" is regular."""
         if not self._ended.done():
             self._ended.set_result(how)
+
+    async def bookmark(self) -> None:
+        """Tell the client how far it is, as the server does every minute."""
+        kind = {"kind": "Any", "apiVersion": "v1", "metadata": {"resourceVersion": self._version}}
+        line = json.dumps({"type": "BOOKMARK", "object": kind})
+        await self._response.write(line.encode() + b"\n")
 
     async def run(self) -> None:
         """Until one of the two ends, or `end` does."""
@@ -119,6 +126,7 @@ class Stream:
         while line := await self._answer.content.readline():
             for _ in range(await self._events.pass_through(self.resource, line)):
                 await self._response.write(line)
+                self._version = json.loads(line)["object"]["metadata"].get("resourceVersion", "")
             self._changes.notify()
         self.end("over")
 

@@ -154,6 +154,34 @@ async def test_events_arriving_during_a_reconcile_cause_exactly_one_more():
     assert not len(controller.queue)
 
 
+async def test_as_many_keys_are_worked_on_at_once_as_there_are_workers_and_no_more():
+    gate, full, all_done, worked_on = asyncio.Event(), asyncio.Event(), asyncio.Event(), []
+
+    async def reconcile(key):
+        worked_on.append(key)
+        if len(worked_on) == 3:
+            full.set()
+        await gate.wait()
+
+    async def report(key, error, failures):
+        if len(worked_on) == 10:
+            all_done.set()
+
+    controller = Controller("pods", reconcile, workers=3, report=report)
+    for number in range(10):
+        controller.queue.add(f"ns/pod-{number}")
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(controller.run())
+        await full.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)  # whoever may begin has begun
+        assert (controller.queue.active, len(controller.queue)) == (3, 7)
+        gate.set()
+        await all_done.wait()
+        task.cancel()
+    assert worked_on == [f"ns/pod-{number}" for number in range(10)]
+
+
 async def test_outcomes_decide_when_a_key_is_looked_at_again():
     timers, outcomes, told = FakeTimers(), {}, {}
 

@@ -35,6 +35,7 @@ class Server:
     def __init__(self):
         self.events = asyncio.Queue()
         self.queries = []
+        self.version = 10
         self._asked = asyncio.Condition()
 
     async def watch(self, _resource, query, *, idle):
@@ -49,6 +50,9 @@ class Server:
                 yield event
             finally:
                 self.events.task_done()  # it is taken in: the next one is asked for
+
+    async def newest_version(self, _resource, _selectors):
+        return self.version
 
     async def until_asked(self, times):
         async with self._asked:
@@ -174,3 +178,15 @@ async def test_confirmed_writes_cost_no_list(followed):
         followed.server.bookmark(version + 1)
         await followed.heard()
     assert len(followed.server.queries) == 1
+
+
+@pytest.mark.parametrize(("version", "lists"), [(15, True), (20, False), (25, False)])
+async def test_server_that_was_set_back_is_found_out_when_it_is_there_again(
+    followed, version, lists
+):
+    followed.server.tell("ADDED", item(20, "made"))
+    await followed.heard()
+    followed.server.version = version
+    followed.server.events.put_nowait(errors.KubeError("cut"))
+    await followed.server.until_asked(2)
+    assert ("resourceVersion" not in followed.server.queries[1]) == lists

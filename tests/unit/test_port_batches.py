@@ -89,6 +89,19 @@ async def test_one_port_that_is_refused_does_not_take_the_others_with_it(cloud):
     assert answers == [{"id": f"port-{number}"} for number in range(9)] + [refusal]
 
 
+async def test_those_who_shared_a_request_with_a_refused_port_get_theirs(cloud):
+    refusal = errors.OverQuota("quota", status=409)
+    bodies = [{"name": str(number)} for number in range(12)]
+    bodies[4]["error"] = refusal
+    batches = PortBatches(cloud.send)
+    answers = await outcomes(batches.create(body) for body in bodies)
+    [refused] = [batch for batch in cloud.batches if "4" in batch and len(batch) > 1]
+    expected = [{"id": f"port-{number}"} for number in range(12)]
+    assert answers == [*expected[:4], refusal, *expected[5:]]
+    alone = [batch for batch in cloud.batches if len(batch) == 1]
+    assert sorted(alone) == [[name] for name in refused]  # nobody else's is repeated
+
+
 @pytest.mark.parametrize("status", [0, 401, 429, 500, 503])
 async def test_failure_that_says_nothing_about_the_ports_is_not_multiplied(cloud, status):
     failure = errors.CloudError("no", status=status)
@@ -128,6 +141,19 @@ async def test_sender_that_is_cancelled_before_it_began_leaves_nobody_waiting(cl
     assert [caller.result() for caller in callers[2:]] == [
         {"id": f"port-{number}"} for number in range(2, 8)
     ]
+
+
+async def test_senders_that_are_cancelled_before_they_began_leave_room_for_others(cloud):
+    batches = PortBatches(cloud.send)
+    for _ in range(IN_FLIGHT):
+        async with asyncio.TaskGroup() as group:
+            caller = group.create_task(batches.create({"name": "given up"}))
+            await asyncio.sleep(0)  # it waits
+            batches._divide()  # the timer strikes, and in the same turn of the loop:
+            caller.cancel()
+    async with asyncio.timeout(5):
+        assert await batches.create({"name": "next"}) == {"id": "port-next"}
+    assert cloud.batches == [["next"]]
 
 
 async def test_caller_who_gave_up_waiting_gets_no_port(cloud):

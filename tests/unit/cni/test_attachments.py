@@ -144,6 +144,16 @@ async def test_add_for_which_no_kuryrport_comes_gives_up_long_before_its_limit()
     assert "is kuryr-k8s-controller running?" in answer["msg"]
 
 
+async def test_add_whose_kuryrport_is_there_waits_on_for_its_interfaces():
+    """Patience is for a KuryrPort that does not come; this one's port may take its time."""
+    node = Node(add_timeout=60, patience=0)
+    node.cache.put(kuryrport("web", "u1"))
+    async with started(node.ask("ADD")) as add:
+        assert not add.done()
+        node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
+        assert "interfaces" in await add
+
+
 async def test_add_that_is_never_ready_says_so_and_is_undone():
     node = Node(add_timeout=0.05)
     node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
@@ -152,6 +162,12 @@ async def test_add_that_is_never_ready_says_so_and_is_undone():
     assert answer["code"] == 11
     assert f"port {ovs_vif(1).id} is not ready" in answer["msg"]
     assert node.containers() == []
+
+
+async def test_add_succeeds_only_when_all_interfaces_are_ready(node):
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1), "net1": ovs_vif(2)}))
+    assert "interfaces" in await node.ask("ADD")
+    assert sorted(ready.ifname for ready in node.binding.announced) == ["eth0", "net1"]
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,20 @@ def test_del_again_replaces_what_was_put_off(config, tmp_path):
     assert b"CNI_ARGS=2\0" in file.read_bytes()
 
 
+def test_what_a_killed_plugin_left_is_no_part_of_what_is_put_off(config, tmp_path):
+    """Numbers of processes come again: an earlier one of this number left a longer half."""
+    (tmp_path / "spool").mkdir()
+    program = tmp_path / "kuryr-cni"
+    program.write_text(
+        f"#!/bin/sh\nprintf '%9999s' x >{tmp_path}/spool/.c1.eth0.$$\nexec {kuryr_cni()}\n"
+    )
+    program.chmod(0o755)
+    assert run(environ("DEL"), config, program=program) == (0, b"")
+    [file] = (tmp_path / "spool").iterdir()
+    assert file.name == "c1.eth0"
+    assert file.read_bytes().endswith(b"\0\0" + json.dumps(config).encode())
+
+
 def test_del_that_cannot_be_put_off_fails_and_leaves_nothing(config, tmp_path):
     (tmp_path / "spool").mkdir()
     (tmp_path / "spool" / "c1.eth0").mkdir()

@@ -1,0 +1,37 @@
+"""Which ports of the cluster nobody names: those go."""
+
+import pytest
+
+from kuryr_k8s.handlers.port_sweeper import nameless
+from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
+from tests.unit.cni.fakes import ovs_vif
+
+
+def port(number, pod_uid="u1"):
+    return {"id": ovs_vif(number).id, "device_id": pod_uid, "name": "default/web"}
+
+
+def kuryrport(vifs, pod_uid="u1"):
+    meta = {"namespace": "default", "name": "web", "uid": "kp", "resourceVersion": "1"}
+    spec = {"podUid": pod_uid, "podNodeName": "node1"}
+    return KuryrPort.read({"metadata": meta, "spec": spec, "status": {"vifs": vifs}})
+
+
+JUNK = {"eth0": {"vif": {"versioned_object.name": "Junk"}}}
+BOTH = write_vifs({"eth0": ovs_vif(1), "net1": ovs_vif(2)})
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [
+        ([], [1, 2, 3]),
+        ([kuryrport(BOTH, pod_uid="another")], [1, 2, 3]),
+        ([kuryrport(BOTH)], [3]),
+        ([kuryrport(None)], []),
+        ([kuryrport(JUNK)], []),
+    ],
+    ids=["no KuryrPort", "another Pod's", "two interfaces", "none yet", "nobody can read them"],
+)
+def test_port_is_nameless_if_the_kuryrport_of_its_pod_names_others(recorded, found):
+    ports = [port(1), port(2), port(3)]
+    assert nameless(ports, recorded) == [port(number) for number in found]
