@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-# Carried out by this package.
+# Carried out by this package; of the Protect… options without a mount or a filter of their own
+# (ProtectClock, ProtectKernelLogs, ProtectKernelModules) what capabilities and the filter give.
 RESTRICTIONS = frozenset(
     {
         "User",
