@@ -40,8 +40,10 @@ class Stage:
     # The node's daemon, as far as the controller sees it.
 
     async def let_go(self, name):
-        """The daemon says that nothing of the Pod is plugged any more."""
+        """The daemon says that nothing of the Pod is plugged any more, if anybody still asks."""
         recorded = await self.kuryrport(name)
+        if recorded is None:
+            return
         finalizers = [f for f in recorded["metadata"]["finalizers"] if f != NODE_FINALIZER]
         patch = {"metadata": {"finalizers": finalizers, "uid": recorded["metadata"]["uid"]}}
         await self.client.patch(self.path(name), patch)
