@@ -124,9 +124,8 @@ class ControllerApp:
         self.leading.set()
         async with asyncio.TaskGroup() as group:
             for handler, controller in controllers:
-                _follow(
-                    handler, controller
-                )  # not before: who stands by would gather keys for ever
+                # not before: who stands by would gather keys for ever
+                _follow(handler, controller)
                 group.create_task(controller.run(), name=controller.name)
             sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
             sweeps.queue.add(PortSweeper.KEY)

@@ -9,7 +9,7 @@
  * except where it cannot be reached: then ADD and CHECK fail with "try again later", STATUS with
  * "not available", and a DEL is left in a directory, for the daemon to do when it starts.
  */
-#define _GNU_SOURCE /* memmem */
+#define _POSIX_C_SOURCE 200809L /* openat and its like, beside C11 */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -38,7 +38,7 @@ class KubeApi:
         :raises errors.KubeError: says what to install, or which permission is missing.
         """
         try:
-            await self.call("GET", resource.path(), query={"limit": "1"})
+            await self.newest_version(resource, {})
         except errors.KubeNotFound as error:
             name = f"{resource.plural}.{resource.group}"
             raise errors.KubeNotFound(

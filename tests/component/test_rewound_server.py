@@ -83,44 +83,30 @@ async def go_away(stage, pod):
 
 async def before_the_kuryrport(stage, past, keeper):
     """The Pod is on its node, nobody has recorded it yet."""
-    held = Hang()
-    stage.proxy.faults.add(method="POST", path="/kuryrports$", action=held)
-    pod = await stage.cluster.add_pod(POD, node=stage.node)
-    await held.reached.wait()
-    await past.copy()
-    held.release()
-    first = await stage.until_plugged_in(POD)
-    await stage.activate(POD)
-    await past.come_back(keeper)
-    await runs_with_one_port(stage, pod)
-    assert first["id"] in stage.cloud.ports, "the Pod runs with that port, plugged on its node"
-    await go_away(stage, pod)
+    await set_back_at(stage, past, keeper, stage.proxy, "POST", "/kuryrports$", activate=True)
 
 
 async def before_the_port(stage, past, keeper):
     """The KuryrPort is there, its port is just being made."""
-    held = Hang()
-    stage.cloud.faults.add(method="POST", path="/ports$", action=held)
-    pod = await stage.cluster.add_pod(POD, node=stage.node)
-    await held.reached.wait()
-    await past.copy()
-    held.release()
-    first = await stage.until_plugged_in(POD)
-    await past.come_back(keeper)
-    await runs_with_one_port(stage, pod)
-    assert first["id"] in stage.cloud.ports, "the Pod runs with that port, plugged on its node"
-    await go_away(stage, pod)
+    await set_back_at(stage, past, keeper, stage.cloud, "POST", "/ports$")
 
 
 async def before_the_status(stage, past, keeper):
     """The port is there, the KuryrPort does not name it yet."""
+    await set_back_at(stage, past, keeper, stage.proxy, "PATCH", "/status$")
+
+
+async def set_back_at(stage, past, keeper, side, method, path, *, activate=False):
+    """A Pod's port is made; then all is set back to where this write had yet to be carried out."""
     held = Hang()
-    stage.proxy.faults.add(method="PATCH", path="/status$", action=held)
+    side.faults.add(method=method, path=path, action=held)
     pod = await stage.cluster.add_pod(POD, node=stage.node)
     await held.reached.wait()
     await past.copy()
     held.release()
     first = await stage.until_plugged_in(POD)
+    if activate:
+        await stage.activate(POD)
     await past.come_back(keeper)
     await runs_with_one_port(stage, pod)
     assert first["id"] in stage.cloud.ports, "the Pod runs with that port, plugged on its node"
