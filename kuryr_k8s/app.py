@@ -18,7 +18,7 @@ from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
 from kuryr_k8s.cloud import connect as cloud_connect
-from kuryr_k8s.cloud.metrics import CallMetrics
+from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry
@@ -139,12 +139,14 @@ class ControllerApp:
     def _transport(self) -> Transport:
         limit = self.conf.neutron.max_calls
         connection = cloud_connect.connect(self.conf, connections=limit)
-        return Transport(
+        transport = Transport(
             cloud_connect.NetworkAdapter(connection),
             limit=limit,
             deadline=self._deadline,
             observe=CallMetrics("neutron", self.registry),
         )
+        self.registry.register(LimitMetrics("neutron", transport.limit))
+        return transport
 
     def _deadline(self) -> float:
         """Neutron knows no fencing: no write of ours may be under way when the Lease ends."""

@@ -67,6 +67,11 @@ def disallowed(*rules: str) -> Answer:
     return Answer(403, "PolicyNotAuthorized", f"{text} is disallowed by policy")
 
 
+def not_admin(reason: str) -> Answer:
+    """403 where no policy is asked."""
+    return Answer(403, "AdminRequired", f"User does not have admin privileges: {reason}.")
+
+
 def over_quota(resource: str) -> Answer:
     """409 when a project has all that it may have."""
     return Answer(409, "OverQuota", f"Quota exceeded for resources: ['{resource}'].")
