@@ -22,11 +22,17 @@ _TOKEN = re.compile(
 
 
 async def state_of(stage):
-    """KuryrPorts and Events of the namespace, and all ports: comparable with ==."""
+    """KuryrPorts and Events, and all ports: comparable with ==.
+
+    Which of a pool's ports a Pod has does not matter: those that a KuryrPort names come first.
+    """
+    kuryrports = await stage.kuryrports()
+    recorded = json.dumps(kuryrports)
+    ports = sorted(stage.cloud.ports.values(), key=lambda port: port["id"] not in recorded)
     found = {
-        "kuryrports": await stage.kuryrports(),
-        "events": sorted(await stage.events()),
-        "ports": list(stage.cloud.ports.values()),
+        "kuryrports": kuryrports,
+        "events": sorted(await stage.events() + await stage.node_events()),
+        "ports": ports,
     }
     return _named(_kept(found))
 
