@@ -39,6 +39,7 @@ from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
+from kuryr_k8s.handlers.lost_ports import LostPorts
 from kuryr_k8s.handlers.pool_worker import PoolWorker, pools_of
 from kuryr_k8s.handlers.port_sweeper import PortSweeper
 from kuryr_k8s.k8s import connect as kube_connect
@@ -62,6 +63,7 @@ from kuryr_k8s.process import HostLock, reach, start
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
 POOL_WORKERS = 16  # creations, and rounds of upkeep, at the same time
+SOON = 2.0  # seconds until Neutron's ports are searched through after one was missing
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
 
@@ -120,7 +122,12 @@ class ControllerApp:
             drivers.vif_pool,
             tuple(defaults.resource_tags),
             defaults.sweep_interval,
+            LostPorts(context, neutron),
         )
+        sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
+        sweeps.queue.add(PortSweeper.KEY)
+        for pool in pools_of(drivers.vif_pool):
+            pool.pools.lost = lambda: sweeps.queue.add_after(PortSweeper.KEY, SOON)
         for informer in informers.all():
             await reach("Kubernetes", functools.partial(kube.probe, informer.resource))
         for driver in drivers.all():
@@ -135,12 +142,12 @@ class ControllerApp:
         queues: dict[str, WorkQueue[Any]] = {c.name: c.queue for _, c in controllers}
         queues |= {c.name: c.queue for c in pools}
         self.registry.register(QueueMetrics(queues))
-        await lease.hold(lambda: self._lead(controllers, sweeper, pools))
+        await lease.hold(lambda: self._lead(controllers, sweeps, pools))
 
     async def _lead(
         self,
         controllers: Sequence[tuple[Handler, Controller[Key]]],
-        sweeper: PortSweeper,
+        sweeps: Controller[str],
         pools: Sequence[Controller[PoolWork]],
     ) -> None:
         self.leading.set()
@@ -151,8 +158,6 @@ class ControllerApp:
                 # not before: who stands by would gather keys for ever
                 _follow(handler, controller)
                 group.create_task(controller.run(), name=controller.name)
-            sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
-            sweeps.queue.add(PortSweeper.KEY)
             group.create_task(sweeps.run(), name=sweeps.name)
 
     def _pools(self, context: HandlerContext) -> list[Controller[PoolWork]]:

@@ -15,7 +15,10 @@ SIZE = 20  # ports of one creation
 
 
 class Filling:
-    """:param reserve: ports of a project's quota that are left to others.
+    """After a failure a pool begins anew with a single port, and twice as many each time: what
+    will be refused, or never be bound, is not asked for in great numbers.
+
+    :param reserve: ports of a project's quota that are left to others.
     :param rate: ports in a second that may be made for Pods to come, of all pools together.
     """
 
@@ -25,6 +28,7 @@ class Filling:
         self._reserve = reserve
         self._budget = Budget(rate, burst=max(round(rate), SIZE))
         self._failing: set[PoolKey] = set()
+        self._allowed: dict[PoolKey, int] = {}  # ports of one creation, since one failed
         self._uncertain: set[PoolKey] = set()  # a creation may have made more than we know
 
     def ask(self, key: PoolKey) -> None:
@@ -45,22 +49,22 @@ class Filling:
         if key in self._uncertain:
             await self._search(key)
         awaited, refill = self._state.wanted(key, self._pools.now())
+        size = self._allowed.get(key, SIZE)
         if awaited:
-            await self._create(key, min(awaited, SIZE))
-        elif refill:
+            await self._create(key, min(awaited, size))
+        elif refill and key.place in self._pools.nodes:
             with prioritized(Priority.REFILL):
-                if delay := await self._refill(key, min(refill, SIZE)):
-                    return delay
+                await self._refill(key, min(refill, size))
         else:
             return None
         self._pools.changed(key.place)
         return 0.0
 
-    async def _refill(self, key: PoolKey, wanted: int) -> float:
-        """Make some of the ports, as many as the budget has; 0, or seconds until it has any."""
+    async def _refill(self, key: PoolKey, wanted: int) -> None:
+        """Make some of the ports, as many as the budget has."""
         count = self._budget.take(wanted)
         if not count:
-            return self._budget.delay(1)
+            raise errors.Wait("no budget for refills is left", delay=self._budget.delay(1))
         room = await self._room(key.project_id)
         if room < 1:
             self._failing.add(key)
@@ -69,7 +73,6 @@ class Filling:
                 f"{self._reserve} ports of its quota are left"
             )
         await self._create(key, int(min(count, room)))
-        return 0.0
 
     async def _room(self, project_id: str) -> float:
         """Ports that pools may still take; all where Neutron does not tell us."""
@@ -88,18 +91,23 @@ class Filling:
             fresh = [spare for spare in spares if not self._pools.is_buried(spare.id)]
             served = self._state.made(key, count, fresh, self._pools.now())
             if failure is not None:
-                self._failing.add(key)
                 self._note(key, failure)
             self._pools.tell(served)
+            self._pools.wake(PoolWork.tidy(key))  # from now on it is looked after
         if failure is None and not all(spare.fit for spare in spares):
-            self._failing.add(key)
             failure = vif_plan.BindingFailed(
                 f"Neutron could not bind ports on {key.place!r}: is an agent of that host name "
                 "alive (openstack network agent list)?"
             )
         if failure is not None:
+            self._failing.add(key)
+            self._allowed[key] = 1
             self._answer(key, failure)
             raise failure
+        if key in self._allowed:
+            self._allowed[key] *= 2
+            if self._allowed[key] >= SIZE:
+                del self._allowed[key]
 
     def _note(self, key: PoolKey, failure: Exception) -> None:
         refused = isinstance(failure, errors.CloudError) and 400 <= failure.status < 500
@@ -124,6 +132,15 @@ class Filling:
         for key in [key for key in self._failing if key.project_id == project_id]:
             self._failing.discard(key)
             self.ask(key)
+
+    def offer(self, key: PoolKey) -> None:
+        """The pool has ports to spare: others of its project may starve for them."""
+        now = self._pools.now()
+        for other in self._failing:
+            if other.project_id == key.project_id and other != key:
+                awaited, _ = self._state.wanted(other, now)
+                for helped in self._state.sacrifice(other, awaited, now):
+                    self._pools.wake(PoolWork.tidy(helped))
 
     async def _search(self, key: PoolKey) -> None:
         """Take in what creations have made without a word."""

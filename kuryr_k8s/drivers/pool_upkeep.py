@@ -14,7 +14,7 @@ from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PoolKey, Spare
 from kuryr_k8s.drivers.pool_state import Pool
-from kuryr_k8s.drivers.pools import Pools, PoolWork
+from kuryr_k8s.drivers.pools import Pools
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, object]
@@ -34,7 +34,12 @@ class Upkeep:
         self._names = names
         self._interval = interval
         self._budget = Budget(rate, burst=max(1, round(rate)))
-        self.pod_names: dict[str, str] = {}  # of ports in use that do not bear them yet
+        self._pod_names: dict[str, str] = {}  # of ports in use that do not bear them yet
+
+    def used(self, spare: Spare, pod: str) -> None:
+        """The Pod (namespace/name) has the port: it is to bear its name, in time."""
+        if self._names and spare.name == vif_plan.AVAILABLE:
+            self._pod_names[spare.id] = pod
 
     async def work(self, key: PoolKey) -> float | None:
         """One round; seconds until the next, None where the pool is no more.
@@ -50,9 +55,9 @@ class Upkeep:
             return None
         with prioritized(Priority.CLEANUP):
             delay = await self._remove(pool) or await self._name(pool)
-        awaited, refill = self._state.wanted(key, self._pools.now())
-        if awaited or refill:
-            self._pools.wake(PoolWork(key, 0))
+        self._pools.ask(key)
+        if pool.available:
+            self._pools.offer(key)
         return delay or self._interval
 
     async def _check_returned(self, key: PoolKey) -> None:
@@ -79,9 +84,14 @@ class Upkeep:
                 "device_id": "",
                 "security_groups": list(known.key.security_groups),
             }
-            if not await self._update(found.id, fields):
+            try:
+                await self._pools.neutron.update_port(found.id, fields)
+            except (errors.NotFound, errors.Conflict, errors.BadRequest) as error:
+                # of the port, or of a group that is gone: nobody else is to wait for it
+                LOG.warning("port %s cannot be given on, it goes: %s", found.id, error)
+                self._state.dismiss(found.id, self._pools.now())
                 return
-        self.pod_names.pop(found.id, None)
+        self._pod_names.pop(found.id, None)
         claim = self._state.restored(wanted, self._pools.now())
         self._pools.tell([claim] if claim else [])
 
@@ -100,16 +110,17 @@ class Upkeep:
         ripe = [
             port
             for port, since in pool.in_use.items()
-            if port in self.pod_names and now - since >= NAMED_AFTER
+            if port in self._pod_names and now - since >= NAMED_AFTER
         ]
         for port in ripe[:AT_ONCE]:
             if self._state.anybody_waits() or not self._budget.take(1):
                 return max(1.0, self._budget.delay(1))
-            name, holder = self.pod_names.pop(port, None), self._state.holder(port)
+            name, holder = self._pod_names.get(port), self._state.holder(port)
             if name is None or holder is None:
                 continue  # it came back meanwhile
             fields: Json = {"name": name[: vif_plan.NAME_LIMIT], "device_id": holder}
             await self._update(port, fields)
+            self._pod_names.pop(port, None)
         return 1.0 if len(ripe) > AT_ONCE else 0.0
 
     async def _remove(self, pool: Pool) -> float:
@@ -120,16 +131,29 @@ class Upkeep:
             for port, since in pool.leaving.items()
             if not self._state.is_parked(port) or now - since >= UNPARK
         ]
+        failure: errors.CloudError | None = None
         for port in ready[:AT_ONCE]:
             if not self._budget.take(1):
-                return self._budget.delay(1)
+                break
             spare = self._state.spare(port)
-            if spare is None:
-                continue
-            if await self._update(port, {"name": vif_plan.LEAVING}):
-                await self._pools.vif.remove_spare(spare)
-                self._pools.bury(port)
-        return 1.0 if pool.leaving else 0.0
+            try:
+                if spare is not None and await self._mark(spare):
+                    await self._pools.vif.remove_spare(spare)
+                    self._pools.bury(port)
+            except errors.CloudError as error:  # the others are not to wait for it
+                failure = error
+        if failure is not None:
+            raise failure
+        return max(1.0, self._budget.delay(1)) if pool.leaving else 0.0
+
+    async def _mark(self, spare: Spare) -> bool:
+        """Have it bear the name of ports that go; whether it is still there."""
+        if spare.name == vif_plan.LEAVING:
+            return True
+        if not await self._update(spare.id, {"name": vif_plan.LEAVING}):
+            return False
+        self._state.learn(dataclasses.replace(spare, name=vif_plan.LEAVING))
+        return True
 
 
 def is_same(found: Spare, known: Spare) -> bool:

@@ -46,8 +46,10 @@ class Waits:
 
 
 class Pools:
-    """``wake`` queues work, ``changed`` is called with the place whose pools changed,
-    ``freed`` with a project that has a port less; all are set by whoever runs the pools.
+    """``wake`` queues work, ``changed`` is called with the place whose pools changed, ``lost``
+    when a port is gone that a Pod has: set by whoever runs the pools. ``ask`` has a pool filled,
+    ``offer`` is called for one that has ports to spare, ``freed`` with a project that has a port
+    less: set by the driver.
     """
 
     def __init__(
@@ -59,6 +61,9 @@ class Pools:
         self.waits = Waits()
         self.wake: Callable[[PoolWork], None] = lambda _work: None
         self.changed: Callable[[str], None] = lambda _place: None
+        self.lost: Callable[[], None] = lambda: None
+        self.ask: Callable[[PoolKey], None] = lambda _key: None
+        self.offer: Callable[[PoolKey], None] = lambda _key: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place
         self._tags = tuple(tags)
@@ -119,9 +124,18 @@ class Pools:
         for spare in spares:
             if self.state.spare(spare.id) is None and not self.is_buried(spare.id):
                 LOG.info("port %s was made without a word; its pool takes it", spare.id)
-                claim = self.state.adopt(spare, self.now())
-                self.tell([claim] if claim else [])
-                self.changed(spare.key.place)
+                self.take_in(spare)
+
+    def take_in(self, spare: Spare) -> None:
+        """A port that nobody has is free; one that looks as if a Pod had it is checked before."""
+        now = self.now()
+        if spare.fit and (spare.name, spare.device_id) != (vif_plan.AVAILABLE, ""):
+            self.state.recover(spare, "", now)
+            self.state.give_back(spare.id, now)
+        elif claim := self.state.adopt(spare, now):
+            self.tell([claim])
+        self.wake(PoolWork.tidy(spare.key))
+        self.changed(spare.key.place)
 
     def bury(self, port: str) -> None:
         """It is gone: an answer from before that may come yet is not to raise it."""
@@ -133,6 +147,7 @@ class Pools:
         holder = self.state.gone(port)
         if holder is not None:
             LOG.warning("port %s of Pod %s is not in Neutron any more", port, holder)
+            self.lost()
         if spare is not None:
             self.changed(spare.key.place)
             self.freed(spare.key.project_id)

@@ -21,6 +21,8 @@ from kuryr_k8s.model.pod import Node
 Json = dict[str, Any]
 PORTS_GAP = 1.0  # seconds between two changes of a node's map
 COUNTS_GAP = 10.0  # and of the numbers
+NOBODYS = Key("", "")  # pools of which it is not known which Node's they are
+UNREADY = 60.0  # seconds until it is asked again where a Node is in the cloud
 
 
 class KuryrPortPoolHandler(Handler):
@@ -36,6 +38,8 @@ class KuryrPortPoolHandler(Handler):
         def changed(place: str) -> None:
             if name := pool.pools.nodes.get(place):
                 self.wake(Key("", name))
+            elif pool.is_open(place):
+                self.wake(NOBODYS)
 
         return changed
 
@@ -44,6 +48,8 @@ class KuryrPortPoolHandler(Handler):
         return (Watch(informers.nodes, _of_node), Watch(informers.kuryrportpools, _of_pool))
 
     async def reconcile(self, key: Key) -> float | None:
+        if key == NOBODYS:
+            return await self._close_nobodys()
         node = self._context.informers.nodes.get(key)
         if node is None:
             await self._close(key)
@@ -67,6 +73,20 @@ class KuryrPortPoolHandler(Handler):
             raise errors.Wait(f"node {key} is not in the cache", delay=1.0)
         for pool in pools_of(self._context.drivers.vif_pool):
             pool.close_node(key.name)
+
+    async def _close_nobodys(self) -> float | None:
+        """Nodes may have gone while no controller worked; by a live list."""
+        pages = self._context.kube.list_pages(NODES, {})
+        for node in [Node.read(item) async for items, _version in pages for item in items]:
+            try:
+                pool = self._context.drivers.vif_pool.part_of(node)
+                if isinstance(pool, PortPool):
+                    await pool.place(node)
+            except errors.Refused:
+                return UNREADY  # they may be this one's
+        for pool in pools_of(self._context.drivers.vif_pool):
+            pool.close_nobodys()
+        return None
 
     def _learn_parked(self, key: Key, pool: PortPool, place: str) -> None:
         known = self._context.informers.kuryrportpools.get(key)
