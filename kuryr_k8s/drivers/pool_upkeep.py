@@ -46,13 +46,15 @@ class Upkeep:
 
         :raises errors.CloudError: to be tried again.
         """
-        await self._check_returned(key)
+        failure = await self._check_returned(key)
         self._state.cool(key, self._pools.now())
         self._state.shrink(key, self._pools.now())
         self._pools.changed(key.place)
         pool = self._state.pools.get(key)
         if pool is None:
             return None
+        if failure is not None:
+            raise failure
         with prioritized(Priority.CLEANUP):
             delay = await self._remove(pool) or await self._name(pool)
         self._pools.ask(key)
@@ -60,11 +62,15 @@ class Upkeep:
             self._pools.offer(key)
         return delay or self._interval
 
-    async def _check_returned(self, key: PoolKey) -> None:
-        """See that ports that came back are as the pool promises; others' changes are no use."""
+    async def _check_returned(self, key: PoolKey) -> errors.CloudError | None:
+        """See that ports that came back are as the pool promises; others' changes are no use.
+
+        What is to be tried again does not hold up the others.
+        """
         due = {spare.id: spare for spare in self._state.due(key)}
         if not due:
-            return
+            return None
+        failure: errors.CloudError | None = None
         ports = await self._pools.neutron.list_ports_by_id(due)
         found = {spare.id: spare for spare in await self._pools.vif.find_spares(ports)}
         for port, known in due.items():
@@ -74,7 +80,11 @@ class Upkeep:
                 LOG.warning("port %s was changed by others; it goes", port)
                 self._state.dismiss(port, self._pools.now())
             else:
-                await self._restore(found[port], known)
+                try:
+                    await self._restore(found[port], known)
+                except errors.CloudError as error:
+                    failure = error
+        return failure
 
     async def _restore(self, found: Spare, known: Spare) -> None:
         wanted = dataclasses.replace(found, key=known.key, name=vif_plan.AVAILABLE, device_id="")
@@ -86,7 +96,7 @@ class Upkeep:
             }
             try:
                 await self._pools.neutron.update_port(found.id, fields)
-            except (errors.NotFound, errors.Conflict, errors.BadRequest) as error:
+            except (errors.NotFound, errors.BadRequest) as error:
                 # of the port, or of a group that is gone: nobody else is to wait for it
                 LOG.warning("port %s cannot be given on, it goes: %s", found.id, error)
                 self._state.dismiss(found.id, self._pools.now())

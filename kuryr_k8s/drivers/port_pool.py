@@ -9,6 +9,7 @@ release  → the port returns, is checked and cools down (pool_upkeep)
 survey   → the first one recovers, the later ones find what others did (pool_survey)
 """
 
+import asyncio
 import dataclasses
 import logging
 from typing import Any, ClassVar
@@ -78,6 +79,7 @@ class PortPool(VIFPoolDriver):
         self.pools.ask, self.pools.offer = self._filling.ask, self._filling.offer
         self.pools.freed = self._filling.relieve
         self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
+        self._learning = asyncio.Lock()
         self._networks: dict[str, PodNetwork] = {}
         self._survey = Survey(self.pools, self._upkeep)
 
@@ -200,9 +202,12 @@ class PortPool(VIFPoolDriver):
         """Whether the place has a pool that is not being emptied."""
         return any(k.place == place and not p.closed for k, p in self._state.pools.items())
 
-    def parked(self, place: str, ports: frozenset[str]) -> None:
-        """The node says which ports it keeps plugged."""
+    def parked(self, place: str, ports: frozenset[str], leaving: frozenset[str]) -> None:
+        """The node says which ports it keeps plugged; and these were told to be unplugged, by an
+        earlier life perhaps."""
         self._state.parked(ports, place)
+        for port in leaving:
+            self._state.dismiss(port, self.pools.now())
         for key, pool in self._state.pools.items():
             if key.place == place and pool.leaving:
                 self.pools.wake(PoolWork.tidy(key))
@@ -213,6 +218,20 @@ class PortPool(VIFPoolDriver):
 
     def is_leaving(self, port: str) -> bool:
         return self._state.where(port) == "leaving"
+
+    async def learn_networks(self, place: str) -> None:
+        """Ask for the networks of the ports of an earlier life.
+
+        :raises errors.CloudError: Neutron does not tell.
+        """
+        async with self._learning:
+            for key in {spare.key for spare in self.to_park(place)}:
+                if key.network_id not in self._networks:
+                    neutron = self._context.neutron
+                    network = await neutron.get_network(key.network_id)
+                    subnets = [await neutron.get_subnet(subnet) for subnet in key.subnet_ids]
+                    known = PodNetwork(network=network, subnets=tuple(subnets))
+                    self._networks.setdefault(network.id, known)
 
     def vif_of(self, spare: Spare) -> VIFBase | None:
         """What it will be to a Pod; None while nothing is known of its network."""

@@ -62,6 +62,7 @@ class KuryrPortPoolHandler(Handler):
         except NodeNotReady:
             return None  # its daemon's word comes as a change of the Node
         self._learn_parked(key, pool, place)
+        await pool.learn_networks(place)
         delays = [await self._write_ports(key, node, pool, place)]
         delays.append(await self._write_counts(key, pool, place))
         return min((delay for delay in delays if delay), default=None)
@@ -90,7 +91,11 @@ class KuryrPortPoolHandler(Handler):
 
     def _learn_parked(self, key: Key, pool: PortPool, place: str) -> None:
         known = self._context.informers.kuryrportpools.get(key)
-        pool.parked(place, known.parked if known is not None else frozenset())
+        if known is None:
+            pool.parked(place, frozenset(), frozenset())
+        else:
+            leaving = frozenset(port for port, entry in known.ports.items() if not entry.keep)
+            pool.parked(place, known.parked, leaving)
 
     async def _write_ports(self, key: Key, node: Node, pool: PortPool, place: str) -> float | None:
         """Bring the map up to date; seconds until that may be done again, if it is needed."""
@@ -118,9 +123,10 @@ class KuryrPortPoolHandler(Handler):
         for spare in pool.to_park(place):
             entry = there.pop(spare.id, None)
             leaving = pool.is_leaving(spare.id)
-            if entry is None and not leaving and (made := _entry(pool, spare)):
+            keep = entry is not None and entry.keep
+            if not keep and not leaving and (made := _entry(pool, spare)):
                 changes[spare.id] = made
-            elif entry is not None and leaving and entry.keep:
+            elif keep and leaving:
                 changes[spare.id] = {"state": REMOVE}
         return changes | dict.fromkeys(there)
 

@@ -58,6 +58,9 @@ def differences(wanted, found, path=""):
 
 def _kept(value):
     if isinstance(value, dict):
+        if "fixed_ips" in value:  # in the order of their subnets' ids
+            ips = sorted(value["fixed_ips"], key=lambda ip: ":" in ip["ip_address"])
+            value = value | {"fixed_ips": ips}
         kept = {key: _kept(item) for key, item in value.items() if key not in _VOLATILE}
         return {key: item for key, item in kept.items() if (key, item) != ("annotations", {})}
     if isinstance(value, list | tuple):
