@@ -29,6 +29,7 @@ class Filling:
         self._budget = Budget(rate, burst=max(round(rate), SIZE))
         self._failing: set[PoolKey] = set()
         self._allowed: dict[PoolKey, int] = {}  # ports of one creation, since one failed
+        self._proven: set[PoolKey] = set()  # the last creation went well
         self._uncertain: set[PoolKey] = set()  # a creation may have made more than we know
 
     def ask(self, key: PoolKey) -> None:
@@ -39,6 +40,10 @@ class Filling:
         lanes = min(LANES, -(-awaited // SIZE)) or (1 if refill else 0)
         for lane in range(lanes):
             self._pools.wake(PoolWork(key, lane))
+
+    def is_well(self, key: PoolKey) -> bool:
+        """Whether the pool has what it wants, and got it by its last creation."""
+        return key in self._proven and not any(self._state.wanted(key, self._pools.now()))
 
     async def work(self, key: PoolKey) -> float | None:
         """One creation, if one is wanted; seconds until the next is to be tried.
@@ -56,9 +61,16 @@ class Filling:
             with prioritized(Priority.REFILL):
                 await self._refill(key, min(refill, size))
         else:
+            self._forget(key)
             return None
         self._pools.changed(key.place)
         return 0.0
+
+    def _forget(self, key: PoolKey) -> None:
+        if key not in self._state.pools:
+            self._allowed.pop(key, None)
+            for keys in (self._failing, self._proven, self._uncertain):
+                keys.discard(key)
 
     async def _refill(self, key: PoolKey, wanted: int) -> None:
         """Make some of the ports, as many as the budget has."""
@@ -68,6 +80,7 @@ class Filling:
         room = await self._room(key.project_id)
         if room < 1:
             self._failing.add(key)
+            self._proven.discard(key)
             raise errors.OverQuota(
                 f"pools of project {key.project_id} are not filled: only the last "
                 f"{self._reserve} ports of its quota are left"
@@ -101,9 +114,11 @@ class Filling:
             )
         if failure is not None:
             self._failing.add(key)
+            self._proven.discard(key)
             self._allowed[key] = 1
             self._answer(key, failure)
             raise failure
+        self._proven.add(key)
         if key in self._allowed:
             self._allowed[key] *= 2
             if self._allowed[key] >= SIZE:

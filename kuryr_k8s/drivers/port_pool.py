@@ -261,6 +261,10 @@ class PortPool(VIFPoolDriver):
             return await self._upkeep.work(work.key)
         return await self._filling.work(work.key)
 
+    def is_well(self, key: PoolKey) -> bool:
+        """Whether the pool has what it wants, and got it by its last creation."""
+        return self._filling.is_well(key)
+
 
 class NeutronPool(PortPool):
     """Ports bound to the nodes' own hosts."""

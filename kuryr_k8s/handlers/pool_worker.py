@@ -23,9 +23,9 @@ class PoolWorker:
 
     async def reconcile(self, key: PoolWork) -> float | None:
         again = await self._pool.work(key)
-        if again is not None and (about := self._about(key)):
+        if self._pool.is_well(key.key) and (about := self._about(key)):
             self._context.events.well(self._source(key), about)
-        return again  # None: there was nothing to do, which says nothing about how it would go
+        return again
 
     async def report(self, key: PoolWork, error: Exception | None, failures: int) -> None:
         """One Event for a pool, however many Pods wait for it."""

@@ -92,6 +92,7 @@ parked.options = options(ports_pool_max="1", park_ports="true")
 parked.batched = ("kuryrportpools", "kuryrportpools/status")
 named.changes = surplus.changes = 2  # of ports that are there already, in a life
 regrouped.changes = 1
+regrouped.batched = ("/v2.0/ports/{id}",)  # it gets back the groups of the pool it came from
 regrouped.options = options(ports_pool_min="0")
 
 

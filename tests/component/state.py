@@ -28,7 +28,9 @@ async def state_of(stage):
     """
     kuryrports = await stage.kuryrports()
     recorded = json.dumps(kuryrports)
-    ports = sorted(stage.cloud.ports.values(), key=lambda port: port["id"] not in recorded)
+    ports = sorted(
+        stage.cloud.ports.values(), key=lambda port: (port["id"] not in recorded, port["status"])
+    )
     found = {
         "kuryrports": kuryrports,
         "events": sorted(await stage.events() + await stage.node_events()),

@@ -1,4 +1,4 @@
-"""What others do to a pool's ports, its quota, its node: pools end up right, and tell of it once."""
+"""What others do to a pool's ports, quota or node: it ends up right, and tells of it once."""
 
 import pytest
 
@@ -11,7 +11,6 @@ from tests.component.test_pools import end, until_ports
 from tests.fakes.faults import make_some
 
 OTHER = "node2"
-NEVER = {"neutron_defaults": {"sweep_interval": "600"}}
 
 
 def pool(*, sweep="1", **changes):
@@ -90,18 +89,12 @@ async def test_port_that_comes_back_to_one_pool_makes_room_for_a_pod_of_another(
         pod, _ = await run(stage, "one")
         await run(stage, "two")
         await add(stage, "three", OTHER)
-        await stage.until(lambda: _told(stage, OTHER))
+        await stage.until(lambda: stage.node_events(OTHER))
         for _ in range(3):  # by now it is tried seldom
             await stage.cloud.wait_for(_more_posts(stage))
         await end(stage, "one", pod)
         await stage.until_plugged_in("three", within=5)
         assert len(stage.cloud.ports) == 2
-
-
-async def _told(stage, node):
-    path = "/apis/events.k8s.io/v1/namespaces/default/events"
-    events = await stage.client.list(path)
-    return [event for event in events if event["regarding"]["name"] == node]
 
 
 def _more_posts(stage):
@@ -132,7 +125,7 @@ async def test_bulk_creation_that_breaks_off_leaves_ports_that_are_used(stage, h
 
     action = make_some(3, half_made=half_made)
     broken = stage.cloud.faults.add(method="POST", path=r"/ports$", action=action, when=bulk)
-    limits = {"ports_pool_min": "19", "ports_pool_batch": "19"}
+    limits = {"ports_pool_min": "19"}
     async with stage.controller(**pool(sweep="600", **limits)) as app:
         _, port = await run(stage, "web")
         await tidied(stage, app)
@@ -148,14 +141,14 @@ async def test_node_without_an_agent_makes_no_storm_and_is_told_of_once(stage):
     async with stage.controller(**pool()) as app:
         for number in range(10):
             await add(stage, f"web-{number}", OTHER)
-        await stage.until(lambda: _told(stage, OTHER))
+        await stage.until(lambda: stage.node_events(OTHER))
         await until_ports(stage, 0)
         begun = stage.cloud.calls.count("POST", "/v2.0/ports")
         assert begun <= 10
         await stage.cloud.wait_for(_more_posts(stage))
         await until_ports(stage, 0)
         assert stage.cloud.calls.count("POST", "/v2.0/ports") == begun + 1
-        assert len(await _told(stage, OTHER)) == 1
+        assert len(await stage.node_events(OTHER)) == 1
         assert not counts_of(app)["leaving"]
 
 
@@ -174,7 +167,9 @@ async def test_available_port_deleted_by_hand_is_replaced(stage, neutron):
 
 
 BY_HAND = {
-    "security groups": lambda cloud: {"security_groups": [cloud.add_security_group("theirs")["id"]]},
+    "security groups": lambda cloud: {
+        "security_groups": [cloud.add_security_group("theirs")["id"]]
+    },
     "addresses": lambda cloud: {"fixed_ips": [{"subnet_id": cloud.pods["subnets"][0]}]},
     "address pairs": lambda _cloud: {"allowed_address_pairs": [{"ip_address": "10.62.9.9"}]},
     "switched off": lambda _cloud: {"admin_state_up": False},
@@ -222,7 +217,7 @@ async def test_parked_port_deleted_by_hand_leaves_the_nodes_map(stage, neutron):
             return recorded and set(recorded["spec"]["ports"]) == set(stage.cloud.ports)
 
         await stage.until(follows)
-        ports = dict.fromkeys(stage.cloud.ports, {})
+        ports = {port: {} for port in stage.cloud.ports}
         await stage.client.patch(f"{path}/status", {"status": {"parked": ports}})
         lost = available(stage, port)[0]
         await neutron.delete_port(lost)

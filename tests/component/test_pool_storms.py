@@ -135,7 +135,7 @@ async def test_restart_writes_nothing_and_asks_for_all_ports_once(stage):
         assert len(stage.cloud.faults.writes) == writes
     asked = [call for call in stage.cloud.calls[calls:] if call.what == "/v2.0/ports"]
     assert len(asked) == count // 500 + 1
-    ours = [write for write in stage.proxy.faults.writes[kube_writes:]]
+    ours = stage.proxy.faults.writes[kube_writes:]
     assert [write.method for write in ours if "another" not in write.path] == ["POST"]
 
 
