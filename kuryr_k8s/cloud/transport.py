@@ -63,6 +63,7 @@ class Transport:
         self._threads = ThreadPoolExecutor(limit, thread_name_prefix="openstack")
         self._deadline = deadline
         self._observe = observe
+        self.in_flight = 0  # calls
 
     async def call(
         self,
@@ -80,10 +81,12 @@ class Transport:
             request = functools.partial(self._request, path, method, body, dict(query or {}))
             started = asyncio.get_running_loop().time()
             status = 0
+            self.in_flight += 1
             try:
                 response = await finish(self._threads.submit(request))
                 status = response.status_code
             finally:
+                self.in_flight -= 1
                 if self._observe is not None:
                     elapsed = asyncio.get_running_loop().time() - started
                     self._observe(method, path, status, elapsed)
