@@ -95,15 +95,18 @@ async def undisturbed(lanes, life, **groups):
         return await _live(stage, life, Crash(applied=False), groups)
 
 
-async def struck(lanes, life, record, place, fault, make, **groups):
-    """Live it again with one request struck; the cell says what came out otherwise."""
+async def struck(lanes, life, record, place, fault, make, *, keeping=Keeper, **groups):
+    """Live it again with one request struck; the cell says what came out otherwise.
+
+    `keeping` is the class that runs the controllers.
+    """
     cell = Cell(life.__name__, place, fault, [])
     async with lanes.open() as stage:
         action = make()
         crash = action if isinstance(action, Crash) else Crash(applied=False)
         rule = place.strike(stage, action)
         try:
-            found = await _live(stage, life, crash.on(stage), groups)
+            found = await _live(stage, life, crash.on(stage), groups, keeping)
         except Exception as error:
             requests = ", ".join(map(str, places(stage)[-8:]))
             cell.problems.append(f"never came to its end: {error!r}; last {requests}")
@@ -137,25 +140,25 @@ def compare(cell, record, found, *, crashed=False):
     ]
 
 
-async def strike_all(lanes, life, record, targets, faults, **groups):
+async def strike_all(lanes, life, record, targets, faults, **how):
     """A cell for each fault at each target, many at the same time."""
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(struck(lanes, life, record, place, fault, make, **groups))
+            group.create_task(struck(lanes, life, record, place, fault, make, **how))
             for place in targets
             for fault, make in faults.items()
         ]
     return [task.result() for task in tasks]
 
 
-async def _live(stage, life, crash, groups):
+async def _live(stage, life, crash, groups, keeping=Keeper):
     record = Record()
 
     async def at(moment):
         record.states[moment] = await state_of(stage)
 
     options = getattr(life, "options", {}) | groups
-    keeper = Keeper(stage, crash.on(stage), **options)
+    keeper = keeping(stage, crash.on(stage), **options)
     async with asyncio.timeout(PATIENCE), keeper.keeping():
         await life(stage, keeper, at)
         await asyncio.sleep(LATE)  # nothing may come any more: that takes time to see
