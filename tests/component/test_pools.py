@@ -93,6 +93,13 @@ def controller_url():
     return {"health_server": {"port": str(port)}}, f"http://127.0.0.1:{port}"
 
 
+async def until_available(stage, local, pool_id, count):
+    async def there():
+        return (await local.get(f"/pools/{pool_id}"))["available"] == count
+
+    await stage.until(there)
+
+
 async def test_operator_lists_shows_fills_and_frees_pools(stage, controller_url):
     options, url = controller_url
     async with stage.controller(**pool(), **options), LocalController(url) as local:
@@ -104,11 +111,7 @@ async def test_operator_lists_shows_fills_and_frees_pools(stage, controller_url)
         assert {p["id"] for p in shown["ports"]} == set(stage.cloud.ports)
         assert [p["id"] for p in shown["ports"] if p["state"] == "in_use"] == [port]
         assert await local.post(f"/pools/{found['id']}/populate", {"count": 5}) == {"ports": 5}
-
-        async def filled():
-            return (await local.get(f"/pools/{found['id']}"))["available"] == 8
-
-        await stage.until(filled)
+        await until_available(stage, local, found["id"], 8)
         assert await local.post(f"/pools/{found['id']}/free", {"count": None}) == {"ports": 8}
         await stage.cloud.wait_for(lambda: set(stage.cloud.ports) == {port})
 
@@ -118,7 +121,7 @@ async def test_operator_fills_the_pool_of_a_node_before_it_has_a_pod(stage, cont
     async with stage.controller(**pool(), **options), LocalController(url) as local:
         wanted = {"node": NODE, "namespace": stage.cluster.namespace, "count": 4}
         made = await local.post("/pools", wanted)
-        await until_ports(stage, 4)
+        await until_available(stage, local, made["id"], 4)
         calls = len(stage.cloud.calls)
         await run(stage, "web")
         assert len(stage.cloud.calls) == calls
