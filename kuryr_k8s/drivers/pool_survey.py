@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kuryr_k8s.drivers.base import Records, Spare
+from kuryr_k8s.drivers.pool_state import Claim
 from kuryr_k8s.drivers.pool_upkeep import Upkeep, is_same
 from kuryr_k8s.drivers.pools import Pools, PoolWork
 
@@ -23,13 +24,13 @@ class Survey:
         self._state = pools.state
         self._upkeep = upkeep
         self.recovered = False
-        self.early: list[Callable[[], None]] = []
+        self.early: dict[Claim, Callable[[], None]] = {}
 
     async def survey(
         self, known: frozenset[str], ports: list[Json], records: Records
     ) -> list[Json]:
         """As :meth:`VIFPoolDriver.survey`."""
-        spares = await self._pools.vif.find_spares(ports)
+        spares = await self._pools.vif.find_spares(ports + await self._pools.tag_ports({}))
         if self.recovered:
             self._compare(known, spares, records)
         else:
@@ -51,7 +52,7 @@ class Survey:
         for key in list(self._state.pools):
             self._pools.wake(PoolWork.tidy(key))
             self._pools.changed(key.place)
-        for wake in self.early:
+        for wake in self.early.values():
             wake()
         self.early.clear()
 

@@ -46,10 +46,10 @@ class Waits:
 
 
 class Pools:
-    """``wake`` queues work, ``changed`` is called with the place whose pools changed, ``lost``
-    when a port is gone that a Pod has: set by whoever runs the pools. ``ask`` has a pool filled,
-    ``offer`` is called for one that has ports to spare, ``freed`` with a project that has a port
-    less: set by the driver.
+    """``wake`` queues work, ``wake_later`` after some seconds, ``changed`` is called with the
+    place whose pools changed, ``lost`` when a port is gone that a Pod has: set by whoever runs
+    the pools. ``ask`` has a pool filled, ``offer`` is called for one that has ports to spare,
+    ``freed`` with a project that has a port less: set by the driver.
     """
 
     def __init__(
@@ -60,12 +60,14 @@ class Pools:
         self.state = PoolState(limits)
         self.waits = Waits()
         self.wake: Callable[[PoolWork], None] = lambda _work: None
+        self.wake_later: Callable[[PoolWork, float], None] = lambda _work, _delay: None
         self.changed: Callable[[str], None] = lambda _place: None
         self.lost: Callable[[], None] = lambda: None
         self.ask: Callable[[PoolKey], None] = lambda _key: None
         self.offer: Callable[[PoolKey], None] = lambda _key: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place
+        self.device = vif_plan.pool_device(tags)
         self._tags = tuple(tags)
         self._wakes: dict[Claim, Callable[[], None]] = {}
         self._since: dict[Claim, float] = {}
@@ -117,7 +119,21 @@ class Pools:
     async def list_ports(self, query: dict[str, str]) -> list[Json]:
         """The pools' ports among those that match, as Neutron shows them."""
         tags = ",".join((*self._tags, vif_plan.POOL_TAG))
-        return await self.neutron.list_ports(query | {"tags": tags})
+        found = await self.neutron.list_ports(query | {"tags": tags})
+        return found + await self.tag_ports(query)
+
+    async def tag_ports(self, query: dict[str, str]) -> list[Json]:
+        """Give our ports that have none their tags: a creation was cut off before it could,
+        where Neutron does not take tags with the port. Those ports."""
+        if self.neutron.keeps_tags:
+            return []
+        tags = [*self._tags, vif_plan.POOL_TAG]
+        untagged = {"device_id": self.device, "not-tags-any": ",".join(tags)}
+        found = await self.neutron.list_ports(query | untagged)
+        for port in found:
+            await self.neutron.set_port_tags(port["id"], tags)
+            port["tags"] = tags
+        return found
 
     def adopt(self, spares: Iterable[Spare]) -> None:
         """Ports that a lost answer left are free."""
@@ -129,7 +145,7 @@ class Pools:
     def take_in(self, spare: Spare) -> None:
         """A port that nobody has is free; one that looks as if a Pod had it is checked before."""
         now = self.now()
-        if spare.fit and (spare.name, spare.device_id) != (vif_plan.AVAILABLE, ""):
+        if spare.fit and (spare.name, spare.device_id) != (vif_plan.AVAILABLE, self.device):
             self.state.recover(spare, "", now)
             self.state.give_back(spare.id, now)
         elif claim := self.state.adopt(spare, now):
