@@ -248,6 +248,13 @@ class PoolState:
             return []
         return [self._spares[port] for port in pool.returning if port not in pool.checked]
 
+    def doubt(self, port: str, now: float) -> None:
+        """It is to be checked before anybody gets it, as if it had come back."""
+        pool = self._pool_of.get(port)
+        if pool is not None and port in pool.available:
+            del pool.available[port]
+            pool.returning[port] = now
+
     def restored(self, spare: Spare, now: float) -> Claim | None:
         """It is as the pool promises; whose turn it is that waited."""
         pool = self._pool_of.get(spare.id)

@@ -51,7 +51,8 @@ class Survey:
         LOG.info("%d ports of %d pools recovered", len(spares), len(self._state.pools))
         for key in list(self._state.pools):
             self._pools.wake(PoolWork.tidy(key))
-            self._pools.changed(key.place)
+        for place in {key.place for key in self._state.pools} | self._pools.nodes.keys():
+            self._pools.changed(place)
         for wake in self.early.values():
             wake()
         self.early.clear()
@@ -73,11 +74,10 @@ class Survey:
                 self._pools.wake(PoolWork.tidy(spare.key))
 
     def _check_available(self, found: Spare, now: float) -> None:
-        """Others may have changed a port that waits for a Pod: it is not given away any more."""
+        """Others may have changed a port that waits for a Pod, or it was listed before we did."""
         known = self._state.spare(found.id)
         if known is None or self._state.where(found.id) != "available":
             return
         if not is_same(found, known) or found.key != known.key:
-            LOG.warning("port %s was changed by others; it goes", found.id)
-            self._state.dismiss(found.id, now)
+            self._state.doubt(found.id, now)
             self._pools.wake(PoolWork.tidy(known.key))

@@ -9,7 +9,6 @@ release  → the port returns, is checked and cools down (pool_upkeep)
 survey   → the first one recovers, the later ones find what others did (pool_survey)
 """
 
-import asyncio
 import dataclasses
 import logging
 from typing import Any, ClassVar
@@ -17,7 +16,6 @@ from typing import Any, ClassVar
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DriverContext,
-    PodNetwork,
     PooledVIFDriver,
     PoolKey,
     PortRequest,
@@ -26,6 +24,7 @@ from kuryr_k8s.drivers.base import (
     VIFPoolDriver,
 )
 from kuryr_k8s.drivers.pool_filling import Filling
+from kuryr_k8s.drivers.pool_networks import PoolNetworks
 from kuryr_k8s.drivers.pool_state import Claim, Limits
 from kuryr_k8s.drivers.pool_survey import Survey
 from kuryr_k8s.drivers.pool_upkeep import Upkeep
@@ -79,13 +78,12 @@ class PortPool(VIFPoolDriver):
         self.pools.ask, self.pools.offer = self._filling.ask, self._filling.offer
         self.pools.freed = self._filling.relieve
         self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
-        self._learning = asyncio.Lock()
-        self._networks: dict[str, PodNetwork] = {}
+        self._networks = PoolNetworks(context.neutron)
         self._survey = Survey(self.pools, self._upkeep)
 
     async def request(self, request: PortRequest) -> VIFBase:
         claim = Claim(request.pod_uid, request.ifname)
-        if not self._survey.recovered:
+        if not self.recovered:
             self._survey.early[claim] = request.wake
             raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
         key = await self.key_of(request)
@@ -134,7 +132,7 @@ class PortPool(VIFPoolDriver):
     async def key_of(self, request: PortRequest) -> PoolKey:
         """The pool that has such ports."""
         network = request.pod_network.network
-        self._networks[network.id] = request.pod_network
+        self._networks.note(request.pod_network)
         return PoolKey(
             project_id=request.project_id,
             place=await self.place(request.node),
@@ -147,7 +145,7 @@ class PortPool(VIFPoolDriver):
         await self._vif.update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase) -> None:
-        if not self._survey.recovered:  # the list under way has the port, and would raise the dead
+        if not self.recovered:  # the list under way has the port, and would raise the dead
             raise errors.Wait("the pools are not recovered yet", delay=1.0)
         if self._state.give_back(vif.id, self.pools.now()):
             self._returned(vif.id)
@@ -214,6 +212,11 @@ class PortPool(VIFPoolDriver):
             self.pools.tell(self._state.close(key, self.pools.now()))
             self.pools.wake(PoolWork.tidy(key))
 
+    @property
+    def recovered(self) -> bool:
+        """Whether it is known which ports there are; ``changed`` is called then."""
+        return self._survey.recovered
+
     def is_open(self, place: str) -> bool:
         """Whether the place has a pool that is not being emptied."""
         return any(k.place == place and not p.closed for k, p in self._state.pools.items())
@@ -240,18 +243,11 @@ class PortPool(VIFPoolDriver):
         return self._state.where(port) == "leaving"
 
     async def learn_networks(self, place: str) -> None:
-        """Ask for the networks of the ports of an earlier life.
+        """Have :meth:`vif_of` know all ports of the place.
 
         :raises errors.CloudError: Neutron does not tell.
         """
-        async with self._learning:
-            for key in {spare.key for spare in self.to_park(place)}:
-                if key.network_id not in self._networks:
-                    neutron = self._context.neutron
-                    network = await neutron.get_network(key.network_id)
-                    subnets = [await neutron.get_subnet(subnet) for subnet in key.subnet_ids]
-                    known = PodNetwork(network=network, subnets=tuple(subnets))
-                    self._networks.setdefault(network.id, known)
+        await self._networks.learn(spare.key for spare in self.to_park(place))
 
     def vif_of(self, spare: Spare) -> VIFBase | None:
         """What it will be to a Pod; None while nothing is known of its network."""

@@ -62,6 +62,8 @@ class KuryrPortPoolHandler(Handler):
             place = await pool.place(node)
         except NodeNotReady:
             return None  # its daemon's word comes as a change of the Node
+        if not pool.recovered:
+            return None  # nothing is to leave the map because it is not known yet
         self._learn_parked(key, pool, place)
         if delay := _left(self._looked, key, GAP):
             return delay

@@ -184,9 +184,14 @@ async def test_available_port_changed_by_hand_is_given_to_nobody(stage, neutron)
         spares = available(stage, port)
         for spare, change in zip(spares, BY_HAND.values(), strict=True):
             await neutron.update_port(spare, change(stage.cloud))
-        await stage.cloud.wait_for(lambda: not set(spares) & set(stage.cloud.ports))
+        await stage.cloud.wait_for(lambda: not set(spares[1:]) & set(stage.cloud.ports))
         await tidied(stage, app)
         assert port in stage.cloud.ports
+        assert _groups(stage) == {(stage.cloud.group["id"],)}
+
+
+def _groups(stage):
+    return {tuple(port["security_groups"]) for port in stage.cloud.ports.values()}
 
 
 async def test_port_changed_by_hand_while_in_use_is_mended_or_deleted_when_it_comes_back(
@@ -224,6 +229,27 @@ async def test_parked_port_deleted_by_hand_leaves_the_nodes_map(stage, neutron):
         await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 2)  # another one is made
         await stage.until(follows)
         assert lost not in stage.cloud.ports
+
+
+async def test_restarted_controller_leaves_the_nodes_map_as_it_is(stage):
+    path = f"/apis/openstack.org/v1/kuryrportpools/{NODE}"
+    async with stage.controller(**pool(park_ports="true")) as app:
+        await run(stage, "web")
+        await tidied(stage, app)
+
+        async def follows():
+            recorded = await stage.client.find(path)
+            return recorded and set(recorded["spec"]["ports"]) == set(stage.cloud.ports)
+
+        await stage.until(follows)
+    writes = len(stage.proxy.faults.writes)
+    async with stage.controller(**pool(park_ports="true")) as app:
+        await tidied(stage, app)
+
+        async def counted():
+            return [w.path for w in stage.proxy.faults.writes[writes:] if NODE in w.path]
+
+        assert await stage.until(counted) == [f"{path}/status"]
 
 
 # -- by hand: a Pod has it
