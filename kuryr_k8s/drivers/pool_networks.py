@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
+from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.drivers.base import PodNetwork, PoolKey
 
@@ -28,7 +29,11 @@ class PoolNetworks:
         """
         async with self._asking:
             for key in set(keys):
-                if key.network_id not in self._known:
+                if key.network_id in self._known:
+                    continue
+                try:
                     network = await self._neutron.get_network(key.network_id)
                     subnets = [await self._neutron.get_subnet(id_) for id_ in key.subnet_ids]
-                    self.note(PodNetwork(network=network, subnets=tuple(subnets)))
+                except errors.NotFound:
+                    continue  # nobody will use its ports
+                self.note(PodNetwork(network=network, subnets=tuple(subnets)))
