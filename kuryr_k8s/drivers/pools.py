@@ -46,8 +46,9 @@ class Waits:
 
 
 class Pools:
-    """``wake`` queues work, ``wake_later`` after some seconds, ``changed`` is called with the place whose pools changed,
-    ``freed`` with a project that has a port less; all are set by whoever runs the pools.
+    """``wake`` queues work, ``wake_later`` after some seconds; ``changed`` is called with the place
+    whose pools changed, ``freed`` with a project that has a port less. All are set by whoever runs
+    the pools.
     """
 
     def __init__(
