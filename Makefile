@@ -3,7 +3,7 @@
 # make bench  everything that is claimed about speed, measured    (root, Debian 12)
 PYTHON ?= python3
 
-.PHONY: help demo demo-down test bench lab-up lab-down
+.PHONY: help demo demo-down test bench soak lab-up lab-down
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -20,6 +20,11 @@ test:
 # make bench BENCH="pods restart"   only these; see bench/README.md
 bench:
 	$(PYTHON) -m lab.bench $(BENCH)
+
+# make soak SOAK="--minutes 5 --seed 7"   half an hour of Pods and restarts, if not said; see lab/README.md
+soak: lab-up
+	$(PYTHON) -m lab.kuryr up
+	$(PYTHON) -m lab.soak $(SOAK)
 
 # make lab-up, lab-down   only Kubernetes and OpenStack; see lab/README.md
 lab-up:

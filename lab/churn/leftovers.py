@@ -18,6 +18,8 @@ from lab.process import run
 from lab.rest import Api
 
 OURS, NETNS = "kuryr-container-id", "kuryr-netns"
+# On ports that the product keeps ready for Pods to come.
+POOL_TAG = "kuryr-pool"
 # The VM's port, which is no Pod's.
 _OTHERS = ("tap-vm1",)
 
@@ -40,6 +42,15 @@ class OnNode:
     tasks: set[str]
 
 
+@dataclass(frozen=True)
+class Owners:
+    """How many of the cluster's ports are of Pods, kept ready in pools, or neither."""
+
+    pods: int
+    pools: int
+    nobody: int
+
+
 class Inspection:
     """Looks at the whole cluster, its cloud and its nodes, as their administrator."""
 
@@ -50,6 +61,15 @@ class Inspection:
         """The cluster's ports in Neutron by id."""
         neutron = Api(f"{self._lab.cloud.neutron_url}/v2.0", admin_token())
         return {port["id"]: port for port in neutron.get("/ports", tags=CLUSTER_TAG)["ports"]}
+
+    def owners(self) -> Owners:
+        """Whose the cluster's ports are now."""
+        recorded = self._kube.items("/apis/openstack.org/v1/kuryrports")
+        named = {vif["id"] for record in recorded if (vif := _vif(record)) is not None}
+        ports = self._ports()
+        free = [port for id_, port in ports.items() if id_ not in named]
+        pooled = sum(1 for port in free if POOL_TAG in port["tags"])
+        return Owners(pods=len(named & set(ports)), pools=pooled, nobody=len(free) - pooled)
 
     def differences(self) -> list[str]:
         """Everything that is without its counterpart; empty when all is well."""
@@ -118,7 +138,8 @@ class Inspection:
 def _unnamed(records: dict[str, Json], ports: dict[str, Json]) -> Iterator[str]:
     named = {vif["id"] for record in records.values() if (vif := _vif(record)) is not None}
     for id_ in set(ports) - named:
-        yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
+        if POOL_TAG not in ports[id_]["tags"]:
+            yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
 
 
 def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode]) -> Iterator[str]:
