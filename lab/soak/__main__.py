@@ -82,7 +82,7 @@ def _is_hasty(life: Life) -> bool:
 def _spread(seconds: list[float]) -> str:
     if len(seconds) < 2:
         return "?"
-    hundredths = statistics.quantiles(seconds, n=100)
+    hundredths = statistics.quantiles(seconds, n=100, method="inclusive")
     return f"p50 {hundredths[49]:.1f} s, p99 {hundredths[98]:.1f} s, at most {max(seconds):.1f} s"
 
 
