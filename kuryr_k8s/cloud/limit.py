@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import enum
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
 
 # 0: no answer in time, or no connection; 429: too many requests; 503: not able to serve now;
 # 504: a proxy in front of the API got no answer in time.
@@ -21,6 +22,24 @@ class Priority(enum.IntEnum):
     POD = 0  # somebody waits for it
     REFILL = 1
     CLEANUP = 2
+
+
+_PRIORITY: ContextVar[Priority] = ContextVar("priority", default=Priority.POD)
+
+
+@contextlib.contextmanager
+def prioritized(priority: Priority) -> Iterator[None]:
+    """Calls made in this block, also by tasks begun in it, are for that."""
+    token = _PRIORITY.set(priority)
+    try:
+        yield
+    finally:
+        _PRIORITY.reset(token)
+
+
+def current_priority() -> Priority:
+    """What the calls made here are for."""
+    return _PRIORITY.get()
 
 
 class AdaptiveLimit:

@@ -79,6 +79,28 @@ class Neutron:
             await self.set_port_tags(made["id"], tags)
         return made
 
+    async def create_ports(
+        self, bodies: Sequence[Json]
+    ) -> tuple[list[Json], errors.CloudError | None]:
+        """Each as by :meth:`create_port`: the ports made, and an error of those that were not.
+
+        After an error without a refusal (``status`` 0, or 500 and above) some of them may exist.
+        """
+
+        async def attempt(body: Json) -> Json | errors.CloudError:
+            try:
+                return await self.create_port(body)
+            except errors.CloudError as error:
+                return error
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(attempt(body)) for body in bodies]
+        outcomes = [task.result() for task in tasks]
+        failures = [one for one in outcomes if isinstance(one, errors.CloudError)]
+        # what is least certain counts
+        failure = min(failures, key=lambda error: 0 < error.status < 500, default=None)
+        return [one for one in outcomes if not isinstance(one, errors.CloudError)], failure
+
     async def _create(self, ports: list[Json]) -> list[Json]:
         """All of them, or none."""
         if len(ports) == 1:

@@ -6,18 +6,17 @@ they cost three times the CPU, and the loop is stalled by large lists.
 """
 
 import asyncio
-import copy
 import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import requests
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.limit import AdaptiveLimit, Priority, Slot
+from kuryr_k8s.cloud.limit import AdaptiveLimit, Slot, current_priority
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -72,16 +71,9 @@ class Transport:
     ) -> None:
         self._adapter = adapter
         self.limit = AdaptiveLimit(limit)
-        self._priority = Priority.POD
         self._threads = ThreadPoolExecutor(limit, thread_name_prefix="openstack")
         self._deadline = deadline
         self._observe = observe
-
-    def at(self, priority: Priority) -> Self:
-        """The same API and the same slots, for calls of another priority."""
-        view = copy.copy(self)
-        view._priority = priority
-        return view
 
     async def call(
         self,
@@ -97,7 +89,7 @@ class Transport:
         :raises errors.CloudError: an answer of 400 or more; status 0 where there was none.
         """
         content = {"json": body, "params": dict(query or {}), "headers": dict(headers or {})}
-        async with self.limit.slot(self._priority) as slot:
+        async with self.limit.slot(current_priority()) as slot:
             request = functools.partial(self._request, path, method, content)
             started = asyncio.get_running_loop().time()
             status = 0
@@ -153,7 +145,7 @@ class Transport:
 
     async def project_id(self) -> str:
         """Id of the project that our account works in."""
-        async with self.limit.slot(self._priority):
+        async with self.limit.slot(current_priority()):
             return await finish(self._threads.submit(self._adapter.authenticate))
 
     def close(self) -> None:

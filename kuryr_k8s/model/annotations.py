@@ -12,6 +12,8 @@ NODE_NAME_LABEL = "kuryr.openstack.org/nodeName"
 CREATOR = "openstack.org/kuryr-creator"
 # Set by the daemon on its Node: the chassis' hostname, Neutron's binding:host_id.
 HOST_ID = "openstack.org/kuryr-host-id"
+# A label of Nodes: the pod_vif driver for its Pods ([kubernetes] vif_pool_driver = multi_pool).
+POD_VIF_LABEL = "pod_vif"
 # Set on a Namespace: the project its Pods' ports belong to.
 PROJECT = "openstack.org/kuryr-project"
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
-from kuryr_k8s.cloud.limit import Priority
+from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.cloud.metrics import LimitMetrics
 from kuryr_k8s.cloud.neutron import IDS, Neutron, PortQuota
 from kuryr_k8s.cloud.transport import Transport
@@ -105,18 +105,20 @@ async def test_quota_that_cannot_be_asked_for_is_an_error(neutron, cloud):
 
 async def test_pod_is_served_before_those_who_waited_longer(make_transport, cloud):
     transport = make_transport(1)
-    pods, refill, cleanup = (Neutron(transport.at(priority)) for priority in Priority)
+    neutron = Neutron(transport)
     hang = Hang()
     cloud.faults.add(method="GET", path="/networks/", action=hang)
     network_id = cloud.pods["id"]
     async with asyncio.TaskGroup() as group:
-        group.create_task(pods.get_network(network_id))
+        group.create_task(neutron.get_network(network_id))
         await hang.reached.wait()
         cloud.calls.clear()
-        group.create_task(cleanup.delete_port(str(uuid.uuid4())))
-        group.create_task(refill.list_ports({}))
+        with prioritized(Priority.CLEANUP):
+            group.create_task(neutron.delete_port(str(uuid.uuid4())))
+        with prioritized(Priority.REFILL):
+            group.create_task(neutron.list_ports({}))
         await asyncio.sleep(0)  # they wait
-        group.create_task(pods.get_subnet(cloud.pods["subnets"][0]))
+        group.create_task(neutron.get_subnet(cloud.pods["subnets"][0]))
         await asyncio.sleep(0)
         hang.release()
     kinds = [(call.method, call.what) for call in cloud.calls]
@@ -129,15 +131,16 @@ async def test_pod_is_served_before_those_who_waited_longer(make_transport, clou
 
 async def test_slow_refill_leaves_a_slot_for_a_pod(make_transport, cloud):
     transport = make_transport(4)
-    refill, pods = Neutron(transport.at(Priority.REFILL)), Neutron(transport)
+    neutron = Neutron(transport)
     hang = Hang()
     cloud.faults.add(method="GET", path="/ports$", action=hang, times=ALWAYS)
     async with asyncio.TaskGroup() as group:
-        for _ in range(8):
-            group.create_task(refill.list_ports({}))
+        with prioritized(Priority.REFILL):
+            for _ in range(8):
+                group.create_task(neutron.list_ports({}))
         await hang.reached.wait()
         async with asyncio.timeout(5):
-            assert await pods.get_network(cloud.pods["id"])
+            assert await neutron.get_network(cloud.pods["id"])
         assert transport.limit.in_flight(Priority.REFILL) == 3
         hang.release()
 
@@ -187,7 +190,8 @@ async def test_metrics_tell_the_limit_and_who_waits(make_transport, cloud):
     async with asyncio.TaskGroup() as group:
         group.create_task(Neutron(transport).list_ports({}))
         await hang.reached.wait()
-        group.create_task(Neutron(transport.at(Priority.CLEANUP)).list_ports({}))
+        with prioritized(Priority.CLEANUP):
+            group.create_task(Neutron(transport).list_ports({}))
         await asyncio.sleep(0)
         assert registry.get_sample_value("kuryr_neutron_calls_limit") == 1
         pod, cleanup = {"priority": "pod"}, {"priority": "cleanup"}
