@@ -2,6 +2,7 @@
 # make test   everything that is tested, from nothing             (root, Debian 12)
 # make bench  everything that is claimed about speed, measured    (root, Debian 12)
 PYTHON ?= python3
+POOL ?= noop
 
 .PHONY: help demo demo-down test bench soak lab-up lab-down
 
@@ -21,9 +22,9 @@ test:
 bench:
 	$(PYTHON) -m lab.bench $(BENCH)
 
-# make soak SOAK="--minutes 5 --seed 7"   half an hour of Pods and restarts, if not said; see lab/README.md
+# make soak POOL=neutron SOAK="--minutes 5 --seed 7"   half an hour of Pods and restarts
 soak: lab-up
-	$(PYTHON) -m lab.kuryr up
+	$(PYTHON) -m lab.kuryr up --pool $(POOL)
 	$(PYTHON) -m lab.soak $(SOAK)
 
 # make lab-up, lab-down   only Kubernetes and OpenStack; see lab/README.md

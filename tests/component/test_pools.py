@@ -1,6 +1,5 @@
 """Pools: Pods get ports that were made before them, and what comes back is given on."""
 
-
 from tests.component.conftest import HOST, NODE, TAG
 
 OPTIONS = {
