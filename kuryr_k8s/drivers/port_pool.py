@@ -88,7 +88,7 @@ class PortPool(VIFPoolDriver):
         if not self._recovered:
             self._early.append(request.wake)
             raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
-        key = await self._key(request)
+        key = await self.key_of(request)
         claim = Claim(request.pod_uid, request.ifname)
         if refusal := self.pools.refusal(claim):
             raise refusal
@@ -126,7 +126,8 @@ class PortPool(VIFPoolDriver):
         self.pools.nodes[place] = node.name
         return place
 
-    async def _key(self, request: PortRequest) -> PoolKey:
+    async def key_of(self, request: PortRequest) -> PoolKey:
+        """The pool that has such ports."""
         network = request.pod_network.network
         self._networks[network.id] = request.pod_network
         return PoolKey(
@@ -161,6 +162,21 @@ class PortPool(VIFPoolDriver):
         self.pools.changed(spare.key.place)
         if pool.waiting or pool.leaving:
             self.pools.wake(PoolWork.tidy(spare.key))
+
+    # -- what an operator asks for
+
+    def populate(self, key: PoolKey, count: int) -> None:
+        """Make so many ports more, once."""
+        self._state.order(key, count, self.pools.now())
+        self._filling.ask(key)
+        self.pools.wake(PoolWork.tidy(key))
+
+    def free(self, key: PoolKey, count: int | None) -> int:
+        """Delete so many available ports (None: all), and make none until a Pod asks; how many."""
+        freed = self._state.free(key, count, self.pools.now())
+        self._state.pools[key].rests = True
+        self.pools.wake(PoolWork.tidy(key))
+        return freed
 
     # -- recovery, and what others do
 
