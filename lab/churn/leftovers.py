@@ -44,11 +44,20 @@ class OnNode:
 
 @dataclass(frozen=True)
 class Owners:
-    """How many of the cluster's ports are of Pods, kept ready in pools, or neither."""
+    """How many of the cluster's ports are of Pods, kept in pools by the pools' word, or neither.
+
+    `lost`: more ports are marked as a pool's than the pools know of; negative: fewer.
+    """
 
     pods: int
     pools: int
     nobody: int
+    lost: int
+
+    @property
+    def found(self) -> int:
+        """All that Neutron has."""
+        return self.pods + self.pools + self.nobody + self.lost
 
 
 class Inspection:
@@ -69,7 +78,13 @@ class Inspection:
         ports = self._ports()
         free = [port for id_, port in ports.items() if id_ not in named]
         pooled = sum(1 for port in free if POOL_TAG in port["tags"])
-        return Owners(pods=len(named & set(ports)), pools=pooled, nobody=len(free) - pooled)
+        known = sum(map(_kept, self._kube.items("/apis/openstack.org/v1/kuryrportpools")))
+        return Owners(
+            pods=len(named & set(ports)),
+            pools=known,
+            nobody=len(free) - pooled,
+            lost=pooled - known,
+        )
 
     def differences(self) -> list[str]:
         """Everything that is without its counterpart; empty when all is well."""
@@ -171,6 +186,12 @@ def _has_port(pod: Json) -> bool:
     return (
         bool(pod["spec"].get("nodeName")) and not pod["spec"].get("hostNetwork") and not finished
     )
+
+
+def _kept(pool: Json) -> int:
+    """Ports that a node's pools have beside those of Pods."""
+    status = pool.get("status", {})
+    return int(status.get("available", 0)) + int(status.get("returning", 0))
 
 
 def _vif(record: Json) -> Json | None:

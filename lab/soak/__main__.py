@@ -90,15 +90,11 @@ def _print_ports(outcome: Outcome) -> None:
     print("\nPORTS AT THE END  EXPECTED (OF PODS + IN POOLS)  FOUND")
     for name, owners in (("with Pods", outcome.with_pods), ("without", outcome.without_pods)):
         if owners is not None:
-            print(f"{name:16}  {_expected(owners):>29}  {sum(_all(owners)):>5}")
+            print(f"{name:16}  {_expected(owners):>29}  {owners.found:>5}")
 
 
 def _expected(owners: Owners) -> str:
     return f"{owners.pods + owners.pools} ({owners.pods} + {owners.pools})"
-
-
-def _all(owners: Owners) -> tuple[int, int, int]:
-    return owners.pods, owners.pools, owners.nobody
 
 
 def _clock(seconds: float) -> str:

@@ -104,27 +104,30 @@ class Soak:
     def _look(self, outcome: Outcome) -> None:
         """All that lives must be well, then all must go and leave nothing."""
         self._batches.settle()
-        outcome.complaints += self._differences("with Pods")
-        outcome.with_pods = self._inspection.owners()
+        outcome.with_pods = self._owners("with Pods", outcome)
         self._batches.delete_all()
         self._batches.settle()
-        outcome.complaints += self._differences("without Pods")
-        outcome.without_pods = self._inspection.owners()
+        outcome.without_pods = self._owners("without Pods", outcome)
         outcome.lives = self._batches.lives
         outcome.complaints += failures(outcome.lives, time.monotonic())
 
-    def _differences(self, when: str) -> list[str]:
+    def _owners(self, when: str, outcome: Outcome) -> Owners | None:
+        """Whose the ports are once all agree; what does not, when the time is up, is said."""
         found: list[str] = []
+        owners: Owners | None = None
 
         def well() -> bool:
-            found[:] = self._seen()
+            nonlocal owners
+            try:
+                owners = self._inspection.owners()
+                found[:] = self._inspection.differences()
+            except _TROUBLES as error:
+                found[:] = [f"it cannot be told: {error}"]
+                return False
+            if owners.lost:
+                found.append(f"{owners.lost} ports marked as a pool's are in none")
             return not found
 
         wait_until(well, _PATIENCE, pause=0.5)
-        return [f"{when}: {said}" for said in found]
-
-    def _seen(self) -> list[str]:
-        try:
-            return self._inspection.differences()
-        except _TROUBLES as error:
-            return [f"it cannot be told: {error}"]
+        outcome.complaints += [f"{when}: {said}" for said in found]
+        return owners
