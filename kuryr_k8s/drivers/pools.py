@@ -46,8 +46,8 @@ class Waits:
 
 
 class Pools:
-    """``wake`` queues work, ``wake_later`` after some seconds; ``changed`` is called with the place
-    whose pools changed, ``freed`` with a project that has a port less. All are set by whoever runs
+    """``wake`` queues work, ``wake_later`` after some seconds; ``changed`` is called with the
+    place whose pools changed, ``freed`` with a project that has a port less. Set by whoever runs
     the pools.
     """
 
