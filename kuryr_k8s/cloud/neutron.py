@@ -13,6 +13,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.port_batches import PortBatches
 from kuryr_k8s.cloud.transport import Query, Transport
+from kuryr_k8s.cloud.trunks import Trunks
 
 Json = dict[str, Any]
 PAGE = 500
@@ -44,6 +45,7 @@ class Neutron:
     """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`."""
 
     def __init__(self, transport: Transport) -> None:
+        self.trunks = Trunks(transport)
         self._transport = transport
         self._batches: dict[str, PortBatches] = defaultdict(lambda: PortBatches(self._create))
         self._asking = asyncio.Lock()
@@ -128,6 +130,11 @@ class Neutron:
             if len(answer["ports"]) < PAGE:
                 return ports
             page["marker"] = answer["ports"][-1]["id"]
+
+    async def get_port(self, port_id: str) -> Json:
+        """:raises errors.NotFound: there is none that we may see."""
+        port: Json = (await self._transport.call("GET", f"/ports/{port_id}"))["port"]
+        return port
 
     async def update_port(self, port_id: str, fields: Json) -> Json:
         """:raises errors.NotFound: the port is gone."""
