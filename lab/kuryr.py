@@ -93,8 +93,8 @@ class Installation:
     def _apply(self) -> None:
         files = [f"--filename={REPOSITORY / 'etc' / part}" for part in ("crds", "rbac")]
         kubectl(self.lab, "apply", *files)
-        crd = "crd/kuryrports.openstack.org"
-        kubectl(self.lab, "wait", "--for=condition=Established", crd, "--timeout=30s")
+        crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
+        kubectl(self.lab, "wait", "--for=condition=Established", *crds, "--timeout=30s")
 
     def _register_controller(self) -> str:
         cloud = self.lab.cloud

@@ -48,3 +48,6 @@ NAMESPACES = Resource("Namespace", "namespaces", namespaced=False)
 EVENTS = Resource("Event", "events", group="events.k8s.io")
 LEASES = Resource("Lease", "leases", group="coordination.k8s.io")
 KURYRPORTS = Resource("KuryrPort", "kuryrports", group="openstack.org")
+KURYRPORTPOOLS = Resource(
+    "KuryrPortPool", "kuryrportpools", group="openstack.org", namespaced=False
+)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from kuryr_k8s.k8s import resources
+from kuryr_k8s.model import kuryrportpool
 from lab.sandbox.unit import Unit
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -77,9 +78,30 @@ def test_nobody_is_granted_a_wildcard():
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
 
 
-def test_crd_is_the_resource_that_we_speak_of():
-    (crd,) = documents("crds")
-    ours = resources.KURYRPORTS
-    assert crd["metadata"]["name"] == f"{ours.plural}.{ours.group}"
-    assert crd["spec"]["versions"][0]["name"] == ours.version
-    assert crd["spec"]["versions"][0]["selectableFields"] == [{"jsonPath": ".spec.podNodeName"}]
+def crds():
+    return {crd["metadata"]["name"]: crd["spec"] for crd in documents("crds")}
+
+
+def test_crds_are_the_resources_that_we_speak_of():
+    ours = (resources.KURYRPORTS, resources.KURYRPORTPOOLS)
+    assert crds().keys() == {f"{one.plural}.{one.group}" for one in ours}
+    for one in ours:
+        spec = crds()[f"{one.plural}.{one.group}"]
+        assert spec["versions"][0]["name"] == one.version
+        assert spec["names"]["kind"] == one.kind
+        assert (spec["scope"] == "Namespaced") is one.namespaced
+
+
+def test_daemons_can_select_the_kuryrports_of_their_node():
+    version = crds()["kuryrports.openstack.org"]["versions"][0]
+    assert version["selectableFields"] == [{"jsonPath": ".spec.podNodeName"}]
+
+
+def test_what_the_controller_writes_into_a_pool_is_what_the_crd_asks_for():
+    (version,) = crds()["kuryrportpools.openstack.org"]["versions"]
+    ports = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["ports"]
+    entry = kuryrportpool.park_entry("fa:16:3e:00:00:01", ["10.0.0.5"], None, "br-int")
+    assert entry.keys() == set(ports["additionalProperties"]["required"])
+    assert entry.keys() == ports["additionalProperties"]["properties"].keys()
+    states = ports["additionalProperties"]["properties"]["state"]["enum"]
+    assert states == [kuryrportpool.KEEP, kuryrportpool.REMOVE]
