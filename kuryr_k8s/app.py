@@ -105,6 +105,7 @@ class ControllerApp:
             informers.kuryrports,
             tuple(defaults.resource_tags),
             defaults.sweep_interval,
+            drivers.pod_vif.discard,
         )
         for informer in informers.all():
             await reach("Kubernetes", functools.partial(kube.probe, informer.resource))

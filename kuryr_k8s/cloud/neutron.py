@@ -96,7 +96,7 @@ class Neutron:
             ]
         answer = await self._transport.call("POST", "/ports", body={"ports": ports})
         made: list[Json] = answer["ports"]
-        if [port["device_id"] for port in made] != [port["device_id"] for port in ports]:
+        if list(map(_owner_of, made)) != list(map(_owner_of, ports)):
             raise errors.CloudError("Neutron's answer to a bulk request has another order")
         return made
 
@@ -189,3 +189,8 @@ class Neutron:
             for policy in answer["rbac_policies"]
             if policy["action"] == "access_as_shared"
         )
+
+
+def _owner_of(port: Json) -> tuple[str, str]:
+    """What tells ports of different Pods apart, in a request and in its answer."""
+    return port["device_id"], port.get("description", "")

@@ -24,6 +24,7 @@ VLAN_TAKEN = "DuplicateSubPort"
 ATTACHED = "TrunkPortInUse"  # the port is on a trunk already, perhaps on this one
 NOT_ATTACHED = "SubPortNotFound"
 NO_PORT = "PortNotFound"
+IS_SUBPORT = "PortInUseAsSubPort"  # so it cannot be deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

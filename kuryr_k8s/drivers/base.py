@@ -176,6 +176,10 @@ class PodVIFDriver(Driver):
     async def release_unrecorded(self, pod_uid: str) -> int:
         """Remove every port made for the Pod that no KuryrPort came to name; how many."""
 
+    async def discard(self, port: dict[str, Any]) -> None:
+        """Remove a port of this cluster that nothing names; gone already is as good."""
+        await self._context.neutron.delete_port(port["id"])
+
 
 class PooledVIFDriver(PodVIFDriver):
     """One whose ports can be made before there is a Pod for them.

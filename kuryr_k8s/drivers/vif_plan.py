@@ -23,6 +23,16 @@ class BindingFailed(errors.Refused):
     reason = "PortBindingFailed"
 
 
+def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
+    """The same error in words that tell the Pod's owner what is short, and where."""
+    if "quota" in str(error).lower():
+        what = f"Neutron quota for ports is exhausted in project {request.project_id}"
+    else:
+        cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
+        what = f"no free address in network {request.pod_network.network.name} ({cidrs})"
+    return errors.OverQuota(what, status=error.status, request_id=error.request_id)
+
+
 def interface_tag(ifname: str) -> str:
     """The tag that tells apart the ports of one Pod."""
     return f"kuryr-ifname:{ifname}"

@@ -7,11 +7,12 @@ two searches, and a live list of the KuryrPorts does not know it either; and the
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.drivers import nested_plan
 from kuryr_k8s.drivers.vif_plan import DEVICE_OWNER
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
@@ -25,6 +26,7 @@ Json = dict[str, Any]
 class PortSweeper:
     """Searches at its start, then every ``interval`` seconds: a Controller runs it.
 
+    :param discard: removes a port.
     :param tags: what marks the ports of this cluster.
     :raises errors.ConfigError: there is no such mark.
     """
@@ -38,6 +40,7 @@ class PortSweeper:
         kuryrports: Informer[KuryrPort],
         tags: tuple[str, ...],
         interval: float,
+        discard: Callable[[Json], Awaitable[None]],
     ) -> None:
         if not tags:
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
@@ -46,6 +49,7 @@ class PortSweeper:
         self._kuryrports = kuryrports
         self._tags = tags
         self._interval = interval
+        self._discard = discard
         self._suspects: dict[str, float] = {}  # when each nameless port was first seen
 
     async def reconcile(self, _key: str) -> float:
@@ -57,10 +61,10 @@ class PortSweeper:
         """One search. A port that cannot be deleted does not save the others."""
         query = {
             "tags": ",".join(self._tags),
-            "device_owner": DEVICE_OWNER,
-            "fields": ["id", "device_id", "name"],
+            "device_owner": [DEVICE_OWNER, *nested_plan.DEVICE_OWNERS],
+            "fields": ["id", "device_id", "device_owner", "name", "description"],
         }
-        ports = await self._neutron.list_ports(query)
+        ports = [port for port in await self._neutron.list_ports(query) if is_ours(port)]
         unnamed = nameless(ports, self._kuryrports.values())
         now = asyncio.get_running_loop().time()
         self._suspects = {port["id"]: self._suspects.get(port["id"], now) for port in unnamed}
@@ -76,10 +80,10 @@ class PortSweeper:
                 "port %s (%s, device %s) is named by no KuryrPort; it goes",
                 port["id"],
                 port["name"],
-                port["device_id"],
+                pod_uid_of(port),
             )
             try:
-                await self._neutron.delete_port(port["id"])
+                await self._discard(port)
             except errors.CloudError as error:
                 failure = error
         if failure is not None:
@@ -90,13 +94,23 @@ class PortSweeper:
         return [KuryrPort.read(item) async for items, _version in pages for item in items]
 
 
+def is_ours(port: Json) -> bool:
+    """Whether a driver made it: the cluster's tag may be on other ports too, those of VMs."""
+    return port["device_owner"] == DEVICE_OWNER or nested_plan.is_marked(port)
+
+
+def pod_uid_of(port: Json) -> str:
+    """The Pod for which the port was made."""
+    return nested_plan.pod_uid_of(port) or port["device_id"]
+
+
 def nameless(ports: Iterable[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
     """The ports that no KuryrPort names. One without vifs yet may come to name its Pod's; and one
     whose vifs nobody can read is no word against any of them."""
     by_pod = {recorded.pod_uid: recorded for recorded in kuryrports}
 
     def named(port: Json) -> bool:
-        recorded = by_pod.get(port["device_id"])
+        recorded = by_pod.get(pod_uid_of(port))
         return recorded is not None and (not recorded.has_vifs or recorded.may_name(port["id"]))
 
     return [port for port in ports if not named(port)]
