@@ -50,12 +50,18 @@ def load_conf(write_conf):
 
 
 @pytest.fixture
-def neutron(load_conf):
-    """Our client of the fake Neutron."""
+def transport(load_conf):
+    """Our way to the fake Neutron."""
     adapter = connect.NetworkAdapter(connect.connect(load_conf(), connections=16))
     transport = Transport(adapter, limit=16)
-    yield Neutron(transport)
+    yield transport
     transport.close()
+
+
+@pytest.fixture
+def neutron(transport):
+    """Our client of the fake Neutron."""
+    return Neutron(transport)
 
 
 @pytest.fixture
