@@ -18,7 +18,7 @@ from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
 from kuryr_k8s.cloud import connect as cloud_connect
-from kuryr_k8s.cloud.metrics import CallMetrics
+from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry
@@ -31,24 +31,37 @@ from kuryr_k8s.drivers.base import (
     PodVIFDriver,
     VIFPoolDriver,
 )
+from kuryr_k8s.drivers.pool_metrics import PoolCollector
+from kuryr_k8s.drivers.pools import PoolWork
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
+from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
+from kuryr_k8s.handlers.pool_worker import PoolWorker, pools_of
 from kuryr_k8s.handlers.port_sweeper import PortSweeper
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.leader import Lease
-from kuryr_k8s.k8s.resources import KURYRPORTS, NAMESPACES, NODES, PODS, Key
+from kuryr_k8s.k8s.resources import (
+    KURYRPORTPOOLS,
+    KURYRPORTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Key,
+)
 from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 from kuryr_k8s.process import HostLock, reach, start
 
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
+POOL_WORKERS = 16  # creations, and rounds of upkeep, at the same time
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
 
@@ -63,6 +76,7 @@ class ControllerApp:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
         self.registry = CollectorRegistry()
+        self._reconciles = ReconcileMetrics(self.registry)
         self.leading = asyncio.Event()
         self._lease: Lease | None = None
         self._informers: Informers | None = None
@@ -103,9 +117,9 @@ class ControllerApp:
             neutron,
             kube,
             informers.kuryrports,
+            drivers.vif_pool,
             tuple(defaults.resource_tags),
             defaults.sweep_interval,
-            drivers.pod_vif.discard,
         )
         for informer in informers.all():
             await reach("Kubernetes", functools.partial(kube.probe, informer.resource))
@@ -117,13 +131,22 @@ class ControllerApp:
             await informer.synced.wait()
         gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
-        await lease.hold(lambda: self._lead(controllers, sweeper))
+        pools = self._pools(context)
+        queues: dict[str, WorkQueue[Any]] = {c.name: c.queue for _, c in controllers}
+        queues |= {c.name: c.queue for c in pools}
+        self.registry.register(QueueMetrics(queues))
+        await lease.hold(lambda: self._lead(controllers, sweeper, pools))
 
     async def _lead(
-        self, controllers: Sequence[tuple[Handler, Controller[Key]]], sweeper: PortSweeper
+        self,
+        controllers: Sequence[tuple[Handler, Controller[Key]]],
+        sweeper: PortSweeper,
+        pools: Sequence[Controller[PoolWork]],
     ) -> None:
         self.leading.set()
         async with asyncio.TaskGroup() as group:
+            for pool in pools:
+                group.create_task(pool.run(), name=pool.name)
             for handler, controller in controllers:
                 # not before: who stands by would gather keys for ever
                 _follow(handler, controller)
@@ -131,6 +154,25 @@ class ControllerApp:
             sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
             sweeps.queue.add(PortSweeper.KEY)
             group.create_task(sweeps.run(), name=sweeps.name)
+
+    def _pools(self, context: HandlerContext) -> list[Controller[PoolWork]]:
+        """One controller for each driver that keeps ports."""
+        controllers, kept = [], {}
+        for pool in pools_of(context.drivers.vif_pool):
+            worker = PoolWorker(context, pool)
+            name = f"pool-{pool.name}"
+            controller = Controller[PoolWork](
+                name,
+                worker.reconcile,
+                workers=POOL_WORKERS,
+                report=worker.report,
+                observe=self._reconciles,
+            )
+            pool.pools.wake = controller.queue.add
+            controllers.append(controller)
+            kept[pool.name] = pool.pools
+        self.registry.register(PoolCollector(kept))
+        return controllers
 
     def _make_lease(self, kube: KubeApi, lock: HostLock) -> Lease:
         options = self.conf.kubernetes
@@ -140,12 +182,14 @@ class ControllerApp:
     def _transport(self) -> Transport:
         limit = self.conf.neutron.max_calls
         connection = cloud_connect.connect(self.conf, connections=limit)
-        return Transport(
+        transport = Transport(
             cloud_connect.NetworkAdapter(connection),
             limit=limit,
             deadline=self._deadline,
             observe=CallMetrics("neutron", self.registry),
         )
+        self.registry.register(LimitMetrics("neutron", transport.limit))
+        return transport
 
     def _deadline(self) -> float:
         """Neutron knows no fencing: no write of ours may be under way when the Lease ends."""
@@ -186,7 +230,6 @@ class ControllerApp:
 
     def _controllers(self, context: HandlerContext) -> list[tuple[Handler, Controller[Key]]]:
         """One controller with its own queue for each enabled handler."""
-        observe = ReconcileMetrics(self.registry)
         controllers = []
         for name in self.conf.kubernetes.enabled_handlers:
             kind: type[Handler] = registry.load_class(
@@ -201,11 +244,10 @@ class ControllerApp:
                 handler.reconcile,
                 workers=self.conf.kubernetes.pod_workers,
                 report=handler.report,
-                observe=observe,
+                observe=self._reconciles,
             )
             handler.wake = controller.queue.add
             controllers.append((handler, controller))
-        self.registry.register(QueueMetrics({c.name: c.queue for _, c in controllers}))
         return controllers
 
 
@@ -229,4 +271,5 @@ def _informers(kube: KubeApi) -> Informers:
         nodes=Informer(kube, NODES, Node.read),
         namespaces=Informer(kube, NAMESPACES, Namespace.read),
         kuryrports=Informer(kube, KURYRPORTS, KuryrPort.read),
+        kuryrportpools=Informer(kube, KURYRPORTPOOLS, KuryrPortPool.read),
     )

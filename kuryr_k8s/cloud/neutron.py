@@ -5,8 +5,9 @@ Names and fields are those of the API reference
 """
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from kuryr_k8s.cloud.trunks import Trunks
 
 Json = dict[str, Any]
 PAGE = 500
+IDS = 180  # in a query: with them, an address stays below the 8 KB that servers and proxies read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,19 @@ class Subnet:
     gateway_ip: str | None
     dns_nameservers: tuple[str, ...]
     host_routes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortQuota:
+    """A project's ports: how many it may have (-1: any number), and how many count already."""
+
+    limit: int
+    used: int
+
+    @property
+    def left(self) -> float:
+        """How many more it may make; infinite where there is no limit."""
+        return math.inf if self.limit < 0 else max(0, self.limit - self.used)
 
 
 class Neutron:
@@ -136,18 +151,57 @@ class Neutron:
         port: Json = (await self._transport.call("GET", f"/ports/{port_id}"))["port"]
         return port
 
-    async def update_port(self, port_id: str, fields: Json) -> Json:
-        """:raises errors.NotFound: the port is gone."""
-        answer = await self._transport.call("PUT", f"/ports/{port_id}", body={"port": fields})
+    async def list_ports_by_id(self, ids: Iterable[str], fields: Sequence[str] = ()) -> list[Json]:
+        """Those of the ports that there are.
+
+        :param fields: what is asked of each; empty: everything.
+        """
+        ports: list[Json] = []
+        wanted = list(ids)
+        for start in range(0, len(wanted), IDS):
+            some = wanted[start : start + IDS]
+            ports += await self.list_ports({"id": some, "fields": fields})
+        return ports
+
+    async def update_port(
+        self, port_id: str, fields: Json, *, revision_number: int | None = None
+    ) -> Json:
+        """Change these fields of the port, if it is (still) of this revision.
+
+        :raises errors.NotFound: the port is gone.
+        :raises errors.Conflict: it is of another revision (HTTP 412).
+        """
+        answer = await self._transport.call(
+            "PUT", f"/ports/{port_id}", body={"port": fields}, headers=_if_match(revision_number)
+        )
         port: Json = answer["port"]
         return port
 
-    async def delete_port(self, port_id: str) -> None:
-        """Delete; gone already is as good."""
+    async def delete_port(self, port_id: str, *, revision_number: int | None = None) -> None:
+        """Delete, if it is (still) of this revision; gone already is as good.
+
+        :raises errors.Conflict: it is of another revision (HTTP 412).
+        """
+        headers = _if_match(revision_number)
         try:
-            await self._transport.call("DELETE", f"/ports/{port_id}")
+            await self._transport.call("DELETE", f"/ports/{port_id}", headers=headers)
         except errors.NotFound:
             return
+
+    async def port_quota(self, project_id: str) -> PortQuota | None:
+        """How many ports the project may have, and has.
+
+        None: we are not told. Neutron tells an administrator of every project, and anybody else
+        (a user with the role ``service`` too) only of the own one.
+        """
+        try:
+            answer = await self._transport.call("GET", f"/quotas/{project_id}/details.json")
+        except errors.BadRequest as error:
+            if error.status != 403:
+                raise
+            return None
+        port = answer["quota"]["port"]
+        return PortQuota(limit=port["limit"], used=port["used"] + port["reserved"])
 
     async def get_subnet(self, subnet_id: str) -> Subnet:
         """:raises errors.NotFound: there is none that we may see."""
@@ -194,3 +248,9 @@ class Neutron:
 def _owner_of(port: Json) -> tuple[str, str]:
     """What tells ports of different Pods apart, in a request and in its answer."""
     return port["device_id"], port.get("description", "")
+
+
+def _if_match(revision_number: int | None) -> dict[str, str]:
+    if revision_number is None:
+        return {}
+    return {"If-Match": f"revision_number={revision_number}"}

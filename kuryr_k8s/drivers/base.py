@@ -8,7 +8,7 @@ failure, and after a restart.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -153,9 +153,10 @@ class PodSecurityGroupsDriver(Driver):
 
 
 class PodVIFDriver(Driver):
-    """Makes and removes the Neutron side of one interface."""
+    """Makes and removes the Neutron side of one interface. ``kind`` is the class of its VIFs."""
 
     slot = "pod_vif"
+    kind: ClassVar[type[VIFBase]]
 
     @abc.abstractmethod
     async def ensure(self, request: PortRequest) -> VIFBase:
@@ -176,18 +177,17 @@ class PodVIFDriver(Driver):
     async def release_unrecorded(self, pod_uid: str) -> int:
         """Remove every port made for the Pod that no KuryrPort came to name; how many."""
 
+    def made(self, port: dict[str, Any]) -> bool:
+        """Whether a port of this cluster, as Neutron shows it, is of this driver's making."""
+        return True
+
     async def discard(self, port: dict[str, Any]) -> None:
-        """Remove a port of this cluster that nothing names; gone already is as good."""
+        """Remove a port that it made and that nothing names; gone already is as good."""
         await self._context.neutron.delete_port(port["id"])
 
 
 class PooledVIFDriver(PodVIFDriver):
-    """One whose ports can be made before there is a Pod for them.
-
-    ``kind`` is the class of its VIFs.
-    """
-
-    kind: ClassVar[type[VIFBase]]
+    """One whose ports can be made before there is a Pod for them."""
 
     @abc.abstractmethod
     async def place(self, node: Node) -> str:
@@ -222,10 +222,30 @@ class PooledVIFDriver(PodVIFDriver):
         """The interface that the port makes."""
 
 
+class Holder(NamedTuple):
+    """The Pod that has a port: its identity, and its namespace/name."""
+
+    pod_uid: str
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All KuryrPorts, by a list that the API server vouches for.
+
+    :param holders: of each port that is named by one.
+    :param pods: uids of all Pods that have one.
+    """
+
+    holders: Mapping[str, Holder]
+    pods: frozenset[str]
+
+
 class VIFPoolDriver(Driver):
     """Stands between the handlers and the pod_vif driver, and may keep ports ready."""
 
     slot = "vif_pool"
+    keeps_ports: bool = False  # whether it wants to be told by `survey`
 
     @abc.abstractmethod
     async def request(self, request: PortRequest) -> VIFBase:
@@ -242,6 +262,37 @@ class VIFPoolDriver(Driver):
     @abc.abstractmethod
     async def release_unrecorded(self, pod_uid: str) -> int:
         """As :meth:`PodVIFDriver.release_unrecorded`."""
+
+    async def discard(self, port: dict[str, Any]) -> None:
+        """As :meth:`PodVIFDriver.discard`."""
+        vif = self._context.pod_vif
+        if vif is not None:
+            await vif.discard(port)
+
+    def parts(self) -> "tuple[VIFPoolDriver, ...]":
+        """The drivers that it chooses from; one that does not choose is its own part."""
+        return (self,)
+
+    def part_of(self, node: Node) -> "VIFPoolDriver":
+        """The driver of a node's Pods.
+
+        :raises errors.Refused: the Node asks for one that there is not.
+        """
+        return self
+
+    def known(self) -> frozenset[str]:
+        """Ids of the ports that it keeps, or has given to Pods."""
+        return frozenset()
+
+    async def survey(
+        self, known: frozenset[str], ports: list[dict[str, Any]], records: Records
+    ) -> list[dict[str, Any]]:
+        """Be told of all ports of the cluster: at the start of the work, and every now and then.
+
+        :param known: what :meth:`known` was before the ports were listed.
+        :returns: those of the ports that are none of the pool's.
+        """
+        return ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from kuryr_k8s.drivers.base import PodNetwork, PoolKey, PortRequest, Spare
 from kuryr_k8s.model import vif as model
 
 Json = dict[str, Any]
-DEVICE_OWNERS = ("trunk:subport", "")  # Neutron's own, while they are attached and afterwards
 _POD = "kuryr-pod:"
 
 
@@ -30,9 +29,10 @@ def pod_uid_of(port: Json) -> str:
     return mark.removeprefix(_POD) if mark.startswith(_POD) else ""
 
 
-def is_marked(port: Json) -> bool:
-    """Whether the port was made here."""
-    return bool(pod_uid_of(port)) or port.get("description") == vif_plan.POOL_TAG
+def is_made_here(port: Json) -> bool:
+    """Whether it is such a port, attached or not."""
+    pooled = vif_plan.POOL_TAG in port.get("tags", ()) and not port.get("binding:host_id")
+    return pooled or bool(pod_uid_of(port))
 
 
 def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
@@ -44,7 +44,7 @@ def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
 
 def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
     """A port of a pool, bound nowhere."""
-    return _unbound(vif_plan.spare_body(key, tags) | {"description": vif_plan.POOL_TAG})
+    return _unbound(vif_plan.spare_body(key, tags))
 
 
 def _unbound(body: Json) -> Json:

@@ -42,7 +42,7 @@ class NestedVLAN(PooledVIFDriver):
         self._trunks = NodeTrunks(context.neutron, context.conf)
         self._tags = tuple(defaults.resource_tags)
         self._mtu = defaults.network_device_mtu
-        self._creates = False  # ports of pools, in this life
+        self._creating = 0  # calls of create_spares that are under way
 
     async def start(self) -> None:
         await self._trunks.check()
@@ -127,6 +127,9 @@ class NestedVLAN(PooledVIFDriver):
             await self._remove(port["id"])
         return len(found)
 
+    def made(self, port: Json) -> bool:
+        return nested_plan.is_made_here(port)
+
     async def discard(self, port: Json) -> None:
         await self._remove(port["id"])
 
@@ -164,15 +167,17 @@ class NestedVLAN(PooledVIFDriver):
     async def create_spares(
         self, key: PoolKey, count: int
     ) -> tuple[list[Spare], errors.CloudError | None]:
+        self._creating += 1
         try:
             trunk = await self._trunks.of_id(key.place)
+            body = nested_plan.spare_body(key, self._tags)
+            ports, failure = await self._neutron.create_ports([body] * count)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._make_spare(port, trunk)) for port in ports]
         except errors.CloudError as error:
             return [], error
-        body = nested_plan.spare_body(key, self._tags)
-        self._creates = True
-        ports, failure = await self._neutron.create_ports([body] * count)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._make_spare(port, trunk)) for port in ports]
+        finally:
+            self._creating -= 1
         outcomes = [task.result() for task in tasks]
         failures = [one for one in outcomes if isinstance(one, errors.CloudError)]
         spares = [one for one in outcomes if isinstance(one, Spare)]
@@ -197,15 +202,14 @@ class NestedVLAN(PooledVIFDriver):
             LOG.warning("port %s of a pool is not attached, and stays: %s", port_id, error)
 
     async def find_spares(self, ports: Sequence[Json]) -> list[Spare]:
-        """Those that are attached by half, or not at all, are unfit if an earlier life left them.
+        """Those that were left attached by half, or not at all, are unfit.
 
-        Once this one makes ports itself, they may be on their way and are left out: what stays so
-        is for the search for ports that nobody names.
+        While ports are being made they may be merely on their way, and are left out.
         """
         mine = [
             port
             for port in ports
-            if vif_plan.POOL_TAG in port["tags"] and not port.get("binding:host_id")
+            if vif_plan.POOL_TAG in port["tags"] and nested_plan.is_made_here(port)
         ]
         if not mine:
             return []
@@ -213,8 +217,11 @@ class NestedVLAN(PooledVIFDriver):
         spares = []
         for port in mine:
             trunk = by_port.get(port["id"])
-            whole = trunk is not None and nested_plan.parent_of(port) == trunk.port_id
-            if not whole and self._creates:
+            whole = trunk is not None and (
+                nested_plan.parent_of(port) == trunk.port_id
+                or self._trunks.carrying(port["id"]) is not None  # attached after it was listed
+            )
+            if not whole and self._creating:
                 continue
             where = ("", 0) if trunk is None else (trunk.id, trunk.vlan_ids[port["id"]])
             spares.append(nested_plan.spare_of(port, *where, whole=whole))

@@ -108,9 +108,14 @@ class NeutronVIF(PooledVIFDriver):
             untagged = {"not-tags-any": ",".join(self._tags)}
             found += await self._neutron.list_ports(query | untagged)
         for port in found:
+            if vif_plan.POOL_TAG in port["tags"]:
+                continue  # a pool's, that the Pod had
             LOG.info("port %s of Pod %s was not recorded; it goes", port["id"], pod_uid)
             await self._neutron.delete_port(port["id"])
         return len(found)
+
+    def made(self, port: Json) -> bool:
+        return bool(port.get("binding:host_id"))
 
     # -- ports of pools
 
@@ -125,8 +130,11 @@ class NeutronVIF(PooledVIFDriver):
         return [vif_plan.spare_of(port, self._bridge) for port in ports], failure
 
     async def find_spares(self, ports: Sequence[Json]) -> list[Spare]:
-        tagged = (port for port in ports if vif_plan.POOL_TAG in port["tags"])
-        return [vif_plan.spare_of(port, self._bridge) for port in tagged]
+        return [
+            vif_plan.spare_of(port, self._bridge)
+            for port in ports
+            if vif_plan.POOL_TAG in port["tags"] and port.get("binding:host_id")
+        ]
 
     async def remove_spare(self, spare: Spare) -> None:
         await self._neutron.delete_port(spare.id)

@@ -11,8 +11,10 @@ from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
 DEVICE_OWNER = "compute:kuryr"
+DEVICE_OWNERS = (DEVICE_OWNER, "trunk:subport", "")  # Neutron's own: on a trunk, and afterwards
 POOL_TAG = "kuryr-pool"  # on ports that are made for no Pod in particular
 AVAILABLE = "available-port"  # their name while nobody has them
+LEAVING = "leaving-port"  # and while they are being deleted
 NAME_LIMIT = 255
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
 
@@ -101,7 +103,8 @@ def spare_of(port: Json, conf_bridge: str | None) -> Spare:
 def is_untouched(port: Json) -> bool:
     """Whether a pool's port has nothing that a pool does not give to its ports."""
     return (
-        port["admin_state_up"]
+        port["name"] != LEAVING
+        and port["admin_state_up"]
         and port.get("port_security_enabled", True)
         and not port.get("allowed_address_pairs")
         and not port.get("qos_policy_id")

@@ -8,7 +8,7 @@ from tests.unit.cni.fakes import ovs_vif
 
 
 def port(number, pod_uid="u1"):
-    return {"id": ovs_vif(number).id, "device_id": pod_uid, "name": "default/web"}
+    return {"id": ovs_vif(number).id, "device_id": pod_uid, "name": "default/web", "tags": []}
 
 
 def kuryrport(vifs, pod_uid="u1"):

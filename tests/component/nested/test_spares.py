@@ -54,7 +54,6 @@ async def test_spares_left_by_half_are_found_unfit_and_removed(
     found = await NestedVLAN(context).find_spares(ports)
     assert [spare.id for spare in found if spare.fit] == [whole[0].id]
     assert [spare.key.place for spare in found if not spare.fit] == [""] * 3
-    assert await driver.find_spares(ports) == whole  # its own may be on their way
     for spare in found:
         if not spare.fit:
             await driver.remove_spare(spare)

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.faults import Answer
+from tests.fakes.faults import BREAK, Answer, Break
 
 from . import errors
 from .kinds import KINDS, PORT, TRUNK, Kind
@@ -127,14 +127,17 @@ class NeutronAPI:
         context = self._context_of(request)
         body = await _read(request)
         if kind.plural in body:
-            made = self._bulk(context, kind, body[kind.plural])
+            broken = request.get(BREAK)
+            made = self._bulk(context, kind, body[kind.plural], broken)
             return web.json_response({kind.plural: made}, status=201)
         resource = self._make(context, kind, _of_body(body, kind))
         view = self._policy.view(context, kind.name, resource)
         return web.json_response({kind.name: view}, status=201)
 
-    def _bulk(self, context: Context, kind: Kind, items: list[Json]) -> list[Json]:
-        """All of them or, if one is refused, none."""
+    def _bulk(
+        self, context: Context, kind: Kind, items: list[Json], broken: Break | None
+    ) -> list[Json]:
+        """All of them or, if one is refused, none; if it is to break, some."""
         made: list[Json] = []
         try:
             for item in items:
@@ -143,7 +146,19 @@ class NeutronAPI:
             for resource in made:
                 self._remove(kind, resource)
             raise
+        if broken is not None:
+            self._break(broken, made)
         return [self._policy.view(context, kind.name, resource) for resource in made]
+
+    def _break(self, broken: Break, ports: list[Json]) -> None:
+        rest = ports[broken.made :]
+        kept = rest[1 : 1 + broken.half_made]
+        for port in kept:
+            self._ports.unbind(port)
+        for port in rest:
+            if port not in kept:
+                self._ports.delete(port)
+        raise broken.answer
 
     def _make(self, context: Context, kind: Kind, item: Json) -> Json:
         item = _with_project(item, context)

@@ -74,6 +74,11 @@ def parent_in_use(port_id: str) -> Answer:
     return Answer(409, "ParentPortInUse", message)
 
 
+def not_admin(reason: str) -> Answer:
+    """403 where no policy is asked."""
+    return Answer(403, "AdminRequired", f"User does not have admin privileges: {reason}.")
+
+
 def over_quota(resource: str) -> Answer:
     """409 when a project has all that it may have."""
     return Answer(409, "OverQuota", f"Quota exceeded for resources: ['{resource}'].")

@@ -62,6 +62,11 @@ class Ports:
             changes["status"] = "DOWN"
         self._store.change("port", port, changes)
 
+    def unbind(self, port: Json) -> None:
+        """Be without the binding that the port's host should have given."""
+        changes = {"binding:vif_type": "unbound", "binding:vif_details": {}}
+        self._store.change("port", port, changes)
+
     def delete(self, port: Json) -> None:
         """Remove the port, unless it is part of a trunk; its addresses are free at once."""
         self._check_no_trunk(port["id"])
