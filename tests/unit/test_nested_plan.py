@@ -73,11 +73,13 @@ def test_port_names_its_pod_by_tag_and_description_and_has_neither_device_nor_ho
     assert nested_plan.pod_uid_of(body) == "u1"
 
 
-def test_port_of_a_pool_is_marked_and_is_no_pods():
+def test_port_of_a_pool_is_told_from_those_of_others():
     spare = nested_plan.spare_of(PORT, "t1", 101)
     body = nested_plan.spare_body(spare.key, ("cluster",))
-    assert nested_plan.is_marked(body)
-    assert not nested_plan.is_marked(PORT)
+    assert nested_plan.is_made_here(body)
+    assert nested_plan.is_made_here(nested_plan.port_body(request(), ("cluster",)))
+    assert not nested_plan.is_made_here(PORT)
+    assert not nested_plan.is_made_here(body | {"binding:host_id": "chassis1"})
     assert nested_plan.pod_uid_of(body) == ""
     assert body["device_id"] == ""
     assert "binding:host_id" not in body
