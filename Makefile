@@ -3,7 +3,7 @@
 # make bench  everything that is claimed about speed, measured    (root, Debian 12)
 PYTHON ?= python3
 
-.PHONY: help demo demo-down test bench lab-up lab-down
+.PHONY: help demo demo-down test bench bench-ancestor lab-up lab-down
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -20,6 +20,10 @@ test:
 # make bench BENCH="pods restart"   only these; see bench/README.md
 bench:
 	$(PYTHON) -m lab.bench $(BENCH)
+
+# make bench-ancestor   the same Pods with kuryr-kubernetes 10.0.0 and with this project
+bench-ancestor:
+	$(PYTHON) -m lab.bench ancestor
 
 # make lab-up, lab-down   only Kubernetes and OpenStack; see lab/README.md
 lab-up:

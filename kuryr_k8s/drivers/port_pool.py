@@ -82,14 +82,14 @@ class PortPool(VIFPoolDriver):
         self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
         self._networks: dict[str, PodNetwork] = {}
         self._recovered = False
-        self._early: list[Callable[[], None]] = []  # those who asked before the recovery
+        self._early: dict[Claim, Callable[[], None]] = {}  # who asked before the recovery
 
     async def request(self, request: PortRequest) -> VIFBase:
-        if not self._recovered:
-            self._early.append(request.wake)
-            raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
-        key = await self._key(request)
         claim = Claim(request.pod_uid, request.ifname)
+        if not self._recovered:
+            self._early[claim] = request.wake
+            raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
+        key = await self.key_of(request)
         if refusal := self.pools.refusal(claim):
             raise refusal
         spare = self._take(key, claim)
@@ -126,7 +126,8 @@ class PortPool(VIFPoolDriver):
         self.pools.nodes[place] = node.name
         return place
 
-    async def _key(self, request: PortRequest) -> PoolKey:
+    async def key_of(self, request: PortRequest) -> PoolKey:
+        """The pool that has such ports."""
         network = request.pod_network.network
         self._networks[network.id] = request.pod_network
         return PoolKey(
@@ -162,6 +163,21 @@ class PortPool(VIFPoolDriver):
         if pool.waiting or pool.leaving:
             self.pools.wake(PoolWork.tidy(spare.key))
 
+    # -- what an operator asks for
+
+    def populate(self, key: PoolKey, count: int) -> None:
+        """Make so many ports more, once."""
+        self._state.order(key, count, self.pools.now())
+        self._filling.ask(key)
+        self.pools.wake(PoolWork.tidy(key))
+
+    def free(self, key: PoolKey, count: int | None) -> int:
+        """Delete so many available ports (None: all), and make none until a Pod asks; how many."""
+        freed = self._state.free(key, count, self.pools.now())
+        self._state.pools[key].rests = True
+        self.pools.wake(PoolWork.tidy(key))
+        return freed
+
     # -- recovery, and what others do
 
     def known(self) -> frozenset[str]:
@@ -170,7 +186,7 @@ class PortPool(VIFPoolDriver):
     async def survey(
         self, known: frozenset[str], ports: list[Json], records: Records
     ) -> list[Json]:
-        spares = await self._vif.find_spares(ports)
+        spares = await self._vif.find_spares(ports + await self.pools.tag_ports({}))
         if self._recovered:
             self._compare(known, spares, records)
         else:
@@ -190,7 +206,7 @@ class PortPool(VIFPoolDriver):
         for key in list(self._state.pools):
             self.pools.wake(PoolWork.tidy(key))
             self.pools.changed(key.place)
-        for wake in self._early:
+        for wake in self._early.values():
             wake()
         self._early.clear()
 
@@ -228,7 +244,11 @@ class PortPool(VIFPoolDriver):
 
     def to_park(self, place: str) -> list[Spare]:
         """The ports that the node of this place is to keep plugged, those that leave included."""
-        return [s for s in self._state.known() if s.key.place == place] if self._parks else []
+        if not self._parks:
+            return []
+        pools = (pool for key, pool in self._state.pools.items() if key.place == place)
+        spares = (self._state.spare(port) for pool in pools for port in pool.ports())
+        return [spare for spare in spares if spare is not None]
 
     def is_leaving(self, port: str) -> bool:
         return self._state.where(port) == "leaving"

@@ -17,7 +17,8 @@ WRONG = {
     ),
     "unknown handler": (
         {"kubernetes": {"enabled_handlers": "vif,nope"}},
-        "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, vif)",
+        "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, "
+        "vif)",
     ),
     "missing subnet": (
         {"neutron_defaults": {"pod_subnet": "no-such-subnet"}},
