@@ -185,6 +185,7 @@ class ControllerApp:
                 observe=self._reconciles,
             )
             pool.pools.wake = controller.queue.add
+            pool.pools.wake_later = controller.queue.add_after
             controllers.append(controller)
             kept[pool.name] = pool.pools
         self.registry.register(PoolCollector(kept))

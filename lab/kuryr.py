@@ -3,7 +3,8 @@
 A wheel in a virtual environment of its own, the CRDs and permissions of etc/, the sample
 configuration with a second file for what is particular to this cloud and node, one controller
 on node1 and a daemon on every node, each with the token of its ServiceAccount and under the
-restrictions of its systemd unit. With --debug both log all they have to say.
+restrictions of its systemd unit. With --debug both log all they have to say; --pool names the
+driver of pools.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ class Installation:
         progress: Progress | None = None,
         *,
         debug: bool = False,
+        pool: str = "noop",
     ) -> None:
         self.debug = debug
+        self.pool = pool
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
         self.progress = progress or Progress()
@@ -102,7 +105,10 @@ class Installation:
         subnets = [subnet.id for subnet in (pods.v4, pods.v6) if subnet is not None]
         settings = {
             "kubernetes": self._kubernetes("kuryr-controller", CONTROLLER_PROGRAM)
-            | {"lock_file": f"{self.root}/run/kuryr-controller/controller.lock"},
+            | {
+                "lock_file": f"{self.root}/run/kuryr-controller/controller.lock",
+                "vif_pool_driver": self.pool,
+            },
             "neutron": {"cloud": "kuryr"},
             "neutron_defaults": {
                 "project": cloud.project_id,
@@ -219,8 +225,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m lab.kuryr")
     parser.add_argument("command", choices=("up", "down"), nargs="?", default="up")
     parser.add_argument("--debug", action="store_true", help="let both programs log all")
+    parser.add_argument("--pool", default="noop", help="the vif_pool_driver: noop, neutron, …")
     arguments = parser.parse_args()
-    installation = Installation(debug=arguments.debug)
+    installation = Installation(debug=arguments.debug, pool=arguments.pool)
     (installation.up if arguments.command == "up" else installation.down)()
     return 0
 

@@ -46,8 +46,9 @@ class Waits:
 
 
 class Pools:
-    """``wake`` queues work, ``changed`` is called with the place whose pools changed,
-    ``freed`` with a project that has a port less; all are set by whoever runs the pools.
+    """``wake`` queues work, ``wake_later`` after some seconds; ``changed`` is called with the
+    place whose pools changed, ``freed`` with a project that has a port less. Set by whoever runs
+    the pools.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Pools:
         self.state = PoolState(limits)
         self.waits = Waits()
         self.wake: Callable[[PoolWork], None] = lambda _work: None
+        self.wake_later: Callable[[PoolWork, float], None] = lambda _work, _delay: None
         self.changed: Callable[[str], None] = lambda _place: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place

@@ -78,6 +78,7 @@ class PortPool(VIFPoolDriver):
             interval=options.ports_pool_update_frequency,
         )
         self.pools.freed = self._filling.relieve
+        self._interval = options.ports_pool_update_frequency
         self._names = options.port_names
         self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
         self._networks: dict[str, PodNetwork] = {}
@@ -100,6 +101,7 @@ class PortPool(VIFPoolDriver):
                 self.pools.wake(PoolWork.tidy(key))
             raise errors.Wait("the pool is empty and being filled", delay=PATIENCE)
         self.pools.settled(claim)
+        self._tidy_later(key)
         if spare.key.security_groups != key.security_groups:
             await self._context.neutron.update_port(
                 spare.id, {"security_groups": list(key.security_groups)}
@@ -142,12 +144,14 @@ class PortPool(VIFPoolDriver):
         await self._vif.update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase) -> None:
+        self._require_recovery()  # a port that is not known yet is not nobody's
         if self._state.give_back(vif.id, self.pools.now()):
             self._returned(vif.id)
         else:
             await self._vif.release(vif)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
+        self._require_recovery()
         ports = self._state.withdraw(pod_uid, self.pools.now())
         self.pools.withdrawn(pod_uid)
         for port in ports:
@@ -162,6 +166,16 @@ class PortPool(VIFPoolDriver):
         self.pools.changed(spare.key.place)
         if pool.waiting or pool.leaving:
             self.pools.wake(PoolWork.tidy(spare.key))
+        else:
+            self._tidy_later(spare.key)
+
+    def _require_recovery(self) -> None:
+        if not self._recovered:
+            raise errors.Wait("the pools are not recovered yet", delay=1.0)
+
+    def _tidy_later(self, key: PoolKey) -> None:
+        """At the pool's next round, and every so often from then on."""
+        self.pools.wake_later(PoolWork.tidy(key), self._interval)
 
     # -- what an operator asks for
 
