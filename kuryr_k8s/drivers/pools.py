@@ -63,7 +63,7 @@ class Pools:
         self.changed: Callable[[str], None] = lambda _place: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place
-        self.device = vif_plan.pool_device(tags)
+        self.device = vif.spare_marks.get("device_id", "")  # of a port that nobody has
         self._tags = tuple(tags)
         self._wakes: dict[Claim, Callable[[], None]] = {}
         self._since: dict[Claim, float] = {}
@@ -124,7 +124,7 @@ class Pools:
         if self.neutron.keeps_tags:
             return []
         tags = [*self._tags, vif_plan.POOL_TAG]
-        untagged = {"device_id": self.device, "not-tags-any": ",".join(tags)}
+        untagged = {**self.vif.spare_marks, "not-tags-any": ",".join(tags)}
         found = await self.neutron.list_ports(query | untagged)
         for port in found:
             await self.neutron.set_port_tags(port["id"], tags)

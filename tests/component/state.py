@@ -23,11 +23,12 @@ _TOKEN = re.compile(
 
 
 async def state_of(stage):
-    """KuryrPorts and Events of the namespace, and all ports: comparable with ==."""
+    """KuryrPorts and Events of the namespace, all ports and trunks: comparable with ==."""
     found = {
         "kuryrports": await stage.kuryrports(),
         "events": sorted(await stage.events()),
         "ports": list(stage.cloud.ports.values()),
+        "trunks": list(stage.cloud.trunks.values()),
     }
     return _named(_kept(found))
 
