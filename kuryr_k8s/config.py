@@ -110,6 +110,26 @@ neutron_defaults = [
     ),
 ]
 
+pod_vif_nested = [
+    cfg.ListOpt(
+        "worker_nodes_subnets",
+        default=[],
+        help="pod_vif_driver = nested-vlan: subnet ids in which the VMs that are nodes have their "
+        "InternalIPs. The VM's port is the parent of a trunk, of a project of ours.",
+    ),
+    cfg.StrOpt(
+        "trunk_tag",
+        help="Find a node's trunk by this tag instead, {node} being the Node's name: "
+        "k8s-node={node}.",
+    ),
+    cfg.IntOpt(
+        "rev_update_attempts",
+        default=3,
+        min=1,
+        help="How often VLAN ids are chosen anew, if others who use the trunk are faster.",
+    ),
+]
+
 vif_pool = [
     cfg.IntOpt(
         "ports_pool_min",
@@ -258,6 +278,7 @@ GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "kubernetes": kubernetes,
     "neutron": neutron,
     "neutron_defaults": neutron_defaults,
+    "pod_vif_nested": pod_vif_nested,
     "vif_pool": vif_pool,
     "policy": policy,
     "cni_daemon": cni_daemon,

@@ -15,6 +15,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.port_batches import PortBatches
 from kuryr_k8s.cloud.transport import Query, Transport
+from kuryr_k8s.cloud.trunks import Trunks
 
 Json = dict[str, Any]
 PAGE = 500
@@ -60,6 +61,7 @@ class Neutron:
     """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`."""
 
     def __init__(self, transport: Transport) -> None:
+        self.trunks = Trunks(transport)
         self._transport = transport
         self._batches: dict[str, PortBatches] = defaultdict(lambda: PortBatches(self._create))
         self._asking = asyncio.Lock()
@@ -124,7 +126,7 @@ class Neutron:
             ]
         answer = await self._transport.call("POST", "/ports", body={"ports": ports})
         made: list[Json] = answer["ports"]
-        if [port["device_id"] for port in made] != [port["device_id"] for port in ports]:
+        if list(map(_owner_of, made)) != list(map(_owner_of, ports)):
             raise errors.CloudError("Neutron's answer to a bulk request has another order")
         return made
 
@@ -158,6 +160,11 @@ class Neutron:
             if len(answer["ports"]) < PAGE:
                 return ports
             page["marker"] = answer["ports"][-1]["id"]
+
+    async def get_port(self, port_id: str) -> Json:
+        """:raises errors.NotFound: there is none that we may see."""
+        port: Json = (await self._transport.call("GET", f"/ports/{port_id}"))["port"]
+        return port
 
     async def list_ports_by_id(self, ids: Iterable[str], fields: Sequence[str] = ()) -> list[Json]:
         """Those of the ports that there are.
@@ -251,6 +258,11 @@ class Neutron:
             for policy in answer["rbac_policies"]
             if policy["action"] == "access_as_shared"
         )
+
+
+def _owner_of(port: Json) -> tuple[str, str]:
+    """What tells ports of different Pods apart, in a request and in its answer."""
+    return port["device_id"], port.get("description", "")
 
 
 def _if_match(revision_number: int | None) -> dict[str, str]:

@@ -188,6 +188,7 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
         status=status,
         request_id=response.headers.get(REQUEST_ID),
         retry_after=float(retry_after) if retry_after.isdigit() else None,
+        kind=_kind_of(text),
     )
 
 
@@ -208,6 +209,14 @@ def message_of(text: str) -> str:
             if isinstance(inner.get(name), str):
                 return str(inner[name])[:300]
     return text.strip()[:300]
+
+
+def _kind_of(text: str) -> str:
+    """What Neutron calls the error in the body; empty for other services'."""
+    try:
+        return str(json.loads(text)["NeutronError"]["type"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _json(response: requests.Response, what: str) -> Json:

@@ -177,9 +177,22 @@ class PodVIFDriver(Driver):
     async def release_unrecorded(self, pod_uid: str) -> int:
         """Remove every port made for the Pod that no KuryrPort came to name; how many."""
 
+    def made(self, port: dict[str, Any]) -> bool:
+        """Whether a port of this cluster, as Neutron shows it, is of this driver's making."""
+        return True
+
+    async def discard(self, port: dict[str, Any]) -> None:
+        """Remove a port that it made and that nothing names; gone already is as good."""
+        await self._context.neutron.delete_port(port["id"])
+
 
 class PooledVIFDriver(PodVIFDriver):
     """One whose ports can be made before there is a Pod for them."""
+
+    @property
+    @abc.abstractmethod
+    def spare_marks(self) -> Mapping[str, str]:
+        """Fields of such a port, set at its creation, by which it is found before it has tags."""
 
     @abc.abstractmethod
     async def place(self, node: Node) -> str:
@@ -254,6 +267,12 @@ class VIFPoolDriver(Driver):
     @abc.abstractmethod
     async def release_unrecorded(self, pod_uid: str) -> int:
         """As :meth:`PodVIFDriver.release_unrecorded`."""
+
+    async def discard(self, port: dict[str, Any]) -> None:
+        """As :meth:`PodVIFDriver.discard`."""
+        vif = self._context.pod_vif
+        if vif is not None:
+            await vif.discard(port)
 
     def parts(self) -> "tuple[VIFPoolDriver, ...]":
         """The drivers that it chooses from; one that does not choose is its own part."""

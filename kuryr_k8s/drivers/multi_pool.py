@@ -85,6 +85,10 @@ class MultiPool(VIFPoolDriver):
     async def release_unrecorded(self, pod_uid: str) -> int:
         return sum([await pool.release_unrecorded(pod_uid) for pool in self._pools.values()])
 
+    async def discard(self, port: Json) -> None:
+        makers = [vif for vif in self._vifs.values() if vif.made(port)]
+        await (makers or [self._vifs[self._default]])[0].discard(port)
+
     def known(self) -> frozenset[str]:
         return frozenset().union(*(pool.known() for pool in self._pools.values()))
 

@@ -93,17 +93,7 @@ class NeutronVIF(PooledVIFDriver):
                 vif_plan.port_body(request, host_id, self._tags)
             )
         except errors.OverQuota as error:
-            raise self._explained(error, request) from error
-
-    def _explained(self, error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
-        """The same error in words that tell the Pod's owner what is short, and where."""
-        if "quota" in str(error).lower():
-            what = f"Neutron quota for ports is exhausted in project {request.project_id}"
-        else:
-            cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
-            name = request.pod_network.network.name
-            what = f"no free address in network {name} ({cidrs})"
-        return errors.OverQuota(what, status=error.status, request_id=error.request_id)
+            raise vif_plan.explained(error, request) from error
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
@@ -124,7 +114,14 @@ class NeutronVIF(PooledVIFDriver):
             await self._neutron.delete_port(port["id"])
         return len(found)
 
+    def made(self, port: Json) -> bool:
+        return bool(port.get("binding:host_id"))
+
     # -- ports of pools
+
+    @property
+    def spare_marks(self) -> dict[str, str]:
+        return {"device_id": vif_plan.pool_device(self._tags)}
 
     async def place(self, node: Node) -> str:
         return vif_plan.host_id_of(node)

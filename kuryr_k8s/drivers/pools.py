@@ -67,7 +67,7 @@ class Pools:
         self.offer: Callable[[PoolKey], None] = lambda _key: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place
-        self.device = vif_plan.pool_device(tags)
+        self.device = vif.spare_marks.get("device_id", "")  # of a port that nobody has
         self._tags = tuple(tags)
         self._wakes: dict[Claim, Callable[[], None]] = {}
         self._since: dict[Claim, float] = {}
@@ -128,7 +128,7 @@ class Pools:
         if self.neutron.keeps_tags:
             return []
         tags = [*self._tags, vif_plan.POOL_TAG]
-        untagged = {"device_id": self.device, "not-tags-any": ",".join(tags)}
+        untagged = {**self.vif.spare_marks, "not-tags-any": ",".join(tags)}
         found = await self.neutron.list_ports(query | untagged)
         for port in found:
             await self.neutron.set_port_tags(port["id"], tags)
@@ -173,3 +173,19 @@ class Pools:
 
     def with_groups(self, spare: Spare, groups: tuple[str, ...]) -> Spare:
         return dataclasses.replace(spare, key=spare.key._replace(security_groups=groups))
+
+    def counts(self, place: str) -> Json:
+        """How many ports the node has, as its KuryrPortPool shows them."""
+        counts = dict.fromkeys(
+            ("available", "parkedCount", "inUse", "creating", "returning", "target"), 0
+        )
+        now = self.now()
+        for key, pool in self.state.pools.items():
+            if key.place == place:
+                counts["available"] += len(pool.available)
+                counts["parkedCount"] += sum(map(self.state.is_parked, pool.available))
+                counts["inUse"] += len(pool.in_use)
+                counts["creating"] += pool.creating
+                counts["returning"] += len(pool.returning)
+                counts["target"] += self.state.target(key, now)
+        return counts

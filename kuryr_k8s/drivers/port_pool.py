@@ -145,14 +145,14 @@ class PortPool(VIFPoolDriver):
         await self._vif.update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase) -> None:
-        if not self.recovered:  # the list under way has the port, and would raise the dead
-            raise errors.Wait("the pools are not recovered yet", delay=1.0)
+        self._require_recovery()  # a port that is not known yet is not nobody's
         if self._state.give_back(vif.id, self.pools.now()):
             self._returned(vif.id)
         else:
             await self._vif.release(vif)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
+        self._require_recovery()
         ports = self._state.withdraw(pod_uid, self.pools.now())
         self.pools.withdrawn(pod_uid)
         for port in ports:
@@ -167,6 +167,10 @@ class PortPool(VIFPoolDriver):
         self.pools.changed(spare.key.place)
         if pool.waiting or pool.leaving:
             self.pools.wake(PoolWork.tidy(spare.key))
+
+    def _require_recovery(self) -> None:
+        if not self.recovered:
+            raise errors.Wait("the pools are not recovered yet", delay=1.0)
 
     # -- what an operator asks for
 
@@ -253,22 +257,6 @@ class PortPool(VIFPoolDriver):
         """What it will be to a Pod; None while nothing is known of its network."""
         network = self._networks.get(spare.key.network_id)
         return self._vif.vif_of_spare(spare, network) if network is not None else None
-
-    def counts(self, place: str) -> Json:
-        """How many ports the node has, as its KuryrPortPool shows them."""
-        counts = dict.fromkeys(
-            ("available", "parkedCount", "inUse", "creating", "returning", "target"), 0
-        )
-        now = self.pools.now()
-        for key, pool in self._state.pools.items():
-            if key.place == place:
-                counts["available"] += len(pool.available)
-                counts["parkedCount"] += sum(map(self._state.is_parked, pool.available))
-                counts["inUse"] += len(pool.in_use)
-                counts["creating"] += pool.creating
-                counts["returning"] += len(pool.returning)
-                counts["target"] += self._state.target(key, now)
-        return counts
 
     # -- work
 

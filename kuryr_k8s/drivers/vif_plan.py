@@ -12,7 +12,7 @@ from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
 DEVICE_OWNER = "compute:kuryr"
-DEVICE_OWNERS = (DEVICE_OWNER, "trunk:subport")  # Neutron's own word for a port on a trunk
+DEVICE_OWNERS = (DEVICE_OWNER, "trunk:subport", "")  # Neutron's own: on a trunk, and afterwards
 POOL_TAG = "kuryr-pool"  # on ports that are made for no Pod in particular
 AVAILABLE = "available-port"  # their name while nobody has them
 LEAVING = "leaving-port"  # and while they are being deleted
@@ -24,6 +24,16 @@ class BindingFailed(errors.Refused):
     """Neutron has no live agent that could bind the port on its host."""
 
     reason = "PortBindingFailed"
+
+
+def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
+    """The same error in words that tell the Pod's owner what is short, and where."""
+    if "quota" in str(error).lower():
+        what = f"Neutron quota for ports is exhausted in project {request.project_id}"
+    else:
+        cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
+        what = f"no free address in network {request.pod_network.network.name} ({cidrs})"
+    return errors.OverQuota(what, status=error.status, request_id=error.request_id)
 
 
 def interface_tag(ifname: str) -> str:

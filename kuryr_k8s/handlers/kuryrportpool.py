@@ -138,7 +138,7 @@ class KuryrPortPoolHandler(Handler):
     async def _write_counts(self, key: Key, pool: PortPool, place: str) -> float | None:
         """Bring the numbers up to date; or seconds until that may be done."""
         known = self._context.informers.kuryrportpools.get(key)
-        counts = pool.counts(place)
+        counts = pool.pools.counts(place)
         if known is None or self._counts.get(key) == counts:
             return None
         if delay := _left(self._counts_written, key, COUNTS_GAP):

@@ -14,8 +14,9 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.drivers import nested_plan
 from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver
-from kuryr_k8s.drivers.vif_plan import DEVICE_OWNERS, POOL_TAG
+from kuryr_k8s.drivers.vif_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG
 from kuryr_k8s.handlers.lost_ports import LostPorts
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
@@ -27,6 +28,7 @@ Json = dict[str, Any]
 FIELDS = (
     "id",
     "name",
+    "description",
     "device_id",
     "device_owner",
     "tags",
@@ -90,8 +92,9 @@ class PortSweeper:
         }
         known = self._vif_pool.known()
         recorded = list(self._kuryrports.values())
-        ports = await self._neutron.list_ports(query)
-        there = {port["id"] for port in ports}
+        listed = await self._neutron.list_ports(query)
+        there = {port["id"] for port in listed}
+        ports = [port for port in listed if is_ours(port)]
         if self._vif_pool.keeps_ports:
             ports = await self._vif_pool.survey(known, ports, records(await self._live()))
         await self._lost.tell(recorded, there)
@@ -110,10 +113,10 @@ class PortSweeper:
                 "port %s (%s, device %s) is named by no KuryrPort; it goes",
                 port["id"],
                 port["name"],
-                port["device_id"],
+                pod_uid_of(port),
             )
             try:
-                await self._neutron.delete_port(port["id"])
+                await self._vif_pool.discard(port)
             except errors.CloudError as error:
                 failure = error
         if failure is not None:
@@ -135,6 +138,17 @@ def records(kuryrports: Iterable[KuryrPort]) -> Records:
     return Records(holders, frozenset(pods))
 
 
+def is_ours(port: Json) -> bool:
+    """Whether a driver made it: the cluster's tag may be on other ports too, those of VMs."""
+    made = port["device_owner"] == DEVICE_OWNER or POOL_TAG in port["tags"]
+    return made or bool(nested_plan.pod_uid_of(port))
+
+
+def pod_uid_of(port: Json) -> str:
+    """The Pod for which the port was made."""
+    return nested_plan.pod_uid_of(port) or str(port["device_id"])
+
+
 def nameless(ports: Sequence[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
     """The ports that no KuryrPort names. One without vifs yet may come to name its Pod's; and one
     whose vifs nobody can read is no word against any of them. Ports that were a pool's are any
@@ -147,7 +161,7 @@ def nameless(ports: Sequence[Json], kuryrports: Iterable[KuryrPort]) -> list[Jso
     def named(port: Json) -> bool:
         if POOL_TAG in port["tags"]:
             return port["id"] in holders
-        recorded = by_pod.get(port["device_id"])
+        recorded = by_pod.get(pod_uid_of(port))
         return recorded is not None and (not recorded.has_vifs or recorded.may_name(port["id"]))
 
     return [port for port in ports if not named(port)]

@@ -6,6 +6,7 @@ KuryrPort that has no interfaces yet gets another one, before we hand out anythi
 """
 
 import asyncio
+import logging
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import Json, KubeApi
@@ -13,6 +14,8 @@ from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model import annotations
 from kuryr_k8s.model.kuryrport import KuryrPort
+
+LOG = logging.getLogger(__name__)
 
 
 class Takeover:
@@ -59,10 +62,13 @@ class Takeover:
                 "annotations": {annotations.LEADER: self._incarnation},
             }
         }
+        key = Key(meta["namespace"], meta["name"])
         try:
-            key = Key(meta["namespace"], meta["name"])
             self._kuryrports.learn(await self._kube.merge_patch(KURYRPORTS, key, patch))
         except (errors.KubeNotFound, errors.KubeConflict):
             pass  # gone, or made again by others' hands
         except errors.KubeError as error:
-            failures.append(error)
+            if error.status == 422:  # what the kind does not allow, nobody else can change either
+                LOG.warning("KuryrPort %s: %s", key, error)
+            else:
+                failures.append(error)

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 
 async def state_of(stage):
-    """KuryrPorts and Events, and all ports: comparable with ==.
+    """KuryrPorts and Events, all ports and trunks: comparable with ==.
 
     Which of a pool's ports a Pod has does not matter: those that a KuryrPort names come first.
     """
@@ -36,6 +36,7 @@ async def state_of(stage):
         "kuryrports": kuryrports,
         "events": sorted(await stage.events() + await stage.node_events()),
         "ports": ports,
+        "trunks": list(stage.cloud.trunks.values()),
     }
     return _named(_kept(found))
 

@@ -90,7 +90,7 @@ async def test_port_that_comes_back_to_one_pool_makes_room_for_a_pod_of_another(
         await run(stage, "two")
         await add(stage, "three", OTHER)
         await stage.until(lambda: stage.node_events(OTHER))
-        for _ in range(3):  # by now it is tried seldom
+        for _ in range(4):  # by now it is tried seldom
             await stage.cloud.wait_for(_more_posts(stage))
         await end(stage, "one", pod)
         await stage.until_plugged_in("three", within=5)

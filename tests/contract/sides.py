@@ -121,8 +121,9 @@ class Side:
         )
 
     async def clean(self) -> None:
-        """Remove everything, last things first."""
-        for path in reversed(self.admin.made):
+        """Remove everything, trunks and then last things first: a subport is not deleted."""
+        made = self.admin.made[::-1]
+        for path in sorted(made, key=lambda path: not path.startswith("/trunks/")):
             reply = await self.admin.delete(path)
             assert reply.status in (204, 404), (path, reply.body)
 

@@ -12,12 +12,13 @@ from aiohttp import web
 from tests.fakes.faults import BREAK, Answer, Break
 
 from . import errors
-from .kinds import KINDS, PORT, Kind
+from .kinds import KINDS, PORT, TRUNK, Kind
 from .listing import Listing, select
 from .policy import Context, Policy
 from .ports import Ports
 from .resources import Resources
 from .store import Store
+from .trunks import Subports, Trunks
 
 Json = dict[str, Any]
 
@@ -49,6 +50,7 @@ class NeutronAPI:
         self._context_of = context_of
         self._policy = Policy(store)
         self._ports = Ports(store, self._policy)
+        self._trunks = Trunks(store, self._policy)
         self._resources = Resources(store, self._policy)
         self._listing = Listing(store, self._policy)
 
@@ -68,7 +70,13 @@ class NeutronAPI:
                 web.put(kind.path + "/{id}", partial(self._update, kind)),
                 web.delete(kind.path + "/{id}", partial(self._delete, kind)),
             ]
-        return result
+        find = partial(self.find, kind=TRUNK)
+        return [*result, *Subports(self._trunks, self._policy, find, _check_revision).routes()]
+
+    def add_trunk(self, context: Context, port: Json) -> Json:
+        """A trunk on a new port with these attributes."""
+        parent = self._ports.create(context, _with_project(port, context))
+        return self._trunks.create(context, _with_project({"port_id": parent["id"]}, context))
 
     def find(self, request: web.Request, kind: Kind) -> tuple[Context, Json]:
         """Who asks, and the resource of the path; 404 if they do not see it."""
@@ -154,6 +162,8 @@ class NeutronAPI:
 
     def _make(self, context: Context, kind: Kind, item: Json) -> Json:
         item = _with_project(item, context)
+        if kind is TRUNK:
+            return self._trunks.create(context, item)
         if kind is not PORT:
             return self._resources.create(context, kind, item)
         if not self.tags_at_creation:
@@ -181,6 +191,8 @@ class NeutronAPI:
     def _remove(self, kind: Kind, resource: Json) -> None:
         if kind is PORT:
             self._ports.delete(resource)
+        elif kind is TRUNK:
+            self._trunks.delete(resource)
         else:
             self._resources.delete(kind, resource)
 
