@@ -28,7 +28,7 @@ class Filling:
         self._state = pools.state
         self._reserve = reserve
         self._budget = Budget(rate, burst=max(round(rate), SIZE))
-        self._failing: set[PoolKey] = set()
+        self._failing: dict[PoolKey, Exception] = {}
         self._allowed: dict[PoolKey, int] = {}  # ports of one creation, since one failed
         self._proven: set[PoolKey] = set()  # the last creation went well
         self._uncertain: set[PoolKey] = set()  # a creation may have made more than we know
@@ -53,7 +53,7 @@ class Filling:
 
         :raises errors.CloudError: Neutron refuses, or has no more ports to give.
         """
-        self._failing.discard(key)
+        self._failing.pop(key, None)
         if key in self._uncertain:
             await self._search(key)
         awaited, refill = self._state.wanted(key, self._pools.now())
@@ -71,9 +71,9 @@ class Filling:
 
     def _forget(self, key: PoolKey) -> None:
         if key not in self._state.pools:
+            self._failing.pop(key, None)
             self._allowed.pop(key, None)
-            for keys in (self._failing, self._proven, self._uncertain):
-                keys.discard(key)
+            self._proven.discard(key)
 
     async def _refill(self, key: PoolKey, wanted: int) -> None:
         """Make some of the ports, as many as the budget has."""
@@ -82,12 +82,12 @@ class Filling:
             raise errors.Wait("no budget for refills is left", delay=self._budget.delay(1))
         room = await self._room(key.project_id)
         if room < 1:
-            self._failing.add(key)
-            self._proven.discard(key)
-            raise errors.OverQuota(
+            failure = errors.OverQuota(
                 f"pools of project {key.project_id} are not filled: only the last "
                 f"{self._reserve} ports of its quota are left"
             )
+            self._fail(key, failure)
+            raise failure
         await self._create(key, int(min(count, room)))
 
     async def _room(self, project_id: str) -> float:
@@ -116,9 +116,7 @@ class Filling:
                 "alive (openstack network agent list)?"
             )
         if failure is not None:
-            self._failing.add(key)
-            self._proven.discard(key)
-            self._allowed[key] = 1
+            self._fail(key, failure)
             self._answer(key, failure)
             raise failure
         self._proven.add(key)
@@ -126,6 +124,11 @@ class Filling:
             self._allowed[key] *= 2
             if self._allowed[key] >= SIZE:
                 del self._allowed[key]
+
+    def _fail(self, key: PoolKey, failure: Exception) -> None:
+        self._failing[key] = failure
+        self._allowed[key] = 1
+        self._proven.discard(key)
 
     def _note(self, key: PoolKey, failure: Exception) -> None:
         refused = isinstance(failure, errors.CloudError) and 400 <= failure.status < 500
@@ -147,18 +150,25 @@ class Filling:
 
     def relieve(self, project_id: str) -> None:
         """A port of the project is gone: there may be room for others."""
-        for key in [key for key in self._failing if key.project_id == project_id]:
-            self._failing.discard(key)
+        for key in self._starving(project_id):
+            del self._failing[key]
             self.ask(key)
+
+    def _starving(self, project_id: str) -> list[PoolKey]:
+        """The pools for which the project has no port, or no address."""
+        return [
+            key
+            for key, failure in self._failing.items()
+            if key.project_id == project_id and isinstance(failure, errors.OverQuota)
+        ]
 
     def offer(self, key: PoolKey) -> None:
         """The pool has ports to spare: others of its project may starve for them."""
         now = self._pools.now()
-        for other in self._failing:
-            if other.project_id == key.project_id and other != key:
-                awaited, _ = self._state.wanted(other, now)
-                for helped in self._state.sacrifice(other, awaited, now):
-                    self._pools.wake(PoolWork.tidy(helped))
+        for other in self._starving(key.project_id):
+            awaited, _ = self._state.wanted(other, now)
+            for helped in self._state.sacrifice(other, awaited, now):
+                self._pools.wake(PoolWork.tidy(helped))
 
     async def _search(self, key: PoolKey) -> None:
         """Take in what creations have made without a word."""

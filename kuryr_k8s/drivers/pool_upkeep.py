@@ -99,8 +99,9 @@ class Upkeep:
             }
             try:
                 await self._pools.neutron.update_port(found.id, fields)
-            except (errors.NotFound, errors.BadRequest) as error:
-                # of the port, or of a group that is gone: nobody else is to wait for it
+            except errors.CloudError as error:
+                if error.status not in (400, 404):  # it, or one of its groups, is gone
+                    raise
                 LOG.warning("port %s cannot be given on, it goes: %s", found.id, error)
                 self._state.dismiss(found.id, self._pools.now())
                 return
