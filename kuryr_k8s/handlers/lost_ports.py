@@ -5,8 +5,10 @@ handler makes a new one. One that worked has lost its network for good, and only
 when it may be started again: an Event says so.
 """
 
+import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Neutron
@@ -17,6 +19,8 @@ from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
+Json = dict[str, Any]
+AT_ONCE = 200  # KuryrPorts looked at in one go
 LOST = "KuryrPortLost"
 ANOTHER = "port {} was deleted in Neutron before the Pod could use it; the Pod gets another"
 DELETE_POD = "port {} was deleted in Neutron: the Pod has no network any more; delete the Pod"
@@ -27,15 +31,20 @@ class LostPorts:
         self._context = context
         self._neutron = neutron
 
-    async def tell(self, recorded: Collection[KuryrPort], ports: Collection[str]) -> None:
+    async def tell(self, recorded: Iterable[KuryrPort], ports: Sequence[Json]) -> None:
         """Help the Pods whose ports are gone.
 
-        :param recorded: the KuryrPorts before Neutron was asked for its ``ports`` (their ids):
-            what a KuryrPort names was made before.
+        :param recorded: the KuryrPorts before Neutron was asked for its ``ports``: what a
+            KuryrPort names was made before.
         """
-        missing = {
-            port: one for one in recorded if not one.deleting for port in _named(one, ports)
-        }
+        there = {port["id"] for port in ports}
+        known = there | {port["network_id"] for port in ports}
+        missing: dict[str, KuryrPort] = {}
+        for number, one in enumerate(recorded):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)  # others want to work, too
+            if not one.deleting and one.uuids() - known:
+                missing |= dict.fromkeys(_named(one) - there, one)
         if not missing:
             return
         found = await self._neutron.list_ports_by_id(missing, ("id",))
@@ -61,9 +70,9 @@ class LostPorts:
         await events.warn(LOST, about, LOST, ANOTHER.format(port))
 
 
-def _named(recorded: KuryrPort, ports: Collection[str]) -> list[str]:
-    """Its ports that are not among these."""
+def _named(recorded: KuryrPort) -> set[str]:
+    """Ids of its ports, as far as they can be read."""
     try:
-        return [vif.id for vif in recorded.vifs().values() if vif.id not in ports]
+        return {vif.id for vif in recorded.vifs().values()}
     except DecodeError:
-        return []
+        return set()

@@ -93,11 +93,10 @@ class PortSweeper:
         known = self._vif_pool.known()
         recorded = list(self._kuryrports.values())
         listed = await self._neutron.list_ports(query)
-        there = {port["id"] for port in listed}
         ports = [port for port in listed if is_ours(port)]
         if self._vif_pool.keeps_ports:
             ports = await self._vif_pool.survey(known, ports, records(await self._live()))
-        await self._lost.tell(recorded, there)
+        await self._lost.tell(recorded, listed)
         unnamed = nameless(ports, self._kuryrports.values())
         now = asyncio.get_running_loop().time()
         self._suspects = {port["id"]: self._suspects.get(port["id"], now) for port in unnamed}
