@@ -53,7 +53,6 @@ class Filling:
 
         :raises errors.CloudError: Neutron refuses, or has no more ports to give.
         """
-        self._failing.pop(key, None)
         if key in self._uncertain:
             await self._search(key)
         awaited, refill = self._state.wanted(key, self._pools.now())
@@ -64,6 +63,7 @@ class Filling:
             with prioritized(Priority.REFILL):
                 await self._refill(key, min(refill, size))
         else:
+            self._failing.pop(key, None)
             self._forget(key)
             return None
         self._pools.changed(key.place)
@@ -71,7 +71,6 @@ class Filling:
 
     def _forget(self, key: PoolKey) -> None:
         if key not in self._state.pools:
-            self._failing.pop(key, None)
             self._allowed.pop(key, None)
             self._proven.discard(key)
 
@@ -119,6 +118,7 @@ class Filling:
             self._fail(key, failure)
             self._answer(key, failure)
             raise failure
+        self._failing.pop(key, None)
         self._proven.add(key)
         if key in self._allowed:
             self._allowed[key] *= 2

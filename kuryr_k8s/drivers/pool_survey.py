@@ -13,6 +13,7 @@ from kuryr_k8s.drivers.pools import Pools, PoolWork
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
+SETTLED = 1.0  # seconds after the recovery: what nodes were told to unplug is known by then
 ORPHAN = 120.0  # seconds for which a port may be in use before a KuryrPort names it
 
 
@@ -50,7 +51,7 @@ class Survey:
         self.recovered = True
         LOG.info("%d ports of %d pools recovered", len(spares), len(self._state.pools))
         for key in list(self._state.pools):
-            self._pools.wake(PoolWork.tidy(key))
+            self._pools.wake_later(PoolWork.tidy(key), SETTLED)
         for place in {key.place for key in self._state.pools} | self._pools.nodes.keys():
             self._pools.changed(place)
         for wake in self.early.values():

@@ -141,6 +141,7 @@ class Pools:
             if self.state.spare(spare.id) is None and not self.is_buried(spare.id):
                 LOG.info("port %s was made without a word; its pool takes it", spare.id)
                 self.take_in(spare)
+                self.wake(PoolWork.tidy(spare.key))
 
     def take_in(self, spare: Spare) -> None:
         """A port that nobody has is free; one that looks as if a Pod had it is checked before."""
@@ -150,7 +151,6 @@ class Pools:
             self.state.give_back(spare.id, now)
         elif claim := self.state.adopt(spare, now):
             self.tell([claim])
-        self.wake(PoolWork.tidy(spare.key))
         self.changed(spare.key.place)
 
     def bury(self, port: str) -> None:

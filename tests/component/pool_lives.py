@@ -130,6 +130,8 @@ async def _daemon(stage):
             ports = (pool or {}).get("spec", {}).get("ports") or {}
             keep = {port for port, entry in ports.items() if entry["state"] == "keep"}
             known = set(((pool or {}).get("status") or {}).get("parked") or {})
+            for port in keep & set(stage.cloud.ports):
+                stage.cloud.set_status(port, "ACTIVE")
             if keep != known:
                 patch = dict.fromkeys(known - keep) | {port: {} for port in keep - known}
                 await stage.client.patch(f"{path}/status", {"status": {"parked": patch}})
