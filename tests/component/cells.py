@@ -114,7 +114,7 @@ async def struck(lanes, life, record, place, fault, make, *, keeping=Keeper, **g
             return cell
         finally:
             _let_go(action)
-        if not rule.hits:
+        if not rule.hits and place.what not in record.batched:
             cell.problems.append("there was no such request")
     compare(cell, record, found, crashed=isinstance(action, Crash))
     return cell

@@ -54,7 +54,7 @@ async def surplus(stage, keeper, at):
     """Its port is one too many when it comes back."""
     pod = await _run(stage, keeper)
     await at("running")
-    await _end(stage, keeper, pod)
+    await _end(stage, keeper, pod, left=1)
     await at("end")
 
 
@@ -64,7 +64,7 @@ async def parked(stage, keeper, at):
         pod = await _run(stage, keeper)
         await _until_map(stage)
         await at("running")
-        await _end(stage, keeper, pod)
+        await _end(stage, keeper, pod, left=1)
         await _until_map(stage)
         await at("end")
 
@@ -102,11 +102,13 @@ async def _run(stage, keeper):
     return pod
 
 
-async def _end(stage, keeper, pod):
+async def _end(stage, keeper, pod, *, left=0):
     await stage.cluster.delete_pod(pod)
     await stage.until_deleting(POD)
     await stage.let_go(POD)
     await stage.until_gone(POD)
+    if left:
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == left)
     await settle(stage, lambda: keeper.app)
 
 

@@ -145,7 +145,7 @@ async def test_node_without_an_agent_makes_no_storm_and_is_told_of_once(stage):
         await until_ports(stage, 0)
         deleted = stage.cloud.calls.count("DELETE")
         assert deleted <= 10
-        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("DELETE") > deleted)
+        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("DELETE") > deleted, within=45)
         await until_ports(stage, 0)
         assert stage.cloud.calls.count("DELETE") == deleted + 1
         assert len(await stage.node_events(OTHER)) == 1
