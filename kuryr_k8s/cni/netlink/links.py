@@ -1,7 +1,6 @@
 """veth pairs: one end in the node's bridge, the other in a Pod."""
 
 import contextlib
-import errno
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
