@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import ipaddress
+import socket
 import subprocess
 
 import pytest
@@ -10,7 +12,7 @@ from kuryr_k8s.cni import parking
 from kuryr_k8s.cni.netlink import LinkError
 from kuryr_k8s.cni.netlink.parked import lower
 from kuryr_k8s.cni.ovs import OURS, PARKED
-from tests.functional.cni.test_life import a_node, path
+from tests.functional.cni.test_life import a_node, frames, path
 from tests.functional.cni.workbench import eventually, ip, shell
 from tests.unit.cni.fakes import kuryrport, ovs_vif, pool_entry, pool_item
 
@@ -314,78 +316,6 @@ async def test_twenty_pods_at_once_get_twenty_parked_ports(tmp_path, remote, nam
         assert {row.row for row in parked_rows(node)} == before
 
 
-# Two watches tell of a port, in any order
-
-
-async def test_pod_whose_port_is_not_known_as_parked_is_plugged_in_the_ordinary_way(
-    tmp_path, remote, sandbox
-):
-    async with a_node(tmp_path, remote) as node:
-        node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
-        assert (await node.cni("ADD", netns=path(sandbox)))[0] == 0
-        [row] = node.switch.interfaces()
-        node.pool.name({VIF: "keep"})  # the other watch comes late
-        await eventually(lambda: pool(node).parked == {VIF.id})
-        assert [one.row for one in node.switch.interfaces()] == [row.row]
-        assert (await node.cni("CHECK", netns=path(sandbox)))[0] == 0
-        assert await node.cni("DEL") == (0, None)
-        await eventually(lambda: len(parked_rows(node)) == 1)
-
-
-async def test_pod_whose_port_is_marked_to_remove_gets_it(tmp_path, remote, sandbox):
-    async with a_node(tmp_path, remote) as node, asyncio.TaskGroup() as group:
-        await parked(node, VIF)
-        async with node.parked.held(VIF.vif_name):  # the daemon is about to unplug it
-            node.pool.name({VIF: "remove"})
-            node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
-            adding = group.create_task(node.cni("ADD", netns=path(sandbox)))
-            await eventually(lambda: node.attachments.flights.plugging("u1"))
-        assert (await adding)[0] == 0
-        assert (await node.cni("CHECK", netns=path(sandbox)))[0] == 0
-        assert len(node.attachments.all()) == 1
-
-
-@pytest.mark.parametrize("point", ["before the pair", "before the row", "before OVN"])
-async def test_pod_whose_port_is_being_parked_gets_it(tmp_path, remote, sandbox, point):
-    """The ADD comes in the middle: it takes over what is there then, or waits for it."""
-    async with a_node(tmp_path, remote) as node, asyncio.TaskGroup() as group:
-        reached, go_on = asyncio.Event(), asyncio.Event()
-
-        def gated(function):
-            async def call(*arguments):
-                reached.set()
-                await go_on.wait()
-                return await function(*arguments)
-
-            return call
-
-        node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
-        if point == "before the pair":
-            node.links.park = gated(node.links.park)
-        elif point == "before the row":
-            node.switch.add_ports = gated(node.switch.add_ports)
-        else:
-            node.controller.enabled = False
-        node.pool.name({VIF: "keep"})
-        if point == "before OVN":
-            await eventually(lambda: len(parked_rows(node)) == 1)
-        else:
-            await reached.wait()
-        adding = group.create_task(node.cni("ADD", netns=path(sandbox)))
-        await eventually(lambda: node.attachments.flights.plugging("u1"))
-        go_on.set()
-        if point == "before OVN":
-            await eventually(lambda: node.attachments.all())
-            assert "UP" not in end(lower(VIF.vif_name))["flags"]
-            node.controller.enabled = True
-            node.controller.seen.put_nowait(node.switch.find(VIF.vif_name).row)
-        assert (await adding)[0] == 0
-        assert (await node.cni("CHECK", netns=path(sandbox)))[0] == 0
-        assert kind(end("eth0", netns=sandbox)) == "macvlan"
-        [row] = node.switch.interfaces()
-        assert row.external_ids[OURS] == "c1"
-
-
 async def test_hand_over_that_the_kernel_refuses_is_done_in_the_ordinary_way(
     tmp_path, remote, sandbox
 ):
@@ -411,3 +341,23 @@ async def test_nothing_reaches_or_leaves_a_parked_port(tmp_path, remote):
         [below] = ip("-s", "link", "show", lower(VIF.vif_name))
         counted = below["stats64"]
         assert (counted["rx"]["packets"], counted["tx"]["packets"]) == (0, 0)
+
+
+async def test_addresses_are_announced_at_the_hand_over(tmp_path, remote, sandbox):
+    async with a_node(tmp_path, remote) as node:
+        await parked(node, VIF)
+        node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as sniffer:
+            sniffer.bind((VIF.vif_name, 0))
+            sniffer.setblocking(False)
+            assert (await node.cni("ADD", netns=path(sandbox)))[0] == 0
+            seen = []
+            await eventually(lambda: seen.extend(frames(sniffer)) or announced(seen))
+
+
+def announced(seen):
+    """Are both addresses, by ARP and by a neighbour advertisement?"""
+    mac, ipv4 = bytes.fromhex(VIF.address.replace(":", "")), ipaddress.ip_address("10.77.0.11")
+    ipv6 = ipaddress.ip_address("fd77::10")
+    arp = any(f[12:14] == b"\x08\x06" and f[22:32] == mac + ipv4.packed for f in seen)
+    return arp and any(f[54:55] == b"\x88" and f[62:78] == ipv6.packed for f in seen)
