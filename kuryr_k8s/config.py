@@ -38,7 +38,7 @@ kubernetes = [
     ),
     cfg.ListOpt(
         "enabled_handlers",
-        default=["vif", "kuryrport"],
+        default=["vif", "kuryrport", "kuryrportpool"],
         help="Handlers to run, by entry point name in kuryr_k8s.controller.handlers.",
     ),
     cfg.StrOpt("pod_project_driver", default="default", help="default or annotation."),
@@ -47,7 +47,12 @@ kubernetes = [
         "pod_security_groups_driver", default="default", help="Decides a Pod's security groups."
     ),
     cfg.StrOpt("pod_vif_driver", default="neutron-vif", help="Makes a Pod's interface."),
-    cfg.StrOpt("vif_pool_driver", default="noop", help="Keeps ports ready for Pods to come."),
+    cfg.StrOpt(
+        "vif_pool_driver",
+        default="noop",
+        help="Keeps ports ready for Pods to come: noop (none), neutron, nested, or multi_pool, "
+        "which chooses by the Node's label pod_vif.",
+    ),
     cfg.ListOpt(
         "multi_vif_drivers",
         default=["noop"],
@@ -102,6 +107,119 @@ neutron_defaults = [
         min=1.0,
         help="Seconds between two searches for ports of this cluster that nothing names; such "
         "a port goes when two searches in a row have found it.",
+    ),
+]
+
+pod_vif_nested = [
+    cfg.ListOpt(
+        "worker_nodes_subnets",
+        default=[],
+        help="pod_vif_driver = nested-vlan: subnet ids in which the VMs that are nodes have their "
+        "InternalIPs. The VM's port is the parent of a trunk, of a project of ours.",
+    ),
+    cfg.StrOpt(
+        "trunk_tag",
+        help="Find a node's trunk by this tag instead, {node} being the Node's name: "
+        "k8s-node={node}.",
+    ),
+    cfg.IntOpt(
+        "rev_update_attempts",
+        default=3,
+        min=1,
+        help="How often VLAN ids are chosen anew, if others who use the trunk are faster.",
+    ),
+]
+
+vif_pool = [
+    cfg.IntOpt(
+        "ports_pool_min",
+        default=5,
+        min=0,
+        help="Ports that a pool has available at least. There is a pool for each project, node "
+        "(or trunk), network and set of security groups that Pods have asked for.",
+    ),
+    cfg.IntOpt(
+        "ports_pool_batch",
+        default=10,
+        min=1,
+        help="Ports that are made at once, at least, when a pool has fewer than ports_pool_min.",
+    ),
+    cfg.IntOpt(
+        "ports_pool_max",
+        default=0,
+        min=0,
+        help="Ports that a pool has available at most: one that comes back beyond is deleted. "
+        "0: no limit.",
+    ),
+    cfg.FloatOpt(
+        "ports_pool_ttl",
+        default=0.0,
+        min=0.0,
+        help="Seconds after which a port that nobody used is deleted, where the pool has more "
+        "than ports_pool_min. 0: never.",
+    ),
+    cfg.FloatOpt(
+        "ports_pool_idle",
+        default=3600.0,
+        min=0.0,
+        help="Seconds after which a pool that nobody uses is emptied. 0: never.",
+    ),
+    cfg.FloatOpt(
+        "ports_pool_cooldown",
+        default=10.0,
+        min=0.0,
+        help="Seconds before a port that came back is given to another Pod, unless there is no "
+        "other: neighbours and load balancers may still remember its addresses.",
+    ),
+    cfg.FloatOpt(
+        "ports_pool_update_frequency",
+        default=20.0,
+        min=1.0,
+        help="Seconds between two looks at a pool: ports that came back, or are too many.",
+    ),
+    cfg.FloatOpt(
+        "ports_pool_fill_rate",
+        default=10.0,
+        min=0.1,
+        help="Ports in a second that are made for Pods to come, by all pools together. Those "
+        "that a Pod waits for are not counted.",
+    ),
+    cfg.FloatOpt(
+        "ports_pool_cleanup_rate",
+        default=5.0,
+        min=0.1,
+        help="Ports in a second that are renamed or deleted, by all pools together.",
+    ),
+    cfg.IntOpt(
+        "ports_quota_reserve",
+        default=0,
+        min=0,
+        help="Ports of a project's quota that pools leave to others; Pods may use them. Heeded "
+        "where Neutron tells us the quota: of our own project, or of all to an administrator.",
+    ),
+    cfg.BoolOpt(
+        "port_names",
+        default=True,
+        help="Let a pool's port bear the name and the uid of the Pod that has it, some seconds "
+        "after it got it.",
+    ),
+    cfg.BoolOpt(
+        "park_ports",
+        default=True,
+        help="Let nodes keep the ports of their pools plugged, hence ACTIVE (KuryrPortPool).",
+    ),
+    cfg.DictOpt(
+        "vif_pool_mapping",
+        default={},
+        help="vif_pool_driver = multi_pool: the pool driver for each pod_vif driver that a Node's "
+        "label pod_vif may name, as nested-vlan:nested,neutron-vif:neutron.",
+    ),
+    cfg.DictOpt(
+        "pools_vif_drivers",
+        default={},
+        deprecated_for_removal=True,
+        deprecated_reason="vif_pool_mapping says the same the other way round.",
+        help="The pod_vif driver of each pool driver, as nested:nested-vlan.",
     ),
 ]
 
@@ -160,6 +278,8 @@ GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "kubernetes": kubernetes,
     "neutron": neutron,
     "neutron_defaults": neutron_defaults,
+    "pod_vif_nested": pod_vif_nested,
+    "vif_pool": vif_pool,
     "policy": policy,
     "cni_daemon": cni_daemon,
     "health_server": _health(8082),
@@ -184,10 +304,10 @@ def _without_duplicates(options: list[Any]) -> list[cfg.Opt]:
     return [o for o in options if not (o.name in seen or seen.add(o.name))]  # type: ignore[func-returns-value]
 
 
-def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
-    """Read ``--config-file`` (default /etc/kuryr/kuryr.conf) and set up logging.
+def read(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
+    """Read ``--config-file`` (default /etc/kuryr/kuryr.conf).
 
-    :raises errors.ConfigError: the file is missing or an option is wrong.
+    :raises errors.ConfigError: the file is missing or unreadable, or an option is wrong.
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
@@ -208,6 +328,15 @@ def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
             dict(conf[group])  # reads, and so checks, every value
     except cfg.Error as error:
         raise errors.ConfigError(str(error)) from error
+    return conf
+
+
+def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
+    """Read the options as :func:`read` does, and set up logging.
+
+    :raises errors.ConfigError: the file is missing or unreadable, or an option is wrong.
+    """
+    conf = read(arguments, prog)
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "aiohttp.access=WARN"])
     log.setup(conf, prog)
     return conf

@@ -38,7 +38,8 @@ class Refused(KuryrError):
 class CloudError(KuryrError):
     """An OpenStack API answered with an error, or (status 0) did not answer.
 
-    ``request_id`` is the API's own ``x-openstack-request-id``, for its logs.
+    ``request_id`` is the API's own ``x-openstack-request-id``, for its logs; ``kind`` is what
+    Neutron calls the error, for example ``PortInUse``.
     """
 
     reason = "OpenStackFailed"
@@ -50,6 +51,7 @@ class CloudError(KuryrError):
         status: int = 0,
         request_id: str | None = None,
         retry_after: float | None = None,
+        kind: str = "",
     ) -> None:
         trace = f", request {request_id}" if request_id else ""
         super().__init__(f"{message} (HTTP {status}{trace})" if status else message)
@@ -57,6 +59,7 @@ class CloudError(KuryrError):
         self.status = status
         self.request_id = request_id
         self.retry_after = retry_after
+        self.kind = kind
 
 
 class NotFound(CloudError):

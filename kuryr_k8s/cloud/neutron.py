@@ -5,17 +5,21 @@ Names and fields are those of the API reference
 """
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.port_batches import PortBatches
 from kuryr_k8s.cloud.transport import Query, Transport
+from kuryr_k8s.cloud.trunks import Trunks
 
 Json = dict[str, Any]
 PAGE = 500
+IDS = 180  # in a query: with them, an address stays below the 8 KB that servers and proxies read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +44,24 @@ class Subnet:
     host_routes: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortQuota:
+    """A project's ports: how many it may have (-1: any number), and how many count already."""
+
+    limit: int
+    used: int
+
+    @property
+    def left(self) -> float:
+        """How many more it may make; infinite where there is no limit."""
+        return math.inf if self.limit < 0 else max(0, self.limit - self.used)
+
+
 class Neutron:
     """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`."""
 
     def __init__(self, transport: Transport) -> None:
+        self.trunks = Trunks(transport)
         self._transport = transport
         self._batches: dict[str, PortBatches] = defaultdict(lambda: PortBatches(self._create))
         self._asking = asyncio.Lock()
@@ -59,10 +77,46 @@ class Neutron:
         :raises errors.OverQuota: the project's quota or the subnet's addresses are used up.
         """
         made = await self._batches[port.get("project_id", "")].create(port)
-        tags = port.get("tags")
+        await self._tag(made, port)
+        return made
+
+    async def _tag(self, made: Json, body: Json) -> None:
+        tags = body.get("tags")
         if tags and not await self._keeps_tags_of(made["id"], tags):
             await self.set_port_tags(made["id"], tags)
-        return made
+
+    async def create_ports(
+        self, bodies: Sequence[Json]
+    ) -> tuple[list[Json], errors.CloudError | None]:
+        """Make ports: those that were made, and an error where they are not all.
+
+        Ports that somebody waits for are divided among a few requests, since Neutron makes those
+        of one request one after another; the others go in one. After an error that is no refusal
+        (``status`` 0, or 500 and above) some may exist that are not returned.
+        """
+        if current_priority() is not Priority.POD:
+            ports: list[Json] = []
+            try:
+                for made, body in zip(await self._create(list(bodies)), bodies, strict=True):
+                    await self._tag(made, body)
+                    ports.append(made)
+            except errors.CloudError as error:
+                return ports, error
+            return ports, None
+
+        async def attempt(body: Json) -> Json | errors.CloudError:
+            try:
+                return await self.create_port(body)
+            except errors.CloudError as error:
+                return error
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(attempt(body)) for body in bodies]
+        outcomes = [task.result() for task in tasks]
+        failures = [one for one in outcomes if isinstance(one, errors.CloudError)]
+        # what is least certain counts
+        failure = min(failures, key=lambda error: 0 < error.status < 500, default=None)
+        return [one for one in outcomes if not isinstance(one, errors.CloudError)], failure
 
     async def _create(self, ports: list[Json]) -> list[Json]:
         """All of them, or none."""
@@ -72,7 +126,7 @@ class Neutron:
             ]
         answer = await self._transport.call("POST", "/ports", body={"ports": ports})
         made: list[Json] = answer["ports"]
-        if [port["device_id"] for port in made] != [port["device_id"] for port in ports]:
+        if list(map(_owner_of, made)) != list(map(_owner_of, ports)):
             raise errors.CloudError("Neutron's answer to a bulk request has another order")
         return made
 
@@ -107,18 +161,62 @@ class Neutron:
                 return ports
             page["marker"] = answer["ports"][-1]["id"]
 
-    async def update_port(self, port_id: str, fields: Json) -> Json:
-        """:raises errors.NotFound: the port is gone."""
-        answer = await self._transport.call("PUT", f"/ports/{port_id}", body={"port": fields})
+    async def get_port(self, port_id: str) -> Json:
+        """:raises errors.NotFound: there is none that we may see."""
+        port: Json = (await self._transport.call("GET", f"/ports/{port_id}"))["port"]
+        return port
+
+    async def list_ports_by_id(self, ids: Iterable[str], fields: Sequence[str] = ()) -> list[Json]:
+        """Those of the ports that there are.
+
+        :param fields: what is asked of each; empty: everything.
+        """
+        ports: list[Json] = []
+        wanted = list(ids)
+        for start in range(0, len(wanted), IDS):
+            some = wanted[start : start + IDS]
+            ports += await self.list_ports({"id": some, "fields": fields})
+        return ports
+
+    async def update_port(
+        self, port_id: str, fields: Json, *, revision_number: int | None = None
+    ) -> Json:
+        """Change these fields of the port, if it is (still) of this revision.
+
+        :raises errors.NotFound: the port is gone.
+        :raises errors.Conflict: it is of another revision (HTTP 412).
+        """
+        answer = await self._transport.call(
+            "PUT", f"/ports/{port_id}", body={"port": fields}, headers=_if_match(revision_number)
+        )
         port: Json = answer["port"]
         return port
 
-    async def delete_port(self, port_id: str) -> None:
-        """Delete; gone already is as good."""
+    async def delete_port(self, port_id: str, *, revision_number: int | None = None) -> None:
+        """Delete, if it is (still) of this revision; gone already is as good.
+
+        :raises errors.Conflict: it is of another revision (HTTP 412).
+        """
+        headers = _if_match(revision_number)
         try:
-            await self._transport.call("DELETE", f"/ports/{port_id}")
+            await self._transport.call("DELETE", f"/ports/{port_id}", headers=headers)
         except errors.NotFound:
             return
+
+    async def port_quota(self, project_id: str) -> PortQuota | None:
+        """How many ports the project may have, and has.
+
+        None: we are not told. Neutron tells an administrator of every project, and anybody else
+        (a user with the role ``service`` too) only of the own one.
+        """
+        try:
+            answer = await self._transport.call("GET", f"/quotas/{project_id}/details.json")
+        except errors.BadRequest as error:
+            if error.status != 403:
+                raise
+            return None
+        port = answer["quota"]["port"]
+        return PortQuota(limit=port["limit"], used=port["used"] + port["reserved"])
 
     async def get_subnet(self, subnet_id: str) -> Subnet:
         """:raises errors.NotFound: there is none that we may see."""
@@ -160,3 +258,14 @@ class Neutron:
             for policy in answer["rbac_policies"]
             if policy["action"] == "access_as_shared"
         )
+
+
+def _owner_of(port: Json) -> tuple[str, str]:
+    """What tells ports of different Pods apart, in a request and in its answer."""
+    return port["device_id"], port.get("description", "")
+
+
+def _if_match(revision_number: int | None) -> dict[str, str]:
+    if revision_number is None:
+        return {}
+    return {"If-Match": f"revision_number={revision_number}"}

@@ -16,11 +16,17 @@ from typing import Any, Protocol, TypeVar
 import requests
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.limit import AdaptiveLimit, Slot, current_priority
 
 T = TypeVar("T")
 Json = dict[str, Any]
 Query = Mapping[str, str | Sequence[str]]
 REQUEST_ID = "x-openstack-request-id"
+# not any "quota": a policy that forbids to look at one says that word too
+_EXHAUSTION = re.compile(
+    "OverQuota|Quota exceeded|Quota has been met|IpAddressGenerationFailure|No more IP addresses",
+    re.IGNORECASE,
+)
 
 
 class Adapter(Protocol):
@@ -41,10 +47,15 @@ class Observer(Protocol):
     def __call__(self, method: str, path: str, status: int, seconds: float) -> None: ...
 
 
+class _NotSent(errors.CloudError):
+    """The API has not heard of it, so that it says nothing about the API."""
+
+
 class Transport:
     """One OpenStack API with its own limit of calls in flight.
 
-    :param limit: calls in flight at the most; the others wait for a slot.
+    :param limit: calls in flight at the most; the others wait for a slot. There are fewer while
+        the API is overloaded.
     :param deadline: seconds that a request may take at this moment, asked right before it is
         sent (from a thread). Its answer is not waited for any longer, though the server may still
         carry it out.
@@ -59,7 +70,7 @@ class Transport:
         observe: Observer | None = None,
     ) -> None:
         self._adapter = adapter
-        self._slots = asyncio.Semaphore(limit)
+        self.limit = AdaptiveLimit(limit)
         self._threads = ThreadPoolExecutor(limit, thread_name_prefix="openstack")
         self._deadline = deadline
         self._observe = observe
@@ -71,17 +82,19 @@ class Transport:
         *,
         body: Json | None = None,
         query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Json:
         """One request and its answer.
 
         :raises errors.CloudError: an answer of 400 or more; status 0 where there was none.
         """
-        async with self._slots:
-            request = functools.partial(self._request, path, method, body, dict(query or {}))
+        content = {"json": body, "params": dict(query or {}), "headers": dict(headers or {})}
+        async with self.limit.slot(current_priority()) as slot:
+            request = functools.partial(self._request, path, method, content)
             started = asyncio.get_running_loop().time()
             status = 0
             try:
-                response = await finish(self._threads.submit(request))
+                response = await self._answer(slot, request)
                 status = response.status_code
             finally:
                 if self._observe is not None:
@@ -91,32 +104,37 @@ class Transport:
             raise error_from(response, f"{method} {path}")
         return _json(response, f"{method} {path}")
 
-    def _request(
-        self,
-        path: str,
-        method: str,
-        body: Json | None,
-        query: dict[str, Any],
+    async def _answer(
+        self, slot: Slot, request: Callable[[], requests.Response]
     ) -> requests.Response:
-        response = self._send(path, method, body, query)
-        if response.status_code == 401:  # a token revoked, or keys rotated
-            self._adapter.invalidate()
-            response = self._send(path, method, body, query)
+        """Ask from a thread, and let the limit know what came of it."""
+        try:
+            response = await finish(self._threads.submit(request))
+        except _NotSent:
+            raise
+        except errors.CloudError as error:
+            slot.answered(error.status)
+            raise
+        slot.answered(response.status_code)
         return response
 
-    def _send(
-        self, path: str, method: str, body: Json | None, query: dict[str, Any]
-    ) -> requests.Response:
+    def _request(self, path: str, method: str, content: Json) -> requests.Response:
+        response = self._send(path, method, content)
+        if response.status_code == 401:  # a token revoked, or keys rotated
+            self._adapter.invalidate()
+            response = self._send(path, method, content)
+        return response
+
+    def _send(self, path: str, method: str, content: Json) -> requests.Response:
         """Once, and not after the deadline: nothing beneath sends it again."""
         self._adapter.authenticate()
         seconds = self._deadline()
         if seconds <= 0:
-            raise errors.CloudError("not sent: another controller may be at work by now")
+            raise _NotSent("not sent: another controller may be at work by now")
         return self._adapter.request(
             path,
             method,
-            json=body,
-            params=query,
+            **content,
             raise_exc=False,
             timeout=seconds,
             connect_retries=0,
@@ -127,7 +145,7 @@ class Transport:
 
     async def project_id(self) -> str:
         """Id of the project that our account works in."""
-        async with self._slots:
+        async with self.limit.slot(current_priority()):
             return await finish(self._threads.submit(self._adapter.authenticate))
 
     def close(self) -> None:
@@ -170,12 +188,13 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
         status=status,
         request_id=response.headers.get(REQUEST_ID),
         retry_after=float(retry_after) if retry_after.isdigit() else None,
+        kind=_kind_of(text),
     )
 
 
 def _is_exhaustion(text: str) -> bool:
     """Quota (Neutron 409 OverQuota, Octavia 403), or a subnet without free addresses."""
-    return bool(re.search(r"quota|IpAddressGenerationFailure|No more IP addresses", text, re.I))
+    return bool(_EXHAUSTION.search(text))
 
 
 def message_of(text: str) -> str:
@@ -190,6 +209,14 @@ def message_of(text: str) -> str:
             if isinstance(inner.get(name), str):
                 return str(inner[name])[:300]
     return text.strip()[:300]
+
+
+def _kind_of(text: str) -> str:
+    """What Neutron calls the error in the body; empty for other services'."""
+    try:
+        return str(json.loads(text)["NeutronError"]["type"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _json(response: requests.Response, what: str) -> Json:

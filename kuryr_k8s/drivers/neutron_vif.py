@@ -2,20 +2,31 @@
 Open vSwitch is part of the cloud."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers import vif_plan
-from kuryr_k8s.drivers.base import DriverContext, PodVIFDriver, PortRequest
-from kuryr_k8s.model.vif import VIFBase
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    PodNetwork,
+    PooledVIFDriver,
+    PoolKey,
+    PortRequest,
+    Spare,
+)
+from kuryr_k8s.model.pod import Node
+from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
-class NeutronVIF(PodVIFDriver):
+class NeutronVIF(PooledVIFDriver):
     """A port is known by (cluster tag, Pod uid, interface name): all of it stands on the port
     from the instant of its creation, so that no answer that got lost can make a second one."""
+
+    kind = VIFOpenVSwitch
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
@@ -65,7 +76,7 @@ class NeutronVIF(PodVIFDriver):
             await self._neutron.delete_port(port["id"])  # nobody was told of it yet
             return await self._create(request)
         wanted: Json = {
-            "binding:host_id": request.host_id,
+            "binding:host_id": vif_plan.host_id_of(request.node),
             "security_groups": sorted(request.security_groups),
         }
         if wanted == {
@@ -76,20 +87,13 @@ class NeutronVIF(PodVIFDriver):
         return await self._neutron.update_port(port["id"], wanted)
 
     async def _create(self, request: PortRequest) -> Json:
+        host_id = vif_plan.host_id_of(request.node)
         try:
-            return await self._neutron.create_port(vif_plan.port_body(request, self._tags))
+            return await self._neutron.create_port(
+                vif_plan.port_body(request, host_id, self._tags)
+            )
         except errors.OverQuota as error:
-            raise self._explained(error, request) from error
-
-    def _explained(self, error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
-        """The same error in words that tell the Pod's owner what is short, and where."""
-        if "quota" in str(error).lower():
-            what = f"Neutron quota for ports is exhausted in project {request.project_id}"
-        else:
-            cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
-            name = request.pod_network.network.name
-            what = f"no free address in network {name} ({cidrs})"
-        return errors.OverQuota(what, status=error.status, request_id=error.request_id)
+            raise vif_plan.explained(error, request) from error
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
@@ -104,6 +108,40 @@ class NeutronVIF(PodVIFDriver):
             untagged = {"not-tags-any": ",".join(self._tags)}
             found += await self._neutron.list_ports(query | untagged)
         for port in found:
+            if vif_plan.POOL_TAG in port["tags"]:
+                continue  # a pool's, that the Pod had
             LOG.info("port %s of Pod %s was not recorded; it goes", port["id"], pod_uid)
             await self._neutron.delete_port(port["id"])
         return len(found)
+
+    def made(self, port: Json) -> bool:
+        return bool(port.get("binding:host_id"))
+
+    # -- ports of pools
+
+    @property
+    def spare_marks(self) -> dict[str, str]:
+        return {"device_id": vif_plan.pool_device(self._tags)}
+
+    async def place(self, node: Node) -> str:
+        return vif_plan.host_id_of(node)
+
+    async def create_spares(
+        self, key: PoolKey, count: int
+    ) -> tuple[list[Spare], errors.CloudError | None]:
+        body = vif_plan.spare_body(key, self._tags)
+        ports, failure = await self._neutron.create_ports([body] * count)
+        return [vif_plan.spare_of(port, self._bridge) for port in ports], failure
+
+    async def find_spares(self, ports: Sequence[Json]) -> list[Spare]:
+        return [
+            vif_plan.spare_of(port, self._bridge)
+            for port in ports
+            if vif_plan.POOL_TAG in port["tags"] and port.get("binding:host_id")
+        ]
+
+    async def remove_spare(self, spare: Spare) -> None:
+        await self._neutron.delete_port(spare.id)
+
+    def vif_of_spare(self, spare: Spare, pod_network: PodNetwork) -> VIFBase:
+        return vif_plan.vif_of_spare(spare, pod_network, self._mtu)

@@ -1,15 +1,21 @@
 """Pure translation between requests, Neutron ports and VIFs; no input, no output."""
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import neutron
-from kuryr_k8s.drivers.base import PodNetwork, PortRequest
+from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PoolKey, PortRequest, Spare
 from kuryr_k8s.model import vif as model
+from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
 DEVICE_OWNER = "compute:kuryr"
+DEVICE_OWNERS = (DEVICE_OWNER, "trunk:subport", "")  # Neutron's own: on a trunk, and afterwards
+POOL_TAG = "kuryr-pool"  # on ports that are made for no Pod in particular
+AVAILABLE = "available-port"  # their name while nobody has them
+LEAVING = "leaving-port"  # and while they are being deleted
 NAME_LIMIT = 255
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
 
@@ -20,12 +26,29 @@ class BindingFailed(errors.Refused):
     reason = "PortBindingFailed"
 
 
+def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
+    """The same error in words that tell the Pod's owner what is short, and where."""
+    if "quota" in str(error).lower():
+        what = f"Neutron quota for ports is exhausted in project {request.project_id}"
+    else:
+        cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
+        what = f"no free address in network {request.pod_network.network.name} ({cidrs})"
+    return errors.OverQuota(what, status=error.status, request_id=error.request_id)
+
+
 def interface_tag(ifname: str) -> str:
     """The tag that tells apart the ports of one Pod."""
     return f"kuryr-ifname:{ifname}"
 
 
-def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
+def host_id_of(node: Node) -> str:
+    """:raises NodeNotReady: its daemon has not told it yet."""
+    if not node.host_id:
+        raise NodeNotReady(f"node {node.name} has no kuryr-k8s-daemon that has started yet")
+    return node.host_id
+
+
+def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json:
     """The port to ask Neutron for: bound, tagged and named from the first instant."""
     return {
         "network_id": request.pod_network.network.id,
@@ -33,12 +56,65 @@ def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
         "fixed_ips": [{"subnet_id": subnet.id} for subnet in request.pod_network.subnets],
         "device_id": request.pod_uid,
         "device_owner": DEVICE_OWNER,
-        "binding:host_id": request.host_id,
+        "binding:host_id": host_id,
         "security_groups": list(request.security_groups),
         "name": request.pod_name[:NAME_LIMIT],
         "admin_state_up": True,
         "tags": [*tags, interface_tag(request.ifname)],
     }
+
+
+def pool_device(tags: Sequence[str]) -> str:
+    """``device_id`` of a pool's port that nobody has: it is found by that before it has tags."""
+    return f"{POOL_TAG}:{tags[0]}"
+
+
+def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
+    """A port of a pool: bound, and found again by its tags, from the first instant."""
+    return {
+        "network_id": key.network_id,
+        "project_id": key.project_id,
+        "fixed_ips": [{"subnet_id": subnet_id} for subnet_id in key.subnet_ids],
+        "device_id": pool_device(tags),
+        "device_owner": DEVICE_OWNER,
+        "binding:host_id": key.place,
+        "security_groups": list(key.security_groups),
+        "name": AVAILABLE,
+        "admin_state_up": True,
+        "tags": [*tags, POOL_TAG],
+    }
+
+
+def spare_of(port: Json, conf_bridge: str | None) -> Spare:
+    """What a pool remembers of such a port, bound or not."""
+    fixed_ips = tuple(sorted((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]))
+    return Spare(
+        id=port["id"],
+        key=PoolKey(
+            project_id=port["project_id"],
+            place=port.get("binding:host_id") or "",
+            network_id=port["network_id"],
+            subnet_ids=tuple(sorted({subnet_id for subnet_id, _ in fixed_ips})),
+            security_groups=tuple(sorted(port["security_groups"])),
+        ),
+        mac=port["mac_address"],
+        fixed_ips=fixed_ips,
+        bridge=_bridge_of(port, conf_bridge),
+        name=port["name"],
+        device_id=port["device_id"],
+        fit=port.get("binding:vif_type") == "ovs" and is_untouched(port),
+    )
+
+
+def is_untouched(port: Json) -> bool:
+    """Whether a pool's port has nothing that a pool does not give to its ports."""
+    return (
+        port["name"] != LEAVING
+        and port["admin_state_up"]
+        and port.get("port_security_enabled", True)
+        and not port.get("allowed_address_pairs")
+        and not port.get("qos_policy_id")
+    )
 
 
 def vif_of(
@@ -56,28 +132,44 @@ def vif_of(
             f"Neutron could not bind a port on host {host!r} (vif_type {kind}): is an agent of "
             "that host name alive (openstack network agent list)?"
         )
-    bridge = conf_bridge or port.get("binding:vif_details", {}).get("bridge_name") or "br-int"
-    network = pod_network.network
+    return vif_of_spare(spare_of(port, conf_bridge), pod_network, mtu)
+
+
+def vif_of_spare(spare: Spare, pod_network: PodNetwork, mtu: int) -> model.VIFBase:
+    """The VIF that the node plugs for a bound port."""
     return model.VIFOpenVSwitch(
-        id=port["id"],
-        address=port["mac_address"],
+        id=spare.id,
+        address=spare.mac,
         plugin="ovs",
         has_traffic_filtering=True,
-        vif_name=f"tap{port['id']}"[:IFNAME_LIMIT],
-        bridge_name=bridge,
-        port_profile=model.VIFPortProfileOpenVSwitch(interface_id=port["id"]),
-        network=model.Network(
-            id=network.id,
-            label=network.name,
-            bridge=bridge,
-            mtu=min(network.mtu, mtu) if mtu else network.mtu,
-            subnets=tuple(_subnet(subnet, port) for subnet in pod_network.subnets),
-        ),
+        vif_name=f"tap{spare.id}"[:IFNAME_LIMIT],
+        bridge_name=spare.bridge,
+        port_profile=model.VIFPortProfileOpenVSwitch(interface_id=spare.id),
+        network=network_of(spare, pod_network, mtu),
     )
 
 
-def _subnet(subnet: neutron.Subnet, port: Json) -> model.Subnet:
-    addresses = [ip["ip_address"] for ip in port["fixed_ips"] if ip["subnet_id"] == subnet.id]
+def network_of(spare: Spare, pod_network: PodNetwork, mtu: int) -> model.Network:
+    """The network of a VIF, with the port's addresses.
+
+    :param mtu: upper limit; 0 for none.
+    """
+    network = pod_network.network
+    return model.Network(
+        id=network.id,
+        label=network.name,
+        bridge=spare.bridge or None,
+        mtu=min(network.mtu, mtu) if mtu else network.mtu,
+        subnets=tuple(_subnet(subnet, spare) for subnet in pod_network.subnets),
+    )
+
+
+def _bridge_of(port: Json, conf_bridge: str | None) -> str:
+    return conf_bridge or port.get("binding:vif_details", {}).get("bridge_name") or "br-int"
+
+
+def _subnet(subnet: neutron.Subnet, spare: Spare) -> model.Subnet:
+    addresses = [address for subnet_id, address in spare.fixed_ips if subnet_id == subnet.id]
     return model.Subnet(
         cidr=str(ipaddress.ip_network(subnet.cidr)),
         gateway=subnet.gateway_ip,

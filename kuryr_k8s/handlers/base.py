@@ -23,6 +23,7 @@ from kuryr_k8s.k8s.events import EventRecorder, Reference
 from kuryr_k8s.k8s.informer import Informer, Versioned
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 
 T = TypeVar("T", bound=Versioned)
@@ -39,9 +40,10 @@ class Informers:
     nodes: Informer[Node]
     namespaces: Informer[Namespace]
     kuryrports: Informer[KuryrPort]
+    kuryrportpools: Informer[KuryrPortPool]
 
     def all(self) -> tuple[Informer[Any], ...]:
-        return (self.pods, self.nodes, self.namespaces, self.kuryrports)
+        return (self.pods, self.nodes, self.namespaces, self.kuryrports, self.kuryrportpools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

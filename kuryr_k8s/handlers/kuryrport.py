@@ -6,12 +6,13 @@ other groups     → the ports follow
 being deleted    → wait for the node's finalizer to go → ports back → our finalizer goes
 """
 
+import functools
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import PodNetwork, PortRequest
+from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PortRequest
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.vif import is_needed, reference
 from kuryr_k8s.k8s.events import Reference
@@ -45,7 +46,7 @@ class KuryrPortHandler(Handler):
 
     def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
         """A node's KuryrPorts, where it came, went, or changed in what matters to them."""
-        if old and new and (old.host_id, old.out_of_service) == (new.host_id, new.out_of_service):
+        if old and new and _what_matters_of(old) == _what_matters_of(new):
             return ()
         ports = self._context.informers.kuryrports.values()
         return [Key(port.namespace, port.name) for port in ports if port.node == key.name]
@@ -98,7 +99,7 @@ class KuryrPortHandler(Handler):
     ) -> dict[str, VIFBase]:
         """All interfaces of the Pod; those made by an earlier try are found again."""
         drivers = self._context.drivers
-        host_id = self._host_id(recorded.node)
+        node = self._node(recorded.node)
         wanted: dict[str, PodNetwork] = {
             DEFAULT_IFNAME: await drivers.pod_subnets.pod_network(pod, project)
         }
@@ -112,12 +113,13 @@ class KuryrPortHandler(Handler):
                 PortRequest(
                     pod_uid=recorded.pod_uid,
                     pod_name=str(key),
-                    host_id=host_id,
+                    node=node,
                     ifname=ifname,
                     project_id=project,
                     pod_network=pod_network,
                     security_groups=groups,
                     may_exist=may_exist,
+                    wake=functools.partial(self.wake, key),
                 )
             )
             for ifname, pod_network in wanted.items()
@@ -135,11 +137,11 @@ class KuryrPortHandler(Handler):
         self._tried.pop(key, None)
         self._unrecorded.pop(key, None)
 
-    def _host_id(self, node_name: str) -> str:
-        node = self._context.informers.nodes.get(Key("", node_name))
-        if node is None or not node.host_id:
-            raise NodeNotReady(f"node {node_name} has no kuryr-k8s-daemon that has started yet")
-        return node.host_id
+    def _node(self, name: str) -> Node:
+        node = self._context.informers.nodes.get(Key("", name))
+        if node is None:
+            raise NodeNotReady(f"there is no node {name}")
+        return node
 
     async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
         uid, told = self._unrecorded.get(key, ("", None))
@@ -154,13 +156,17 @@ class KuryrPortHandler(Handler):
         self._unrecorded.pop(key, None)
 
     async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
-        patch = {"metadata": {"uid": recorded.uid}, "status": status}
+        meta = {"uid": recorded.uid}
+        if "vifs" in status:  # an earlier leader's word must not come after a later one's
+            meta["resourceVersion"] = recorded.resource_version
+        patch = {"metadata": meta, "status": status}
         informer, kube = self._context.informers.kuryrports, self._context.kube
         informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
 
     async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
         """Where the KuryrPort went while its ports were made, nobody will ever name them."""
         live = await self._context.kube.find(KURYRPORTS, key)
+        self._context.informers.kuryrports.learn(live)  # changed by other hands: so it is now
         if live is None or live["metadata"]["uid"] != recorded.uid:
             await self._context.drivers.vif_pool.release_unrecorded(recorded.pod_uid)
 
@@ -249,11 +255,9 @@ def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Ite
     return () if matters(old) == matters(new) else (key,)
 
 
+def _what_matters_of(node: Node) -> object:
+    return (node.host_id, node.out_of_service, node.addresses, node.pod_vif)
+
+
 def _ids(vifs: dict[str, VIFBase]) -> list[str]:
     return [vif.id for vif in vifs.values()]
-
-
-class NodeNotReady(errors.Refused):
-    """The node's daemon has not told Neutron's name of the node; its Node object will."""
-
-    reason = "KuryrNodeNotReady"

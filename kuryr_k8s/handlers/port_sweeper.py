@@ -1,18 +1,22 @@
-"""The last resort against leaks: ports of this cluster that no KuryrPort names go.
+"""One list of all ports of the cluster, now and then, held against the KuryrPorts.
 
-Such a port is left by a create whose answer was lost and that Neutron carried
-out late, or by hands. It goes when it has been without a name for the time between
-two searches, and a live list of the KuryrPorts does not know it either; and the log says so.
+Pools recover by the first one, and learn by the later ones what others did to their ports. Of the
+other ports, those that no KuryrPort names go: such a port is left by a create whose answer was
+lost and that Neutron carried out late, or by hands. It goes when it has been without a name for
+the time between two searches, and a live list of the KuryrPorts does not know it either; and the
+log says so.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Neutron
-from kuryr_k8s.drivers.vif_plan import DEVICE_OWNER
+from kuryr_k8s.drivers import nested_plan
+from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver
+from kuryr_k8s.drivers.vif_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS
@@ -20,6 +24,27 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
+FIELDS = (
+    "id",
+    "name",
+    "description",
+    "device_id",
+    "device_owner",
+    "tags",
+    "project_id",
+    "network_id",
+    "fixed_ips",
+    "mac_address",
+    "security_groups",
+    "admin_state_up",
+    "port_security_enabled",
+    "allowed_address_pairs",
+    "qos_policy_id",
+    "binding:host_id",
+    "binding:vif_type",
+    "binding:vif_details",
+    "binding:profile",
+)
 
 
 class PortSweeper:
@@ -36,6 +61,7 @@ class PortSweeper:
         neutron: Neutron,
         kube: KubeApi,
         kuryrports: Informer[KuryrPort],
+        vif_pool: VIFPoolDriver,
         tags: tuple[str, ...],
         interval: float,
     ) -> None:
@@ -44,6 +70,7 @@ class PortSweeper:
         self._neutron = neutron
         self._kube = kube
         self._kuryrports = kuryrports
+        self._vif_pool = vif_pool
         self._tags = tags
         self._interval = interval
         self._suspects: dict[str, float] = {}  # when each nameless port was first seen
@@ -57,10 +84,13 @@ class PortSweeper:
         """One search. A port that cannot be deleted does not save the others."""
         query = {
             "tags": ",".join(self._tags),
-            "device_owner": DEVICE_OWNER,
-            "fields": ["id", "device_id", "name"],
+            "device_owner": DEVICE_OWNERS,
+            "fields": FIELDS,
         }
-        ports = await self._neutron.list_ports(query)
+        known = self._vif_pool.known()
+        ports = [port for port in await self._neutron.list_ports(query) if is_ours(port)]
+        if self._vif_pool.keeps_ports:
+            ports = await self._vif_pool.survey(known, ports, records(await self._live()))
         unnamed = nameless(ports, self._kuryrports.values())
         now = asyncio.get_running_loop().time()
         self._suspects = {port["id"]: self._suspects.get(port["id"], now) for port in unnamed}
@@ -76,10 +106,10 @@ class PortSweeper:
                 "port %s (%s, device %s) is named by no KuryrPort; it goes",
                 port["id"],
                 port["name"],
-                port["device_id"],
+                pod_uid_of(port),
             )
             try:
-                await self._neutron.delete_port(port["id"])
+                await self._vif_pool.discard(port)
             except errors.CloudError as error:
                 failure = error
         if failure is not None:
@@ -90,13 +120,41 @@ class PortSweeper:
         return [KuryrPort.read(item) async for items, _version in pages for item in items]
 
 
-def nameless(ports: Iterable[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
+def records(kuryrports: Iterable[KuryrPort]) -> Records:
+    """What pools need to know of them."""
+    holders: dict[str, Holder] = {}
+    pods = set()
+    for recorded in kuryrports:
+        holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
+        holders |= dict.fromkeys(recorded.uuids(), holder)
+        pods.add(recorded.pod_uid)
+    return Records(holders, frozenset(pods))
+
+
+def is_ours(port: Json) -> bool:
+    """Whether a driver made it: the cluster's tag may be on other ports too, those of VMs."""
+    made = port["device_owner"] == DEVICE_OWNER or POOL_TAG in port["tags"]
+    return made or bool(nested_plan.pod_uid_of(port))
+
+
+def pod_uid_of(port: Json) -> str:
+    """The Pod for which the port was made."""
+    return nested_plan.pod_uid_of(port) or str(port["device_id"])
+
+
+def nameless(ports: Sequence[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
     """The ports that no KuryrPort names. One without vifs yet may come to name its Pod's; and one
-    whose vifs nobody can read is no word against any of them."""
-    by_pod = {recorded.pod_uid: recorded for recorded in kuryrports}
+    whose vifs nobody can read is no word against any of them. Ports that were a pool's are any
+    Pod's."""
+    recorded_ports = tuple(kuryrports)
+    by_pod = {recorded.pod_uid: recorded for recorded in recorded_ports}
+    pooled = [port for port in ports if POOL_TAG in port["tags"]]
+    holders = records(recorded_ports).holders if pooled else {}
 
     def named(port: Json) -> bool:
-        recorded = by_pod.get(port["device_id"])
+        if POOL_TAG in port["tags"]:
+            return port["id"] in holders
+        recorded = by_pod.get(pod_uid_of(port))
         return recorded is not None and (not recorded.has_vifs or recorded.may_name(port["id"]))
 
     return [port for port in ports if not named(port)]

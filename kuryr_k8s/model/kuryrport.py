@@ -5,6 +5,7 @@ status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versione
 """
 
 import json
+import re
 import sys
 import zlib
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from kuryr_k8s.model.vif import VIFBase
 
 Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
+UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,12 @@ class KuryrPort:
     @property
     def _vifs_json(self) -> bytes:
         return zlib.decompress(self.vifs_packed)
+
+    def uuids(self) -> set[str]:
+        """All UUIDs in the interfaces, also where nobody can read them; their ports' are there."""
+        if not self.has_vifs:
+            return set()
+        return {found.decode() for found in UUID.findall(self._vifs_json)}
 
     def may_name(self, port_id: str) -> bool:
         """Whether the port is one of the interfaces; or nobody can read them."""

@@ -62,13 +62,18 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A Node: ``host_id`` is the name by which Neutron knows it, published by its daemon."""
+    """A Node: ``host_id`` is the name by which Neutron knows it, published by its daemon.
+
+    ``addresses`` are its InternalIPs, ``pod_vif`` the pod_vif driver that its label asks for.
+    """
 
     name: str
     uid: str
     resource_version: str
     host_id: str | None
     out_of_service: bool
+    addresses: tuple[str, ...] = ()
+    pod_vif: str | None = None
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -81,6 +86,12 @@ class Node:
             out_of_service=any(
                 taint["key"] == annotations.OUT_OF_SERVICE_TAINT for taint in taints
             ),
+            addresses=tuple(
+                address["address"]
+                for address in (item.get("status") or {}).get("addresses") or ()
+                if address["type"] == "InternalIP"
+            ),
+            pod_vif=(item["metadata"].get("labels") or {}).get(annotations.POD_VIF_LABEL),
         )
 
 

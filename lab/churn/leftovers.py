@@ -18,6 +18,8 @@ from lab.process import run
 from lab.rest import Api
 
 OURS, NETNS = "kuryr-container-id", "kuryr-netns"
+# On ports that the product keeps ready for Pods to come.
+POOL_TAG = "kuryr-pool"
 # The VM's port, which is no Pod's.
 _OTHERS = ("tap-vm1",)
 
@@ -40,6 +42,24 @@ class OnNode:
     tasks: set[str]
 
 
+@dataclass(frozen=True)
+class Owners:
+    """How many of the cluster's ports are of Pods, kept in pools by the pools' word, or neither.
+
+    `lost`: more ports are marked as a pool's than the pools know of; negative: fewer.
+    """
+
+    pods: int
+    pools: int
+    nobody: int
+    lost: int
+
+    @property
+    def found(self) -> int:
+        """All that Neutron has."""
+        return self.pods + self.pools + self.nobody + self.lost
+
+
 class Inspection:
     """Looks at the whole cluster, its cloud and its nodes, as their administrator."""
 
@@ -50,6 +70,21 @@ class Inspection:
         """The cluster's ports in Neutron by id."""
         neutron = Api(f"{self._lab.cloud.neutron_url}/v2.0", admin_token())
         return {port["id"]: port for port in neutron.get("/ports", tags=CLUSTER_TAG)["ports"]}
+
+    def owners(self) -> Owners:
+        """Whose the cluster's ports are now."""
+        recorded = self._kube.items("/apis/openstack.org/v1/kuryrports")
+        named = {vif["id"] for record in recorded if (vif := _vif(record)) is not None}
+        ports = self._ports()
+        free = [port for id_, port in ports.items() if id_ not in named]
+        pooled = sum(1 for port in free if POOL_TAG in port["tags"])
+        known = sum(map(_kept, self._kube.items("/apis/openstack.org/v1/kuryrportpools")))
+        return Owners(
+            pods=len(named & set(ports)),
+            pools=known,
+            nobody=len(free) - pooled,
+            lost=pooled - known,
+        )
 
     def differences(self) -> list[str]:
         """Everything that is without its counterpart; empty when all is well."""
@@ -118,7 +153,8 @@ class Inspection:
 def _unnamed(records: dict[str, Json], ports: dict[str, Json]) -> Iterator[str]:
     named = {vif["id"] for record in records.values() if (vif := _vif(record)) is not None}
     for id_ in set(ports) - named:
-        yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
+        if POOL_TAG not in ports[id_]["tags"]:
+            yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
 
 
 def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode]) -> Iterator[str]:
@@ -150,6 +186,12 @@ def _has_port(pod: Json) -> bool:
     return (
         bool(pod["spec"].get("nodeName")) and not pod["spec"].get("hostNetwork") and not finished
     )
+
+
+def _kept(pool: Json) -> int:
+    """Ports that a node's pools have beside those of Pods."""
+    status = pool.get("status", {})
+    return int(status.get("available", 0)) + int(status.get("returning", 0))
 
 
 def _vif(record: Json) -> Json | None:

@@ -3,6 +3,7 @@
 import configparser
 
 TAG = "test-cluster"
+VM = "10.63.0.9"  # address of the node that is a VM
 
 
 def write_conf(directory, cloud, **groups):
@@ -33,3 +34,16 @@ def furnish(cloud):
     """Give the cloud a dual-stack network for Pods and a security group."""
     cloud.pods = cloud.add_network("pods", "10.62.0.0/16", "fd62::/64", mtu=1442)
     cloud.group = cloud.add_security_group("pods")
+
+
+def add_vm(cloud, address=VM):
+    """Give the cloud a VM with a trunk, in a network of its own; the options to use it."""
+    if not hasattr(cloud, "nodes"):
+        cloud.nodes = cloud.add_network("nodes", "10.63.0.0/24", mtu=1442)
+    subnet = cloud.nodes["subnets"][0]
+    fixed_ips = [{"subnet_id": subnet, "ip_address": address}]
+    cloud.trunk = cloud.add_trunk(cloud.nodes["id"], fixed_ips=fixed_ips)
+    return {
+        "kubernetes": {"pod_vif_driver": "nested-vlan"},
+        "pod_vif_nested": {"worker_nodes_subnets": subnet},
+    }

@@ -15,7 +15,7 @@ from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.component import confs, report
 from tests.component.confs import TAG
-from tests.component.lanes import Lanes, permit
+from tests.component.lanes import Lanes, NestedLanes, permit
 from tests.component.stage import Stage
 from tests.fakes.cloud import FakeCloud
 from tests.kube.fixtures import cluster, kube, kube_proxy, kube_server
@@ -50,12 +50,18 @@ def load_conf(write_conf):
 
 
 @pytest.fixture
-def neutron(load_conf):
-    """Our client of the fake Neutron."""
+def transport(load_conf):
+    """Our way to the fake Neutron."""
     adapter = connect.NetworkAdapter(connect.connect(load_conf(), connections=16))
     transport = Transport(adapter, limit=16)
-    yield Neutron(transport)
+    yield transport
     transport.close()
+
+
+@pytest.fixture
+def neutron(transport):
+    """Our client of the fake Neutron."""
+    return Neutron(transport)
 
 
 @pytest.fixture
@@ -101,6 +107,13 @@ async def lanes(shipped_permissions, kube_server, tmp_path):
     """Stages to be used at the same time, each with everything of its own."""
     await permit(shipped_permissions.client, kube_server)
     return Lanes(kube_server, shipped_permissions.client, tmp_path)
+
+
+@pytest.fixture
+async def nested_lanes(shipped_permissions, kube_server, tmp_path):
+    """As lanes, with VMs for nodes."""
+    await permit(shipped_permissions.client, kube_server)
+    return NestedLanes(kube_server, shipped_permissions.client, tmp_path)
 
 
 @pytest.fixture

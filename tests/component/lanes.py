@@ -6,6 +6,7 @@ bears that namespace's name: controllers of other lanes are not there for it.
 
 import asyncio
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 from kuryr_k8s import config
 from kuryr_k8s.model.annotations import HOST_ID
@@ -23,6 +24,8 @@ ROLE = "lanes-leases"
 
 class Lanes:
     """Opens lanes, so many at once and the others afterwards."""
+
+    options: ClassVar[dict] = {"annotations": {HOST_ID: HOST}}  # of the node
 
     def __init__(self, server, client, directory):
         self.server, self.client = server, client
@@ -42,15 +45,20 @@ class Lanes:
                 KubeProxy(self.server, namespace=cluster.namespace, node=node) as proxy,
             ):
                 confs.furnish(cloud)
-                stage = Stage(cluster, cloud, proxy, _loader(directory, cloud, cluster), node)
+                load = _loader(directory, cloud, cluster, self.conf(cloud))
+                stage = Stage(cluster, cloud, proxy, load, node)
                 try:
                     if made:
                         await cluster.add_namespace()
-                        await cluster.add_node(node, annotations={HOST_ID: HOST})
+                        await cluster.add_node(node, **self.options)
                     yield stage
                 finally:
                     await cluster.clean()
                     await self._drop_lease(cluster.namespace)
+
+    def conf(self, _cloud):
+        """Groups of options besides those of all tests."""
+        return {}
 
     async def _drop_lease(self, name):
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
@@ -58,9 +66,20 @@ class Lanes:
             await self.client.delete(path)
 
 
-def _loader(directory, cloud, cluster):
+class NestedLanes(Lanes):
+    """Their nodes are VMs."""
+
+    options: ClassVar[dict] = {"addresses": (confs.VM,)}
+
+    def conf(self, cloud):
+        return confs.add_vm(cloud)
+
+
+def _loader(directory, cloud, cluster, more):
     def load(**groups):
-        groups["kubernetes"] = {"lease_name": cluster.namespace} | groups["kubernetes"]
+        own = {"lease_name": cluster.namespace} | more.get("kubernetes", {})
+        groups = more | groups
+        groups["kubernetes"] = own | groups["kubernetes"]
         path = confs.write_conf(directory, cloud, **groups)
         return config.load(["--config-file", str(path)], "test")
 
@@ -75,7 +94,7 @@ async def permit(client, server):
         rule = {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
-            "verbs": ["create", "get", "patch"],
+            "verbs": ["create", "get", "watch", "patch"],
         }
         await client.request("POST", roles, head | {"kind": "ClusterRole", "rules": [rule]})
         api_group = "rbac.authorization.k8s.io"

@@ -9,6 +9,7 @@ import re
 
 _VOLATILE = {"resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp"}
 _VOLATILE |= {"created_at", "updated_at", "openstack.org/kuryr-creator", "eventTime"}
+_VOLATILE |= {"openstack.org/kuryr-leader"}
 # Neutron counts its own changes, and an adopted port may be one change older or younger.
 _VOLATILE |= {"revision_number"}
 _TOKEN = re.compile(
@@ -22,11 +23,12 @@ _TOKEN = re.compile(
 
 
 async def state_of(stage):
-    """KuryrPorts and Events of the namespace, and all ports: comparable with ==."""
+    """KuryrPorts and Events of the namespace, all ports and trunks: comparable with ==."""
     found = {
         "kuryrports": await stage.kuryrports(),
         "events": sorted(await stage.events()),
         "ports": list(stage.cloud.ports.values()),
+        "trunks": list(stage.cloud.trunks.values()),
     }
     return _named(_kept(found))
 

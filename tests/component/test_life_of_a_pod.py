@@ -416,7 +416,7 @@ async def test_nothing_is_remembered_of_pods_that_are_gone(stage, handlers):
             await stage.until_gone(name)
             if name == "job":
                 await stage.cluster.delete_pod(pod)
-        assert len(handlers) == 2
+        assert len(handlers) == 3
 
         async def nothing():
             return not remembered()

@@ -14,10 +14,15 @@ from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, PortRequest
 from kuryr_k8s.drivers.neutron_vif import NeutronVIF
 from kuryr_k8s.drivers.subnets import DefaultSubnets
+from kuryr_k8s.model.pod import Node
 from tests.component.conftest import HOST, TAG
 from tests.fakes.faults import Hang, answer, cut, lose_reply
 
 UID = "0b0d9c4e-27a5-4d6b-8e7e-6d1f3a5b7c9d"
+
+
+def node_on(host_id):
+    return Node(name="node1", uid="n", resource_version="1", host_id=host_id, out_of_service=False)
 
 
 @pytest.fixture
@@ -37,7 +42,7 @@ def request_port(context, cloud):
         values = {
             "pod_uid": UID,
             "pod_name": "default/web-0",
-            "host_id": HOST,
+            "node": node_on(HOST),
             "ifname": "eth0",
             "project_id": cloud.project_id,
             "pod_network": pod_network,
@@ -125,7 +130,7 @@ async def test_port_left_without_tags_by_a_crash_is_found_and_completed(
 
 async def test_port_that_no_agent_can_bind_is_refused_and_deleted(driver, request_port, cloud):
     with pytest.raises(errors.Refused, match=r"could not bind a port on host 'nowhere'"):
-        await driver.ensure(await request_port(host_id="nowhere"))
+        await driver.ensure(await request_port(node=node_on("nowhere")))
     assert not cloud.ports
 
 

@@ -58,12 +58,11 @@ class Neutron:
 
     async def put(self, path: str, body: Json, **headers: str) -> Reply:
         """PUT; headers by their names with underscores."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self._request("PUT", path, json=body, headers=named)
+        return await self._request("PUT", path, json=body, headers=_named(headers))
 
-    async def delete(self, path: str) -> Reply:
-        """DELETE."""
-        return await self._request("DELETE", path)
+    async def delete(self, path: str, **headers: str) -> Reply:
+        """DELETE; headers as with PUT."""
+        return await self._request("DELETE", path, headers=_named(headers))
 
     async def create(self, kind: str, **attributes: Any) -> Json:
         """A resource that must come to be."""
@@ -81,6 +80,10 @@ class Neutron:
         response = await asyncio.to_thread(send)
         body = response.json() if response.content else {}
         return Reply(response.status_code, body, response.headers)
+
+
+def _named(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 @dataclass
@@ -118,8 +121,9 @@ class Side:
         )
 
     async def clean(self) -> None:
-        """Remove everything, last things first."""
-        for path in reversed(self.admin.made):
+        """Remove everything, trunks and then last things first: a subport is not deleted."""
+        made = self.admin.made[::-1]
+        for path in sorted(made, key=lambda path: not path.startswith("/trunks/")):
             reply = await self.admin.delete(path)
             assert reply.status in (204, 404), (path, reply.body)
 

@@ -152,6 +152,22 @@ async def test_an_update_for_another_revision_is_refused(side: Side, pods: Json)
     assert reply.body["port"]["allowed_address_pairs"][0]["ip_address"] == "10.213.0.250"
 
 
+async def test_a_port_is_deleted_only_in_the_revision_that_is_named(
+    side: Side, pods: Json
+) -> None:
+    port = await side.kuryr.create("port", network_id=pods["id"])
+    path, revision = f"/ports/{port['id']}", port["revision_number"]
+    reply = await side.kuryr.put(path, {"port": {"name": "other"}})
+    current = reply.body["port"]["revision_number"]
+    assert current > revision
+    reply = await side.kuryr.delete(path, If_Match=f"revision_number={revision}")
+    assert (reply.status, reply.error["type"]) == (412, "RevisionNumberConstraintFailed")
+    assert (await side.kuryr.get(path)).status == 200
+    assert (await side.kuryr.delete(path, If_Match=f"revision_number={current}")).status == 204
+    reply = await side.kuryr.delete(path, If_Match=f"revision_number={current}")
+    assert (reply.status, reply.error["type"]) == (404, "PortNotFound")
+
+
 async def test_a_freed_address_comes_back_with_another_mac(side: Side) -> None:
     network = await side.network("10.214.0.0/29")
     first = await side.kuryr.create("port", network_id=network["id"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+
+from kuryr_k8s.cloud.neutron import IDS
 
 from .sides import Side
 
@@ -73,6 +76,24 @@ async def test_a_bulk_is_made_as_a_whole_or_not_at_all(side: Side, pods: Json) -
     assert (await side.kuryr.get("/ports", tags=side.mark)).body["ports"] == []
 
 
+async def test_a_bulk_with_more_ports_than_addresses_makes_none(side: Side) -> None:
+    network = await side.network("10.226.0.0/29")
+    item = {"network_id": network["id"], "tags": [side.mark]}
+    reply = await side.kuryr.post("/ports", {"ports": [item] * 10})
+    assert (reply.status, reply.error["type"]) == (409, "IpAddressGenerationFailure")
+    assert (await side.kuryr.get("/ports", network_id=network["id"])).body["ports"] == []
+    reply = await side.kuryr.post("/ports", {"ports": [item] * 5})
+    assert reply.status == 201  # nothing of the first try has kept an address
+
+
+async def test_a_bulk_that_wants_one_address_twice_makes_none(side: Side, pods: Json) -> None:
+    item = {"network_id": pods["id"], "tags": [side.mark]}
+    same = item | {"fixed_ips": [{"ip_address": "10.213.0.77"}]}
+    reply = await side.kuryr.post("/ports", {"ports": [item, same, same]})
+    assert (reply.status, reply.error["type"]) == (409, "IpAddressAlreadyAllocated")
+    assert (await side.kuryr.get("/ports", tags=side.mark)).body["ports"] == []
+
+
 async def test_a_port_is_found_by_device_and_tag(side: Side, three: list[Json]) -> None:
     device = three[1]["device_id"]
     reply = await side.kuryr.get("/ports", device_id=device, tags=side.mark)
@@ -122,6 +143,14 @@ async def test_ports_are_found_by_ids_and_addresses(side: Side, three: list[Json
         fixed_ips=[f"ip_address={address['ip_address']}", f"subnet_id={address['subnet_id']}"],
     )
     assert ids(reply.body["ports"]) == {three[1]["id"]}
+
+
+async def test_a_port_is_found_among_as_many_ids_as_the_client_asks_for(
+    side: Side, three: list[Json]
+) -> None:
+    others = [str(uuid.uuid4()) for _ in range(IDS - 1)]
+    reply = await side.kuryr.get("/ports", id=[*others, three[1]["id"]], fields=["id", "name"])
+    assert reply.body["ports"] == [{"id": three[1]["id"], "name": "port-1"}]
 
 
 async def test_only_the_fields_asked_for_come(side: Side, three: list[Json]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -180,3 +181,36 @@ async def test_the_first_port_of_a_list_decides_whether_tags_are_shown(
     ports = reply.body["ports"]
     assert {port["name"] for port in ports} == {"own", "their"}
     assert [("tags" in port) for port in ports] == [shown, shown]
+
+
+async def test_the_quota_of_ones_own_project_is_told_with_what_is_used(
+    side: Side, pods: Json
+) -> None:
+    path = f"/quotas/{side.kuryr.project_id}/details.json"
+    before = (await side.kuryr.get(path)).body["quota"]["port"]
+    assert before.keys() == {"limit", "used", "reserved"}
+    await side.kuryr.post("/ports", {"ports": [{"network_id": pods["id"]}] * 3})
+    after = (await side.kuryr.get(path)).body["quota"]["port"]
+    assert after == before | {"used": before["used"] + 3}
+
+
+async def test_a_project_without_a_limit_has_the_quota_minus_one(side: Side) -> None:
+    project = uuid.uuid4().hex
+    path = f"/quotas/{project}/details.json"
+    reply = await side.admin.put(f"/quotas/{project}", {"quota": {"port": -1}})
+    try:
+        assert reply.status == 200
+        reply = await side.admin.get(path)
+        assert reply.body["quota"]["port"] == {"limit": -1, "used": 0, "reserved": 0}
+        await side.admin.put(f"/quotas/{project}", {"quota": {"port": 7}})
+        assert (await side.admin.get(path)).body["quota"]["port"]["limit"] == 7
+    finally:
+        assert (await side.admin.delete(f"/quotas/{project}")).status == 204
+
+
+async def test_the_cluster_user_is_not_told_the_quota_of_another_project(side: Side) -> None:
+    project = side.stranger.project_id
+    reply = await side.kuryr.get(f"/quotas/{project}/details.json")
+    assert (reply.status, reply.error["type"]) == (403, "AdminRequired")
+    reply = await side.kuryr.get(f"/quotas/{project}")
+    assert (reply.status, reply.error["type"]) == (403, "PolicyNotAuthorized")

@@ -1,7 +1,7 @@
 """Servers that behave like those of a cloud, with state, over HTTP, on the loop of the test."""
 
 from .cloud import FakeCloud
-from .faults import Answer, Faults, Hang, answer, cut, delay, garble, lose_reply
+from .faults import Answer, Faults, Hang, answer, cut, delay, garble, lose_reply, make_some
 from .keystone import User
 from .observing import Call, Calls, Changes
 
@@ -19,4 +19,5 @@ __all__ = [
     "delay",
     "garble",
     "lose_reply",
+    "make_some",
 ]

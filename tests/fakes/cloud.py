@@ -101,6 +101,11 @@ class FakeCloud:
         return self.store.subnets
 
     @property
+    def trunks(self) -> dict[str, Json]:
+        """All trunks by id."""
+        return self.store.trunks
+
+    @property
     def security_groups(self) -> dict[str, Json]:
         """All security groups by id."""
         return self.store.security_groups
@@ -179,6 +184,12 @@ class FakeCloud:
     def add_host(self, name: str) -> None:
         """A chassis comes up: ports can be bound to it."""
         self.store.hosts.add(name)
+
+    def add_trunk(self, network_id: str, **port: Any) -> Json:
+        """A trunk on a port of a VM, with these attributes, in the cluster's project."""
+        context = Context(self.project_id, frozenset({"admin", "member"}))
+        body = {"network_id": network_id, "device_owner": "compute:nova", "device_id": "vm"}
+        return self._neutron.add_trunk(context, body | port)
 
     def set_quota(self, project_id: str, *, port: int) -> None:
         """How many ports the project may have; -1 is without limit."""

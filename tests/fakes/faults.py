@@ -144,6 +144,32 @@ def answer(
     return act
 
 
+class Break(NamedTuple):
+    """Where a bulk request breaks: so many are made, so many after the next one half made."""
+
+    made: int
+    half_made: int
+    answer: Answer
+
+
+BREAK = web.RequestKey("break", Break)
+
+
+def make_some(made: int, *, status: int = 500, half_made: int = 0) -> Action:
+    """Make the first ports of a bulk request, then fail; what was made stays.
+
+    Neutron makes the rows of all in one transaction, and then binds one after another. Where that
+    fails for one, it goes; those `made` before stay, and those after are left `half_made`:
+    without a binding.
+    """
+
+    async def act(request: web.Request, proceed: Proceed) -> web.StreamResponse:
+        request[BREAK] = Break(made, half_made, Answer(status))
+        return await proceed()
+
+    return act
+
+
 def cut() -> Action:
     """Close the connection; nothing is applied."""
 

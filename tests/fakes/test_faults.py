@@ -10,7 +10,7 @@ import openstack
 import pytest
 from keystoneauth1 import exceptions as ksa
 
-from tests.fakes import FakeCloud, Hang, answer, cut, delay, garble, lose_reply
+from tests.fakes import FakeCloud, Hang, answer, cut, delay, garble, lose_reply, make_some
 
 Json = dict[str, Any]
 
@@ -85,6 +85,31 @@ async def test_an_error_after_the_work_leaves_the_work_done(
     cloud.faults.add(method="POST", action=answer(504, applied=True))
     assert (await client.create()).status_code == 504
     assert len(cloud.ports) == 1
+
+
+async def test_a_bulk_request_breaks_in_the_middle(cloud: FakeCloud, client: Client) -> None:
+    cloud.faults.add(method="POST", path="/ports$", action=make_some(7, half_made=1))
+    item = {"network_id": client.network_id, "binding:host_id": "node-1", "tags": ["ours"]}
+    body = {"ports": [item | {"name": str(number)} for number in range(10)]}
+    reply = await client.request("POST", "/ports", json=body)
+    assert (reply.status_code, reply.json()["NeutronError"]["type"]) == (
+        500,
+        "HTTPInternalServerError",
+    )
+    ports = {port["name"]: port["binding:vif_type"] for port in cloud.ports_tagged("ours")}
+    assert ports == {str(number): "ovs" for number in range(7)} | {"8": "unbound"}
+    assert len(cloud.ports) == 8
+    assert (await client.request("POST", "/ports", json=body)).status_code == 201
+
+
+async def test_too_many_requests_are_told_when_to_come_again(
+    cloud: FakeCloud, client: Client
+) -> None:
+    cloud.faults.add(method="PUT", action=answer(429, retry_after=7))
+    port = (await client.create()).json()["port"]
+    reply = await client.request("PUT", f"/ports/{port['id']}", json={"port": {"name": "x"}})
+    assert (reply.status_code, reply.headers["Retry-After"]) == (429, "7")
+    assert cloud.ports[port["id"]]["name"] == ""
 
 
 async def test_half_a_document_comes_with_the_right_status(

@@ -23,7 +23,7 @@ def test_sample_is_what_the_generator_writes(tmp_path):
 
 def test_sample_can_be_loaded_as_it_is():
     conf = config.load(["--config-file", str(SAMPLE)], "test")
-    assert conf.kubernetes.enabled_handlers == ["vif", "kuryrport"]
+    assert conf.kubernetes.enabled_handlers == ["vif", "kuryrport", "kuryrportpool"]
 
 
 def test_options_of_the_ancestor_are_read_under_their_names(tmp_path):

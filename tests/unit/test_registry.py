@@ -58,7 +58,8 @@ def test_unknown_name_is_answered_with_those_installed():
     with pytest.raises(errors.ConfigError) as caught:
         registry.load(PodVIFDriver, "neutron_vif", None, "[kubernetes] pod_vif_driver")
     assert str(caught.value) == (
-        "[kubernetes] pod_vif_driver: there is no 'neutron_vif' (installed: neutron-vif)"
+        "[kubernetes] pod_vif_driver: there is no 'neutron_vif' "
+        "(installed: nested-vlan, neutron-vif)"
     )
 
 

@@ -9,15 +9,16 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.faults import Answer
+from tests.fakes.faults import BREAK, Answer, Break
 
 from . import errors
-from .kinds import KINDS, PORT, Kind
+from .kinds import KINDS, PORT, TRUNK, Kind
 from .listing import Listing, select
 from .policy import Context, Policy
 from .ports import Ports
 from .resources import Resources
 from .store import Store
+from .trunks import Subports, Trunks
 
 Json = dict[str, Any]
 
@@ -49,6 +50,7 @@ class NeutronAPI:
         self._context_of = context_of
         self._policy = Policy(store)
         self._ports = Ports(store, self._policy)
+        self._trunks = Trunks(store, self._policy)
         self._resources = Resources(store, self._policy)
         self._listing = Listing(store, self._policy)
 
@@ -68,7 +70,13 @@ class NeutronAPI:
                 web.put(kind.path + "/{id}", partial(self._update, kind)),
                 web.delete(kind.path + "/{id}", partial(self._delete, kind)),
             ]
-        return result
+        find = partial(self.find, kind=TRUNK)
+        return [*result, *Subports(self._trunks, self._policy, find, _check_revision).routes()]
+
+    def add_trunk(self, context: Context, port: Json) -> Json:
+        """A trunk on a new port with these attributes."""
+        parent = self._ports.create(context, _with_project(port, context))
+        return self._trunks.create(context, _with_project({"port_id": parent["id"]}, context))
 
     def find(self, request: web.Request, kind: Kind) -> tuple[Context, Json]:
         """Who asks, and the resource of the path; 404 if they do not see it."""
@@ -119,14 +127,17 @@ class NeutronAPI:
         context = self._context_of(request)
         body = await _read(request)
         if kind.plural in body:
-            made = self._bulk(context, kind, body[kind.plural])
+            broken = request.get(BREAK)
+            made = self._bulk(context, kind, body[kind.plural], broken)
             return web.json_response({kind.plural: made}, status=201)
         resource = self._make(context, kind, _of_body(body, kind))
         view = self._policy.view(context, kind.name, resource)
         return web.json_response({kind.name: view}, status=201)
 
-    def _bulk(self, context: Context, kind: Kind, items: list[Json]) -> list[Json]:
-        """All of them or, if one is refused, none."""
+    def _bulk(
+        self, context: Context, kind: Kind, items: list[Json], broken: Break | None
+    ) -> list[Json]:
+        """All of them or, if one is refused, none; if it is to break, some."""
         made: list[Json] = []
         try:
             for item in items:
@@ -135,10 +146,24 @@ class NeutronAPI:
             for resource in made:
                 self._remove(kind, resource)
             raise
+        if broken is not None:
+            self._break(broken, made)
         return [self._policy.view(context, kind.name, resource) for resource in made]
+
+    def _break(self, broken: Break, ports: list[Json]) -> None:
+        rest = ports[broken.made :]
+        kept = rest[1 : 1 + broken.half_made]
+        for port in kept:
+            self._ports.unbind(port)
+        for port in rest:
+            if port not in kept:
+                self._ports.delete(port)
+        raise broken.answer
 
     def _make(self, context: Context, kind: Kind, item: Json) -> Json:
         item = _with_project(item, context)
+        if kind is TRUNK:
+            return self._trunks.create(context, item)
         if kind is not PORT:
             return self._resources.create(context, kind, item)
         if not self.tags_at_creation:
@@ -166,6 +191,8 @@ class NeutronAPI:
     def _remove(self, kind: Kind, resource: Json) -> None:
         if kind is PORT:
             self._ports.delete(resource)
+        elif kind is TRUNK:
+            self._trunks.delete(resource)
         else:
             self._resources.delete(kind, resource)
 

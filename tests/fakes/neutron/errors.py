@@ -28,6 +28,7 @@ _MISSING = {
     "port": ("PortNotFound", "Port {} could not be found."),
     "security_group": ("SecurityGroupNotFound", "Security group {} does not exist"),
     "security_group_rule": ("SecurityGroupRuleNotFound", "Security group rule {} does not exist"),
+    "trunk": ("TrunkNotFound", "Trunk {} could not be found."),
     "rbac_policy": ("RbacPolicyNotFound", "RBAC policy of type network with ID {} not found"),
 }
 
@@ -65,6 +66,17 @@ def disallowed(*rules: str) -> Answer:
     named = " and ".join(f"rule:{rule}" for rule in rules)
     text = f"({named})" if len(rules) > 1 else named
     return Answer(403, "PolicyNotAuthorized", f"{text} is disallowed by policy")
+
+
+def parent_in_use(port_id: str) -> Answer:
+    """409 for a port that has, or is, a part in a trunk."""
+    message = f"Port {port_id} is currently in use and is not eligible for use as a parent port."
+    return Answer(409, "ParentPortInUse", message)
+
+
+def not_admin(reason: str) -> Answer:
+    """403 where no policy is asked."""
+    return Answer(403, "AdminRequired", f"User does not have admin privileges: {reason}.")
 
 
 def over_quota(resource: str) -> Answer:

@@ -229,4 +229,11 @@ RBAC_POLICY = Kind(
     required=("object_type", "object_id", "action", "target_tenant"),
 )  # fmt: skip
 
-KINDS = (NETWORK, SUBNET, PORT, SECURITY_GROUP, SECURITY_GROUP_RULE, RBAC_POLICY)
+TRUNK = Kind(
+    "trunk",
+    _STANDARD | {"admin_state_up": "cuf", "port_id": "cf", "status": "f", "sub_ports": "c"},
+    defaults={"name": "", "description": "", "admin_state_up": True, "sub_ports": [], "tags": []},
+    required=("port_id",),
+)
+
+KINDS = (NETWORK, SUBNET, PORT, SECURITY_GROUP, SECURITY_GROUP_RULE, RBAC_POLICY, TRUNK)

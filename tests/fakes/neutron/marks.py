@@ -107,6 +107,7 @@ class Quotas:
             web.put("/v2.0/quotas/{id}", self._set),
             web.delete("/v2.0/quotas/{id}", self._forget),
             web.get("/v2.0/quotas/{id}/details.json", self._details),
+            web.get("/v2.0/quotas/{id}/details", self._details),
         ]
 
     async def _show(self, request: web.Request) -> web.Response:
@@ -130,8 +131,10 @@ class Quotas:
         return web.Response(status=204)
 
     async def _details(self, request: web.Request) -> web.Response:
-        self._context_of(request)
-        project, store = request.match_info["id"], self._api.store
+        context, project = self._context_of(request), request.match_info["id"]
+        if not context.is_admin and context.project_id != project:
+            raise errors.not_admin("Only admin is authorized to access quotas for another project")
+        store = self._api.store
         details = {
             name: {"limit": limit, "used": store.count(name, project), "reserved": 0}
             for name, limit in self._limits(project).items()

@@ -56,7 +56,7 @@ class Policy:
 
     def sees(self, context: Context, kind: str, resource: Json) -> bool:
         """Whether a GET shows the resource."""
-        if kind in ("security_group", "security_group_rule", "rbac_policy"):
+        if kind in ("security_group", "security_group_rule", "rbac_policy", "trunk"):
             return context.is_admin or context.owns(resource, "reader")
         if context.privileged or context.owns(resource, "reader"):
             return True
@@ -115,6 +115,12 @@ class Policy:
         if kind == "subnet":
             network = self.store.networks[resource["network_id"]]
             return resource | {"shared": self._shared(context, network)}
+        if kind == "port" and (trunk := self.store.trunk_on(resource["id"])):
+            subports = [
+                one | {"mac_address": self.store.ports[one["port_id"]]["mac_address"]}
+                for one in trunk["sub_ports"]
+            ]
+            return resource | {"trunk_details": {"trunk_id": trunk["id"], "sub_ports": subports}}
         if kind == "security_group":
             rules = [
                 rule

@@ -62,10 +62,24 @@ class Ports:
             changes["status"] = "DOWN"
         self._store.change("port", port, changes)
 
+    def unbind(self, port: Json) -> None:
+        """Be without the binding that the port's host should have given."""
+        changes = {"binding:vif_type": "unbound", "binding:vif_details": {}}
+        self._store.change("port", port, changes)
+
     def delete(self, port: Json) -> None:
-        """Remove the port; its addresses are free at once."""
+        """Remove the port, unless it is part of a trunk; its addresses are free at once."""
+        self._check_no_trunk(port["id"])
         self._free(port["fixed_ips"])
         self._store.remove("port", port)
+
+    def _check_no_trunk(self, port_id: str) -> None:
+        if trunk := self._store.trunk_carrying(port_id):
+            message = f"Port {port_id} is currently a subport for trunk {trunk['id']}."
+            raise Answer(409, "PortInUseAsSubPort", message)
+        if trunk := self._store.trunk_on(port_id):
+            message = f"Port {port_id} is currently a parent port for trunk {trunk['id']}."
+            raise Answer(409, "PortInUseAsTrunkParent", message)
 
     def _check_quota(self, project_id: str) -> None:
         limit = self._store.quotas.get(project_id, {}).get("port", -1)

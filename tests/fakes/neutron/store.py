@@ -23,6 +23,7 @@ class Store:
         self.security_groups: dict[str, Json] = {}
         self.security_group_rules: dict[str, Json] = {}
         self.rbac_policys: dict[str, Json] = {}
+        self.trunks: dict[str, Json] = {}
         self.quotas: dict[str, dict[str, int]] = {}
         self.allocators: dict[str, Allocator] = {}
         self.hosts: set[str] = set()
@@ -87,6 +88,19 @@ class Store:
             and policy["target_tenant"] in targets
             for policy in self.rbac_policys.values()
         )
+
+    def trunk_on(self, port_id: str) -> Json | None:
+        """The trunk whose parent the port is."""
+        return next((one for one in self.trunks.values() if one["port_id"] == port_id), None)
+
+    def trunk_carrying(self, port_id: str) -> Json | None:
+        """The trunk whose subport the port is."""
+        if self.ports.get(port_id, {}).get("device_owner") != "trunk:subport":
+            return None
+        for trunk in self.trunks.values():
+            if any(one["port_id"] == port_id for one in trunk["sub_ports"]):
+                return trunk
+        return None
 
     def default_group(self, project_id: str) -> Json:
         """The project's group named default, which is there as soon as it is needed."""

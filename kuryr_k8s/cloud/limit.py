@@ -1,0 +1,160 @@
+"""How many calls an API gets from us at once: fewer when it is overloaded, Pods' calls first.
+
+The limit falls and rises as TCP's congestion window does: halved when the API says that it has
+too much to do, or says nothing at all; raised by one after as many answers as it allows calls.
+"""
+
+import asyncio
+import contextlib
+import enum
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+
+# 0: no answer in time, or no connection; 429: too many requests; 503: not able to serve now;
+# 504: a proxy in front of the API got no answer in time.
+OVERLOAD = frozenset({0, 429, 503, 504})
+
+
+class Priority(enum.IntEnum):
+    """What a call is for: the lower, the sooner it gets a slot."""
+
+    POD = 0  # somebody waits for it
+    REFILL = 1
+    CLEANUP = 2
+
+
+_PRIORITY: ContextVar[Priority] = ContextVar("priority", default=Priority.POD)
+
+
+@contextlib.contextmanager
+def prioritized(priority: Priority) -> Iterator[None]:
+    """Calls made in this block, also by tasks begun in it, are for that."""
+    token = _PRIORITY.set(priority)
+    try:
+        yield
+    finally:
+        _PRIORITY.reset(token)
+
+
+def current_priority() -> Priority:
+    """What the calls made here are for."""
+    return _PRIORITY.get()
+
+
+class AdaptiveLimit:
+    """Slots for calls; whoever waits gets one by priority, and first come, first served within.
+
+    Only Pods' calls may take every slot. The others leave a quarter (at least one, of two or
+    more) free, so that a Pod's call need not wait until one of theirs has ended. While Pods'
+    calls wait, no other begins.
+
+    :param maximum: slots at the beginning, and never more.
+    :param minimum: slots that are left however overloaded the API is.
+    """
+
+    def __init__(self, maximum: int, *, minimum: int = 1) -> None:
+        if not 1 <= minimum <= maximum:
+            raise ValueError(f"a limit of {minimum} to {maximum} calls makes no sense")
+        self._maximum, self._minimum = maximum, minimum
+        self._value = maximum
+        self._window = 0  # rises whenever the limit falls
+        self._answered = 0  # calls of this window since the limit was last changed
+        self._in_flight = dict.fromkeys(Priority, 0)
+        self._waiting: dict[Priority, deque[asyncio.Future[None]]] = {
+            priority: deque() for priority in Priority
+        }
+
+    @property
+    def value(self) -> int:
+        """Slots at present. Right after a fall, more calls than this may be on their way."""
+        return self._value
+
+    @property
+    def taken(self) -> int:
+        """Calls in flight."""
+        return sum(self._in_flight.values())
+
+    def in_flight(self, priority: Priority) -> int:
+        """Slots taken."""
+        return self._in_flight[priority]
+
+    def waiting(self, priority: Priority) -> int:
+        """Callers without a slot."""
+        return len(self._waiting[priority])
+
+    @contextlib.asynccontextmanager
+    async def slot(self, priority: Priority) -> AsyncIterator["Slot"]:
+        """Wait for a slot, and have it for the length of one call."""
+        await self._enter(priority)
+        try:
+            yield Slot(self, self._window)
+        finally:
+            self._leave(priority)
+
+    async def _enter(self, priority: Priority) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[priority].append(turn)
+        self._admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it got the slot at the same moment
+                self._leave(priority)
+            elif turn in self._waiting[priority]:
+                self._waiting[priority].remove(turn)
+            raise
+
+    def _leave(self, priority: Priority) -> None:
+        self._in_flight[priority] -= 1
+        self._admit()
+
+    def _admit(self) -> None:
+        """Give out the slots that are free to those who may have them."""
+        for priority, queue in self._waiting.items():
+            while queue:
+                if not self._has_room(priority):
+                    return  # nor is there any for those who come after
+                turn = queue.popleft()
+                if not turn.done():  # else its caller gives up
+                    self._in_flight[priority] += 1
+                    turn.set_result(None)
+
+    def _has_room(self, priority: Priority) -> bool:
+        if self.taken >= self._value:
+            return False
+        others = self.taken - self._in_flight[Priority.POD]
+        return priority is Priority.POD or others < self._value - self._kept()
+
+    def _kept(self) -> int:
+        """Slots that only Pods' calls may take; of a single one, none."""
+        return min(max(1, self._value // 4), self._value - 1)
+
+    def answered(self, status: int, window: int) -> None:
+        """What came of a call that began in this window; see :class:`Slot`."""
+        if window != self._window:
+            return  # of the API as it was before the limit fell
+        if status in OVERLOAD:
+            self._value = max(self._minimum, self._value // 2)
+            self._window += 1
+            self._answered = 0
+            return
+        self._answered += 1
+        if self._answered >= self._value < self._maximum:
+            self._value += 1
+            self._answered = 0
+
+
+class Slot:
+    """The right to make one call.
+
+    All calls that are in flight when the limit falls count once: their other failures, and
+    their successes, tell of the same overload.
+    """
+
+    def __init__(self, limit: AdaptiveLimit, window: int) -> None:
+        self._limit, self._window = limit, window
+
+    def answered(self, status: int) -> None:
+        """Tell the limit, before the slot is left, the HTTP status; 0: there was no answer."""
+        self._limit.answered(status, self._window)

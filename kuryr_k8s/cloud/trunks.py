@@ -1,0 +1,98 @@
+"""Trunks of the Neutron API v2.0: a VM's port that carries other ports, each in a VLAN of its own.
+
+https://docs.openstack.org/api-ref/network/v2/#trunk-networking
+
+A trunk's ``revision_number`` is of no use to those who add and remove subports: it rises with the
+trunk's status, twice for each call (the second time after its answer), and not at all where two
+calls overlap. What Neutron does keep is that of one call all subports are taken, or none; that no
+VLAN id is given twice; and that a port is on one trunk only. It answers 409 otherwise.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.transport import Query, Transport
+
+Json = dict[str, Any]
+PAGE = 500
+FIELDS = ("id", "port_id", "sub_ports")
+
+# Kinds of errors (errors.CloudError.kind).
+VLAN_TAKEN = "DuplicateSubPort"
+ATTACHED = "TrunkPortInUse"  # the port is on a trunk already, perhaps on this one
+NOT_ATTACHED = "SubPortNotFound"
+NO_PORT = "PortNotFound"
+IS_SUBPORT = "PortInUseAsSubPort"  # so it cannot be deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trunk:
+    """``port_id`` is the parent's, the VM's own port; ``vlan_ids`` are those of the subports, by
+    the ids of their ports."""
+
+    id: str
+    port_id: str
+    vlan_ids: Mapping[str, int]
+
+
+class Trunks:
+    """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list_trunks(self, query: Query) -> list[Trunk]:
+        """All trunks that match and that we may see, read page by page."""
+        trunks: list[Trunk] = []
+        page: dict[str, Any] = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
+        page["fields"] = FIELDS
+        while True:
+            answer = await self._transport.call("GET", "/trunks", query={**query, **page})
+            trunks += map(_trunk, answer["trunks"])
+            if len(answer["trunks"]) < PAGE:
+                return trunks
+            page["marker"] = trunks[-1].id
+
+    async def get_trunk(self, trunk_id: str) -> Trunk:
+        """:raises errors.NotFound: there is none that we may see."""
+        answer = await self._transport.call("GET", f"/trunks/{trunk_id}")
+        return _trunk(answer["trunk"])
+
+    async def add_subports(self, trunk_id: str, vlan_ids: Mapping[str, int]) -> Trunk:
+        """Attach all of these ports, given with their VLAN ids, or none.
+
+        The ports must have no ``device_id``. Neutron makes ``trunk:subport`` their
+        ``device_owner``, and tells parent and VLAN id in their ``binding:profile``.
+
+        :raises errors.NotFound: of kind ``NO_PORT``, or the trunk is gone.
+        :raises errors.Conflict: among others of the kinds ``VLAN_TAKEN`` and ``ATTACHED``.
+        :returns: the trunk as it is now.
+        """
+        sub_ports = [
+            {"port_id": port_id, "segmentation_type": "vlan", "segmentation_id": vlan_id}
+            for port_id, vlan_id in vlan_ids.items()
+        ]
+        return await self._put(trunk_id, "add_subports", sub_ports)
+
+    async def remove_subports(self, trunk_id: str, port_ids: Collection[str]) -> Trunk:
+        """Detach all of these ports, or none; their ``device_owner`` is empty then.
+
+        :raises errors.NotFound: of kind ``NOT_ATTACHED``, or the trunk is gone.
+        :returns: the trunk as it is now.
+        """
+        sub_ports = [{"port_id": port_id} for port_id in port_ids]
+        return await self._put(trunk_id, "remove_subports", sub_ports)
+
+    async def _put(self, trunk_id: str, action: str, sub_ports: list[Json]) -> Trunk:
+        path, body = f"/trunks/{trunk_id}/{action}", {"sub_ports": sub_ports}
+        try:
+            return _trunk(await self._transport.call("PUT", path, body=body))
+        except KeyError as error:
+            raise errors.CloudError(f"PUT {path}: the answer is no trunk") from error
+
+
+def _trunk(found: Json) -> Trunk:
+    vlan_ids = {one["port_id"]: int(one["segmentation_id"]) for one in found["sub_ports"]}
+    return Trunk(id=found["id"], port_id=found["port_id"], vlan_ids=vlan_ids)

@@ -1,0 +1,100 @@
+"""vif_pool ``multi_pool``: nodes of several kinds in one cluster, told apart by a label.
+
+A Node's label ``pod_vif`` names the pod_vif driver for its Pods (without it: ``[kubernetes]
+pod_vif_driver``), and ``[vif_pool] vif_pool_mapping`` the pool driver over that.
+"""
+
+import dataclasses
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers import registry
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    PodVIFDriver,
+    PortRequest,
+    Records,
+    VIFPoolDriver,
+)
+from kuryr_k8s.model.pod import Node
+from kuryr_k8s.model.vif import VIFBase
+
+Json = dict[str, Any]
+MAPPING = "[vif_pool] vif_pool_mapping"
+
+
+class MultiPool(VIFPoolDriver):
+    """Hands each request on to the pool that the Pod's node asks for."""
+
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        options = context.conf.vif_pool
+        mapping = {vif: pool for pool, vif in options.pools_vif_drivers.items()}
+        mapping |= options.vif_pool_mapping
+        self._default = context.conf.kubernetes.pod_vif_driver
+        mapping.setdefault(self._default, "noop")
+        self._pools: dict[str, VIFPoolDriver] = {}
+        self._vifs: dict[str, PodVIFDriver] = {}
+        for vif, pool in mapping.items():
+            if pool == "multi_pool":
+                raise errors.ConfigError(f"{MAPPING}: multi_pool cannot be one of its own")
+            self._load(context, vif, pool)
+        self.keeps_ports = any(pool.keeps_ports for pool in self._pools.values())
+
+    def _load(self, context: DriverContext, vif: str, pool: str) -> None:
+        own = context.pod_vif if vif == self._default else None
+        driver = own or registry.load(PodVIFDriver, vif, context, MAPPING)
+        over = dataclasses.replace(context, pod_vif=driver)
+        self._vifs[vif] = driver
+        self._pools[vif] = registry.load(VIFPoolDriver, pool, over, MAPPING)
+
+    async def start(self) -> None:
+        for vif, pool in self._pools.items():
+            if vif != self._default:
+                await self._vifs[vif].start()
+            await pool.start()
+
+    def part_of(self, node: Node) -> VIFPoolDriver:
+        name = node.pod_vif or self._default
+        if name not in self._pools:
+            known = ", ".join(sorted(self._pools))
+            raise errors.Refused(
+                f"node {node.name} has the label pod_vif={name}, which {MAPPING} does not name "
+                f"({known})"
+            )
+        return self._pools[name]
+
+    def parts(self) -> tuple[VIFPoolDriver, ...]:
+        return tuple(self._pools.values())
+
+    async def request(self, request: PortRequest) -> VIFBase:
+        return await self.part_of(request.node).request(request)
+
+    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
+        await self._of_vif(vif).update_security_groups(vif, groups)
+
+    async def release(self, vif: VIFBase) -> None:
+        await self._of_vif(vif).release(vif)
+
+    def _of_vif(self, vif: VIFBase) -> VIFPoolDriver:
+        for name, pool in self._pools.items():
+            if isinstance(vif, self._vifs[name].kind):
+                return pool
+        raise errors.Refused(f"no driver of {MAPPING} knows a {type(vif).__name__}")
+
+    async def release_unrecorded(self, pod_uid: str) -> int:
+        return sum([await pool.release_unrecorded(pod_uid) for pool in self._pools.values()])
+
+    async def discard(self, port: Json) -> None:
+        makers = [vif for vif in self._vifs.values() if vif.made(port)]
+        await (makers or [self._vifs[self._default]])[0].discard(port)
+
+    def known(self) -> frozenset[str]:
+        return frozenset().union(*(pool.known() for pool in self._pools.values()))
+
+    async def survey(
+        self, known: frozenset[str], ports: list[Json], records: Records
+    ) -> list[Json]:
+        for pool in self._pools.values():
+            ports = await pool.survey(known & pool.known(), ports, records)
+        return ports

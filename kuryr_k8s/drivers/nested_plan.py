@@ -1,0 +1,99 @@
+"""Pure translation for Pods on VMs: requests → bodies of bare ports; subports → VIFs.
+
+Neutron attaches no port that has a ``device_id``, and makes ``device_owner`` its own for as long
+as a port is attached. So neither tells whose a port is: a tag with the Pod's uid does, and the
+description, until the tags are there.
+"""
+
+from typing import Any
+
+from kuryr_k8s.drivers import vif_plan
+from kuryr_k8s.drivers.base import PodNetwork, PoolKey, PortRequest, Spare
+from kuryr_k8s.model import vif as model
+
+Json = dict[str, Any]
+_POD = "kuryr-pod:"
+
+
+def pod_tag(pod_uid: str) -> str:
+    """What marks the ports of a Pod."""
+    return f"{_POD}{pod_uid}"
+
+
+def pod_uid_of(port: Json) -> str:
+    """The Pod for which the port was made; empty for a pool's, or another driver's.
+
+    By its description: tags of other projects' ports are not shown to everybody.
+    """
+    mark: str = port.get("description") or ""
+    return mark.removeprefix(_POD) if mark.startswith(_POD) else ""
+
+
+def is_made_here(port: Json) -> bool:
+    """Whether it is such a port, attached or not."""
+    pooled = vif_plan.POOL_TAG in port.get("tags", ()) and not port.get("binding:host_id")
+    return pooled or bool(pod_uid_of(port))
+
+
+def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
+    """A port for the Pod, bound nowhere: its parent is."""
+    body = vif_plan.port_body(request, "", tags)
+    mark = pod_tag(request.pod_uid)
+    return _unbound(body | {"description": mark, "tags": [*body["tags"], mark]})
+
+
+def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
+    """A port of a pool, bound nowhere."""
+    body = vif_plan.spare_body(key, tags)
+    return _unbound(body | {"description": body["device_id"]})
+
+
+def _unbound(body: Json) -> Json:
+    return {name: value for name, value in body.items() if name != "binding:host_id"} | {
+        "device_id": ""
+    }
+
+
+def parent_of(port: Json) -> str:
+    """Id of the VM's port that carries it, as the port itself tells; empty for none."""
+    return (port.get("binding:profile") or {}).get("parent_name") or ""
+
+
+def spare_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = True) -> Spare:
+    """What a pool remembers of a subport.
+
+    :param trunk_id: empty, and ``vlan_id`` 0, for one that is not attached.
+    :param whole: it is attached, and does not only look so: see :meth:`NestedVLAN.find_spares`.
+    """
+    fixed_ips = tuple(sorted((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]))
+    return Spare(
+        id=port["id"],
+        key=PoolKey(
+            project_id=port["project_id"],
+            place=trunk_id,
+            network_id=port["network_id"],
+            subnet_ids=tuple(sorted({subnet_id for subnet_id, _ in fixed_ips})),
+            security_groups=tuple(sorted(port["security_groups"])),
+        ),
+        mac=port["mac_address"],
+        fixed_ips=fixed_ips,
+        vlan_id=vlan_id,
+        name=port["name"],
+        device_id=port["device_id"],
+        fit=whole and vif_plan.is_untouched(port),
+    )
+
+
+def vif_of(spare: Spare, pod_network: PodNetwork, mtu: int) -> model.VIFVlanNested:
+    """The VIF that the node plugs for a subport.
+
+    :param mtu: upper limit; 0 for none.
+    """
+    return model.VIFVlanNested(
+        id=spare.id,
+        address=spare.mac,
+        plugin="noop",
+        vif_name=f"tap{spare.id}"[: vif_plan.IFNAME_LIMIT],
+        vlan_id=spare.vlan_id,
+        network=vif_plan.network_of(spare, pod_network, mtu),
+    )

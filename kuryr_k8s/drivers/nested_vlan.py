@@ -1,0 +1,240 @@
+"""``nested-vlan``: for Pods on nodes that are VMs. A Pod's port is a subport of the trunk on the
+VM's port, and the Pod gets the VLAN interface of that subport.
+
+A port is made, then attached, together with others; it is detached, then deleted. Whatever gets
+lost on the way, the port is found by its tags, and the trunk tells whether it is attached.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud import trunks
+from kuryr_k8s.drivers import nested_plan, vif_plan
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    PodNetwork,
+    PooledVIFDriver,
+    PoolKey,
+    PortRequest,
+    Spare,
+)
+from kuryr_k8s.drivers.node_trunks import NodeTrunks
+from kuryr_k8s.drivers.trunk_ports import TrunkPorts
+from kuryr_k8s.model.pod import Node
+from kuryr_k8s.model.vif import VIFBase, VIFVlanNested
+
+LOG = logging.getLogger(__name__)
+Json = dict[str, Any]
+
+
+class NestedVLAN(PooledVIFDriver):
+    """A port is known by (cluster tag, Pod's tag, interface's tag)."""
+
+    kind = VIFVlanNested
+
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        defaults = context.conf.neutron_defaults
+        self._neutron = context.neutron
+        self._trunks = NodeTrunks(context.neutron, context.conf)
+        self._tags = tuple(defaults.resource_tags)
+        self._mtu = defaults.network_device_mtu
+        self._creating = 0  # calls of create_spares that are under way
+
+    async def start(self) -> None:
+        await self._trunks.check()
+
+    async def ensure(self, request: PortRequest) -> VIFBase:
+        trunk = await self._trunks.of_node(request.node)
+        port = await self._find(request) if request.may_exist else None
+        found = port is not None
+        port = await self._adopt(port, request, trunk) if port else await self._create(request)
+        try:
+            vlan_id = await self._attach(trunk, port["id"])
+        except errors.Refused:
+            await self._neutron.delete_port(port["id"])  # what mends it may take long
+            raise
+        if found and not nested_plan.parent_of(port):
+            await self._check_whole(trunk, port["id"])
+        spare = nested_plan.spare_of(port, trunk.id, vlan_id)
+        return nested_plan.vif_of(spare, request.pod_network, self._mtu)
+
+    async def _find(self, request: PortRequest) -> Json | None:
+        """The port that an earlier try made, if any; tagged, if that is what was missing."""
+        query = {
+            "project_id": request.project_id,
+            "network_id": request.pod_network.network.id,
+        }
+        mark = nested_plan.pod_tag(request.pod_uid)
+        tags = (*self._tags, vif_plan.interface_tag(request.ifname), mark)
+        found = await self._neutron.list_ports(query | {"tags": ",".join(tags)})
+        if not found and not self._neutron.keeps_tags:
+            untagged = {"description": mark, "not-tags-any": ",".join(tags)}
+            found = await self._neutron.list_ports(query | untagged)
+            for port in found[:1]:
+                await self._neutron.set_port_tags(port["id"], tags)
+        return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+
+    async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
+        """What an earlier try made, as it is wanted now: options, or the VM, may be others."""
+        subnets = {subnet.id for subnet in request.pod_network.subnets}
+        elsewhere = nested_plan.parent_of(port) not in ("", trunk.parent)
+        if elsewhere or {ip["subnet_id"] for ip in port["fixed_ips"]} != subnets:
+            await self._remove(port["id"])  # nobody was told of it yet
+            return await self._create(request)
+        groups = sorted(request.security_groups)
+        if sorted(port["security_groups"]) == groups:
+            return port
+        return await self._neutron.update_port(port["id"], {"security_groups": groups})
+
+    async def _create(self, request: PortRequest) -> Json:
+        try:
+            return await self._neutron.create_port(nested_plan.port_body(request, self._tags))
+        except errors.OverQuota as error:
+            raise vif_plan.explained(error, request) from error
+
+    async def _attach(self, trunk: TrunkPorts, port_id: str) -> int:
+        try:
+            return await trunk.attach(port_id)
+        except errors.NotFound as error:
+            if error.kind != trunks.NO_PORT:
+                self._trunks.forget(trunk)
+            raise
+
+    async def _check_whole(self, trunk: TrunkPorts, port_id: str) -> None:
+        """Neutron that was interrupted may have the port on the trunk, and nothing in OVN."""
+        if not nested_plan.parent_of(await self._neutron.get_port(port_id)):
+            await trunk.detach(port_id)
+            raise errors.CloudError(f"Neutron attached port {port_id} by half; once more")
+
+    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
+        await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
+
+    async def release(self, vif: VIFBase) -> None:
+        await self._remove(vif.id)
+
+    async def release_unrecorded(self, pod_uid: str) -> int:
+        mark = nested_plan.pod_tag(pod_uid)
+        found = await self._neutron.list_ports({"tags": ",".join((*self._tags, mark))})
+        if not self._neutron.keeps_tags:
+            untagged = {"description": mark, "not-tags-any": ",".join(self._tags)}
+            found += await self._neutron.list_ports(untagged)
+        for port in found:
+            LOG.info("port %s of Pod %s was not recorded; it goes", port["id"], pod_uid)
+            await self._remove(port["id"])
+        return len(found)
+
+    def made(self, port: Json) -> bool:
+        return nested_plan.is_made_here(port)
+
+    async def discard(self, port: Json) -> None:
+        await self._remove(port["id"])
+
+    async def _remove(self, port_id: str) -> None:
+        """Detach it if need be, and delete it; all of it done already is as good."""
+        trunk = self._trunks.carrying(port_id)
+        if trunk is None:
+            try:
+                parent = nested_plan.parent_of(await self._neutron.get_port(port_id))
+            except errors.NotFound:
+                return
+            trunk = await self._trunks.of_parent(parent) if parent else None
+        if trunk is not None:
+            await trunk.detach(port_id)
+        try:
+            await self._neutron.delete_port(port_id)
+        except errors.Conflict as error:
+            if error.kind != trunks.IS_SUBPORT:
+                raise
+            await self._remove_hidden(port_id, error)
+
+    async def _remove_hidden(self, port_id: str, error: errors.Conflict) -> None:
+        """The port says nothing of its trunk: one that was interrupted, or by other hands."""
+        trunk = (await self._trunks.read_all()).get(port_id)
+        if trunk is None:
+            raise error
+        await self._trunks.register(trunk).detach(port_id)
+        await self._neutron.delete_port(port_id)
+
+    # -- ports of pools
+
+    @property
+    def spare_marks(self) -> dict[str, str]:
+        return {"description": vif_plan.pool_device(self._tags)}
+
+    async def place(self, node: Node) -> str:
+        return (await self._trunks.of_node(node)).id
+
+    async def create_spares(
+        self, key: PoolKey, count: int
+    ) -> tuple[list[Spare], errors.CloudError | None]:
+        self._creating += 1
+        try:
+            trunk = await self._trunks.of_id(key.place)
+            body = nested_plan.spare_body(key, self._tags)
+            ports, failure = await self._neutron.create_ports([body] * count)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._make_spare(port, trunk)) for port in ports]
+        except errors.CloudError as error:
+            return [], error
+        finally:
+            self._creating -= 1
+        outcomes = [task.result() for task in tasks]
+        failures = [one for one in outcomes if isinstance(one, errors.CloudError)]
+        spares = [one for one in outcomes if isinstance(one, Spare)]
+        return spares, next(iter(failures), failure)
+
+    async def _make_spare(self, port: Json, trunk: TrunkPorts) -> Spare | errors.CloudError:
+        try:
+            vlan_id = await self._attach(trunk, port["id"])
+        except errors.CloudError as error:
+            if 0 < error.status < 500 or isinstance(error, errors.OverQuota):
+                await self._give_up(port["id"])
+            if error.kind == trunks.NO_PORT:
+                return errors.CloudError(error.brief)  # it is not the trunk that is gone
+            return error
+        return nested_plan.spare_of(port, trunk.id, vlan_id)
+
+    async def _give_up(self, port_id: str) -> None:
+        """It is certainly not attached. Where it cannot be deleted now, it is found by its tag."""
+        try:
+            await self._neutron.delete_port(port_id)
+        except errors.CloudError as error:
+            LOG.warning("port %s of a pool is not attached, and stays: %s", port_id, error)
+
+    async def find_spares(self, ports: Sequence[Json]) -> list[Spare]:
+        """Those that were left attached by half, or not at all, are unfit.
+
+        While ports are being made they may be merely on their way, and are left out.
+        """
+        mine = [
+            port
+            for port in ports
+            if vif_plan.POOL_TAG in port["tags"] and nested_plan.is_made_here(port)
+        ]
+        if not mine:
+            return []
+        by_port = await self._trunks.read_all()
+        spares = []
+        for port in mine:
+            trunk = by_port.get(port["id"])
+            whole = trunk is not None and (
+                nested_plan.parent_of(port) == trunk.port_id
+                or self._trunks.carrying(port["id"]) is not None  # attached after it was listed
+            )
+            if not whole and self._creating:
+                continue
+            where = ("", 0) if trunk is None else (trunk.id, trunk.vlan_ids[port["id"]])
+            spares.append(nested_plan.spare_of(port, *where, whole=whole))
+            if trunk is not None:
+                self._trunks.register(trunk)
+        return spares
+
+    async def remove_spare(self, spare: Spare) -> None:
+        await self._remove(spare.id)
+
+    def vif_of_spare(self, spare: Spare, pod_network: PodNetwork) -> VIFBase:
+        return nested_plan.vif_of(spare, pod_network, self._mtu)

@@ -1,0 +1,123 @@
+"""Which trunk is a node's, and which one carries a port; asked once, then remembered.
+
+A node's trunk is the one on the port that has the node's InternalIP in one of ``[pod_vif_nested]
+worker_nodes_subnets``, or the one with the tag ``trunk_tag``.
+"""
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+from oslo_config import cfg
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.trunks import Trunk
+from kuryr_k8s.drivers.base import NodeNotReady
+from kuryr_k8s.drivers.trunk_ports import TrunkPorts
+from kuryr_k8s.model.pod import Node
+
+Json = dict[str, Any]
+GROUP = "[pod_vif_nested]"
+
+
+class NoTrunk(NodeNotReady):
+    """The node has no trunk that we see, or more than one."""
+
+    reason = "KuryrNoTrunk"
+
+
+class NodeTrunks:
+    """All trunks that we have met."""
+
+    def __init__(self, neutron: Neutron, conf: cfg.ConfigOpts) -> None:
+        options = conf.pod_vif_nested
+        self._neutron = neutron
+        self._subnets: tuple[str, ...] = tuple(options.worker_nodes_subnets)
+        self._tag: str = options.trunk_tag or ""
+        self._attempts: int = options.rev_update_attempts
+        self._trunks: dict[str, TrunkPorts] = {}
+        self._of_node: dict[str, tuple[Node, TrunkPorts]] = {}
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def check(self) -> None:
+        """:raises errors.ConfigError: the options do not tell how to find trunks."""
+        if not (self._subnets or self._tag):
+            raise errors.ConfigError(f"{GROUP} worker_nodes_subnets is not set")
+        if self._tag and "{node}" not in self._tag:
+            raise errors.ConfigError(f"{GROUP} trunk_tag: {self._tag!r} has no {{node}} in it")
+        for subnet_id in self._subnets:
+            try:
+                await self._neutron.get_subnet(subnet_id)
+            except errors.NotFound as error:
+                raise errors.ConfigError(f"{GROUP} worker_nodes_subnets: {error}") from error
+
+    async def of_node(self, node: Node) -> TrunkPorts:
+        """:raises NoTrunk: there is none, or more than one."""
+        async with self._asking[node.name]:
+            known, trunk = self._of_node.get(node.name, (None, None))
+            if known is None or trunk is None or not _is_same(known, node):
+                trunk = self.register(await self._find(node))
+                self._of_node[node.name] = (node, trunk)
+            return trunk
+
+    async def of_id(self, trunk_id: str) -> TrunkPorts:
+        """:raises errors.NotFound: there is none that we may see."""
+        return self._trunks.get(trunk_id) or self.register(
+            await self._neutron.trunks.get_trunk(trunk_id)
+        )
+
+    def carrying(self, port_id: str) -> TrunkPorts | None:
+        """The trunk whose subport it is, as far as is remembered."""
+        return next((one for one in self._trunks.values() if one.carries(port_id)), None)
+
+    async def of_parent(self, parent: str) -> TrunkPorts | None:
+        """The trunk on a VM's port."""
+        known = next((one for one in self._trunks.values() if one.parent == parent), None)
+        if known is not None:
+            return known
+        found = await self._neutron.trunks.list_trunks({"port_id": parent})
+        return self.register(found[0]) if found else None
+
+    async def read_all(self) -> dict[str, Trunk]:
+        """All trunks that there are, by the ids of their subports."""
+        found = await self._neutron.trunks.list_trunks({})
+        return {port_id: trunk for trunk in found for port_id in trunk.vlan_ids}
+
+    def register(self, trunk: Trunk) -> TrunkPorts:
+        """The one and only keeper of this trunk's subports."""
+        if trunk.id not in self._trunks:
+            self._trunks[trunk.id] = TrunkPorts(self._neutron.trunks, trunk, self._attempts)
+        return self._trunks[trunk.id]
+
+    def forget(self, trunk: TrunkPorts) -> None:
+        """It is gone: another one may be the node's by now."""
+        self._trunks.pop(trunk.id, None)
+        for name in [name for name, (_, one) in self._of_node.items() if one is trunk]:
+            del self._of_node[name]
+
+    async def _find(self, node: Node) -> Trunk:
+        if self._tag:
+            tag = self._tag.format(node=node.name)
+            found, where = await self._neutron.trunks.list_trunks({"tags": tag}), f"tag {tag}"
+        else:
+            found, where = await self._by_address(node)
+        if len(found) != 1:
+            what = "no trunk" if not found else f"{len(found)} trunks"
+            raise NoTrunk(f"node {node.name} has {what} in Neutron with {where}")
+        return found[0]
+
+    async def _by_address(self, node: Node) -> tuple[list[Trunk], str]:
+        where = f"the address {' or '.join(node.addresses)} in {GROUP} worker_nodes_subnets"
+        if not node.addresses:
+            raise NoTrunk(f"node {node.name} has no InternalIP yet")
+        addresses = [f"ip_address={address}" for address in node.addresses]
+        subnets = [f"subnet_id={subnet_id}" for subnet_id in self._subnets]
+        query = {"fixed_ips": [*addresses, *subnets], "fields": "id"}
+        ports = [port["id"] for port in await self._neutron.list_ports(query)]
+        found = await self._neutron.trunks.list_trunks({"port_id": ports}) if ports else []
+        return found, where
+
+
+def _is_same(one: Node, other: Node) -> bool:
+    return (one.uid, one.addresses) == (other.uid, other.addresses)

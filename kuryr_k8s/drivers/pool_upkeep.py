@@ -1,0 +1,144 @@
+"""Pools are kept tidy: ports that come back are checked, names follow, what is too much goes.
+
+Nobody waits for any of this but for the check of a port that a Pod can have. A port that goes is
+marked by its name before it is deleted: a controller that was frozen between the two and wakes
+when another one works can only delete what that one will not give away.
+"""
+
+import dataclasses
+import logging
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.budget import Budget
+from kuryr_k8s.cloud.limit import Priority, prioritized
+from kuryr_k8s.drivers import vif_plan
+from kuryr_k8s.drivers.base import PoolKey, Spare
+from kuryr_k8s.drivers.pool_state import Pool
+from kuryr_k8s.drivers.pools import Pools, PoolWork
+
+LOG = logging.getLogger(__name__)
+Json = dict[str, object]
+AT_ONCE = 20  # ports in one go
+NAMED_AFTER = 10.0  # seconds: a Pod that lives shorter is not worth a call
+UNPARK = 60.0  # seconds that the node gets to unplug a port that goes
+
+
+class Upkeep:
+    """:param names: whether ports in use bear their Pods' names.
+    :param rate: calls in a second, of all pools together.
+    """
+
+    def __init__(self, pools: Pools, *, names: bool, rate: float, interval: float) -> None:
+        self._pools = pools
+        self._state = pools.state
+        self._names = names
+        self._interval = interval
+        self._budget = Budget(rate, burst=max(1, round(rate)))
+        self.pod_names: dict[str, str] = {}  # of ports in use that do not bear them yet
+
+    async def work(self, key: PoolKey) -> float | None:
+        """One round; seconds until the next, None where the pool is no more.
+
+        :raises errors.CloudError: to be tried again.
+        """
+        await self._check_returned(key)
+        self._state.cool(key, self._pools.now())
+        self._state.shrink(key, self._pools.now())
+        self._pools.changed(key.place)
+        pool = self._state.pools.get(key)
+        if pool is None:
+            return None
+        with prioritized(Priority.CLEANUP):
+            delay = await self._remove(pool) or await self._name(pool)
+        awaited, refill = self._state.wanted(key, self._pools.now())
+        if awaited or refill:
+            self._pools.wake(PoolWork(key, 0))
+        return delay or self._interval
+
+    async def _check_returned(self, key: PoolKey) -> None:
+        """See that ports that came back are as the pool promises; others' changes are no use."""
+        due = {spare.id: spare for spare in self._state.due(key)}
+        if not due:
+            return
+        ports = await self._pools.neutron.list_ports_by_id(due)
+        found = {spare.id: spare for spare in await self._pools.vif.find_spares(ports)}
+        for port, known in due.items():
+            if port not in found:
+                self._pools.bury(port)
+            elif not is_same(found[port], known):
+                LOG.warning("port %s was changed by others; it goes", port)
+                self._state.dismiss(port, self._pools.now())
+            else:
+                await self._restore(found[port], known)
+
+    async def _restore(self, found: Spare, known: Spare) -> None:
+        device = self._pools.device
+        wanted = dataclasses.replace(
+            found, key=known.key, name=vif_plan.AVAILABLE, device_id=device
+        )
+        if wanted != found:
+            fields: Json = {
+                "name": wanted.name,
+                "device_id": device,
+                "security_groups": list(known.key.security_groups),
+            }
+            if not await self._update(found.id, fields):
+                return
+        self.pod_names.pop(found.id, None)
+        claim = self._state.restored(wanted, self._pools.now())
+        self._pools.tell([claim] if claim else [])
+
+    async def _update(self, port: str, fields: Json) -> bool:
+        """Whether it is still there."""
+        try:
+            await self._pools.neutron.update_port(port, fields)
+        except errors.NotFound:
+            self._pools.bury(port)
+            return False
+        return True
+
+    async def _name(self, pool: Pool) -> float:
+        """Give ports in use their Pods' names, while no Pod waits; seconds until there is more."""
+        now = self._pools.now()
+        ripe = [
+            port
+            for port, since in pool.in_use.items()
+            if port in self.pod_names and now - since >= NAMED_AFTER
+        ]
+        for port in ripe[:AT_ONCE]:
+            if self._state.anybody_waits() or not self._budget.take(1):
+                return max(1.0, self._budget.delay(1))
+            name, holder = self.pod_names.pop(port, None), self._state.holder(port)
+            if name is None or holder is None:
+                continue  # it came back meanwhile
+            fields: Json = {"name": name[: vif_plan.NAME_LIMIT], "device_id": holder}
+            await self._update(port, fields)
+        return 1.0 if len(ripe) > AT_ONCE else 0.0
+
+    async def _remove(self, pool: Pool) -> float:
+        """Delete ports that leave, unplugged by their node; seconds until there is more to do."""
+        now = self._pools.now()
+        ready = [
+            port
+            for port, since in pool.leaving.items()
+            if not self._state.is_parked(port) or now - since >= UNPARK
+        ]
+        for port in ready[:AT_ONCE]:
+            if not self._budget.take(1):
+                return self._budget.delay(1)
+            spare = self._state.spare(port)
+            if spare is None:
+                continue
+            if await self._update(port, {"name": vif_plan.LEAVING}):
+                await self._pools.vif.remove_spare(spare)
+                self._pools.bury(port)
+        return 1.0 if pool.leaving else 0.0
+
+
+def is_same(found: Spare, known: Spare) -> bool:
+    """Whether nothing but its name, its device and its security groups has changed."""
+    wanted = dataclasses.replace(
+        known, name=found.name, device_id=found.device_id, key=known.key, fit=True
+    )
+    groups = found.key._replace(security_groups=known.key.security_groups)
+    return dataclasses.replace(found, key=groups) == wanted

@@ -1,0 +1,162 @@
+"""Node → KuryrPortPool: the ports that the node is to keep plugged, and what it says of them.
+
+Written in batches, never because of one Pod: a port stays in the map while a Pod has it. One that
+nobody will have any more is marked, and is deleted in Neutron when the node has unplugged it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import NodeNotReady, Spare
+from kuryr_k8s.drivers.port_pool import PortPool
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.pool_worker import pools_of
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, NODES, Key
+from kuryr_k8s.model.kuryrportpool import REMOVE, KuryrPortPool, park_entry
+from kuryr_k8s.model.pod import Node
+
+Json = dict[str, Any]
+GAP = 1.0  # seconds between two looks at a node's pools, and changes of its map
+COUNTS_GAP = 10.0  # between two changes of the numbers
+
+
+class KuryrPortPoolHandler(Handler):
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._looked: dict[Key, float] = {}
+        self._counts_written: dict[Key, float] = {}
+        self._counts: dict[Key, Json] = {}
+        for pool in pools_of(context.drivers.vif_pool):
+            pool.pools.changed = self._of_place(pool)
+
+    def _of_place(self, pool: PortPool) -> Any:
+        def changed(place: str) -> None:
+            if name := pool.pools.nodes.get(place):
+                self.wake(Key("", name))
+
+        return changed
+
+    def watches(self) -> Sequence[Watch[Any]]:
+        informers = self._context.informers
+        return (Watch(informers.nodes, _of_node), Watch(informers.kuryrportpools, _of_pool))
+
+    async def reconcile(self, key: Key) -> float | None:
+        node = self._context.informers.nodes.get(key)
+        if node is None:
+            await self._close(key)
+            self._forget(key)
+            return None
+        pool = self._context.drivers.vif_pool.part_of(node)
+        if not isinstance(pool, PortPool):
+            return None
+        try:
+            place = await pool.place(node)
+        except NodeNotReady:
+            return None  # its daemon's word comes as a change of the Node
+        self._learn_parked(key, pool, place)
+        if delay := _left(self._looked, key, GAP):
+            return delay
+        await self._write_ports(key, node, pool, place)
+        return await self._write_counts(key, pool, place)
+
+    async def _close(self, key: Key) -> None:
+        """The node is gone, by a live read: so go its ports."""
+        live = await self._context.kube.find(NODES, key)
+        if live is not None:
+            raise errors.Wait(f"node {key} is not in the cache", delay=1.0)
+        for pool in pools_of(self._context.drivers.vif_pool):
+            pool.close_node(key.name)
+
+    def _forget(self, key: Key) -> None:
+        for memory in (self._looked, self._counts_written, self._counts):
+            memory.pop(key, None)
+
+    def _learn_parked(self, key: Key, pool: PortPool, place: str) -> None:
+        known = self._context.informers.kuryrportpools.get(key)
+        pool.parked(place, known.parked if known is not None else frozenset())
+
+    async def _write_ports(self, key: Key, node: Node, pool: PortPool, place: str) -> None:
+        """Bring the map up to date."""
+        known = self._context.informers.kuryrportpools.get(key)
+        changes = self._changes(known, pool, place)
+        if not changes:
+            return
+        kube, informer = self._context.kube, self._context.informers.kuryrportpools
+        if known is None:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+            meta = {"name": key.name, "ownerReferences": [owner]}
+            body = {"metadata": meta, "spec": {"ports": changes}}
+            informer.learn(await kube.create(KURYRPORTPOOLS, body))
+        else:
+            patch = {"metadata": {"uid": known.uid}, "spec": {"ports": changes}}
+            informer.learn(await kube.merge_patch(KURYRPORTPOOLS, key, patch))
+
+    def _changes(self, known: KuryrPortPool | None, pool: PortPool, place: str) -> Json:
+        """The difference between the map and the pools, as a merge patch of the map."""
+        there = dict(known.ports) if known is not None else {}
+        changes: Json = {}
+        for spare in pool.to_park(place):
+            entry = there.pop(spare.id, None)
+            leaving = pool.is_leaving(spare.id)
+            if entry is None and not leaving and (made := _entry(pool, spare)):
+                changes[spare.id] = made
+            elif entry is not None and leaving and entry.keep:
+                changes[spare.id] = {"state": REMOVE}
+        return changes | dict.fromkeys(there)
+
+    async def _write_counts(self, key: Key, pool: PortPool, place: str) -> float | None:
+        """Bring the numbers up to date; or seconds until that may be done."""
+        known = self._context.informers.kuryrportpools.get(key)
+        counts = pool.counts(place)
+        if known is None or self._counts.get(key) == counts:
+            return None
+        if delay := _left(self._counts_written, key, COUNTS_GAP):
+            return delay
+        patch = {"metadata": {"uid": known.uid}, "status": counts}
+        answer = await self._context.kube.merge_patch(
+            KURYRPORTPOOLS, key, patch, subresource="status"
+        )
+        self._context.informers.kuryrportpools.learn(answer)
+        self._counts[key] = counts
+        return None
+
+    def about(self, key: Key) -> Reference | None:
+        node = self._context.informers.nodes.get(key)
+        if node is None:
+            return None
+        return Reference(resource=NODES, namespace="", name=node.name, uid=node.uid)
+
+
+def _of_node(key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
+    def matters(node: Node | None) -> object:
+        return node and (node.uid, node.host_id, node.addresses, node.pod_vif)
+
+    return () if matters(old) == matters(new) else (key,)
+
+
+def _of_pool(key: Key, old: KuryrPortPool | None, new: KuryrPortPool | None) -> Iterable[Key]:
+    if old is not None and new is not None:
+        same = (old.uid, old.parked, old.ports) == (new.uid, new.parked, new.ports)
+        return () if same else (key,)
+    return (key,)
+
+
+def _entry(pool: PortPool, spare: Spare) -> Json | None:
+    vif = pool.vif_of(spare)
+    if vif is None or vif.network is None:
+        return None  # nothing is known of its network before the first request
+    addresses = [address for _, address in spare.fixed_ips]
+    return park_entry(spare.mac, addresses, vif.network.mtu, spare.bridge)
+
+
+def _left(done: dict[Key, float], key: Key, gap: float) -> float:
+    """Seconds until it may be done again; none left means that it is done now."""
+    now = asyncio.get_running_loop().time()
+    left = done.get(key, now - gap) + gap - now
+    if left > 0:
+        return left
+    done[key] = now
+    return 0.0

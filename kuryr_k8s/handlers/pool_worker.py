@@ -1,0 +1,46 @@
+"""Runs a pool driver's work, and tells of its trouble on the Node whose pool it is."""
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import VIFPoolDriver
+from kuryr_k8s.drivers.pools import PoolWork
+from kuryr_k8s.drivers.port_pool import PortPool
+from kuryr_k8s.handlers.base import TELL_AFTER, TOLD_AT_ONCE, HandlerContext
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import NODES, Key
+
+
+def pools_of(driver: VIFPoolDriver) -> list[PortPool]:
+    """The drivers that keep ports, of those that the options name."""
+    return [part for part in driver.parts() if isinstance(part, PortPool)]
+
+
+class PoolWorker:
+    """What a Controller needs to run the work of one pool driver."""
+
+    def __init__(self, context: HandlerContext, pool: PortPool) -> None:
+        self._context = context
+        self._pool = pool
+
+    async def reconcile(self, key: PoolWork) -> float | None:
+        return await self._pool.work(key)
+
+    async def report(self, key: PoolWork, error: Exception | None, failures: int) -> None:
+        """One Event for a pool, however many Pods wait for it."""
+        about = self._about(key)
+        if about is None:
+            return
+        source = f"{self._pool.name} pool {hash(key.key):x} {key.lane >= 0}"
+        if error is None:
+            self._context.events.well(source, about)
+        elif isinstance(error, TOLD_AT_ONCE) or failures >= TELL_AFTER:
+            reason = getattr(error, "reason", errors.KuryrError.reason)
+            note = getattr(error, "brief", str(error)) or type(error).__name__
+            text = f"ports for Pods of this node in project {key.key.project_id}: {note}"
+            await self._context.events.warn(source, about, reason, text)
+
+    def _about(self, key: PoolWork) -> Reference | None:
+        name = self._pool.pools.nodes.get(key.key.place, "")
+        node = self._context.informers.nodes.get(Key("", name))
+        if node is None:
+            return None
+        return Reference(resource=NODES, namespace="", name=name, uid=node.uid)

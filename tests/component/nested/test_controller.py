@@ -1,0 +1,65 @@
+"""The whole controller with a node that is a VM."""
+
+import pytest
+
+from tests.component import confs
+from tests.component.conftest import TAG
+from tests.component.nested.vms import (
+    pod_ports,
+    subports,
+)
+
+
+@pytest.fixture
+async def vm_stage(stage, options):
+    """With another node that is a VM."""
+    await stage.cluster.add_node("vm", addresses=(confs.VM,))
+    return stage
+
+
+async def test_pod_on_a_node_without_a_trunk_is_told_and_runs_when_there_is_one(
+    vm_stage, options, transport, cloud
+):
+    stage = vm_stage
+    await transport.call("DELETE", f"/trunks/{cloud.trunk['id']}")
+    async with stage.controller(**options):
+        await stage.cluster.add_pod("web", node="vm")
+        assert "node vm has no trunk" in await stage.until_event("KuryrNoTrunk")
+        assert len(cloud.ports) == 1
+        body = {"port_id": cloud.trunk["port_id"]}
+        made = await transport.call("POST", "/trunks", body={"trunk": body})
+        cloud.trunk = cloud.trunks[made["trunk"]["id"]]
+        vif = await stage.until_plugged_in("web")
+        assert subports(cloud) == {vif["id"]: vif["vlan_id"]}
+
+
+async def test_trunk_deleted_under_a_pod_lets_the_pod_go(vm_stage, options, transport, cloud):
+    stage = vm_stage
+    async with stage.controller(**options):
+        pod = await stage.cluster.add_pod("web", node="vm")
+        await stage.until_plugged_in("web")
+        await transport.call("DELETE", f"/trunks/{cloud.trunk['id']}")
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        await stage.let_go("web")
+        await stage.until_gone("web")
+        assert not pod_ports(cloud)
+
+
+async def test_ports_that_nobody_names_go_and_those_of_pods_and_vms_stay(
+    vm_stage, options, driver, request_port, neutron, cloud
+):
+    stage = vm_stage
+    parent = cloud.trunk["port_id"]
+    await neutron.set_port_tags(parent, [TAG])
+    often = {"neutron_defaults": {"sweep_interval": "1"}}
+    async with stage.controller(**options, **often):
+        await stage.cluster.add_pod("web", node="vm")
+        vif = await stage.until_plugged_in("web")
+        attached, bare = [
+            await driver.ensure(await request_port(pod_uid=uid)) for uid in ("one", "other")
+        ]
+        await neutron.trunks.remove_subports(cloud.trunk["id"], [bare.id])
+        await cloud.wait_for(lambda: pod_ports(cloud) == {vif["id"], parent}, within=20)
+        assert attached.id not in cloud.ports
+        assert set(subports(cloud)) == {vif["id"]}

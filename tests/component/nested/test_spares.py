@@ -1,0 +1,82 @@
+"""Ports of pools on a VM."""
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.nested_vlan import NestedVLAN
+from kuryr_k8s.drivers.trunk_ports import TrunkUnfit
+from tests.component.conftest import TAG
+from tests.component.nested.vms import (
+    ADD,
+    REMOVE,
+    VM,
+    pod_ports,
+    requests_for,
+    subports,
+)
+from tests.fakes.faults import answer, cut
+
+
+async def test_spares_are_made_by_one_bulk_and_attached_by_one_call(driver, key, cloud):
+    assert await driver.place(VM) == key.place
+    spares, failure = await driver.create_spares(key, 10)
+    assert failure is None
+    assert subports(cloud) == {spare.id: spare.vlan_id for spare in spares}
+    assert len(spares) == 10
+    assert all(spare.fit and spare.key == key for spare in spares)
+    assert requests_for(cloud, "add_subports") <= 2
+
+
+async def test_spares_are_found_again_with_their_places(
+    driver, context, request_port, neutron, key, cloud
+):
+    spares, _ = await driver.create_spares(key, 3)
+    await driver.ensure(await request_port())
+    again = NestedVLAN(context)
+    ports = await neutron.list_ports({"tags": TAG})
+    found = await again.find_spares(ports)
+    assert set(found) == set(spares)
+    pod_network = (await request_port()).pod_network
+    assert again.vif_of_spare(found[0], pod_network).vlan_id == found[0].vlan_id
+    for spare in found:
+        await again.remove_spare(spare)
+    assert len(subports(cloud)) == len(pod_ports(cloud)) == 1
+
+
+async def test_spares_left_by_half_are_found_unfit_and_removed(
+    driver, context, neutron, key, cloud
+):
+    cloud.faults.add(path=ADD, times=1, action=cut())
+    made, failure = await driver.create_spares(key, 3)
+    assert isinstance(failure, errors.CloudError)
+    assert not made
+    whole, _ = await driver.create_spares(key, 1)
+    cloud.faults.add(path=REMOVE, times=1, action=answer(500))
+    ports = await neutron.list_ports({"tags": TAG})
+    found = await NestedVLAN(context).find_spares(ports)
+    assert [spare.id for spare in found if spare.fit] == [whole[0].id]
+    assert [spare.key.place for spare in found if not spare.fit] == [""] * 3
+    for spare in found:
+        if not spare.fit:
+            await driver.remove_spare(spare)
+    assert pod_ports(cloud) == {whole[0].id}
+
+
+async def test_spares_that_the_trunk_does_not_take_are_not_kept(driver, key, cloud):
+    cloud.store.change("trunk", cloud.trunk, {"admin_state_up": False})
+    made, failure = await driver.create_spares(key, 3)
+    assert isinstance(failure, TrunkUnfit)
+    assert not made
+    assert not pod_ports(cloud)
+
+
+async def test_spares_for_a_trunk_that_is_gone_are_not_made(driver, key, cloud):
+    gone = key._replace(place="1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e")
+    made, failure = await driver.create_spares(gone, 3)
+    assert isinstance(failure, errors.NotFound)
+    assert not made
+    assert not pod_ports(cloud)
+
+
+async def test_spares_of_bare_metal_are_none_of_ours(driver, neutron, key, cloud):
+    body = {"network_id": key.network_id, "device_id": "", "binding:host_id": "chassis1"}
+    port = await neutron.create_port(body | {"tags": [TAG, "kuryr-pool"]})
+    assert await driver.find_spares([cloud.ports[port["id"]]]) == []

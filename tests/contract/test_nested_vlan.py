@@ -1,0 +1,168 @@
+"""The driver of Pods on VMs: what it leaves in the cloud, on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kuryr_k8s import config
+from kuryr_k8s.cloud.connect import NetworkAdapter
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PoolKey, PortRequest
+from kuryr_k8s.drivers.nested_vlan import NestedVLAN
+from kuryr_k8s.model.pod import Node
+
+from .sides import Side
+
+Json = dict[str, Any]
+VM = Node(
+    name="vm",
+    uid="vm",
+    resource_version="1",
+    host_id=None,
+    out_of_service=False,
+    addresses=("10.214.0.9",),
+)
+
+
+@pytest.fixture
+async def trunk(side: Side) -> Json:
+    """On the port of the VM."""
+    nodes = await side.network("10.214.0.0/24")
+    fixed_ips = [{"subnet_id": nodes["subnets"][0], "ip_address": VM.addresses[0]}]
+    parent = await side.kuryr.create("port", network_id=nodes["id"], fixed_ips=fixed_ips)
+    trunk = await side.kuryr.create("trunk", port_id=parent["id"])
+    return trunk | {"subnets": nodes["subnets"]}
+
+
+@pytest.fixture
+async def neutron(side: Side) -> AsyncIterator[Neutron]:
+    transport = Transport(NetworkAdapter(side.kuryr.connection), limit=16)
+    yield Neutron(transport)
+    transport.close()
+
+
+@pytest.fixture
+def make_driver(
+    side: Side, neutron: Neutron, trunk: Json, tmp_path: Path
+) -> Callable[[], NestedVLAN]:
+    """A new life of the driver."""
+    path = tmp_path / "kuryr.conf"
+    path.write_text(
+        f"[neutron_defaults]\nresource_tags = {side.mark}\n"
+        f"[pod_vif_nested]\nworker_nodes_subnets = {trunk['subnets'][0]}\n"
+    )
+    conf = config.load(["--config-file", str(path)], "test")
+    context = DriverContext(conf=conf, neutron=neutron, namespaces=None)  # type: ignore[arg-type]
+    return lambda: NestedVLAN(context)
+
+
+@pytest.fixture
+async def requests(side: Side, neutron: Neutron, pods: Json) -> Callable[[int], list[PortRequest]]:
+    """So many Pods more, each with a request."""
+    subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in pods["subnets"]])
+    pod_network = PodNetwork(network=await neutron.get_network(pods["id"]), subnets=subnets)
+    numbers = itertools.count()
+
+    def make(count: int) -> list[PortRequest]:
+        return [
+            PortRequest(
+                pod_uid=f"{side.mark}-{number}",
+                pod_name=f"default/web-{number}",
+                node=VM,
+                ifname="eth0",
+                project_id=side.kuryr.project_id,
+                pod_network=pod_network,
+                security_groups=(),
+                may_exist=False,
+            )
+            for number in itertools.islice(numbers, count)
+        ]
+
+    return make
+
+
+async def together(*coroutines: Any) -> list[Any]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in coroutines]
+    return [task.result() for task in tasks]
+
+
+async def subports(side: Side, trunk: Json) -> dict[str, int]:
+    found = (await side.kuryr.get(f"/trunks/{trunk['id']}")).body["trunk"]
+    return {one["port_id"]: one["segmentation_id"] for one in found["sub_ports"]}
+
+
+async def ours(side: Side) -> set[str]:
+    reply = await side.kuryr.get("/ports", tags=side.mark, fields="id")
+    return {port["id"] for port in reply.body["ports"]}
+
+
+async def test_pods_get_subports_and_give_them_back(
+    side: Side,
+    trunk: Json,
+    make_driver: Callable[[], NestedVLAN],
+    requests: Callable[[int], list[PortRequest]],
+) -> None:
+    driver = make_driver()
+    vifs = await together(*map(driver.ensure, requests(6)))
+    assert await subports(side, trunk) == {vif.id: vif.vlan_id for vif in vifs}
+    assert sorted(vif.vlan_id for vif in vifs) == [1, 2, 3, 4, 5, 6]
+    assert await ours(side) == {vif.id for vif in vifs}
+    later = make_driver()
+    await together(*map(driver.release, vifs[:3]), *map(later.release, vifs[3:]))
+    assert await subports(side, trunk) == {}
+    assert await ours(side) == set()
+
+
+async def test_another_life_finds_what_was_made_and_foreign_vlan_ids_are_left_alone(
+    side: Side,
+    pods: Json,
+    trunk: Json,
+    make_driver: Callable[[], NestedVLAN],
+    requests: Callable[[int], list[PortRequest]],
+) -> None:
+    driver = make_driver()
+    [one] = requests(1)
+    first = await driver.ensure(one)
+    theirs = await side.kuryr.create("port", network_id=pods["id"])
+    item = {"port_id": theirs["id"], "segmentation_type": "vlan", "segmentation_id": 2}
+    await side.kuryr.put(f"/trunks/{trunk['id']}/add_subports", {"sub_ports": [item]})
+    second = await driver.ensure(requests(1)[0])
+    assert (first.vlan_id, second.vlan_id) == (1, 3)
+    again = PortRequest(
+        **{name: getattr(one, name) for name in one.__slots__} | {"may_exist": True}
+    )
+    assert await make_driver().ensure(again) == first
+    assert await make_driver().release_unrecorded(one.pod_uid) == 1
+    assert await subports(side, trunk) == {theirs["id"]: 2, second.id: 3}
+    await make_driver().release(second)
+
+
+async def test_ports_of_pools_are_attached_and_found_again(
+    side: Side, pods: Json, trunk: Json, neutron: Neutron, make_driver: Callable[[], NestedVLAN]
+) -> None:
+    driver = make_driver()
+    key = PoolKey(
+        side.kuryr.project_id,
+        await driver.place(VM),
+        pods["id"],
+        tuple(sorted(pods["subnets"])),
+        (),
+    )
+    spares, failure = await driver.create_spares(key, 3)
+    assert failure is None
+    assert await subports(side, trunk) == {spare.id: spare.vlan_id for spare in spares}
+    later = make_driver()
+    found = await later.find_spares(await neutron.list_ports({"tags": side.mark}))
+    assert set(found) == set(spares)
+    assert all(spare.fit for spare in found)
+    await together(*map(later.remove_spare, found))
+    assert await subports(side, trunk) == {}
+    assert await ours(side) == set()
