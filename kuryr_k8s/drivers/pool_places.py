@@ -84,8 +84,6 @@ class Pool:
 
     def wanted(self, now: float) -> tuple[int, int]:
         """Ports to create: for those who wait, and to fill the pool for those to come."""
-        if self.closed:
-            return 0, 0
         coming = self.creating + len(self.returning)
         awaited = max(0, len(self.waiting) - coming)
         target = self.target(now)

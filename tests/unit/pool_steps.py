@@ -143,6 +143,7 @@ class PoolSteps(PoolModel):
                 self.bury(port)
             elif index + 1 == changed:
                 self.dismiss(port)
+                self.restore(key, port)  # it is too late for that
             else:
                 self.restore(key, port)
             self.observe()
