@@ -27,7 +27,7 @@ from kuryr_k8s.drivers.base import (
     VIFPoolDriver,
 )
 from kuryr_k8s.drivers.pool_filling import Filling
-from kuryr_k8s.drivers.pool_state import Claim, Limits
+from kuryr_k8s.drivers.pool_places import Claim, Limits
 from kuryr_k8s.drivers.pool_upkeep import Upkeep
 from kuryr_k8s.drivers.pools import TIDY, Pools, PoolWork
 from kuryr_k8s.model.pod import Node
