@@ -39,6 +39,7 @@ from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
+from kuryr_k8s.handlers.lost_ports import LostPorts
 from kuryr_k8s.handlers.pool_worker import PoolWorker, pools_of
 from kuryr_k8s.handlers.port_sweeper import PortSweeper
 from kuryr_k8s.handlers.takeover import Takeover
@@ -64,6 +65,7 @@ from kuryr_k8s.status import Status
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
 POOL_WORKERS = 16  # creations, and rounds of upkeep, at the same time
+SOON = 2.0  # seconds until Neutron's ports are searched through after one was missing
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
 
@@ -137,7 +139,12 @@ class ControllerApp:
             drivers.vif_pool,
             tuple(defaults.resource_tags),
             defaults.sweep_interval,
+            LostPorts(context, neutron),
         )
+        sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
+        sweeps.queue.add(PortSweeper.KEY)
+        for pool in pools_of(drivers.vif_pool):
+            pool.pools.lost = lambda: sweeps.queue.add_after(PortSweeper.KEY, SOON)
         for informer in informers.all():
             await reach("Kubernetes", functools.partial(kube.probe, informer.resource))
         for driver in drivers.all():
@@ -148,14 +155,14 @@ class ControllerApp:
             await informer.synced.wait()
         gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
-        await lease.hold(lambda: self._lead(takeover, controllers, pools, sweeper))
+        await lease.hold(lambda: self._lead(takeover, controllers, pools, sweeps))
 
     async def _lead(
         self,
         takeover: Takeover,
         controllers: Sequence[tuple[Handler, Controller[Key]]],
         pools: Sequence[Controller[PoolWork]],
-        sweeper: PortSweeper,
+        sweeps: Controller[str],
     ) -> None:
         self._fenced = True
         await reach("Kubernetes", takeover.run)
@@ -167,8 +174,6 @@ class ControllerApp:
                 # not before: who stands by would gather keys for ever
                 _follow(handler, controller)
                 group.create_task(controller.run(), name=controller.name)
-            sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
-            sweeps.queue.add(PortSweeper.KEY)
             group.create_task(sweeps.run(), name=sweeps.name)
 
     def _pools(self, context: HandlerContext) -> list[Controller[PoolWork]]:

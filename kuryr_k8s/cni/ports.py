@@ -92,7 +92,9 @@ class Ports:
         if port.deleting:
             return f"KuryrPort {key} is being deleted"
         if not port.has_vifs:
-            return f"KuryrPort {key} has no interfaces yet: its Events may tell why"
+            return (
+                f"KuryrPort {key} has no interfaces yet: the Pod's or the Node's Events tell why"
+            )
         return f"KuryrPort {key} lacks the finalizer {NODE_FINALIZER}"
 
     async def abandoned(self, key: Key, pod_uid: str) -> bool:

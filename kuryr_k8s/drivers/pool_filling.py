@@ -16,7 +16,10 @@ REFILL_AFTER = 0.5  # seconds in which more Pods may come, whose ports are then 
 
 
 class Filling:
-    """:param reserve: ports of a project's quota that are left to others.
+    """After a failure a pool begins anew with a single port, and twice as many each time: what
+    will be refused, or never be bound, is not asked for in great numbers.
+
+    :param reserve: ports of a project's quota that are left to others.
     :param rate: ports in a second that may be made for Pods to come, of all pools together.
     """
 
@@ -25,7 +28,9 @@ class Filling:
         self._state = pools.state
         self._reserve = reserve
         self._budget = Budget(rate, burst=max(round(rate), SIZE))
-        self._failing: set[PoolKey] = set()
+        self._failing: dict[PoolKey, Exception] = {}
+        self._allowed: dict[PoolKey, int] = {}  # ports of one creation, since one failed
+        self._proven: set[PoolKey] = set()  # the last creation went well
         self._uncertain: set[PoolKey] = set()  # a creation may have made more than we know
 
     def ask(self, key: PoolKey) -> None:
@@ -39,40 +44,52 @@ class Filling:
         if refill and not lanes:
             self._pools.wake_later(PoolWork(key, 0), REFILL_AFTER)
 
+    def is_well(self, key: PoolKey) -> bool:
+        """Whether the pool has what it wants, and got it by its last creation."""
+        return key in self._proven and not any(self._state.wanted(key, self._pools.now()))
+
     async def work(self, key: PoolKey) -> float | None:
         """One creation, if one is wanted; seconds until the next is to be tried.
 
         :raises errors.CloudError: Neutron refuses, or has no more ports to give.
         """
-        self._failing.discard(key)
+        self._failing.pop(key, None)
         if key in self._uncertain:
             await self._search(key)
         awaited, refill = self._state.wanted(key, self._pools.now())
+        size = self._allowed.get(key, SIZE)
         if awaited:
-            await self._create(key, min(awaited, SIZE))
-        elif refill:
+            await self._create(key, min(awaited, size))
+        elif refill and key.place in self._pools.nodes:
             with prioritized(Priority.REFILL):
-                if delay := await self._refill(key, min(refill, SIZE)):
-                    return delay
+                await self._refill(key, min(refill, size))
         else:
+            self._forget(key)
             return None
         self._pools.changed(key.place)
         return 0.0
 
-    async def _refill(self, key: PoolKey, wanted: int) -> float:
-        """Make some of the ports, as many as the budget has; 0, or seconds until it has any."""
+    def _forget(self, key: PoolKey) -> None:
+        if key not in self._state.pools:
+            self._failing.pop(key, None)
+            self._allowed.pop(key, None)
+            self._proven.discard(key)
+
+    async def _refill(self, key: PoolKey, wanted: int) -> None:
+        """Make some of the ports, as many as the budget has."""
+        least = min(wanted, self._state.limits.batch)  # one by one they cost a request each
+        if delay := self._budget.delay(least):
+            raise errors.Wait("no budget for refills is left", delay=delay)
         count = self._budget.take(wanted)
-        if not count:
-            return self._budget.delay(1)
         room = await self._room(key.project_id)
         if room < 1:
-            self._failing.add(key)
-            raise errors.OverQuota(
+            failure = errors.OverQuota(
                 f"pools of project {key.project_id} are not filled: only the last "
                 f"{self._reserve} ports of its quota are left"
             )
+            self._fail(key, failure)
+            raise failure
         await self._create(key, int(min(count, room)))
-        return 0.0
 
     async def _room(self, project_id: str) -> float:
         """Ports that pools may still take; all where Neutron does not tell us."""
@@ -91,18 +108,28 @@ class Filling:
             fresh = [spare for spare in spares if not self._pools.is_buried(spare.id)]
             served = self._state.made(key, count, fresh, self._pools.now())
             if failure is not None:
-                self._failing.add(key)
                 self._note(key, failure)
             self._pools.tell(served)
+            self._pools.wake(PoolWork.tidy(key))  # from now on it is looked after
         if failure is None and not all(spare.fit for spare in spares):
-            self._failing.add(key)
             failure = vif_plan.BindingFailed(
                 f"Neutron could not bind ports on {key.place!r}: is an agent of that host name "
                 "alive (openstack network agent list)?"
             )
         if failure is not None:
+            self._fail(key, failure)
             self._answer(key, failure)
             raise failure
+        self._proven.add(key)
+        if key in self._allowed:
+            self._allowed[key] *= 2
+            if self._allowed[key] >= SIZE:
+                del self._allowed[key]
+
+    def _fail(self, key: PoolKey, failure: Exception) -> None:
+        self._failing[key] = failure
+        self._allowed[key] = 1
+        self._proven.discard(key)
 
     def _note(self, key: PoolKey, failure: Exception) -> None:
         refused = isinstance(failure, errors.CloudError) and 400 <= failure.status < 500
@@ -124,9 +151,25 @@ class Filling:
 
     def relieve(self, project_id: str) -> None:
         """A port of the project is gone: there may be room for others."""
-        for key in [key for key in self._failing if key.project_id == project_id]:
-            self._failing.discard(key)
+        for key in self._starving(project_id):
+            del self._failing[key]
             self.ask(key)
+
+    def _starving(self, project_id: str) -> list[PoolKey]:
+        """The pools for which the project has no port, or no address."""
+        return [
+            key
+            for key, failure in self._failing.items()
+            if key.project_id == project_id and isinstance(failure, errors.OverQuota)
+        ]
+
+    def offer(self, key: PoolKey) -> None:
+        """The pool has ports to spare: others of its project may starve for them."""
+        now = self._pools.now()
+        for other in self._starving(key.project_id):
+            awaited, _ = self._state.wanted(other, now)
+            for helped in self._state.sacrifice(other, awaited, now):
+                self._pools.wake(PoolWork.tidy(helped))
 
     async def _search(self, key: PoolKey) -> None:
         """Take in what creations have made without a word."""

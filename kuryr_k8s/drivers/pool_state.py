@@ -166,6 +166,13 @@ class PoolState:
             return []
         return [self._spares[port] for port in pool.returning if port not in pool.checked]
 
+    def doubt(self, port: str, now: float) -> None:
+        """It is to be checked before anybody gets it, as if it had come back."""
+        pool = self._pool_of.get(port)
+        if pool is not None and port in pool.available:
+            del pool.available[port]
+            pool.returning[port] = now
+
     def restored(self, spare: Spare, now: float) -> Claim | None:
         """It is as the pool promises; whose turn it is that waited."""
         pool = self._pool_of.get(spare.id)
@@ -256,6 +263,11 @@ class PoolState:
 
     def is_parked(self, port: str) -> bool:
         return port in self._parked
+
+    def learn(self, spare: Spare) -> None:
+        """What the port is like by now; its pool stays."""
+        if spare.id in self._spares:
+            self._spares[spare.id] = spare
 
     def spare(self, port: str) -> Spare | None:
         return self._spares.get(port)

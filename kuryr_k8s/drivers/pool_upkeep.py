@@ -14,7 +14,7 @@ from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PoolKey, Spare
 from kuryr_k8s.drivers.pool_places import Pool
-from kuryr_k8s.drivers.pools import Pools, PoolWork
+from kuryr_k8s.drivers.pools import Pools
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, object]
@@ -34,32 +34,43 @@ class Upkeep:
         self._names = names
         self._interval = interval
         self._budget = Budget(rate, burst=max(1, round(rate)))
-        self.pod_names: dict[str, str] = {}  # of ports in use that do not bear them yet
+        self._pod_names: dict[str, str] = {}  # of ports in use that do not bear them yet
+
+    def used(self, spare: Spare, pod: str) -> None:
+        """The Pod (namespace/name) has the port: it is to bear its name, in time."""
+        if self._names and spare.name == vif_plan.AVAILABLE:
+            self._pod_names[spare.id] = pod
 
     async def work(self, key: PoolKey) -> float | None:
         """One round; seconds until the next, None where the pool is no more.
 
         :raises errors.CloudError: to be tried again.
         """
-        await self._check_returned(key)
+        failure = await self._check_returned(key)
         self._state.cool(key, self._pools.now())
         self._state.shrink(key, self._pools.now())
         self._pools.changed(key.place)
         pool = self._state.pools.get(key)
         if pool is None:
             return None
+        if failure is not None:
+            raise failure
         with prioritized(Priority.CLEANUP):
             delay = await self._remove(pool) or await self._name(pool)
-        awaited, refill = self._state.wanted(key, self._pools.now())
-        if awaited or refill:
-            self._pools.wake(PoolWork(key, 0))
+        self._pools.ask(key)
+        if pool.available:
+            self._pools.offer(key)
         return delay or self._interval
 
-    async def _check_returned(self, key: PoolKey) -> None:
-        """See that ports that came back are as the pool promises; others' changes are no use."""
+    async def _check_returned(self, key: PoolKey) -> errors.CloudError | None:
+        """See that ports that came back are as the pool promises; others' changes are no use.
+
+        What is to be tried again does not hold up the others.
+        """
         due = {spare.id: spare for spare in self._state.due(key)}
         if not due:
-            return
+            return None
+        failure: errors.CloudError | None = None
         ports = await self._pools.neutron.list_ports_by_id(due)
         found = {spare.id: spare for spare in await self._pools.vif.find_spares(ports)}
         for port, known in due.items():
@@ -69,7 +80,11 @@ class Upkeep:
                 LOG.warning("port %s was changed by others; it goes", port)
                 self._state.dismiss(port, self._pools.now())
             else:
-                await self._restore(found[port], known)
+                try:
+                    await self._restore(found[port], known)
+                except errors.CloudError as error:
+                    failure = error
+        return failure
 
     async def _restore(self, found: Spare, known: Spare) -> None:
         device = self._pools.device
@@ -82,9 +97,15 @@ class Upkeep:
                 "device_id": device,
                 "security_groups": list(known.key.security_groups),
             }
-            if not await self._update(found.id, fields):
+            try:
+                await self._pools.neutron.update_port(found.id, fields)
+            except errors.CloudError as error:
+                if error.status not in (400, 404):  # it, or one of its groups, is gone
+                    raise
+                LOG.warning("port %s cannot be given on, it goes: %s", found.id, error)
+                self._state.dismiss(found.id, self._pools.now())
                 return
-        self.pod_names.pop(found.id, None)
+        self._pod_names.pop(found.id, None)
         claim = self._state.restored(wanted, self._pools.now())
         self._pools.tell([claim] if claim else [])
 
@@ -103,16 +124,17 @@ class Upkeep:
         ripe = [
             port
             for port, since in pool.in_use.items()
-            if port in self.pod_names and now - since >= NAMED_AFTER
+            if port in self._pod_names and now - since >= NAMED_AFTER
         ]
         for port in ripe[:AT_ONCE]:
             if self._state.anybody_waits() or not self._budget.take(1):
                 return max(1.0, self._budget.delay(1))
-            name, holder = self.pod_names.pop(port, None), self._state.holder(port)
+            name, holder = self._pod_names.get(port), self._state.holder(port)
             if name is None or holder is None:
                 continue  # it came back meanwhile
             fields: Json = {"name": name[: vif_plan.NAME_LIMIT], "device_id": holder}
             await self._update(port, fields)
+            self._pod_names.pop(port, None)
         return 1.0 if len(ripe) > AT_ONCE else 0.0
 
     async def _remove(self, pool: Pool) -> float:
@@ -123,16 +145,29 @@ class Upkeep:
             for port, since in pool.leaving.items()
             if not self._state.is_parked(port) or now - since >= UNPARK
         ]
+        failure: errors.CloudError | None = None
         for port in ready[:AT_ONCE]:
             if not self._budget.take(1):
-                return self._budget.delay(1)
+                break
             spare = self._state.spare(port)
-            if spare is None:
-                continue
-            if await self._update(port, {"name": vif_plan.LEAVING}):
-                await self._pools.vif.remove_spare(spare)
-                self._pools.bury(port)
-        return 1.0 if pool.leaving else 0.0
+            try:
+                if spare is not None and await self._mark(spare):
+                    await self._pools.vif.remove_spare(spare)
+                    self._pools.bury(port)
+            except errors.CloudError as error:  # the others are not to wait for it
+                failure = error
+        if failure is not None:
+            raise failure
+        return max(1.0, self._budget.delay(1)) if pool.leaving else 0.0
+
+    async def _mark(self, spare: Spare) -> bool:
+        """Have it bear the name of ports that go; whether it is still there."""
+        if spare.name == vif_plan.LEAVING:
+            return True
+        if not await self._update(spare.id, {"name": vif_plan.LEAVING}):
+            return False
+        self._state.learn(dataclasses.replace(spare, name=vif_plan.LEAVING))
+        return True
 
 
 def is_same(found: Spare, known: Spare) -> bool:

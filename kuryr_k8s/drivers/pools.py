@@ -47,9 +47,10 @@ class Waits:
 
 
 class Pools:
-    """``wake`` queues work, ``wake_later`` after some seconds; ``changed`` is called with the
-    place whose pools changed, ``freed`` with a project that has a port less. Set by whoever runs
-    the pools.
+    """``wake`` queues work, ``wake_later`` after some seconds, ``changed`` is called with the
+    place whose pools changed, ``lost`` when a port is gone that a Pod has: set by whoever runs
+    the pools. ``ask`` has a pool filled, ``offer`` is called for one that has ports to spare,
+    ``freed`` with a project that has a port less: set by the driver.
     """
 
     def __init__(
@@ -62,6 +63,9 @@ class Pools:
         self.wake: Callable[[PoolWork], None] = lambda _work: None
         self.wake_later: Callable[[PoolWork, float], None] = lambda _work, _delay: None
         self.changed: Callable[[str], None] = lambda _place: None
+        self.lost: Callable[[], None] = lambda: None
+        self.ask: Callable[[PoolKey], None] = lambda _key: None
+        self.offer: Callable[[PoolKey], None] = lambda _key: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place
         self.device = vif.spare_marks.get("device_id", "")  # of a port that nobody has
@@ -137,9 +141,18 @@ class Pools:
         for spare in spares:
             if self.state.spare(spare.id) is None and not self.is_buried(spare.id):
                 LOG.info("port %s was made without a word; its pool takes it", spare.id)
-                claim = self.state.adopt(spare, self.now())
-                self.tell([claim] if claim else [])
-                self.changed(spare.key.place)
+                self.take_in(spare)
+
+    def take_in(self, spare: Spare) -> None:
+        """A port that nobody has is free; one that looks as if a Pod had it is checked before."""
+        now = self.now()
+        if spare.fit and (spare.name, spare.device_id) != (vif_plan.AVAILABLE, self.device):
+            self.state.recover(spare, "", now)
+            self.state.give_back(spare.id, now)
+        elif claim := self.state.adopt(spare, now):
+            self.tell([claim])
+        self.wake(PoolWork.tidy(spare.key))
+        self.changed(spare.key.place)
 
     def bury(self, port: str) -> None:
         """It is gone: an answer from before that may come yet is not to raise it."""
@@ -151,6 +164,7 @@ class Pools:
         holder = self.state.gone(port)
         if holder is not None:
             LOG.warning("port %s of Pod %s is not in Neutron any more", port, holder)
+            self.lost()
         if spare is not None:
             self.changed(spare.key.place)
             self.freed(spare.key.project_id)
@@ -160,3 +174,19 @@ class Pools:
 
     def with_groups(self, spare: Spare, groups: tuple[str, ...]) -> Spare:
         return dataclasses.replace(spare, key=spare.key._replace(security_groups=groups))
+
+    def counts(self, place: str) -> Json:
+        """How many ports the node has, as its KuryrPortPool shows them."""
+        counts = dict.fromkeys(
+            ("available", "parkedCount", "inUse", "creating", "returning", "target"), 0
+        )
+        now = self.now()
+        for key, pool in self.state.pools.items():
+            if key.place == place:
+                counts["available"] += len(pool.available)
+                counts["parkedCount"] += sum(map(self.state.is_parked, pool.available))
+                counts["inUse"] += len(pool.in_use)
+                counts["creating"] += pool.creating
+                counts["returning"] += len(pool.returning)
+                counts["target"] += self.state.target(key, now)
+        return counts

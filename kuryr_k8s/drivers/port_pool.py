@@ -6,19 +6,16 @@ ports, held against the KuryrPorts.
 
 request  → a port that is available, at once; else the pool is filled, and the Pod is woken
 release  → the port returns, is checked and cools down (pool_upkeep)
-survey   → the first one recovers, the later ones find what others deleted or left
+survey   → the first one recovers, the later ones find what others did (pool_survey)
 """
 
 import dataclasses
 import logging
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import (
     DriverContext,
-    PodNetwork,
     PooledVIFDriver,
     PoolKey,
     PortRequest,
@@ -27,7 +24,9 @@ from kuryr_k8s.drivers.base import (
     VIFPoolDriver,
 )
 from kuryr_k8s.drivers.pool_filling import Filling
+from kuryr_k8s.drivers.pool_networks import PoolNetworks
 from kuryr_k8s.drivers.pool_places import Claim, Limits
+from kuryr_k8s.drivers.pool_survey import Survey
 from kuryr_k8s.drivers.pool_upkeep import Upkeep
 from kuryr_k8s.drivers.pools import TIDY, Pools, PoolWork
 from kuryr_k8s.model.pod import Node
@@ -36,7 +35,6 @@ from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFVlanNested
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 PATIENCE = 30.0  # seconds after which a Pod that waits asks again by itself
-ORPHAN = 120.0  # seconds for which a port may be in use before a KuryrPort names it
 
 
 class PortPool(VIFPoolDriver):
@@ -77,18 +75,16 @@ class PortPool(VIFPoolDriver):
             rate=options.ports_pool_cleanup_rate,
             interval=options.ports_pool_update_frequency,
         )
+        self.pools.ask, self.pools.offer = self._filling.ask, self._filling.offer
         self.pools.freed = self._filling.relieve
-        self._interval = options.ports_pool_update_frequency
-        self._names = options.port_names
         self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
-        self._networks: dict[str, PodNetwork] = {}
-        self._recovered = False
-        self._early: dict[Claim, Callable[[], None]] = {}  # who asked before the recovery
+        self._networks = PoolNetworks(context.neutron)
+        self._survey = Survey(self.pools, self._upkeep)
 
     async def request(self, request: PortRequest) -> VIFBase:
         claim = Claim(request.pod_uid, request.ifname)
-        if not self._recovered:
-            self._early[claim] = request.wake
+        if not self.recovered:
+            self._survey.early[claim] = request.wake
             raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
         key = await self.key_of(request)
         if refusal := self.pools.refusal(claim):
@@ -100,15 +96,10 @@ class PortPool(VIFPoolDriver):
             if self._state.due(key):
                 self.pools.wake(PoolWork.tidy(key))
             raise errors.Wait("the pool is empty and being filled", delay=PATIENCE)
-        self.pools.settled(claim)
-        self._tidy_later(key)
         if spare.key.security_groups != key.security_groups:
-            await self._context.neutron.update_port(
-                spare.id, {"security_groups": list(key.security_groups)}
-            )
-            spare = self.pools.with_groups(spare, key.security_groups)
-        if self._names and spare.name == vif_plan.AVAILABLE:
-            self._upkeep.pod_names[spare.id] = request.pod_name
+            spare = await self._regroup(spare, key.security_groups)
+        self.pools.settled(claim)
+        self._upkeep.used(spare, request.pod_name)
         self._filling.ask(key)
         self.pools.changed(key.place)
         vif = self._vif.vif_of_spare(spare, request.pod_network)
@@ -118,9 +109,20 @@ class PortPool(VIFPoolDriver):
         now = self.pools.now()
         spare = self._state.take(key, claim, now)
         if spare is not None and not _is_usable(spare, key):
-            self._state.withdraw(claim.pod_uid, now)  # its Pod is to be elsewhere by now
+            self._state.give_back(spare.id, now)  # its Pod is to be elsewhere by now
+            self._returned(spare.id)
             spare = self._state.take(key, claim, now)
         return spare
+
+    async def _regroup(self, spare: Spare, groups: tuple[str, ...]) -> Spare:
+        """It was promised to the Pod with other security groups."""
+        try:
+            await self._context.neutron.update_port(spare.id, {"security_groups": list(groups)})
+        except errors.NotFound:
+            if not await self._context.neutron.list_ports_by_id([spare.id], ("id",)):
+                self.pools.bury(spare.id)
+            raise
+        return self.pools.with_groups(spare, groups)
 
     async def place(self, node: Node) -> str:
         """Where ports for the node's Pods are made. :raises NodeNotReady: nobody knows yet."""
@@ -131,7 +133,7 @@ class PortPool(VIFPoolDriver):
     async def key_of(self, request: PortRequest) -> PoolKey:
         """The pool that has such ports."""
         network = request.pod_network.network
-        self._networks[network.id] = request.pod_network
+        self._networks.note(request.pod_network)
         return PoolKey(
             project_id=request.project_id,
             place=await self.place(request.node),
@@ -166,16 +168,10 @@ class PortPool(VIFPoolDriver):
         self.pools.changed(spare.key.place)
         if pool.waiting or pool.leaving:
             self.pools.wake(PoolWork.tidy(spare.key))
-        else:
-            self._tidy_later(spare.key)
 
     def _require_recovery(self) -> None:
-        if not self._recovered:
+        if not self.recovered:
             raise errors.Wait("the pools are not recovered yet", delay=1.0)
-
-    def _tidy_later(self, key: PoolKey) -> None:
-        """At the pool's next round, and every so often from then on."""
-        self.pools.wake_later(PoolWork.tidy(key), self._interval)
 
     # -- what an operator asks for
 
@@ -200,58 +196,42 @@ class PortPool(VIFPoolDriver):
     async def survey(
         self, known: frozenset[str], ports: list[Json], records: Records
     ) -> list[Json]:
-        spares = await self._vif.find_spares(ports + await self.pools.tag_ports({}))
-        if self._recovered:
-            self._compare(known, spares, records)
-        else:
-            self._recover(spares, records)
-        mine = {spare.id for spare in spares}
-        return [port for port in ports if port["id"] not in mine]
-
-    def _recover(self, spares: list[Spare], records: Records) -> None:
-        now = self.pools.now()
-        for spare in spares:
-            holder = records.holders.get(spare.id)
-            self._state.recover(spare, holder.pod_uid if holder else None, now)
-            if holder and self._names and spare.name == vif_plan.AVAILABLE:
-                self._upkeep.pod_names[spare.id] = holder.pod
-        self._recovered = True
-        LOG.info("%d ports of %d pools recovered", len(spares), len(self._state.pools))
-        for key in list(self._state.pools):
-            self.pools.wake(PoolWork.tidy(key))
-            self.pools.changed(key.place)
-        for wake in self._early.values():
-            wake()
-        self._early.clear()
-
-    def _compare(self, known: frozenset[str], spares: list[Spare], records: Records) -> None:
-        for port in known - {spare.id for spare in spares}:
-            self.pools.bury(port)
-        unnamed = [spare for spare in spares if spare.id not in records.holders]
-        self.pools.adopt(unnamed)
-        now = self.pools.now()
-        for spare in unnamed:
-            since = self._state.in_use_since(spare.id)
-            if since is None or now - since < ORPHAN:
-                continue
-            if self._state.holder(spare.id) not in records.pods:
-                LOG.warning("port %s is in use and no KuryrPort names it; it goes", spare.id)
-                self._state.orphaned(spare.id, now)
-                self.pools.wake(PoolWork.tidy(spare.key))
+        return await self._survey.survey(known, ports, records)
 
     # -- nodes
 
     def close_node(self, name: str) -> None:
         """The Node is gone: its pools are emptied."""
         places = {place for place, node in self.pools.nodes.items() if node == name}
+        for place in places:
+            del self.pools.nodes[place]
+        self._close(places)
+
+    def close_nobodys(self) -> None:
+        """Every Node's place is known: the pools of other places are emptied."""
+        self._close({key.place for key in self._state.pools} - self.pools.nodes.keys())
+
+    def _close(self, places: set[str]) -> None:
         for key in [key for key in self._state.pools if key.place in places]:
-            LOG.info("node %s is gone: its ports of project %s go", name, key.project_id)
-            self._state.close(key, self.pools.now())
+            LOG.info("no node is %s any more: its ports of %s go", key.place, key.project_id)
+            self.pools.tell(self._state.close(key, self.pools.now()))
             self.pools.wake(PoolWork.tidy(key))
 
-    def parked(self, place: str, ports: frozenset[str]) -> None:
-        """The node says which ports it keeps plugged."""
+    @property
+    def recovered(self) -> bool:
+        """Whether it is known which ports there are; ``changed`` is called then."""
+        return self._survey.recovered
+
+    def is_open(self, place: str) -> bool:
+        """Whether the place has a pool that is not being emptied."""
+        return any(k.place == place and not p.closed for k, p in self._state.pools.items())
+
+    def parked(self, place: str, ports: frozenset[str], leaving: frozenset[str]) -> None:
+        """The node says which ports it keeps plugged; and these were told to be unplugged, by an
+        earlier life perhaps."""
         self._state.parked(ports, place)
+        for port in leaving:
+            self._state.dismiss(port, self.pools.now())
         for key, pool in self._state.pools.items():
             if key.place == place and pool.leaving:
                 self.pools.wake(PoolWork.tidy(key))
@@ -267,26 +247,17 @@ class PortPool(VIFPoolDriver):
     def is_leaving(self, port: str) -> bool:
         return self._state.where(port) == "leaving"
 
+    async def learn_networks(self, place: str) -> None:
+        """Have :meth:`vif_of` know all ports of the place.
+
+        :raises errors.CloudError: Neutron does not tell.
+        """
+        await self._networks.learn(spare.key for spare in self.to_park(place))
+
     def vif_of(self, spare: Spare) -> VIFBase | None:
         """What it will be to a Pod; None while nothing is known of its network."""
         network = self._networks.get(spare.key.network_id)
         return self._vif.vif_of_spare(spare, network) if network is not None else None
-
-    def counts(self, place: str) -> Json:
-        """How many ports the node has, as its KuryrPortPool shows them."""
-        counts = dict.fromkeys(
-            ("available", "parkedCount", "inUse", "creating", "returning", "target"), 0
-        )
-        now = self.pools.now()
-        for key, pool in self._state.pools.items():
-            if key.place == place:
-                counts["available"] += len(pool.available)
-                counts["parkedCount"] += sum(map(self._state.is_parked, pool.available))
-                counts["inUse"] += len(pool.in_use)
-                counts["creating"] += pool.creating
-                counts["returning"] += len(pool.returning)
-                counts["target"] += self._state.target(key, now)
-        return counts
 
     # -- work
 
@@ -294,6 +265,10 @@ class PortPool(VIFPoolDriver):
         if work.lane == TIDY:
             return await self._upkeep.work(work.key)
         return await self._filling.work(work.key)
+
+    def is_well(self, key: PoolKey) -> bool:
+        """Whether the pool has what it wants, and got it by its last creation."""
+        return self._filling.is_well(key)
 
 
 class NeutronPool(PortPool):

@@ -21,6 +21,8 @@ from kuryr_k8s.model.pod import Node
 Json = dict[str, Any]
 GAP = 1.0  # seconds between two looks at a node's pools, and changes of its map
 COUNTS_GAP = 10.0  # between two changes of the numbers
+NOBODYS = Key("", "")  # pools of which it is not known which Node's they are
+UNREADY = 60.0  # seconds until it is asked again where a Node is in the cloud
 
 
 class KuryrPortPoolHandler(Handler):
@@ -36,6 +38,8 @@ class KuryrPortPoolHandler(Handler):
         def changed(place: str) -> None:
             if name := pool.pools.nodes.get(place):
                 self.wake(Key("", name))
+            elif pool.is_open(place):
+                self.wake(NOBODYS)
 
         return changed
 
@@ -44,6 +48,8 @@ class KuryrPortPoolHandler(Handler):
         return (Watch(informers.nodes, _of_node), Watch(informers.kuryrportpools, _of_pool))
 
     async def reconcile(self, key: Key) -> float | None:
+        if key == NOBODYS:
+            return await self._close_nobodys()
         node = self._context.informers.nodes.get(key)
         if node is None:
             await self._close(key)
@@ -56,9 +62,12 @@ class KuryrPortPoolHandler(Handler):
             place = await pool.place(node)
         except NodeNotReady:
             return None  # its daemon's word comes as a change of the Node
+        if not pool.recovered:
+            return None  # nothing is to leave the map because it is not known yet
         self._learn_parked(key, pool, place)
         if delay := _left(self._looked, key, GAP):
             return delay
+        await pool.learn_networks(place)
         await self._write_ports(key, node, pool, place)
         return await self._write_counts(key, pool, place)
 
@@ -70,13 +79,31 @@ class KuryrPortPoolHandler(Handler):
         for pool in pools_of(self._context.drivers.vif_pool):
             pool.close_node(key.name)
 
+    async def _close_nobodys(self) -> float | None:
+        """Nodes may have gone while no controller worked; by a live list."""
+        pages = self._context.kube.list_pages(NODES, {})
+        for node in [Node.read(item) async for items, _version in pages for item in items]:
+            try:
+                pool = self._context.drivers.vif_pool.part_of(node)
+                if isinstance(pool, PortPool):
+                    await pool.place(node)
+            except errors.Refused:
+                return UNREADY  # they may be this one's
+        for pool in pools_of(self._context.drivers.vif_pool):
+            pool.close_nobodys()
+        return None
+
     def _forget(self, key: Key) -> None:
         for memory in (self._looked, self._counts_written, self._counts):
             memory.pop(key, None)
 
     def _learn_parked(self, key: Key, pool: PortPool, place: str) -> None:
         known = self._context.informers.kuryrportpools.get(key)
-        pool.parked(place, known.parked if known is not None else frozenset())
+        if known is None:
+            pool.parked(place, frozenset(), frozenset())
+        else:
+            leaving = frozenset(port for port, entry in known.ports.items() if not entry.keep)
+            pool.parked(place, known.parked, leaving)
 
     async def _write_ports(self, key: Key, node: Node, pool: PortPool, place: str) -> None:
         """Bring the map up to date."""
@@ -101,16 +128,17 @@ class KuryrPortPoolHandler(Handler):
         for spare in pool.to_park(place):
             entry = there.pop(spare.id, None)
             leaving = pool.is_leaving(spare.id)
-            if entry is None and not leaving and (made := _entry(pool, spare)):
+            keep = entry is not None and entry.keep
+            if not keep and not leaving and (made := _entry(pool, spare)):
                 changes[spare.id] = made
-            elif entry is not None and leaving and entry.keep:
+            elif keep and leaving:
                 changes[spare.id] = {"state": REMOVE}
         return changes | dict.fromkeys(there)
 
     async def _write_counts(self, key: Key, pool: PortPool, place: str) -> float | None:
         """Bring the numbers up to date; or seconds until that may be done."""
         known = self._context.informers.kuryrportpools.get(key)
-        counts = pool.counts(place)
+        counts = pool.pools.counts(place)
         if known is None or self._counts.get(key) == counts:
             return None
         if delay := _left(self._counts_written, key, COUNTS_GAP):

@@ -22,21 +22,24 @@ class PoolWorker:
         self._pool = pool
 
     async def reconcile(self, key: PoolWork) -> float | None:
-        return await self._pool.work(key)
+        again = await self._pool.work(key)
+        if self._pool.is_well(key.key) and (about := self._about(key)):
+            self._context.events.well(self._source(key), about)
+        return again
 
     async def report(self, key: PoolWork, error: Exception | None, failures: int) -> None:
         """One Event for a pool, however many Pods wait for it."""
         about = self._about(key)
-        if about is None:
+        if about is None or error is None:
             return
-        source = f"{self._pool.name} pool {hash(key.key):x} {key.lane >= 0}"
-        if error is None:
-            self._context.events.well(source, about)
-        elif isinstance(error, TOLD_AT_ONCE) or failures >= TELL_AFTER:
+        if isinstance(error, TOLD_AT_ONCE) or failures >= TELL_AFTER:
             reason = getattr(error, "reason", errors.KuryrError.reason)
             note = getattr(error, "brief", str(error)) or type(error).__name__
             text = f"ports for Pods of this node in project {key.key.project_id}: {note}"
-            await self._context.events.warn(source, about, reason, text)
+            await self._context.events.warn(self._source(key), about, reason, text)
+
+    def _source(self, key: PoolWork) -> str:
+        return f"{self._pool.name} pool {hash(key.key):x} {key.lane >= 0}"
 
     def _about(self, key: PoolWork) -> Reference | None:
         name = self._pool.pools.nodes.get(key.key.place, "")

@@ -17,6 +17,7 @@ from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.drivers import nested_plan
 from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver
 from kuryr_k8s.drivers.vif_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG
+from kuryr_k8s.handlers.lost_ports import LostPorts
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS
@@ -64,6 +65,7 @@ class PortSweeper:
         vif_pool: VIFPoolDriver,
         tags: tuple[str, ...],
         interval: float,
+        lost: LostPorts,
     ) -> None:
         if not tags:
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
@@ -73,6 +75,7 @@ class PortSweeper:
         self._vif_pool = vif_pool
         self._tags = tags
         self._interval = interval
+        self._lost = lost
         self._suspects: dict[str, float] = {}  # when each nameless port was first seen
 
     async def reconcile(self, _key: str) -> float:
@@ -88,9 +91,12 @@ class PortSweeper:
             "fields": FIELDS,
         }
         known = self._vif_pool.known()
-        ports = [port for port in await self._neutron.list_ports(query) if is_ours(port)]
+        recorded = list(self._kuryrports.values())
+        listed = await self._neutron.list_ports(query)
+        ports = [port for port in listed if is_ours(port)]
         if self._vif_pool.keeps_ports:
             ports = await self._vif_pool.survey(known, ports, records(await self._live()))
+        await self._lost.tell(recorded, listed)
         unnamed = nameless(ports, self._kuryrports.values())
         now = asyncio.get_running_loop().time()
         self._suspects = {port["id"]: self._suspects.get(port["id"], now) for port in unnamed}

@@ -39,12 +39,13 @@ class Crash:
 
 
 class Keeper:
-    """Runs controllers on a stage, one after another."""
+    """Runs controllers on a stage, one after another; ``app`` is the present one."""
 
     def __init__(self, stage, crash, **groups):
         self._stage = stage
         self._crash = crash
         self._groups = groups
+        self.app = None
         self._leads = asyncio.Event()
         self._replace = asyncio.Event()
 
@@ -67,7 +68,7 @@ class Keeper:
     async def _run(self):
         while True:
             groups = {name: dict(values) for name, values in self._groups.items()}
-            async with self._stage.controller(**groups):
+            async with self._stage.controller(**groups) as self.app:
                 self._leads.set()
                 await self._until_over()
             self._replace.clear()

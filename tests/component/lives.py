@@ -10,7 +10,7 @@ POD = "web"
 
 async def deleted(stage, _keeper, at):
     """It runs, and is deleted."""
-    pod = await _run(stage)
+    pod = await run(stage)
     await at("running")
     await stage.cluster.delete_pod(pod)
     await _give_back(stage, at)
@@ -18,7 +18,7 @@ async def deleted(stage, _keeper, at):
 
 async def finished(stage, _keeper, at):
     """It runs and ends by itself; its object stays."""
-    pod = await _run(stage)
+    pod = await run(stage)
     await at("running")
     await stage.cluster.set_phase(pod, "Succeeded")
     await _give_back(stage, at)
@@ -27,7 +27,7 @@ async def finished(stage, _keeper, at):
 
 async def made_again(stage, _keeper, at):
     """It is deleted and made again at once under its name, as by a StatefulSet."""
-    old = await _run(stage)
+    old = await run(stage)
     await stage.cluster.delete_pod(old)
     new = await stage.cluster.add_pod(POD, node=stage.node)
     await stage.until_deleting(POD)
@@ -63,7 +63,7 @@ async def deleted_early(stage, _keeper, at):
 
 async def other_groups(stage, keeper, at):
     """It runs on while the operator configures other security groups; then it is deleted."""
-    pod = await _run(stage)
+    pod = await run(stage)
     group = stage.cloud.add_security_group("other")["id"]
     await keeper.restart(neutron_defaults={"pod_security_groups": group})
 
@@ -85,7 +85,8 @@ LIVES = {
 }
 
 
-async def _run(stage):
+async def run(stage):
+    """It is scheduled and runs."""
     pod = await stage.cluster.add_pod(POD, node=stage.node)
     await stage.until_plugged_in(POD, within=LONG)
     await stage.activate(POD)

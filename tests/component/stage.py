@@ -84,6 +84,16 @@ class Stage:
         path = f"/apis/events.k8s.io/v1/namespaces/{self.cluster.namespace}/events"
         return [(event["reason"], event["note"]) for event in await self.client.list(path)]
 
+    async def node_events(self, name=""):
+        """(reason, note) of all Events of the node, or of another one."""
+        node = await self.client.find(f"/api/v1/nodes/{name or self.node}")
+        path = "/apis/events.k8s.io/v1/namespaces/default/events"
+        return [
+            (event["reason"], event["note"])
+            for event in await self.client.list(path)
+            if node and event["regarding"].get("uid") == node["metadata"]["uid"]
+        ]
+
     def ports_of(self, pod):
         """The ports made for a Pod, in Neutron."""
         uid = pod["metadata"]["uid"]

@@ -23,11 +23,19 @@ _TOKEN = re.compile(
 
 
 async def state_of(stage):
-    """KuryrPorts and Events of the namespace, all ports and trunks: comparable with ==."""
+    """KuryrPorts and Events, all ports and trunks: comparable with ==.
+
+    Which of a pool's ports a Pod has does not matter: those that a KuryrPort names come first.
+    """
+    kuryrports = await stage.kuryrports()
+    recorded = json.dumps(kuryrports)
+    ports = sorted(
+        stage.cloud.ports.values(), key=lambda port: (port["id"] not in recorded, port["status"])
+    )
     found = {
-        "kuryrports": await stage.kuryrports(),
-        "events": sorted(await stage.events()),
-        "ports": list(stage.cloud.ports.values()),
+        "kuryrports": kuryrports,
+        "events": sorted(await stage.events() + await stage.node_events()),
+        "ports": ports,
         "trunks": list(stage.cloud.trunks.values()),
     }
     return _named(_kept(found))
@@ -54,6 +62,9 @@ def differences(wanted, found, path=""):
 
 def _kept(value):
     if isinstance(value, dict):
+        if "fixed_ips" in value:  # in the order of their subnets' ids
+            ips = sorted(value["fixed_ips"], key=lambda ip: ":" in ip["ip_address"])
+            value = value | {"fixed_ips": ips}
         kept = {key: _kept(item) for key, item in value.items() if key not in _VOLATILE}
         return {key: item for key, item in kept.items() if (key, item) != ("annotations", {})}
     if isinstance(value, list | tuple):

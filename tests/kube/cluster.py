@@ -29,7 +29,7 @@ _NAMESPACED = (
     "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     "/apis/openstack.org/v1/namespaces/{}/kuryrports",
 )
-_CLUSTER_WIDE = ("/apis/openstack.org/v1/kuryrportpools",)
+_OF_NODES = ("/apis/openstack.org/v1/kuryrportpools/{}", "/api/v1/nodes/{}")
 
 
 class Cluster:
@@ -86,12 +86,12 @@ class Cluster:
             for path in _NAMESPACED:
                 await self._empty(path.format(namespace))
             await self._remove_namespace(namespace)
-        for path in _CLUSTER_WIDE:
-            await self._empty(path)
-        for name in self._nodes:
-            path = f"/api/v1/nodes/{name}"
-            if await self.client.find(path) is not None:
+        for path in (path.format(name) for name in self._nodes for path in _OF_NODES):
+            try:
                 await self.client.delete(path)
+            except KubeRefusal as refusal:
+                if refusal.status != 404:
+                    raise
 
     async def _established(self, crd: Json) -> None:
         watch = self.client.watch(

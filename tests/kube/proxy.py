@@ -195,7 +195,11 @@ class KubeProxy:
             return raw_path
         path, _, query = raw_path.partition("?")
         head, _, plural = path.rpartition("/")
-        names = {"/api/v1/namespaces": self._namespace, "/api/v1/nodes": self._node}
+        names = {
+            "/api/v1/namespaces": self._namespace,
+            "/api/v1/nodes": self._node,
+            "/apis/openstack.org/v1/kuryrportpools": self._node,
+        }
         if path in names:
             query = f"{query}&fieldSelector=metadata.name%3D{names[path]}"
         elif plural in ("pods", "kuryrports") and "/namespaces/" not in head:

@@ -1,0 +1,78 @@
+"""KuryrPorts whose port somebody deleted in Neutron: nobody else would ever find out.
+
+A Pod whose interface has not come to work gets another port: its KuryrPort goes, and the vif
+handler makes a new one. One that worked has lost its network for good, and only its owner knows
+when it may be started again: an Event says so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.vif import is_needed, reference
+from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.model.codec import DecodeError
+from kuryr_k8s.model.kuryrport import KuryrPort
+
+LOG = logging.getLogger(__name__)
+Json = dict[str, Any]
+AT_ONCE = 200  # KuryrPorts looked at in one go
+LOST = "KuryrPortLost"
+ANOTHER = "port {} was deleted in Neutron before the Pod could use it; the Pod gets another"
+DELETE_POD = "port {} was deleted in Neutron: the Pod has no network any more; delete the Pod"
+
+
+class LostPorts:
+    def __init__(self, context: HandlerContext, neutron: Neutron) -> None:
+        self._context = context
+        self._neutron = neutron
+
+    async def tell(self, recorded: Iterable[KuryrPort], ports: Sequence[Json]) -> None:
+        """Help the Pods whose ports are gone.
+
+        :param recorded: the KuryrPorts before Neutron was asked for its ``ports``: what a
+            KuryrPort names was made before.
+        """
+        there = {port["id"] for port in ports}
+        known = there | {port["network_id"] for port in ports}
+        missing: dict[str, KuryrPort] = {}
+        for number, one in enumerate(recorded):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)  # others want to work, too
+            if not one.deleting and one.uuids() - known:
+                missing |= dict.fromkeys(_named(one) - there, one)
+        if not missing:
+            return
+        found = await self._neutron.list_ports_by_id(missing, ("id",))
+        for port in missing.keys() - {port["id"] for port in found}:
+            await self._help(missing[port], port)
+
+    async def _help(self, recorded: KuryrPort, port: str) -> None:
+        key = Key(recorded.namespace, recorded.name)
+        pod = self._context.informers.pods.get(key)
+        about = reference(pod)
+        if about is None or not is_needed(recorded, pod):
+            return  # it goes anyway
+        events = self._context.events
+        if any(vif.active for vif in recorded.vifs().values() if vif.id == port):
+            await events.warn(LOST, about, LOST, DELETE_POD.format(port))
+            return
+        LOG.warning("port %s of Pod %s is not in Neutron any more; it gets another", port, key)
+        try:
+            answer = await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
+        except errors.KubeConflict:
+            return  # it is another one by now
+        self._context.informers.kuryrports.learn(answer)
+        await events.warn(LOST, about, LOST, ANOTHER.format(port))
+
+
+def _named(recorded: KuryrPort) -> set[str]:
+    """Ids of its ports, as far as they can be read."""
+    try:
+        return {vif.id for vif in recorded.vifs().values()}
+    except DecodeError:
+        return set()

@@ -1,0 +1,153 @@
+"""Lives of a Pod that gets its port from a pool; as in lives.py.
+
+At each moment to be compared the books balance: each port is one Pod's or lies in a pool.
+"""
+
+import asyncio
+import contextlib
+
+from tests.component.ledger import settle
+from tests.component.lives import LONG, POD
+from tests.component.lives import run as begin
+
+POOL = "/apis/openstack.org/v1/kuryrportpools/{}"
+
+
+def options(**changes):
+    """A small pool that is looked after every second."""
+    limits = {
+        "ports_pool_min": "1",
+        "ports_pool_batch": "1",
+        "ports_pool_cooldown": "0",
+        "ports_pool_update_frequency": "1",
+        "ports_pool_fill_rate": "100",
+        "ports_pool_cleanup_rate": "100",
+        "port_names": "false",
+        "park_ports": "false",
+    }
+    return {
+        "kubernetes": {"vif_pool_driver": "neutron"},
+        "neutron_defaults": {"sweep_interval": "2"},
+        "vif_pool": limits | changes,
+    }
+
+
+async def pooled(stage, keeper, at):
+    """Its port is taken from the pool, and goes back into it."""
+    pod = await _run(stage, keeper)
+    await at("running")
+    await _end(stage, keeper, pod)
+    await at("end")
+
+
+async def named(stage, keeper, at):
+    """Its port gets its name, and loses it."""
+    pod = await _run(stage, keeper)
+    await _until_names(stage, f"{stage.cluster.namespace}/{POD}", "available-port")
+    await at("running")
+    await _end(stage, keeper, pod)
+    await _until_names(stage, "available-port")
+    await at("end")
+
+
+async def surplus(stage, keeper, at):
+    """Its port is one too many when it comes back."""
+    pod = await _run(stage, keeper)
+    await at("running")
+    await _end(stage, keeper, pod)
+    await at("end")
+
+
+async def parked(stage, keeper, at):
+    """Its port is plugged before it comes and after it went, until it is one too many."""
+    async with _daemon(stage):
+        pod = await _run(stage, keeper)
+        await _until_map(stage)
+        await at("running")
+        await _end(stage, keeper, pod)
+        await _until_map(stage)
+        await at("end")
+
+
+async def regrouped(stage, keeper, at):
+    """It runs on while other security groups are configured; its port goes back into its pool."""
+    pod = await _run(stage, keeper)
+    group = stage.cloud.add_security_group("other")["id"]
+    await keeper.restart(neutron_defaults={"sweep_interval": "2", "pod_security_groups": group})
+
+    async def followed():
+        recorded = await stage.kuryrport(POD)
+        return recorded["status"]["securityGroupIds"] == [group]
+
+    await stage.until(followed, within=LONG)
+    await settle(stage, lambda: keeper.app)
+    await at("running with other groups")
+    await _end(stage, keeper, pod)  # in the one pool or in the other, as the restarts have it
+
+
+pooled.options = options()
+named.options = options(port_names="true")
+surplus.options = options(ports_pool_max="1")
+parked.options = options(ports_pool_max="1", park_ports="true")
+parked.batched = ("kuryrportpools", "kuryrportpools/status")
+named.changes = surplus.changes = 2  # of ports that are there already, in a life
+regrouped.changes = 1
+regrouped.batched = ("/v2.0/ports/{id}",)  # it gets back the groups of the pool it came from
+regrouped.options = options(ports_pool_min="0")
+
+
+async def _run(stage, keeper):
+    pod = await begin(stage)
+    await settle(stage, lambda: keeper.app)
+    return pod
+
+
+async def _end(stage, keeper, pod):
+    await stage.cluster.delete_pod(pod)
+    await stage.until_deleting(POD)
+    await stage.let_go(POD)
+    await stage.until_gone(POD)
+    await settle(stage, lambda: keeper.app)
+
+
+async def _until_names(stage, *names):
+    """Wait until the ports bear these names, and no others."""
+
+    async def found():
+        return {port["name"] for port in stage.cloud.ports.values()} == set(names)
+
+    await stage.until(found, within=LONG)
+
+
+@contextlib.asynccontextmanager
+async def _daemon(stage):
+    """The node's daemon plugs what it is to keep, and unplugs the rest."""
+    path = POOL.format(stage.node)
+
+    async def follow():
+        while True:
+            pool = await stage.client.find(path)
+            ports = (pool or {}).get("spec", {}).get("ports") or {}
+            keep = {port for port, entry in ports.items() if entry["state"] == "keep"}
+            known = set(((pool or {}).get("status") or {}).get("parked") or {})
+            if keep != known:
+                patch = dict.fromkeys(known - keep) | {port: {} for port in keep - known}
+                await stage.client.patch(f"{path}/status", {"status": {"parked": patch}})
+            await asyncio.sleep(0.1)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(follow())
+        yield
+        task.cancel()
+
+
+async def _until_map(stage):
+    """Wait until all ports are plugged, and nothing else."""
+
+    async def followed():
+        pool = await stage.client.find(POOL.format(stage.node)) or {}
+        ports = set(stage.cloud.ports)
+        known = pool.get("spec", {}).get("ports", {})
+        return ports == set(known) == set(pool.get("status", {}).get("parked", ()))
+
+    await stage.until(followed, within=LONG)

@@ -1,0 +1,370 @@
+"""What others do to a pool's ports, quota or node: it ends up right, and tells of it once."""
+
+import pytest
+
+from kuryr_k8s.drivers import pool_upkeep
+from kuryr_k8s.model.annotations import HOST_ID
+from tests.component.conftest import NODE
+from tests.component.ledger import counts_of, named, settle
+from tests.component.pool_lives import options
+from tests.component.test_pools import end, until_ports
+from tests.fakes.faults import make_some
+
+OTHER = "node2"
+
+
+def pool(*, sweep="1", **changes):
+    groups = options(**changes)
+    groups["neutron_defaults"]["sweep_interval"] = sweep
+    return groups
+
+
+async def add(stage, name, node=NODE):
+    return await stage.cluster.add_pod(name, node=node)
+
+
+async def run(stage, name, node=NODE):
+    """Have a Pod run; it, and the id of its port."""
+    pod = await add(stage, name, node)
+    vif = await stage.until_plugged_in(name)
+    await stage.activate(name)
+    return pod, vif["id"]
+
+
+async def add_other_node(stage, host="chassis2"):
+    return await stage.cluster.add_node(OTHER, annotations={HOST_ID: host})
+
+
+async def tidied(stage, app):
+    await settle(stage, lambda: app)
+
+
+def available(stage, *ports):
+    return [port for port in stage.cloud.ports if port not in ports]
+
+
+# -- quota
+
+
+async def test_waiting_pods_get_ports_as_soon_as_there_is_room_and_one_event_tells(stage):
+    stage.cloud.set_quota(stage.cloud.project_id, port=2)
+    async with stage.controller(**pool(ports_pool_min="0")):
+        pod, port = await run(stage, "first")
+        await run(stage, "second")
+        for number in range(30):
+            await add(stage, f"waiting-{number}")
+        assert await stage.until(stage.node_events)
+        await end(stage, "first", pod)
+
+        async def recorded():
+            return len(await named(stage)) == 2 and port in await named(stage)
+
+        await stage.until(recorded)
+        stage.cloud.set_quota(stage.cloud.project_id, port=40)
+
+        async def all_served():
+            return len(await named(stage)) == 31
+
+        await stage.until(all_served, within=40)
+        (event,) = await stage.node_events()
+        assert event[0] == "OpenStackQuotaExceeded"
+        assert stage.cloud.project_id in event[1]
+        assert not await stage.events()
+
+
+async def test_pools_give_up_spare_ports_for_pods_of_their_project(stage):
+    stage.cloud.set_quota(stage.cloud.project_id, port=5)
+    await add_other_node(stage)
+    async with stage.controller(**pool(ports_pool_min="4", ports_pool_batch="4")):
+        _, one = await run(stage, "one")
+        await until_ports(stage, 5)
+        _, two = await run(stage, "two", OTHER)
+        assert {one, two} <= set(stage.cloud.ports)
+
+
+async def test_port_that_comes_back_to_one_pool_makes_room_for_a_pod_of_another(stage):
+    stage.cloud.set_quota(stage.cloud.project_id, port=2)
+    await add_other_node(stage)
+    async with stage.controller(**pool(ports_pool_min="0")):
+        pod, _ = await run(stage, "one")
+        await run(stage, "two")
+        await add(stage, "three", OTHER)
+        await stage.until(lambda: stage.node_events(OTHER))
+        for _ in range(4):  # by now it is tried seldom
+            await stage.cloud.wait_for(_more_posts(stage))
+        await end(stage, "one", pod)
+        await stage.until_plugged_in("three", within=5)
+        assert len(stage.cloud.ports) == 2
+
+
+def _more_posts(stage):
+    known = stage.cloud.calls.count("POST", "/v2.0/ports")
+    return lambda: stage.cloud.calls.count("POST", "/v2.0/ports") > known
+
+
+async def test_pools_leave_the_reserve_to_pods(stage):
+    stage.cloud.set_quota(stage.cloud.project_id, port=6)
+    limits = {"ports_pool_min": "5", "ports_pool_batch": "5", "ports_quota_reserve": "2"}
+    async with stage.controller(**pool(**limits)):
+        await run(stage, "web-0")
+        await stage.until(stage.node_events)
+        assert len(stage.cloud.ports) == 4
+        for number in range(1, 6):
+            await run(stage, f"web-{number}")
+        assert len(stage.cloud.ports) == 6
+        assert len(await stage.node_events()) == 1
+
+
+# -- creations
+
+
+@pytest.mark.parametrize("half_made", [0, 1])
+async def test_bulk_creation_that_breaks_off_leaves_ports_that_are_used(stage, half_made):
+    def bulk(_request):
+        return len(stage.cloud.ports) > 0
+
+    action = make_some(3, half_made=half_made)
+    broken = stage.cloud.faults.add(method="POST", path=r"/ports$", action=action, when=bulk)
+    limits = {"ports_pool_min": "19"}
+    async with stage.controller(**pool(sweep="600", **limits)) as app:
+        _, port = await run(stage, "web")
+        await tidied(stage, app)
+        assert broken.hits == 1
+        assert len(stage.cloud.ports) == 20
+        assert {p["binding:vif_type"] for p in stage.cloud.ports.values()} == {"ovs"}
+        assert stage.cloud.calls.count("DELETE") == half_made
+        assert port in stage.cloud.ports
+
+
+async def test_node_without_an_agent_makes_no_storm_and_is_told_of_once(stage):
+    await add_other_node(stage, host="nowhere")
+    async with stage.controller(**pool()) as app:
+        for number in range(10):
+            await add(stage, f"web-{number}", OTHER)
+        await stage.until(lambda: stage.node_events(OTHER))
+        await until_ports(stage, 0)
+        deleted = stage.cloud.calls.count("DELETE")
+        assert deleted <= 10
+        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("DELETE") > deleted)
+        await until_ports(stage, 0)
+        assert stage.cloud.calls.count("DELETE") == deleted + 1
+        assert len(await stage.node_events(OTHER)) == 1
+        assert not counts_of(app)["leaving"]
+
+
+# -- by hand: while nobody has it
+
+
+async def test_available_port_deleted_by_hand_is_replaced(stage, neutron):
+    async with stage.controller(**pool(ports_pool_min="3")) as app:
+        _, port = await run(stage, "web")
+        await tidied(stage, app)
+        lost = available(stage, port)[0]
+        await neutron.delete_port(lost)
+        await tidied(stage, app)
+        assert len(stage.cloud.ports) == 4
+        assert not await stage.events()
+
+
+BY_HAND = {
+    "security groups": lambda cloud: {
+        "security_groups": [cloud.add_security_group("theirs")["id"]]
+    },
+    "addresses": lambda cloud: {"fixed_ips": [{"subnet_id": cloud.pods["subnets"][0]}]},
+    "address pairs": lambda _cloud: {"allowed_address_pairs": [{"ip_address": "10.62.9.9"}]},
+    "switched off": lambda _cloud: {"admin_state_up": False},
+    "port security": lambda _cloud: {"port_security_enabled": False, "security_groups": []},
+}
+
+
+async def test_available_port_changed_by_hand_is_given_to_nobody(stage, neutron):
+    async with stage.controller(**pool(ports_pool_min="5")) as app:
+        _, port = await run(stage, "web")
+        await tidied(stage, app)
+        spares = available(stage, port)
+        for spare, change in zip(spares, BY_HAND.values(), strict=True):
+            await neutron.update_port(spare, change(stage.cloud))
+        await stage.cloud.wait_for(lambda: not set(spares[1:]) & set(stage.cloud.ports))
+        await tidied(stage, app)
+        assert port in stage.cloud.ports
+        assert _groups(stage) == {(stage.cloud.group["id"],)}
+
+
+def _groups(stage):
+    return {tuple(port["security_groups"]) for port in stage.cloud.ports.values()}
+
+
+async def test_port_changed_by_hand_while_in_use_is_mended_or_deleted_when_it_comes_back(
+    stage, neutron
+):
+    async with stage.controller(**pool(ports_pool_min="0")) as app:
+        pods = {}
+        for number, (what, change) in enumerate(BY_HAND.items()):
+            pods[what] = *await run(stage, f"web-{number}"), f"web-{number}"
+            await neutron.update_port(pods[what][1], change(stage.cloud))
+        assert set(stage.cloud.ports) == {port for _, port, _ in pods.values()}
+        for pod, _, name in pods.values():
+            await end(stage, name, pod)
+        await tidied(stage, app)
+        (kept,) = stage.cloud.ports
+        assert kept == pods["security groups"][1]
+        assert stage.cloud.ports[kept]["security_groups"] == [stage.cloud.group["id"]]
+
+
+async def test_parked_port_deleted_by_hand_leaves_the_nodes_map(stage, neutron):
+    async with stage.controller(**pool(park_ports="true")) as app:
+        _, port = await run(stage, "web")
+        await tidied(stage, app)
+        path = f"/apis/openstack.org/v1/kuryrportpools/{NODE}"
+
+        async def follows():
+            recorded = await stage.client.find(path)
+            return recorded and set(recorded["spec"]["ports"]) == set(stage.cloud.ports)
+
+        await stage.until(follows)
+        ports = {port: {} for port in stage.cloud.ports}
+        await stage.client.patch(f"{path}/status", {"status": {"parked": ports}})
+        lost = available(stage, port)[0]
+        await neutron.delete_port(lost)
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 2)  # another one is made
+        await stage.until(follows)
+        assert lost not in stage.cloud.ports
+
+
+async def test_restarted_controller_leaves_the_nodes_map_as_it_is(stage):
+    path = f"/apis/openstack.org/v1/kuryrportpools/{NODE}"
+    async with stage.controller(**pool(park_ports="true")) as app:
+        await run(stage, "web")
+        await tidied(stage, app)
+
+        async def follows():
+            recorded = await stage.client.find(path)
+            return recorded and set(recorded["spec"]["ports"]) == set(stage.cloud.ports)
+
+        await stage.until(follows)
+    writes = len(stage.proxy.faults.writes)
+    async with stage.controller(**pool(park_ports="true")) as app:
+        await tidied(stage, app)
+
+        async def counted():
+            return [w.path for w in stage.proxy.faults.writes[writes:] if NODE in w.path]
+
+        assert await stage.until(counted) == [f"{path}/status"]
+
+
+# -- by hand: a Pod has it
+
+
+@pytest.mark.parametrize("finder", ["survey", "name"])
+async def test_pod_that_was_given_a_deleted_port_gets_another(stage, neutron, finder, monkeypatch):
+    monkeypatch.setattr(pool_upkeep, "NAMED_AFTER", 0.0)
+    how = {"survey": {"sweep": "3"}, "name": {"sweep": "600", "port_names": "true"}}
+    async with stage.controller(**pool(**how[finder])) as app:
+        await run(stage, "one")
+        await tidied(stage, app)
+        (lost,) = available(stage, *await named(stage))
+        await neutron.delete_port(lost)
+        await add(stage, "two")
+        assert (await stage.until_plugged_in("two"))["id"] == lost
+        recorded = await stage.kuryrport("two")
+        await stage.until_deleting("two")
+        await stage.let_go("two")
+        await stage.until_replaced(recorded)
+        assert (await stage.until_plugged_in("two"))["id"] in stage.cloud.ports
+        ((reason, note),) = await stage.events()
+        assert (reason, lost in note) == ("KuryrPortLost", True)
+        await tidied(stage, app)
+
+
+async def test_running_pod_whose_port_was_deleted_is_told_to_be_deleted(stage, neutron):
+    async with stage.controller(**pool()) as app:
+        pod, port = await run(stage, "web")
+        await neutron.delete_port(port)
+        assert "delete the Pod" in await stage.until_event("KuryrPortLost")
+        surveys = stage.cloud.calls.count("GET", "/v2.0/ports")
+        await stage.cloud.wait_for(
+            lambda: stage.cloud.calls.count("GET", "/v2.0/ports") > surveys + 3
+        )
+        assert "deletionTimestamp" not in (await stage.kuryrport("web"))["metadata"]
+        assert len(await stage.events()) == 1
+        await end(stage, "web", pod)
+        await tidied(stage, app)
+
+
+# -- nodes and networks
+
+
+async def test_node_that_goes_takes_its_pools_along_and_ports_in_use_when_pods_go(stage):
+    await add_other_node(stage)
+    async with stage.controller(**pool()) as app:
+        await run(stage, "stays")
+        pod, port = await run(stage, "goes", OTHER)
+        await tidied(stage, app)
+        others = [p for p in stage.cloud.ports.values() if p["binding:host_id"] == "chassis2"]
+        await stage.client.delete(f"/api/v1/nodes/{OTHER}")
+        await until_ports(stage, 3)
+        assert len(others) == 2
+        assert port in stage.cloud.ports
+        await stage.cluster.delete_pod(pod)
+        await stage.until_gone("goes")
+        await until_ports(stage, 2)
+        assert {p["binding:host_id"] for p in stage.cloud.ports.values()} == {"chassis1"}
+        await tidied(stage, app)
+
+
+async def test_node_that_goes_while_no_controller_works_takes_its_pools_along(stage):
+    await add_other_node(stage)
+    async with stage.controller(**pool()) as app:
+        await run(stage, "stays")
+        pod, _ = await run(stage, "goes", OTHER)
+        await end(stage, "goes", pod)
+        await tidied(stage, app)
+    assert len(stage.cloud.ports) == 4
+    await stage.client.delete(f"/api/v1/nodes/{OTHER}")
+    async with stage.controller(**pool()) as app:
+        await until_ports(stage, 2)
+        await tidied(stage, app)
+
+
+async def test_network_that_is_gone_is_told_and_tried_seldom(stage):
+    async with stage.controller(**pool()) as app:
+        await run(stage, "one")
+        await tidied(stage, app)
+        lost = stage.cloud.networks.pop(stage.cloud.pods["id"])
+        await run(stage, "two")  # has a port that is there
+        await add(stage, "three")
+        await stage.until_event("OpenStackObjectNotFound")
+        begun = stage.cloud.calls.count("POST", "/v2.0/ports")
+        await stage.cloud.wait_for(_more_posts(stage))
+        assert stage.cloud.calls.count("POST", "/v2.0/ports") <= begun + 2
+        assert len(await stage.node_events()) == 1
+        stage.cloud.networks[lost["id"]] = lost
+        await stage.until_plugged_in("three")
+
+
+# -- other pool drivers before and after
+
+
+async def test_without_pools_what_they_left_goes_and_ports_in_use_stay(stage):
+    async with stage.controller(**pool()) as app:
+        pod, port = await run(stage, "web")
+        await tidied(stage, app)
+        assert len(stage.cloud.ports) == 2
+    async with stage.controller(neutron_defaults={"sweep_interval": "1"}):
+        await until_ports(stage, 1)
+        assert port in stage.cloud.ports
+        await end(stage, "web", pod)
+        assert not stage.cloud.ports
+
+
+async def test_ports_made_for_pods_before_there_were_pools_go_with_them(stage):
+    async with stage.controller():
+        pod, port = await run(stage, "web")
+    async with stage.controller(**pool()) as app:
+        _, other = await run(stage, "other")
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 3)
+        assert port in stage.cloud.ports
+        await end(stage, "web", pod)
+        assert port not in stage.cloud.ports
+        assert other in stage.cloud.ports
+        await tidied(stage, app)

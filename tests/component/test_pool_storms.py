@@ -1,0 +1,160 @@
+"""Many Pods, many pools: Neutron is asked little, Pods go first, and nobody starves."""
+
+import asyncio
+
+from kuryr_k8s.drivers import pool_upkeep
+from kuryr_k8s.handlers import kuryrportpool
+from kuryr_k8s.model.annotations import HOST_ID
+from tests.component.conftest import NODE
+from tests.component.ledger import counts_of, named, settle
+from tests.component.pool_lives import options
+from tests.fakes.faults import Hang
+
+QUIET = {"neutron_defaults": {"sweep_interval": "600"}}
+POOLS = 100
+BURST = 21
+
+
+def pool(**changes):
+    return options(**changes) | QUIET
+
+
+async def add_pods(stage, names, node=NODE, **where):
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(stage.cluster.add_pod(name, node=node, **where))
+
+
+async def until_named(stage, count):
+    async def recorded():
+        return len(await named(stage)) == count
+
+    await stage.until(recorded, within=60)
+
+
+class Overlap:
+    """How many requests are on their way at once, at the most."""
+
+    def __init__(self):
+        self.most = self._now = 0
+
+    async def __call__(self, _request, proceed):
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            return await proceed()
+        finally:
+            self._now -= 1
+
+
+async def test_hundred_pods_on_a_cold_pool_cost_a_few_creations_side_by_side(stage):
+    overlap = Overlap()
+    stage.cloud.latency = {"POST": 0.3}
+    stage.cloud.faults.add(method="POST", path=r"/ports$", times=None, action=overlap)
+    limits = {"ports_pool_min": "5", "ports_pool_batch": "10"}
+    async with stage.controller(**pool(**limits)) as app:
+        await add_pods(stage, [f"web-{number}" for number in range(100)])
+        await until_named(stage, 100)
+        await settle(stage, lambda: app)
+        assert stage.cloud.calls.count("POST", "/v2.0/ports") <= 40
+        assert overlap.most >= 4
+        assert 105 <= len(stage.cloud.ports) <= 110
+
+
+async def test_storm_of_new_pools_serves_pods_first_and_fills_within_the_budget(stage):
+    for number in range(POOLS):
+        stage.cloud.add_host(f"host-{number}")
+        await stage.cluster.add_node(f"storm-{number}", annotations={HOST_ID: f"host-{number}"})
+    stage.cloud.latency = {"POST": 0.1}
+    limits = {"ports_pool_min": "5", "ports_pool_batch": "10", "ports_pool_fill_rate": "10"}
+    async with stage.controller(**pool(**limits)) as app:
+        now = asyncio.get_running_loop().time
+        begun = now()
+        async with asyncio.TaskGroup() as group:
+            for number in range(POOLS):
+                group.create_task(stage.cluster.add_pod(f"web-{number}", node=f"storm-{number}"))
+        spares = await stage.until(lambda: _spares_when_served(app))
+        seconds = now() - begun
+        assert spares <= BURST + 10 * seconds, f"{spares} in {seconds} s"
+        assert stage.cloud.calls.count("POST", "/v2.0/ports") <= POOLS
+
+
+async def _spares_when_served(app):
+    """How many ports there are for Pods to come, and one more, once every Pod has its own."""
+    counts = counts_of(app)
+    if counts["in_use"] < POOLS or counts["waiting"]:
+        return None
+    return 1 + counts["available"] + counts["creating"]
+
+
+async def test_pool_that_starves_holds_up_no_other(stage):
+    """The creations for one node are never answered, those for another go on."""
+    await stage.cluster.add_node("node2", annotations={HOST_ID: "chassis2"})
+    held = Hang()
+
+    async def of_the_other(request, proceed):
+        ports = await request.json()
+        ports = ports.get("ports") or [ports["port"]]
+        if any(port["binding:host_id"] == "chassis2" for port in ports):
+            return await held(request, proceed)
+        return await proceed()
+
+    stage.cloud.faults.add(method="POST", path=r"/ports$", times=None, action=of_the_other)
+    async with stage.controller(**pool()):
+        await add_pods(stage, [f"starving-{number}" for number in range(40)], "node2")
+        await held.reached.wait()
+        for number in range(5):
+            await stage.cluster.add_pod(f"web-{number}", node=NODE)
+            await stage.until_plugged_in(f"web-{number}", within=5)
+        held.release()
+        await until_named(stage, 45)
+
+
+async def test_restart_writes_nothing_and_asks_for_all_ports_once(stage):
+    limits = {"ports_pool_min": "300", "ports_pool_batch": "300", "ports_pool_fill_rate": "1000"}
+    async with stage.controller(**pool(**limits)) as app:
+        await add_pods(stage, [f"web-{number}" for number in range(300)])
+        await until_named(stage, 300)
+        await settle(stage, lambda: app, within=60)
+    count = len(stage.cloud.ports)
+    assert count >= 600
+    writes, calls = len(stage.cloud.faults.writes), len(stage.cloud.calls)
+    kube_writes = len(stage.proxy.faults.writes)
+    async with stage.controller(**pool(**limits)) as app:
+        await settle(stage, lambda: app)
+        await stage.cluster.add_pod("another", node=NODE)
+        await stage.until_plugged_in("another")
+        assert len(stage.cloud.faults.writes) == writes
+    asked = [call for call in stage.cloud.calls[calls:] if call.what == "/v2.0/ports"]
+    lists = [call for call in asked if "not-tags-any" not in call.query]
+    assert len(lists) == count // 500 + 1
+    assert len(asked) <= len(lists) + 1  # the other is for ports that have no tags
+    ours = stage.proxy.faults.writes[kube_writes:]
+    assert [write.method for write in ours if "another" not in write.path] == ["POST"]
+
+
+async def test_unchanged_cluster_writes_nothing_and_asks_nothing(stage, monkeypatch):
+    monkeypatch.setattr(pool_upkeep, "NAMED_AFTER", 0.5)
+    monkeypatch.setattr(kuryrportpool, "COUNTS_GAP", 1.0)
+    async with stage.controller(**pool(port_names="true", park_ports="true")) as app:
+        await stage.cluster.add_pod("web", node=NODE)
+        port = f"{stage.cluster.namespace}/web"
+        await stage.until_plugged_in("web")
+        await stage.activate("web")
+        await settle(stage, lambda: app)
+        await asyncio.sleep(3)  # names and counts follow
+        asked, told = len(stage.cloud.calls), len(stage.proxy.faults.writes)
+        rounds = _rounds(app)
+        await stage.until(lambda: _reached(app, rounds + 4))
+        assert len(stage.cloud.calls) == asked
+        assert len(stage.proxy.faults.writes) == told
+        assert port in [port["name"] for port in stage.cloud.ports.values()]
+
+
+def _rounds(app):
+    labels = {"handler": "pool-neutron", "outcome": "success"}
+    return app.registry.get_sample_value("kuryr_reconciles_total", labels) or 0
+
+
+async def _reached(app, count):
+    return _rounds(app) >= count
