@@ -80,11 +80,14 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
     options = conf.cni_daemon
     node_name = name_of_node(conf)
     registry = CollectorRegistry()
+    has_switch = bool(options.ovsdb_connection)
     switch = OpenVSwitch(options.ovsdb_connection)
+    if not has_switch:
+        switch.connected.set()  # nothing to wait for
     selectors = {"fieldSelector": f"spec.podNodeName={node_name}"}
     informer = Informer(api, KURYRPORTS, KuryrPort.read, selectors=selectors)
     attachments = Attachments(
-        base.load(base.Host(links, switch)),
+        base.load(base.Host(links, switch, conf)),
         Ports(informer, api),
         settled=asyncio.Event(),
         add_timeout=options.add_timeout,
@@ -120,11 +123,15 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
         "health": health.run,
         "housekeeping": housekeeping.run,
     }
+    published = [publisher.published]
+    if not has_switch:  # and so is no chassis
+        del runs["openvswitch"], runs["node"], checks["openvswitch"]
+        published = []
     server = Server(Path(options.socket), daemon.handle)
     LOG.info("kuryr-k8s-daemon of node %s", node_name)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part(), name=name) for name, part in runs.items()]
-        ready = _announce(conf, attachments.settled, publisher.published)
+        ready = _announce(conf, attachments.settled, *published)
         tasks.append(group.create_task(ready, name="ready"))
         await server.run(stop)
         LOG.info("stopping")

@@ -2,6 +2,18 @@
 
 from kuryr_k8s.cni.netlink.links import Links
 from kuryr_k8s.cni.netlink.threads import finish
+from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
 
-__all__ = ["LinkError", "Links", "NamespaceError", "Observed", "Route", "Wiring", "finish"]
+__all__ = [
+    "LinkError",
+    "Links",
+    "NamespaceError",
+    "Observed",
+    "Route",
+    "Taken",
+    "Vlan",
+    "Vlans",
+    "Wiring",
+    "finish",
+]

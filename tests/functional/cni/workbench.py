@@ -11,6 +11,7 @@ from pathlib import Path
 from ovsdbapp.backend.ovs_idl import command
 from prometheus_client import CollectorRegistry
 
+from kuryr_k8s import config
 from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import Host
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
@@ -149,7 +150,7 @@ class Node:
         self.api = Api(self.cache)
         self.switch = OpenVSwitch(remote)
         self.links = links or Links()
-        self.binding = OpenVSwitchBinding(Host(self.links, self.switch))
+        self.binding = OpenVSwitchBinding(Host(self.links, self.switch, config.load([], "test")))
         self.attachments = Attachments(
             {"VIFOpenVSwitch": self.binding},
             Ports(self.cache, self.api),
