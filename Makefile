@@ -2,8 +2,9 @@
 # make test   everything that is tested, from nothing             (root, Debian 12)
 # make bench  everything that is claimed about speed, measured    (root, Debian 12)
 PYTHON ?= python3
+POOL ?= neutron
 
-.PHONY: help demo demo-down test bench lab-up lab-down
+.PHONY: help demo demo-down test bench bench-ancestor soak lab-up lab-down
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -20,6 +21,15 @@ test:
 # make bench BENCH="pods restart"   only these; see bench/README.md
 bench:
 	$(PYTHON) -m lab.bench $(BENCH)
+
+# make bench-ancestor   the same Pods with kuryr-kubernetes 10.0.0 and with this project
+bench-ancestor:
+	$(PYTHON) -m lab.bench ancestor
+
+# make soak POOL=neutron SOAK="--minutes 5 --seed 7"   half an hour of Pods and restarts
+soak: lab-up
+	$(PYTHON) -m lab.kuryr up --pool $(POOL)
+	$(PYTHON) -m lab.soak $(SOAK)
 
 # make lab-up, lab-down   only Kubernetes and OpenStack; see lab/README.md
 lab-up:

@@ -50,10 +50,40 @@ class Journal:
                 self.calls.append(call)
 
 
+class Wires:
+    """What is plugged on nodes becomes ACTIVE after a while, and DOWN again once it is not."""
+
+    def __init__(self, cloud: FakeCloud) -> None:
+        self._cloud = cloud
+        self._due: dict[str, asyncio.TimerHandle] = {}
+
+    def plug(self, ports: list[str], after: float) -> None:
+        """The data plane reports them ACTIVE in `after` seconds."""
+        loop = asyncio.get_running_loop()
+        for port_id in ports:
+            self._due[port_id] = loop.call_later(after, self._report, port_id, "ACTIVE")
+
+    def unplug(self, ports: list[str]) -> None:
+        """They are DOWN."""
+        for port_id in ports:
+            due = self._due.pop(port_id, None)
+            if due is not None:
+                due.cancel()
+            self._report(port_id, "DOWN")
+
+    def _report(self, port_id: str, status: str) -> None:
+        if port_id in self._cloud.ports:
+            self._cloud.set_status(port_id, status)
+
+
 async def serve(port: int, hosts: int) -> None:
-    """Serve until killed; the cloud has a network for Pods with both address families."""
+    """Serve until killed; the cloud has a network for Pods with both address families.
+
+    Its hosts are called as the nodes are.
+    """
     journal = Journal()
-    async with FakeCloud(hosts=[f"host{number}" for number in range(hosts)]) as cloud:
+    async with FakeCloud(hosts=[f"node{number}" for number in range(hosts)]) as cloud:
+        wires = Wires(cloud)
         cloud.keep_tags_at_creation(on=True)  # as with ML2's tag_ports_during_bulk_creation
         cloud.faults.add(action=journal, times=None)
         network = cloud.add_network("pods", "10.64.0.0/14", "fd64::/64", mtu=1442)
@@ -76,6 +106,19 @@ async def serve(port: int, hosts: int) -> None:
             cloud.latency_per_port = body["per_port"]
             return web.json_response({})
 
+        async def announce(request: web.Request) -> web.Response:
+            cloud.switch_extension((await request.json())["alias"], on=True)
+            return web.json_response({})
+
+        async def plug(request: web.Request) -> web.Response:
+            body = await request.json()
+            wires.plug(body["ports"], body["after"])
+            return web.json_response({})
+
+        async def unplug(request: web.Request) -> web.Response:
+            wires.unplug((await request.json())["ports"])
+            return web.json_response({})
+
         async def calls(_request: web.Request) -> web.Response:
             return web.json_response([vars(call) for call in journal.calls])
 
@@ -84,17 +127,20 @@ async def serve(port: int, hosts: int) -> None:
             cloud.calls.clear()
             return web.json_response({})
 
-        async def count(_request: web.Request) -> web.Response:
-            return web.json_response(len(cloud.ports))
+        async def hosts_of_ports(_request: web.Request) -> web.Response:
+            return web.json_response([port["binding:host_id"] for port in cloud.ports.values()])
 
         app = web.Application()
         app.add_routes(
             [
                 web.get("/facts", tell),
                 web.put("/latency", dial),
+                web.put("/extension", announce),
+                web.put("/plugged", plug),
+                web.put("/unplugged", unplug),
                 web.get("/calls", calls),
                 web.delete("/calls", forget),
-                web.get("/ports", count),
+                web.get("/ports", hosts_of_ports),
             ]
         )
         runner = web.AppRunner(app, access_log=None)
@@ -125,6 +171,18 @@ class CloudControl:
         """Every call takes `latency` seconds, a creation `per_port` more for each of its ports."""
         await self._ask("PUT", "/latency", {"latency": latency, "per_port": per_port})
 
+    async def announce(self, alias: str) -> None:
+        """Have an extension in Neutron's list."""
+        await self._ask("PUT", "/extension", {"alias": alias})
+
+    async def plug(self, ports: list[str], after: float) -> None:
+        """A node has plugged these ports: they become ACTIVE in `after` seconds."""
+        await self._ask("PUT", "/plugged", {"ports": ports, "after": after})
+
+    async def unplug(self, ports: list[str]) -> None:
+        """They have left their node."""
+        await self._ask("PUT", "/unplugged", {"ports": ports})
+
     async def calls(self) -> list[Call]:
         """Calls of Neutron since they were forgotten."""
         return [Call(**call) for call in await self._ask("GET", "/calls")]
@@ -132,9 +190,21 @@ class CloudControl:
     async def forget_calls(self) -> None:
         await self._ask("DELETE", "/calls")
 
-    async def ports(self) -> int:
-        """How many ports there are."""
-        return int(await self._ask("GET", "/ports"))
+    async def ports(self, host: str = "") -> int:
+        """How many ports there are, all or those bound to a host."""
+        return sum(host in ("", one) for one in await self._ask("GET", "/ports"))
+
+    async def remove_ports(self) -> None:
+        """Delete all of them, as somebody with a client would."""
+        facts = await self.facts()
+        url = f"{facts['url']}/v2.0/ports"
+        headers = {"X-Auth-Token": await login(self._session, facts["neutron"])}
+        async with self._session.get(f"{url}?fields=id", headers=headers) as response:
+            found = (await response.json())["ports"]
+        for port in found:
+            one = f"{url}/{port['id']}"
+            async with self._session.delete(one, headers=headers) as response:
+                response.raise_for_status()
 
     async def _ask(self, method: str, path: str, body: Json | None = None) -> Any:
         async with self._session.request(method, self._url + path, json=body) as response:

@@ -6,9 +6,10 @@ import asyncio
 import time
 from typing import Any
 
+from bench.wiring import Wiring
 from kuryr_k8s.k8s.api import JSON_PATCH
 from kuryr_k8s.k8s.resources import KURYRPORTS
-from kuryr_k8s.model.annotations import NODE_FINALIZER
+from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER, NODE_NAME_LABEL
 from tests.fakes.observing import Changes
 from tests.kube import KubeClient, KubeRefusal
 
@@ -21,13 +22,17 @@ class NodeDaemon:
 
     The three dictionaries say when, by name and on the clock time.monotonic(): `plugged` the
     VIFs were seen in the watch, `active` their mark was written, `gone` the deletion was seen.
+    With `wiring` it tells the cloud what it plugs, and marks only what is ACTIVE by then.
     """
 
-    def __init__(self, client: KubeClient, node: str) -> None:
+    finalizer = NODE_FINALIZER
+
+    def __init__(self, client: KubeClient, node: str, wiring: Wiring | None = None) -> None:
         self._client = client
-        self._node = node
+        self.node = node
+        self._wiring = wiring
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._let_go: set[str] = set()  # uids whose finalizer was taken off
+        self._let_go: set[str] = set()  # uids whose deletion was answered
         self.changes = Changes()
         self.plugged: dict[str, float] = {}
         self.active: dict[str, float] = {}
@@ -52,12 +57,15 @@ class NodeDaemon:
 
     async def run(self) -> None:
         """Until cancelled. The server ends a watch whose reader lags; then it goes on."""
-        query = {"fieldSelector": f"spec.podNodeName={self._node}"}
+        query = self._query()
         async with asyncio.TaskGroup() as group:
             while True:
                 version = await self._list(group, query)
                 while version:
                     version = await self._follow(group, query, version)
+
+    def _query(self) -> dict[str, str]:
+        return {"fieldSelector": f"spec.podNodeName={self.node}"}
 
     async def _list(self, group: asyncio.TaskGroup, query: dict[str, str]) -> str:
         """Take what is there, and note what went unseen; the version to go on from."""
@@ -92,12 +100,18 @@ class NodeDaemon:
         if kind == "DELETED":
             self.gone[name] = time.monotonic()
         elif "deletionTimestamp" in meta:
-            if NODE_FINALIZER in meta.get("finalizers", ()) and meta["uid"] not in self._let_go:
+            finalizers = meta.get("finalizers", ())
+            if self.finalizer in finalizers and meta["uid"] not in self._let_go:
                 self._let_go.add(meta["uid"])
                 group.create_task(self._release(item))
         elif (item.get("status") or {}).get("vifs") and name not in self.plugged:
             self.plugged[name] = time.monotonic()
-            group.create_task(self._mark(item))
+            group.create_task(self._plug(item))
+
+    async def _plug(self, item: Json) -> None:
+        if self._wiring is not None:
+            await self._wiring.plug(_ports(item))
+        await self._mark(item)
 
     async def _mark(self, item: Json) -> None:
         active = {"vif": {"versioned_object.data": {"active": True}}}
@@ -109,6 +123,8 @@ class NodeDaemon:
         self.changes.notify()
 
     async def _release(self, item: Json) -> None:
+        if self._wiring is not None:
+            await self._wiring.unplug(_ports(item))
         meta = item["metadata"]
         place = f"/metadata/finalizers/{meta['finalizers'].index(NODE_FINALIZER)}"
         patch = [
@@ -120,5 +136,39 @@ class NodeDaemon:
             await self._client.patch(_path(item), patch, JSON_PATCH)
 
 
+class AncestorNode(NodeDaemon):
+    """The node of kuryr-kubernetes: its daemon writes nothing.
+
+    `active` is when the controller's mark was seen in the watch.
+    """
+
+    finalizer = KURYRPORT_FINALIZER  # the controller's, which asks no node
+
+    def _query(self) -> dict[str, str]:
+        return {"labelSelector": f"{NODE_NAME_LABEL}={self.node}"}
+
+    def _take(self, group: asyncio.TaskGroup, kind: str, item: Json) -> None:
+        super()._take(group, kind, item)
+        name, vifs = item["metadata"]["name"], (item.get("status") or {}).get("vifs")
+        if vifs and name not in self.active and all(_is_active(one) for one in vifs.values()):
+            self.active[name] = time.monotonic()
+
+    async def _mark(self, item: Json) -> None:
+        """The controller asks Neutron until it may."""
+
+    async def _release(self, item: Json) -> None:
+        if self._wiring is not None:
+            await self._wiring.unplug(_ports(item))
+
+
 def _path(item: Json) -> str:
     return KURYRPORTS.path(item["metadata"]["namespace"], item["metadata"]["name"])
+
+
+def _is_active(vif: Json) -> bool:
+    return bool(vif["vif"]["versioned_object.data"]["active"])
+
+
+def _ports(item: Json) -> list[str]:
+    vifs = (item.get("status") or {}).get("vifs") or {}
+    return [vif["vif"]["versioned_object.data"]["id"] for vif in vifs.values()]

@@ -111,6 +111,10 @@ def sample_port(number: int) -> Json:
     return {
         "id": UUID(number),
         "project_id": UUID(2),
+        "network_id": UUID(1),
+        "name": "",
+        "device_id": "",
+        "admin_state_up": True,
         "mac_address": "fa:16:3e:00:00:01",
         "binding:vif_type": "ovs",
         "binding:vif_details": {"bridge_name": "br-int"},

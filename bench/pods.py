@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
-from contextlib import AsyncExitStack
-from statistics import median
 from typing import Any
 
-from bench.lives import Cost, Lives, Theatre
-from bench.node import NodeDaemon
-from bench.pods_report import Case, pods_report
+from bench.contestants import Product
+from bench.floors import Floors
+from bench.pods_report import pods_report
+from bench.pool import MODES, Pool
+from bench.program import NODES, Program, Weather
 from bench.report import Report
-from bench.stage import ENVIRONMENT, Stage, set_up
-
-FLOORS = 2  # measurements of the floor before the controller, and as many after it
+from bench.stage import set_up
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
     parser.add_argument(
         "--latency",
-        type=_numbers(float),
+        type=numbers(float),
         default=[0.0, 0.1, 0.3],
         help="seconds that each call of Neutron takes, comma-separated (0,0.1,0.3)",
     )
@@ -38,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pods",
-        type=_numbers(int),
+        type=numbers(int),
         default=[1, 100, 400],
         help="how many Pods at once, comma-separated (1,100,400)",
     )
@@ -47,6 +44,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--plays", type=int, default=3, help="how often several Pods are measured (3)"
+    )
+    parser.add_argument(
+        "--pool",
+        choices=MODES,
+        default="noop",
+        help="without a pool of ports, with one that is empty (cold) or full (warm) (noop)",
     )
     parser.add_argument("--profile", default="", help="write a cProfile of the controller here")
 
@@ -57,61 +60,27 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 async def _measure(options: argparse.Namespace) -> Report:
-    async with set_up(profile=options.profile) as stage:
+    usual = Pool(options.pool)
+    full = max(options.pods) + usual.batch
+    pool = Pool("warm", minimum=full) if options.pool == "warm" else usual
+    async with set_up(nodes=NODES, profile=options.profile) as stage:
         await stage.cluster.add_namespace()
         await stage.cluster.add_namespace("floor")
-        floors: dict[int, list[float]] = {number: [] for number in options.pods}
-        await _measure_floors(stage, floors)
-        async with AsyncExitStack() as stack:
-            group = await stack.enter_async_context(asyncio.TaskGroup())
-            controller = await stack.enter_async_context(stage.controller())
-            daemon = NodeDaemon(stage.daemon, "node0")
-            await daemon.until_permitted()
-            watching = group.create_task(daemon.run())
-            theatre = Theatre(stage, controller, daemon)
-            await theatre.play(["warm-up"])  # finds out how Neutron treats tags
-            idle = controller.process.memory()
-            cases = []
-            for latency in options.latency:
-                await stage.cloud.dial(latency, options.per_port)
-                for number in options.pods:
-                    lives, cost = await _play(theatre, number, options)
-                    cases.append(Case(latency, options.per_port, number, lives, cost))
-            watching.cancel()
-        await _measure_floors(stage, floors)
-    return pods_report(cases, {number: median(found) for number, found in floors.items()}, idle)
+        floors = Floors(stage, options.pods)
+        await floors.measure()
+        program = Program(stage, Product(), pool)
+        weathers = [Weather(latency, options.per_port) for latency in options.latency]
+        plays = {
+            number: options.repeats if number == 1 else options.plays for number in options.pods
+        }
+        cases = await program.play(weathers, plays)
+        await floors.measure()
+    return pods_report(cases, pool, floors.medians(), program.idle)
 
 
-async def _play(
-    theatre: Theatre, number: int, options: argparse.Namespace
-) -> tuple[list[Lives], Cost]:
-    times = options.repeats if number == 1 else options.plays
-    plays = [[f"pod-{play}-{i}" for i in range(number)] for play in range(times)]
-    return await theatre.play_counted(plays)
+def numbers(kind: type[Any]) -> Any:
+    """Reads an option's values, comma-separated."""
 
-
-async def _measure_floors(stage: Stage, floors: dict[int, list[float]]) -> None:
-    for number, found in floors.items():
-        for _ in range(FLOORS):
-            found.append(await _floor(stage, number))
-
-
-async def _floor(stage: Stage, number: int) -> float:
-    """Seconds that bare writes for so many KuryrPorts take, in a process of their own."""
-    process = await asyncio.create_subprocess_exec(
-        *("/usr/bin/env", *(f"{name}={value}" for name, value in ENVIRONMENT.items())),
-        *(sys.executable, "-m", "bench.floor", str(number), *stage.configuration),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    printed, complaints = await process.communicate()
-    if process.returncode != 0:
-        raise RuntimeError(f"the floor could not be measured:\n{complaints.decode()}")
-    await stage.admin.delete("/apis/openstack.org/v1/namespaces/floor/kuryrports")
-    return float(printed)
-
-
-def _numbers(kind: type[Any]) -> Any:
     def read(text: str) -> list[Any]:
         return [kind(part) for part in text.split(",")]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
-from bench.lives import Cost, Lives
+from bench.case import Case
+from bench.floors import Floor
+from bench.pool import Pool
 from bench.processes import Memory
-from bench.report import Report, Table, Target, percentile
+from bench.report import Report, Table, Target
 
 MANY = 400
 OVERHEAD, FLOORS, MEMORY = 0.05, 2.0, 120.0  # seconds, times the floor, MiB
@@ -21,76 +21,12 @@ ANCESTOR_NEUTRON, ANCESTOR_KUBERNETES, ANCESTOR_MEMORY = 4.0, 17.0, (97.0, 147.0
 ANCESTOR = "ancestor, on comparable fakes"
 
 
-@dataclass(frozen=True)
-class Case:
-    """`number` Pods at once, once or several times, with Neutron taking so many seconds a call
-    and `per_port` more for each port that it makes."""
-
-    latency: float
-    per_port: float
-    number: int
-    lives: list[Lives]
-    cost: Cost
-
-    @property
-    def pods(self) -> int:
-        """How many Pods lived in all."""
-        return self.number * len(self.lives)
-
-    @property
-    def neutron(self) -> float:
-        """Calls of Neutron in a Pod's life."""
-        return sum(self.cost.neutron.values()) / self.pods
-
-    @property
-    def writes(self) -> float:
-        """Writes to Kubernetes in a Pod's life, the controller's and the daemon's."""
-        return (self.cost.writes + self.cost.node_writes) / self.pods
-
-    @property
-    def reads(self) -> float:
-        """Single objects that the controller read in a Pod's life."""
-        return self.cost.reads / self.pods
-
-    def spread(self, what: str) -> tuple[float, float]:
-        """p50 and p99 of all Pods, of `plugged`, `active` or `gone`; seconds."""
-        values = [value for lives in self.lives for value in getattr(lives, what)]
-        return percentile(values, 0.5), percentile(values, 0.99)
-
-    def total(self, what: str) -> float:
-        """Seconds for all Pods together; the median of several plays."""
-        return float(median(getattr(lives, f"{what}_all") for lives in self.lives))
-
-    def figures(self, floor: float) -> dict[str, Any]:
-        """Every number."""
-        names = ("plugged", "active", "gone")
-        spreads = {
-            f"{name}_{share}": value
-            for name in names
-            for share, value in zip(("p50", "p99"), self.spread(name), strict=True)
-        }
-        totals = {f"{name}_total": self.total(name) for name in ("created", *names)}
-        times = {name: self.total(name) / floor for name in ("plugged", "active")}
-        return {
-            "latency": self.latency,
-            "latency_per_port": self.per_port,
-            "pods": self.number,
-            "plays": len(self.lives),
-            **{f"{name}_seconds": value for name, value in (spreads | totals).items()},
-            "floor_seconds": floor,
-            **{f"{name}_to_floor": value for name, value in times.items()},
-            "neutron_calls_per_pod": self.neutron,
-            "kubernetes_writes_per_pod": self.writes,
-            "kubernetes_reads_per_pod": self.reads,
-            **asdict(self.cost),
-        }
-
-
-def pods_report(cases: list[Case], floors: dict[int, float], idle: Memory) -> Report:
+def pods_report(cases: list[Case], pool: Pool, floors: dict[int, Floor], idle: Memory) -> Report:
     """All that is printed."""
     figures = {
         "cases": [case.figures(floors[case.number]) for case in cases],
-        "floor_seconds": {str(number): seconds for number, seconds in floors.items()},
+        "floor_seconds": {str(number): floor.coming for number, floor in floors.items()},
+        "floor_of_deletion_seconds": {str(n): floor.going for n, floor in floors.items()},
         "rss_idle": idle.resident,
         "ancestor": {
             "seconds_to_vifs_and_active": {str(n): s for n, s in ANCESTOR_SECONDS.items()},
@@ -100,6 +36,7 @@ def pods_report(cases: list[Case], floors: dict[int, float], idle: Memory) -> Re
         },
     }
     tables = [
+        Table("Ports", ("POOL",), [(str(pool),)]),
         _of_times(cases, floors),
         _beside_ancestor(cases),
         _of_costs(cases),
@@ -108,19 +45,18 @@ def pods_report(cases: list[Case], floors: dict[int, float], idle: Memory) -> Re
     return Report("pods", tables, list(_targets(cases, floors)), figures)
 
 
-def _targets(cases: list[Case], floors: dict[int, float]) -> list[Target]:
+def _targets(cases: list[Case], floors: dict[int, Floor]) -> list[Target]:
     found = []
     for case in cases:
         given = f"Neutron {case.latency:g} s"
         if case.number == 1:
-            dialled = case.latency + case.per_port
-            above = case.spread("plugged")[0] - dialled
+            above = case.above("plugged")[0]
             found.append(Target(f"1 Pod, {given}: VIFs, p50 above it", above, OVERHEAD, "s"))
             found.append(Target(f"1 Pod, {given}: Neutron calls", case.neutron, ALONE, "a Pod"))
         if case.number == MANY:
             many = f"{MANY} Pods, {given}"
             if case.latency == case.per_port == 0:
-                times = case.total("plugged") / floors[MANY]
+                times = case.total("plugged") / floors[MANY].coming
                 found.append(Target(f"{many}: VIFs of all", times, FLOORS, "x floor"))
             found.append(Target(f"{many}: Neutron calls", case.neutron, TOGETHER, "a Pod"))
             found.append(Target(f"{many}: memory, peak", case.cost.rss_peak, MEMORY, "MiB"))
@@ -129,17 +65,19 @@ def _targets(cases: list[Case], floors: dict[int, float]) -> list[Target]:
     return found
 
 
-def _of_times(cases: list[Case], floors: dict[int, float]) -> Table:
+def _of_times(cases: list[Case], floors: dict[int, Floor]) -> Table:
     columns = ("CASE", "VIFs p50", "p99", "ALL", "ACTIVE p50", "p99", "ALL", "GONE p50", "p99",
-               "ALL", "Pods made", "FLOOR", "VIFs/FLOOR", "ACTIVE/FLOOR")  # fmt: skip
+               "ALL", "Pods made", "FLOOR", "VIFs/FLOOR", "ACTIVE/FLOOR", "FLOOR, gone",
+               "GONE/FLOOR")  # fmt: skip
     rows = []
     for case in cases:
         floor = floors[case.number]
         row: list[Any] = [_name(case)]
         for what in ("plugged", "active", "gone"):
             row += [*case.spread(what), case.total(what)]
-        ratios = [case.total("plugged") / floor, case.total("active") / floor]
-        rows.append([*row, case.total("created"), floor, *ratios])
+        ratios = [case.total(name) / floor.coming for name in ("plugged", "active")]
+        row += [case.total("created"), floor.coming, *ratios, floor.going]
+        rows.append([*row, case.total("gone") / floor.going])
     return Table("Seconds from the Pod's creation (GONE: from its deletion)", columns, rows)
 
 

@@ -61,7 +61,7 @@ class Population:
                 "fixed_ips": [{"subnet_id": subnet} for subnet in facts["subnets"]],
                 "device_id": pod["metadata"]["uid"],
                 "device_owner": vif_plan.DEVICE_OWNER,
-                "binding:host_id": pod["spec"]["nodeName"].replace("node", "host"),
+                "binding:host_id": pod["spec"]["nodeName"],
                 "security_groups": [facts["group"]],
                 "name": f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
                 "tags": [TAG, vif_plan.interface_tag(DEFAULT_IFNAME)],

@@ -63,6 +63,13 @@ def start(
     return Process(launcher.start(["/usr/bin/env", *pairs, *command], log), log)
 
 
+def machine_seconds(stat: str = "") -> tuple[float, float]:
+    """Seconds in which cores were at work, and all of them, from the first line of /proc/stat."""
+    line = (stat or Path("/proc/stat").read_text()).splitlines()[0]
+    fields = [int(field) / _TICKS for field in line.split()[1:9]]  # guests' are among users'
+    return sum(fields) - fields[3] - fields[4], sum(fields)
+
+
 def cpu_seconds(stat: str) -> float:
     """User and system seconds in the text of /proc/PID/stat."""
     fields = stat.rpartition(")")[2].split()  # the name before may hold spaces

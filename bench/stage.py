@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,8 +108,11 @@ class Stage:
             ) from None
         controller.ready = time.monotonic()
 
-    def write_configuration(self) -> None:
-        """What a user writes into kuryr.conf, and ports that nobody else uses."""
+    def configure(self, more: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """What a user writes into kuryr.conf, and ports that nobody else uses.
+
+        :param more: options by section, beside or instead of those.
+        """
         token = self.directory / "token"
         token.write_text(self.server.token_for(CONTROLLER))
         options = {
@@ -130,8 +133,20 @@ class Stage:
         }
         parser = configparser.ConfigParser(interpolation=None)
         parser.read_dict(options)
+        parser.read_dict(more or {})
         with (self.directory / "kuryr.conf").open("w") as file:
             parser.write(file)
+
+    async def serve(self, crds: Path) -> None:
+        """Have the kinds of these manifests, and no others of ours; objects go with their kind."""
+        kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        async with asyncio.timeout(60):
+            while left := await self.admin.list(kinds):
+                for crd in left:
+                    if "deletionTimestamp" not in crd["metadata"]:
+                        await self.admin.delete(f"{kinds}/{crd['metadata']['name']}")
+                await asyncio.sleep(0.1)
+        await self.cluster.install_crds(crds)
 
     async def install(self, nodes: int) -> None:
         """The shipped CRDs and permissions, and nodes whose daemons have told their hosts."""
@@ -139,21 +154,24 @@ class Stage:
         for manifest in await asyncio.to_thread(_permissions):
             await self.admin.create(manifest)
         for number in range(nodes):
-            annotations = {HOST_ID: f"host{number}"}
+            annotations = {HOST_ID: f"node{number}"}
             await self.cluster.add_node(f"node{number}", annotations=annotations)
 
 
 @asynccontextmanager
-async def set_up(*, nodes: int = 1, profile: str = "") -> AsyncIterator[Stage]:
+async def set_up(
+    *, nodes: int = 1, profile: str = "", users: Iterable[str] = ()
+) -> AsyncIterator[Stage]:
     """A stage with `nodes` nodes; everything ends and goes with it.
 
+    :param users: more users of the API server, without permissions.
     :param profile: a file for the profile of the controller, for cProfile's readers.
     """
     programs = await asyncio.to_thread(binaries.ensure, ["etcd", "kube-apiserver"])
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         (directory / "kube").mkdir()
-        server = KubeServer(directory / "kube", programs, (CONTROLLER, DAEMON))
+        server = KubeServer(directory / "kube", programs, (CONTROLLER, DAEMON, *users))
         stack.callback(server.close)
         await asyncio.to_thread(server.start)
         launcher = Launcher()
@@ -176,7 +194,7 @@ async def set_up(*, nodes: int = 1, profile: str = "") -> AsyncIterator[Stage]:
             audit=AuditLog(server.audit_log),
             profile=profile,
         )
-        stage.write_configuration()
+        stage.configure()
         await stage.install(nodes)
         yield stage
 

@@ -17,6 +17,7 @@ from typing import Any
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
+from kuryr_k8s.admin import PoolAdmin
 from kuryr_k8s.cloud import connect as cloud_connect
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
 from kuryr_k8s.cloud.neutron import Neutron
@@ -37,10 +38,10 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
-from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
 from kuryr_k8s.handlers.pool_worker import PoolWorker, pools_of
 from kuryr_k8s.handlers.port_sweeper import PortSweeper
+from kuryr_k8s.handlers.takeover import Takeover
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder
@@ -58,6 +59,7 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 from kuryr_k8s.process import HostLock, reach, start
+from kuryr_k8s.status import Status
 
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
@@ -79,7 +81,8 @@ class ControllerApp:
         self._reconciles = ReconcileMetrics(self.registry)
         self.leading = asyncio.Event()
         self._lease: Lease | None = None
-        self._informers: Informers | None = None
+        self._admin = PoolAdmin()
+        self._fenced = False  # from now on, no call without the Lease
 
     async def run(self) -> None:
         """Until cancelled; then waits for the calls in flight and gives the Lease back.
@@ -88,22 +91,30 @@ class ControllerApp:
         """
         async with AsyncExitStack() as stack:
             lock = stack.enter_context(HostLock(Path(self.conf.kubernetes.lock_file)))
-            kube = await kube_connect.connect(self.conf)
+            kube = await kube_connect.connect(self.conf, deadline=self._left)
             stack.push_async_callback(kube.close)
             # the Lease is not to wait behind the work that it stands for
             lease_kube = await kube_connect.connect(self.conf, connections=1)
             stack.push_async_callback(lease_kube.close)
-            self._lease = self._make_lease(lease_kube, lock)
+            self._lease = lease = self._make_lease(lease_kube, lock)
             transport = self._transport()
             stack.callback(transport.close)
+            calls = {"neutron": lambda: transport.limit.taken}
+            status = Status(lease, self.leading.is_set, calls, self.registry)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            group.create_task(self._health().run(), name="health")
-            await self._run(group, kube, Neutron(transport), self._lease)
+            group.create_task(self._health(status).run(), name="health")
+            await self._run(group, kube, Neutron(transport), lease, status)
 
     async def _run(
-        self, group: asyncio.TaskGroup, kube: KubeApi, neutron: Neutron, lease: Lease
+        self,
+        group: asyncio.TaskGroup,
+        kube: KubeApi,
+        neutron: Neutron,
+        lease: Lease,
+        status: Status,
     ) -> None:
-        informers = self._informers = _informers(kube)
+        informers = _informers(kube)
+        status.caches = informers.all()
         drivers = self._drivers(neutron, informers)
         events = EventRecorder(
             kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
@@ -112,6 +123,12 @@ class ControllerApp:
             conf=self.conf, kube=kube, events=events, informers=informers, drivers=drivers
         )
         controllers = self._controllers(context)
+        pools = self._pools(context)
+        self._admin.context, self._admin.leading = context, status.is_leading
+        status.queues = {controller.name: controller.queue for _, controller in controllers}
+        status.queues |= {controller.name: controller.queue for controller in pools}
+        self.registry.register(QueueMetrics(status.queues))
+        takeover = Takeover(kube, informers.kuryrports, context.incarnation)
         defaults = self.conf.neutron_defaults
         sweeper = PortSweeper(
             neutron,
@@ -131,18 +148,17 @@ class ControllerApp:
             await informer.synced.wait()
         gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
-        pools = self._pools(context)
-        queues: dict[str, WorkQueue[Any]] = {c.name: c.queue for _, c in controllers}
-        queues |= {c.name: c.queue for c in pools}
-        self.registry.register(QueueMetrics(queues))
-        await lease.hold(lambda: self._lead(controllers, sweeper, pools))
+        await lease.hold(lambda: self._lead(takeover, controllers, pools, sweeper))
 
     async def _lead(
         self,
+        takeover: Takeover,
         controllers: Sequence[tuple[Handler, Controller[Key]]],
-        sweeper: PortSweeper,
         pools: Sequence[Controller[PoolWork]],
+        sweeper: PortSweeper,
     ) -> None:
+        self._fenced = True
+        await reach("Kubernetes", takeover.run)
         self.leading.set()
         async with asyncio.TaskGroup() as group:
             for pool in pools:
@@ -169,6 +185,7 @@ class ControllerApp:
                 observe=self._reconciles,
             )
             pool.pools.wake = controller.queue.add
+            pool.pools.wake_later = controller.queue.add_after
             controllers.append(controller)
             kept[pool.name] = pool.pools
         self.registry.register(PoolCollector(kept))
@@ -192,21 +209,20 @@ class ControllerApp:
         return transport
 
     def _deadline(self) -> float:
-        """Neutron knows no fencing: no write of ours may be under way when the Lease ends."""
+        """Seconds that a call of Neutron may take, which knows no fencing."""
         timeout = float(self.conf.neutron.call_timeout)
-        if not self.leading.is_set() or self._lease is None:
-            return min(timeout, STARTING)
+        return min(timeout, self._left() if self._fenced else STARTING)
+
+    def _left(self) -> float:
+        """Seconds for writes: none of ours may be under way when the Lease ends."""
         margin = MARGIN * float(self.conf.kubernetes.lease_duration)
-        return min(timeout, self._lease.remaining - margin)
+        return self._lease.remaining - margin if self._lease is not None else 0.0
 
-    def _health(self) -> HealthServer:
-        def synced() -> bool:
-            informers = self._informers
-            return informers is not None and all(i.synced.is_set() for i in informers.all())
-
+    def _health(self, status: Status) -> HealthServer:
         options = self.conf.health_server
-        checks = {"caches synced": synced}
-        return HealthServer(options.address, options.port, checks, self.registry)
+        checks = {"caches synced": status.synced}
+        routes = [*status.routes(), *self._admin.routes()]
+        return HealthServer(options.address, options.port, checks, self.registry, routes)
 
     def _drivers(self, neutron: Neutron, informers: Informers) -> Drivers:
         """Load what the options name."""

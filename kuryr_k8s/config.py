@@ -319,10 +319,10 @@ def _without_duplicates(options: list[Any]) -> list[cfg.Opt]:
     return [o for o in options if not (o.name in seen or seen.add(o.name))]  # type: ignore[func-returns-value]
 
 
-def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
-    """Read ``--config-file`` (default /etc/kuryr/kuryr.conf) and set up logging.
+def read(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
+    """Read ``--config-file`` (default /etc/kuryr/kuryr.conf).
 
-    :raises errors.ConfigError: the file is missing or an option is wrong.
+    :raises errors.ConfigError: the file is missing or unreadable, or an option is wrong.
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
@@ -343,6 +343,15 @@ def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
             dict(conf[group])  # reads, and so checks, every value
     except cfg.Error as error:
         raise errors.ConfigError(str(error)) from error
+    return conf
+
+
+def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
+    """Read the options as :func:`read` does, and set up logging.
+
+    :raises errors.ConfigError: the file is missing or unreadable, or an option is wrong.
+    """
+    conf = read(arguments, prog)
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "aiohttp.access=WARN"])
     log.setup(conf, prog)
     return conf

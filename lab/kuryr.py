@@ -2,8 +2,9 @@
 
 A wheel in a virtual environment of its own, the CRDs and permissions of etc/, the sample
 configuration with a second file for what is particular to this cloud and node, one controller
-on node1 and a daemon on every node, each with the token of its ServiceAccount and under the
-restrictions of its systemd unit. With --debug both log all they have to say.
+on node1 (--controllers 2: another one that stands by, as on a host of its own) and a daemon on
+every node, each with the token of its ServiceAccount and under the restrictions of its systemd
+unit. With --debug both log all they have to say; --pool names the driver of pools.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ _EVERYTHING = (
 CONTROLLER_PROGRAM, DAEMON_PROGRAM = "kuryr-k8s-controller", "kuryr-k8s-daemon"
 
 
+def controller(number: int) -> str:
+    """The name of a controller as a component of the lab; that of the first has no number."""
+    return f"{CONTROLLER}-{number}" if number > 1 else CONTROLLER
+
+
 def daemon(node: str) -> str:
     """The name of a node's daemon as a component of the lab."""
     return f"kuryr-daemon-{node}"
@@ -49,8 +55,10 @@ class Installation:
         progress: Progress | None = None,
         *,
         debug: bool = False,
+        pool: str = "noop",
     ) -> None:
         self.debug = debug
+        self.pool = pool
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
         self.progress = progress or Progress()
@@ -58,15 +66,17 @@ class Installation:
         self.root = self.paths.state / "kuryr"
         self.hardening = Hardening(self.root)
 
-    def up(self) -> None:
+    def up(self, controllers: int = 1) -> None:
         """Install, start, and return when every Node is Ready."""
         with locked(self.root / "lock"):
             changed = wheel.install(self.root, self.progress)
             self._apply()
             self.hardening.install()
-            self._forget_others()
+            numbers = range(1, controllers + 1)
+            daemons = map(daemon, (*self.lab.nodes, *self.lab.workers))
+            self._forget_others({*map(controller, numbers), *daemons})
             names = [
-                self._register_controller(),
+                *map(self.register_controller, numbers),
                 *map(self._register_daemon, self.lab.nodes),
                 *map(self._register_in_machine, self._workers),
             ]
@@ -80,9 +90,8 @@ class Installation:
         kubectl(self.lab, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
         self.progress.note("all nodes are Ready")
 
-    def _forget_others(self) -> None:
-        """Daemons of nodes that the lab has no more."""
-        wanted = {*self._names}
+    def _forget_others(self, wanted: set[str]) -> None:
+        """Controllers beyond those wanted, and daemons of nodes that the lab has no more."""
         for name in self.supervisor.records():
             if name.startswith("kuryr-") and name not in wanted:
                 self.supervisor.forget(name)
@@ -90,19 +99,12 @@ class Installation:
     def down(self) -> None:
         """Stop the controller and the daemons, and take the CNI configuration away."""
         with locked(self.root / "lock"):
-            for name in self._names:
-                if self.supervisor.find(name) is not None:
-                    self.supervisor.forget(name)
+            self._forget_others(set())
         directories = [node.cni_conf_dir for node in self.lab.nodes.values()]
         directories += [worker.cni_conf_dir for worker in self.lab.workers.values()]
         for directory in directories:
             (Path(directory) / "10-kuryr.conflist").unlink(missing_ok=True)
         self.progress.note("kuryr is stopped; the lab runs on (make lab-down stops it)")
-
-    @property
-    def _names(self) -> list[str]:
-        """The product's components."""
-        return [CONTROLLER, *map(daemon, (*self.lab.nodes, *self.lab.workers))]
 
     @property
     def _workers(self) -> tuple[topology.Worker, ...]:
@@ -114,13 +116,20 @@ class Installation:
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
         kubectl(self.lab, "wait", "--for=condition=Established", *crds, "--timeout=30s")
 
-    def _register_controller(self) -> str:
+    def register_controller(self, number: int) -> str:
+        """Make a controller known to the lab; its name. All but the first are as on other hosts:
+        with a lock of their own."""
+        name, port = controller(number), HEALTH + 100 * (number - 1)
+        directories = self.root if number == 1 else self.root / name
         cloud = self.lab.cloud
         pods = cloud.networks["pods"]
         subnets = [subnet.id for subnet in (pods.v4, pods.v6) if subnet is not None]
         settings = {
             "kubernetes": self._kubernetes("kuryr-controller", CONTROLLER_PROGRAM)
-            | {"lock_file": f"{self.root}/run/kuryr-controller/controller.lock"},
+            | {
+                "lock_file": f"{directories}/run/kuryr-controller/controller.lock",
+                "vif_pool_driver": self.pool,
+            },
             "neutron": {"cloud": "kuryr"},
             "neutron_defaults": {
                 "project": cloud.project_id,
@@ -129,7 +138,7 @@ class Installation:
                 "resource_tags": CLUSTER_TAG,
                 "sweep_interval": "30",
             },
-            "health_server": {"port": str(HEALTH)},
+            "health_server": {"port": str(port)},
         }
         if self.lab.workers:
             settings["kubernetes"] |= {"vif_pool_driver": "multi_pool"}
@@ -138,14 +147,14 @@ class Installation:
             assert workers is not None
             settings["pod_vif_nested"] = {"worker_nodes_subnets": workers.id}
         component = Component(
-            CONTROLLER,
-            self._command(CONTROLLER_PROGRAM, CONTROLLER, settings, self.root),
-            ready=(probes.http(f"http://127.0.0.1:{HEALTH}/readyz"),),
+            name,
+            self._command(CONTROLLER_PROGRAM, name, settings, directories),
+            ready=(probes.http(f"http://127.0.0.1:{port}/readyz"),),
             needs=("kube-apiserver", "neutron", "keystone"),
             env={"OS_CLIENT_CONFIG_FILE": self._clouds()},
             timeout=60,
             grace=60,
-            files=self._files(CONTROLLER_PROGRAM, CONTROLLER),
+            files=self._files(CONTROLLER_PROGRAM, name),
         )
         self.supervisor.register(component)
         return component.name
@@ -272,9 +281,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m lab.kuryr")
     parser.add_argument("command", choices=("up", "down"), nargs="?", default="up")
     parser.add_argument("--debug", action="store_true", help="let both programs log all")
+    parser.add_argument("--controllers", type=int, default=1, help="how many: one leads")
+    parser.add_argument("--pool", default="noop", help="the vif_pool_driver: noop, neutron, …")
     arguments = parser.parse_args()
-    installation = Installation(debug=arguments.debug)
-    (installation.up if arguments.command == "up" else installation.down)()
+    installation = Installation(debug=arguments.debug, pool=arguments.pool)
+    if arguments.command == "up":
+        installation.up(arguments.controllers)
+    else:
+        installation.down()
     return 0
 
 

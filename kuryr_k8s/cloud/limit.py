@@ -70,6 +70,11 @@ class AdaptiveLimit:
         """Slots at present. Right after a fall, more calls than this may be on their way."""
         return self._value
 
+    @property
+    def taken(self) -> int:
+        """Calls in flight."""
+        return sum(self._in_flight.values())
+
     def in_flight(self, priority: Priority) -> int:
         """Slots taken."""
         return self._in_flight[priority]
@@ -116,10 +121,9 @@ class AdaptiveLimit:
                     turn.set_result(None)
 
     def _has_room(self, priority: Priority) -> bool:
-        taken = sum(self._in_flight.values())
-        if taken >= self._value:
+        if self.taken >= self._value:
             return False
-        others = taken - self._in_flight[Priority.POD]
+        others = self.taken - self._in_flight[Priority.POD]
         return priority is Priority.POD or others < self._value - self._kept()
 
     def _kept(self) -> int:

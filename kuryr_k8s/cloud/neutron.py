@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.port_batches import PortBatches
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.cloud.trunks import Trunks
@@ -76,18 +77,32 @@ class Neutron:
         :raises errors.OverQuota: the project's quota or the subnet's addresses are used up.
         """
         made = await self._batches[port.get("project_id", "")].create(port)
-        tags = port.get("tags")
+        await self._tag(made, port)
+        return made
+
+    async def _tag(self, made: Json, body: Json) -> None:
+        tags = body.get("tags")
         if tags and not await self._keeps_tags_of(made["id"], tags):
             await self.set_port_tags(made["id"], tags)
-        return made
 
     async def create_ports(
         self, bodies: Sequence[Json]
     ) -> tuple[list[Json], errors.CloudError | None]:
-        """Each as by :meth:`create_port`: the ports made, and an error of those that were not.
+        """Make ports: those that were made, and an error where they are not all.
 
-        After an error without a refusal (``status`` 0, or 500 and above) some of them may exist.
+        Ports that somebody waits for are divided among a few requests, since Neutron makes those
+        of one request one after another; the others go in one. After an error that is no refusal
+        (``status`` 0, or 500 and above) some may exist that are not returned.
         """
+        if current_priority() is not Priority.POD:
+            ports: list[Json] = []
+            try:
+                for made, body in zip(await self._create(list(bodies)), bodies, strict=True):
+                    await self._tag(made, body)
+                    ports.append(made)
+            except errors.CloudError as error:
+                return ports, error
+            return ports, None
 
         async def attempt(body: Json) -> Json | errors.CloudError:
             try:

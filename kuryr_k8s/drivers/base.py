@@ -189,6 +189,11 @@ class PodVIFDriver(Driver):
 class PooledVIFDriver(PodVIFDriver):
     """One whose ports can be made before there is a Pod for them."""
 
+    @property
+    @abc.abstractmethod
+    def spare_marks(self) -> Mapping[str, str]:
+        """Fields of such a port, set at its creation, by which it is found before it has tags."""
+
     @abc.abstractmethod
     async def place(self, node: Node) -> str:
         """Where ports for the node's Pods are made, see :class:`PoolKey`.

@@ -44,7 +44,8 @@ def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
 
 def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
     """A port of a pool, bound nowhere."""
-    return _unbound(vif_plan.spare_body(key, tags))
+    body = vif_plan.spare_body(key, tags)
+    return _unbound(body | {"description": body["device_id"]})
 
 
 def _unbound(body: Json) -> Json:

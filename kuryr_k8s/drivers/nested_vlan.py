@@ -161,6 +161,10 @@ class NestedVLAN(PooledVIFDriver):
 
     # -- ports of pools
 
+    @property
+    def spare_marks(self) -> dict[str, str]:
+        return {"description": vif_plan.pool_device(self._tags)}
+
     async def place(self, node: Node) -> str:
         return (await self._trunks.of_node(node)).id
 

@@ -119,6 +119,10 @@ class NeutronVIF(PooledVIFDriver):
 
     # -- ports of pools
 
+    @property
+    def spare_marks(self) -> dict[str, str]:
+        return {"device_id": vif_plan.pool_device(self._tags)}
+
     async def place(self, node: Node) -> str:
         return vif_plan.host_id_of(node)
 

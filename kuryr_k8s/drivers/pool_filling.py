@@ -12,6 +12,7 @@ from kuryr_k8s.drivers.pools import Pools, PoolWork
 LOG = logging.getLogger(__name__)
 LANES = 4  # creations for one pool at the same time
 SIZE = 20  # ports of one creation
+REFILL_AFTER = 0.5  # seconds in which more Pods may come, whose ports are then made together
 
 
 class Filling:
@@ -32,9 +33,11 @@ class Filling:
         if key in self._failing:
             return
         awaited, refill = self._state.wanted(key, self._pools.now())
-        lanes = min(LANES, -(-awaited // SIZE)) or (1 if refill else 0)
+        lanes = min(LANES, -(-awaited // SIZE))
         for lane in range(lanes):
             self._pools.wake(PoolWork(key, lane))
+        if refill and not lanes:
+            self._pools.wake_later(PoolWork(key, 0), REFILL_AFTER)
 
     async def work(self, key: PoolKey) -> float | None:
         """One creation, if one is wanted; seconds until the next is to be tried.

@@ -51,11 +51,13 @@ class Pool:
     checked: OrderedDict[str, None] = field(default_factory=OrderedDict)  # of the returning
     leaving: dict[str, float] = field(default_factory=dict)
     creating: int = 0
+    ordered: int = 0  # ports that somebody asked for besides
     waiting: OrderedDict[Claim, float] = field(default_factory=OrderedDict)
+    rests: bool = False  # it was emptied by hand, and nobody has asked for it since
     closed: bool = False  # its place or network is gone
 
     def is_empty(self) -> bool:
-        return not (self.ports() or self.creating or self.waiting)
+        return not (self.ports() or self.creating or self.waiting or self.ordered)
 
     def ports(self) -> list[str]:
         return [*self.available, *self.in_use, *self.returning, *self.leaving]
@@ -84,7 +86,7 @@ class PoolState:
             return self._spares[self._claims[claim]]
         pool = self._pool(key, now)
         pool.used = now
-        pool.closed = False
+        pool.closed = pool.rests = False
         port = next((port for port in pool.available if port in self._parked), None)
         port = port or next(iter(pool.available), None) or next(iter(pool.checked), None)
         if port is None:
@@ -155,9 +157,8 @@ class PoolState:
         awaited = max(0, len(pool.waiting) - coming)
         target = self.target(key, now)
         left = len(pool.available) + coming + awaited - len(pool.waiting)
-        if left >= target:
-            return awaited, 0
-        refill = max(target - left, self.limits.batch - awaited)
+        refill = max(target - left, self.limits.batch - awaited) if left < target else 0
+        refill = max(refill, pool.ordered)
         if self.limits.maximum:
             refill = min(refill, max(0, self.limits.maximum - left))
         return awaited, refill
@@ -165,7 +166,7 @@ class PoolState:
     def target(self, key: PoolKey, now: float) -> int:
         """How many ports the pool is to have available at least."""
         pool = self.pools.get(key)
-        if pool is None or pool.closed or self._is_idle(pool, now):
+        if pool is None or pool.closed or pool.rests or self._is_idle(pool, now):
             return 0
         if self.limits.maximum:
             return min(self.limits.minimum, self.limits.maximum)
@@ -176,7 +177,16 @@ class PoolState:
 
     def begin(self, key: PoolKey, count: int, now: float) -> None:
         """So many ports are being created; :meth:`made` is called for each end of that."""
-        self._pool(key, now).creating += count
+        pool = self._pool(key, now)
+        awaited, _ = self.wanted(key, now)
+        pool.ordered = max(0, pool.ordered - max(0, count - awaited))
+        pool.creating += count
+
+    def order(self, key: PoolKey, count: int, now: float) -> None:
+        """Somebody wants so many ports more to be available, once."""
+        pool = self._pool(key, now)
+        pool.closed, pool.rests, pool.used = False, False, now
+        pool.ordered += count
 
     def made(self, key: PoolKey, count: int, spares: Iterable[Spare], now: float) -> list[Claim]:
         """A creation of ``count`` ports ended with these; whose turn it is that waited."""

@@ -72,11 +72,14 @@ class Upkeep:
                 await self._restore(found[port], known)
 
     async def _restore(self, found: Spare, known: Spare) -> None:
-        wanted = dataclasses.replace(found, key=known.key, name=vif_plan.AVAILABLE, device_id="")
+        device = self._pools.device
+        wanted = dataclasses.replace(
+            found, key=known.key, name=vif_plan.AVAILABLE, device_id=device
+        )
         if wanted != found:
             fields: Json = {
                 "name": wanted.name,
-                "device_id": "",
+                "device_id": device,
                 "security_groups": list(known.key.security_groups),
             }
             if not await self._update(found.id, fields):

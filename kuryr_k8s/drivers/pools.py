@@ -46,8 +46,9 @@ class Waits:
 
 
 class Pools:
-    """``wake`` queues work, ``changed`` is called with the place whose pools changed,
-    ``freed`` with a project that has a port less; all are set by whoever runs the pools.
+    """``wake`` queues work, ``wake_later`` after some seconds; ``changed`` is called with the
+    place whose pools changed, ``freed`` with a project that has a port less. Set by whoever runs
+    the pools.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class Pools:
         self.state = PoolState(limits)
         self.waits = Waits()
         self.wake: Callable[[PoolWork], None] = lambda _work: None
+        self.wake_later: Callable[[PoolWork, float], None] = lambda _work, _delay: None
         self.changed: Callable[[str], None] = lambda _place: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place
+        self.device = vif.spare_marks.get("device_id", "")  # of a port that nobody has
         self._tags = tuple(tags)
         self._wakes: dict[Claim, Callable[[], None]] = {}
         self._since: dict[Claim, float] = {}
@@ -112,7 +115,21 @@ class Pools:
     async def list_ports(self, query: dict[str, str]) -> list[Json]:
         """The pools' ports among those that match, as Neutron shows them."""
         tags = ",".join((*self._tags, vif_plan.POOL_TAG))
-        return await self.neutron.list_ports(query | {"tags": tags})
+        found = await self.neutron.list_ports(query | {"tags": tags})
+        return found + await self.tag_ports(query)
+
+    async def tag_ports(self, query: dict[str, str]) -> list[Json]:
+        """Give our ports that have none their tags: a creation was cut off before it could,
+        where Neutron does not take tags with the port. Those ports."""
+        if self.neutron.keeps_tags:
+            return []
+        tags = [*self._tags, vif_plan.POOL_TAG]
+        untagged = {**self.vif.spare_marks, "not-tags-any": ",".join(tags)}
+        found = await self.neutron.list_ports(query | untagged)
+        for port in found:
+            await self.neutron.set_port_tags(port["id"], tags)
+            port["tags"] = tags
+        return found
 
     def adopt(self, spares: Iterable[Spare]) -> None:
         """Ports that a lost answer left are free."""

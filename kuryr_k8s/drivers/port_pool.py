@@ -78,18 +78,19 @@ class PortPool(VIFPoolDriver):
             interval=options.ports_pool_update_frequency,
         )
         self.pools.freed = self._filling.relieve
+        self._interval = options.ports_pool_update_frequency
         self._names = options.port_names
         self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
         self._networks: dict[str, PodNetwork] = {}
         self._recovered = False
-        self._early: list[Callable[[], None]] = []  # those who asked before the recovery
+        self._early: dict[Claim, Callable[[], None]] = {}  # who asked before the recovery
 
     async def request(self, request: PortRequest) -> VIFBase:
-        if not self._recovered:
-            self._early.append(request.wake)
-            raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
-        key = await self._key(request)
         claim = Claim(request.pod_uid, request.ifname)
+        if not self._recovered:
+            self._early[claim] = request.wake
+            raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
+        key = await self.key_of(request)
         if refusal := self.pools.refusal(claim):
             raise refusal
         spare = self._take(key, claim)
@@ -100,6 +101,7 @@ class PortPool(VIFPoolDriver):
                 self.pools.wake(PoolWork.tidy(key))
             raise errors.Wait("the pool is empty and being filled", delay=PATIENCE)
         self.pools.settled(claim)
+        self._tidy_later(key)
         if spare.key.security_groups != key.security_groups:
             await self._context.neutron.update_port(
                 spare.id, {"security_groups": list(key.security_groups)}
@@ -126,7 +128,8 @@ class PortPool(VIFPoolDriver):
         self.pools.nodes[place] = node.name
         return place
 
-    async def _key(self, request: PortRequest) -> PoolKey:
+    async def key_of(self, request: PortRequest) -> PoolKey:
+        """The pool that has such ports."""
         network = request.pod_network.network
         self._networks[network.id] = request.pod_network
         return PoolKey(
@@ -141,12 +144,14 @@ class PortPool(VIFPoolDriver):
         await self._vif.update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase) -> None:
+        self._require_recovery()  # a port that is not known yet is not nobody's
         if self._state.give_back(vif.id, self.pools.now()):
             self._returned(vif.id)
         else:
             await self._vif.release(vif)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
+        self._require_recovery()
         ports = self._state.withdraw(pod_uid, self.pools.now())
         self.pools.withdrawn(pod_uid)
         for port in ports:
@@ -161,6 +166,31 @@ class PortPool(VIFPoolDriver):
         self.pools.changed(spare.key.place)
         if pool.waiting or pool.leaving:
             self.pools.wake(PoolWork.tidy(spare.key))
+        else:
+            self._tidy_later(spare.key)
+
+    def _require_recovery(self) -> None:
+        if not self._recovered:
+            raise errors.Wait("the pools are not recovered yet", delay=1.0)
+
+    def _tidy_later(self, key: PoolKey) -> None:
+        """At the pool's next round, and every so often from then on."""
+        self.pools.wake_later(PoolWork.tidy(key), self._interval)
+
+    # -- what an operator asks for
+
+    def populate(self, key: PoolKey, count: int) -> None:
+        """Make so many ports more, once."""
+        self._state.order(key, count, self.pools.now())
+        self._filling.ask(key)
+        self.pools.wake(PoolWork.tidy(key))
+
+    def free(self, key: PoolKey, count: int | None) -> int:
+        """Delete so many available ports (None: all), and make none until a Pod asks; how many."""
+        freed = self._state.free(key, count, self.pools.now())
+        self._state.pools[key].rests = True
+        self.pools.wake(PoolWork.tidy(key))
+        return freed
 
     # -- recovery, and what others do
 
@@ -170,7 +200,7 @@ class PortPool(VIFPoolDriver):
     async def survey(
         self, known: frozenset[str], ports: list[Json], records: Records
     ) -> list[Json]:
-        spares = await self._vif.find_spares(ports)
+        spares = await self._vif.find_spares(ports + await self.pools.tag_ports({}))
         if self._recovered:
             self._compare(known, spares, records)
         else:
@@ -190,7 +220,7 @@ class PortPool(VIFPoolDriver):
         for key in list(self._state.pools):
             self.pools.wake(PoolWork.tidy(key))
             self.pools.changed(key.place)
-        for wake in self._early:
+        for wake in self._early.values():
             wake()
         self._early.clear()
 
@@ -228,7 +258,11 @@ class PortPool(VIFPoolDriver):
 
     def to_park(self, place: str) -> list[Spare]:
         """The ports that the node of this place is to keep plugged, those that leave included."""
-        return [s for s in self._state.known() if s.key.place == place] if self._parks else []
+        if not self._parks:
+            return []
+        pools = (pool for key, pool in self._state.pools.items() if key.place == place)
+        spares = (self._state.spare(port) for pool in pools for port in pool.ports())
+        return [spare for spare in spares if spare is not None]
 
     def is_leaving(self, port: str) -> bool:
         return self._state.where(port) == "leaving"

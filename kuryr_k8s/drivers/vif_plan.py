@@ -1,6 +1,7 @@
 """Pure translation between requests, Neutron ports and VIFs; no input, no output."""
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
@@ -63,13 +64,18 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
     }
 
 
+def pool_device(tags: Sequence[str]) -> str:
+    """``device_id`` of a pool's port that nobody has: it is found by that before it has tags."""
+    return f"{POOL_TAG}:{tags[0]}"
+
+
 def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
-    """A port of a pool: bound, and found again by its tag, from the first instant."""
+    """A port of a pool: bound, and found again by its tags, from the first instant."""
     return {
         "network_id": key.network_id,
         "project_id": key.project_id,
         "fixed_ips": [{"subnet_id": subnet_id} for subnet_id in key.subnet_ids],
-        "device_id": "",
+        "device_id": pool_device(tags),
         "device_owner": DEVICE_OWNER,
         "binding:host_id": key.place,
         "security_groups": list(key.security_groups),

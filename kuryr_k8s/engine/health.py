@@ -1,21 +1,24 @@
 """/livez, /readyz and /metrics over HTTP, on the loopback address unless told otherwise.
 
 Alive means that the event loop turns: an answer is the proof. Ready is what
-the given checks say. No check asks Kubernetes or OpenStack anything.
+the given checks say. No check asks Kubernetes or OpenStack anything. Programs
+add routes of their own; what changes something is served to this host alone.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from kuryr_k8s import errors
+from kuryr_k8s.engine.local_only import local_only
 
 
 class HealthServer:
-    """Serves until cancelled. ``checks`` map what must hold to the question whether it does."""
+    """Serves until cancelled. ``checks`` map what must hold to the question whether it does;
+    ``routes`` are served besides, see :mod:`kuryr_k8s.engine.local_only`."""
 
     def __init__(
         self,
@@ -23,20 +26,23 @@ class HealthServer:
         port: int,
         checks: Mapping[str, Callable[[], bool]],
         registry: CollectorRegistry,
+        routes: Sequence[web.RouteDef] = (),
     ) -> None:
         self._address = address
         self._port = port
         self._checks = checks
         self._registry = registry
+        self._routes = routes
 
     async def run(self) -> None:
         """:raises errors.ConfigError: the port is taken."""
-        app = web.Application()
+        app = web.Application(middlewares=[local_only])
         app.add_routes(
             [
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
+                *self._routes,
             ]
         )
         runner = web.AppRunner(app, access_log=None)

@@ -156,13 +156,17 @@ class KuryrPortHandler(Handler):
         self._unrecorded.pop(key, None)
 
     async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
-        patch = {"metadata": {"uid": recorded.uid}, "status": status}
+        meta = {"uid": recorded.uid}
+        if "vifs" in status:  # an earlier leader's word must not come after a later one's
+            meta["resourceVersion"] = recorded.resource_version
+        patch = {"metadata": meta, "status": status}
         informer, kube = self._context.informers.kuryrports, self._context.kube
         informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
 
     async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
         """Where the KuryrPort went while its ports were made, nobody will ever name them."""
         live = await self._context.kube.find(KURYRPORTS, key)
+        self._context.informers.kuryrports.learn(live)  # changed by other hands: so it is now
         if live is None or live["metadata"]["uid"] != recorded.uid:
             await self._context.drivers.vif_pool.release_unrecorded(recorded.pod_uid)
 

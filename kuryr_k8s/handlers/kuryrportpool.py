@@ -19,14 +19,14 @@ from kuryr_k8s.model.kuryrportpool import REMOVE, KuryrPortPool, park_entry
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
-PORTS_GAP = 1.0  # seconds between two changes of a node's map
-COUNTS_GAP = 10.0  # and of the numbers
+GAP = 1.0  # seconds between two looks at a node's pools, and changes of its map
+COUNTS_GAP = 10.0  # between two changes of the numbers
 
 
 class KuryrPortPoolHandler(Handler):
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        self._ports_written: dict[Key, float] = {}
+        self._looked: dict[Key, float] = {}
         self._counts_written: dict[Key, float] = {}
         self._counts: dict[Key, Json] = {}
         for pool in pools_of(context.drivers.vif_pool):
@@ -47,6 +47,7 @@ class KuryrPortPoolHandler(Handler):
         node = self._context.informers.nodes.get(key)
         if node is None:
             await self._close(key)
+            self._forget(key)
             return None
         pool = self._context.drivers.vif_pool.part_of(node)
         if not isinstance(pool, PortPool):
@@ -56,9 +57,10 @@ class KuryrPortPoolHandler(Handler):
         except NodeNotReady:
             return None  # its daemon's word comes as a change of the Node
         self._learn_parked(key, pool, place)
-        delays = [await self._write_ports(key, node, pool, place)]
-        delays.append(await self._write_counts(key, pool, place))
-        return min((delay for delay in delays if delay), default=None)
+        if delay := _left(self._looked, key, GAP):
+            return delay
+        await self._write_ports(key, node, pool, place)
+        return await self._write_counts(key, pool, place)
 
     async def _close(self, key: Key) -> None:
         """The node is gone, by a live read: so go its ports."""
@@ -68,18 +70,20 @@ class KuryrPortPoolHandler(Handler):
         for pool in pools_of(self._context.drivers.vif_pool):
             pool.close_node(key.name)
 
+    def _forget(self, key: Key) -> None:
+        for memory in (self._looked, self._counts_written, self._counts):
+            memory.pop(key, None)
+
     def _learn_parked(self, key: Key, pool: PortPool, place: str) -> None:
         known = self._context.informers.kuryrportpools.get(key)
         pool.parked(place, known.parked if known is not None else frozenset())
 
-    async def _write_ports(self, key: Key, node: Node, pool: PortPool, place: str) -> float | None:
-        """Bring the map up to date; seconds until that may be done again, if it is needed."""
+    async def _write_ports(self, key: Key, node: Node, pool: PortPool, place: str) -> None:
+        """Bring the map up to date."""
         known = self._context.informers.kuryrportpools.get(key)
         changes = self._changes(known, pool, place)
         if not changes:
-            return None
-        if delay := _left(self._ports_written, key, PORTS_GAP):
-            return delay
+            return
         kube, informer = self._context.kube, self._context.informers.kuryrportpools
         if known is None:
             owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
@@ -89,7 +93,6 @@ class KuryrPortPoolHandler(Handler):
         else:
             patch = {"metadata": {"uid": known.uid}, "spec": {"ports": changes}}
             informer.learn(await kube.merge_patch(KURYRPORTPOOLS, key, patch))
-        return None
 
     def _changes(self, known: KuryrPortPool | None, pool: PortPool, place: str) -> Json:
         """The difference between the map and the pools, as a merge patch of the map."""
@@ -105,6 +108,7 @@ class KuryrPortPoolHandler(Handler):
         return changes | dict.fromkeys(there)
 
     async def _write_counts(self, key: Key, pool: PortPool, place: str) -> float | None:
+        """Bring the numbers up to date; or seconds until that may be done."""
         known = self._context.informers.kuryrportpools.get(key)
         counts = pool.counts(place)
         if known is None or self._counts.get(key) == counts:
@@ -148,11 +152,11 @@ def _entry(pool: PortPool, spare: Spare) -> Json | None:
     return park_entry(spare.mac, addresses, vif.network.mtu, spare.bridge)
 
 
-def _left(written: dict[Key, float], key: Key, gap: float) -> float:
-    """Seconds until the next write; none left means that it is done now."""
+def _left(done: dict[Key, float], key: Key, gap: float) -> float:
+    """Seconds until it may be done again; none left means that it is done now."""
     now = asyncio.get_running_loop().time()
-    left = written.get(key, now - gap) + gap - now
+    left = done.get(key, now - gap) + gap - now
     if left > 0:
         return left
-    written[key] = now
+    done[key] = now
     return 0.0

@@ -14,6 +14,7 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
 from kuryr_k8s import errors
+from kuryr_k8s.k8s.gate import Deadline, guard, time_for
 from kuryr_k8s.k8s.resources import Key, Resource
 
 Json = dict[str, Any]
@@ -23,11 +24,21 @@ PAGE = 500
 
 
 class KubeApi:
-    """The calls that we need, and no others. ``timeout`` is in seconds, per call."""
+    """The calls that we need, and no others.
 
-    def __init__(self, client: ApiClient, *, timeout: float = 30.0) -> None:
+    :param timeout: seconds that one call may take.
+    :param deadline: seconds that a write may take at this moment, asked when it is made and
+        right before it is sent; none is sent when it is 0 or less. None: there is no such limit.
+    """
+
+    def __init__(
+        self, client: ApiClient, *, timeout: float = 30.0, deadline: Deadline | None = None
+    ) -> None:
         self._client = client
         self._timeout = timeout
+        self._deadline = deadline
+        if deadline is not None:
+            guard(client, deadline)
 
     async def close(self) -> None:
         await self._client.close()
@@ -89,9 +100,10 @@ class KubeApi:
     ) -> Json:
         """Patch the fields named, and no others (RFC 7396).
 
-        ``patch["metadata"]["uid"]`` makes it hold for that very object alone.
+        ``patch["metadata"]["uid"]`` makes it hold for that very object alone, and
+        ``resourceVersion`` besides for that very state of it.
 
-        :raises errors.KubeConflict: another object has the name by now.
+        :raises errors.KubeConflict: another object has the name by now, or it has changed.
         """
         path = resource.path(key.namespace, key.name, subresource)
         return await self.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
@@ -191,7 +203,8 @@ class KubeApi:
 
         :raises errors.KubeError: any answer of 400 or more; status 0 where there was none.
         """
-        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        seconds = time_for(method, self._deadline, self._timeout)
+        timeout = aiohttp.ClientTimeout(total=seconds)
         response = await self._send(method, path, query or {}, body, content_type, timeout)
         async with response:
             await _raise_for_status(response)

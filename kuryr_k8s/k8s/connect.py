@@ -17,15 +17,19 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.gate import Deadline
 
 TOKEN_LIFE = 60.0  # seconds after which the token's file is read again
 CONNECTIONS = 20  # four are watches; each costs a quarter of a MiB
 
 
-async def connect(conf: cfg.ConfigOpts, *, connections: int = CONNECTIONS) -> KubeApi:
+async def connect(
+    conf: cfg.ConfigOpts, *, connections: int = CONNECTIONS, deadline: Deadline | None = None
+) -> KubeApi:
     """A client for the API server; nothing is sent yet.
 
     :param connections: at the most; calls beyond them wait for one.
+    :param deadline: seconds that a write may take, see :class:`KubeApi`.
     :raises errors.ConfigError: a file is missing or unreadable.
     """
     options = conf.kubernetes
@@ -42,7 +46,7 @@ async def connect(conf: cfg.ConfigOpts, *, connections: int = CONNECTIONS) -> Ku
             InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME).load_and_set(
                 configuration
             )
-        return KubeApi(ApiClient(configuration))
+        return KubeApi(ApiClient(configuration), deadline=deadline)
     except ConfigException as error:
         raise errors.ConfigError(f"[kubernetes] api_root is not set, and {error}") from error
     except (OSError, ValueError, yaml.YAMLError) as error:

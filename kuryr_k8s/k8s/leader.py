@@ -4,12 +4,17 @@ The holder renews it every third of its duration, and gives up when it could
 not for two thirds: before anybody else may take it. The stamps written are
 for people; expiry is measured with the reader's own clock, from the moment
 at which it saw the Lease change.
+
+Who stands by watches the Lease, and so takes one that is given back at once. The watch's word is
+good for nothing else: a Lease is taken after a read of it, and where the watch falls silent, or
+tells less than a read, it is read every so often.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from kuryr_k8s import errors
@@ -17,6 +22,8 @@ from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.resources import LEASES, Key
 
 LOG = logging.getLogger(__name__)
+LOOK = 2.0  # seconds between two reads of a Lease of which no watch tells, at the most
+LATE = 0.01  # seconds: so much after its end a Lease is taken, not before
 
 
 class LeaseLost(errors.KuryrError):
@@ -25,6 +32,8 @@ class LeaseLost(errors.KuryrError):
 
 class Lease:
     """The right to write.
+
+    ``holder`` and ``transitions`` are as last seen.
 
     :param duration: seconds that a Lease outlives its last renewal.
     :param identity: who we are, unique to this process.
@@ -39,19 +48,31 @@ class Lease:
         duration: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api = api
-        self._key = key
-        self._identity = identity
-        self._duration = duration
-        self._clock = clock
-        self._observed: tuple[str, float] = ("", 0.0)  # resourceVersion, when first seen
-        self._renewed = 0.0
+        self.key = key
+        self.identity = identity
+        self.duration = duration
         self.held = False
+        self.holder = ""
+        self.transitions = 0
+        self._api = api
+        self._clock = clock
+        self._look = min(LOOK, duration / 10)
+        self._version = ""  # resourceVersion seen last
+        self._seen = self._expires = clock()  # when it was first seen; when it may be taken
+        self._deaf = False  # the watch did not tell what a read did
+        self._renewed = 0.0
 
     @property
     def remaining(self) -> float:
         """Seconds for which nobody else can have it; what an outside write may take at most."""
-        return self._renewed + self._duration - self._clock() if self.held else 0.0
+        return self._renewed + self.duration - self._clock() if self.held else 0.0
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until another one may take it, as far as we know; 0 where nobody holds it."""
+        if self.held or not self.holder:
+            return max(0.0, self.remaining)
+        return max(0.0, self._expires - self._clock())
 
     async def hold(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, then run ``work`` while renewing; give it back at the end.
@@ -71,26 +92,62 @@ class Lease:
         """Return when the Lease is ours."""
         told = False
         while True:
+            before, known = self.holder, self._version
             try:
                 if await self._try():
-                    LOG.info("this controller (%s) holds the Lease %s", self._identity, self._key)
+                    if before not in ("", self.identity):
+                        LOG.warning("%s has not renewed the Lease %s", before, self.key)
+                    LOG.info("this controller (%s) holds the Lease %s", self.identity, self.key)
                     return
+                self._deaf = known not in ("", self._version)
                 if not told:
-                    LOG.info("standing by: another controller holds the Lease %s", self._key)
+                    LOG.info("standing by: %s holds the Lease %s", self.holder, self.key)
                     told = True
+                if await self._is_given_back():
+                    continue
             except errors.KubeError as error:
-                LOG.warning("Lease %s: %s", self._key, error)
-            await asyncio.sleep(self._duration / 5)
+                LOG.log(
+                    logging.DEBUG if told else logging.WARNING, "Lease %s: %s", self.key, error
+                )
+                self._deaf = told = True
+            await asyncio.sleep(self._look)
+
+    async def _is_given_back(self) -> bool:
+        """Watch until the Lease is to be tried for: True; or until the watch ends."""
+        loop = asyncio.get_running_loop()
+        query = {"fieldSelector": f"metadata.name={self.key.name}"}
+        events = self._api.watch(LEASES, query, namespace=self.key.namespace, idle=self.duration)
+        try:
+            async with asyncio.timeout(self._patience()) as silence, aclosing(events):
+                async for event in events:
+                    version = int(event["object"]["metadata"]["resourceVersion"])
+                    if event["type"] == "DELETED" or version <= int(self._version or 0):
+                        continue  # no news; a server's cache may lag behind what we have read
+                    self._deaf = False
+                    if self._may_take(event["object"]):
+                        return True
+                    silence.reschedule(loop.time() + self._patience())
+        except TimeoutError:
+            return True
+        return False
+
+    def _patience(self) -> float:
+        """Seconds until the Lease is to be read, if the watch tells nothing."""
+        now = self._clock()
+        overdue = 0.0 if self._deaf else self._seen + self.duration / 2 - now
+        end = self._expires + LATE - now
+        patience = max(self._look, overdue)
+        return min(patience, end) if end > 0 else patience
 
     async def _renew_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(self._duration / 3)
-            deadline = self._renewed + self._duration * 2 / 3 - self._clock()
+            await asyncio.sleep(self.duration / 3)
+            deadline = self._renewed + self.duration * 2 / 3 - self._clock()
             try:
                 async with asyncio.timeout(deadline):
                     await self._renew()
             except TimeoutError as error:
-                raise LeaseLost(f"the Lease {self._key} could not be renewed") from error
+                raise LeaseLost(f"the Lease {self.key} could not be renewed") from error
 
     async def _renew(self) -> None:
         """Return when it is renewed; an API that fails is asked again."""
@@ -98,18 +155,21 @@ class Lease:
             try:
                 if await self._try():
                     return
-                raise LeaseLost(f"another controller took the Lease {self._key}")
+                raise LeaseLost(f"another controller took the Lease {self.key}")
             except errors.KubeError as error:
-                LOG.warning("Lease %s: %s", self._key, error)
-            await asyncio.sleep(self._duration / 15)
+                LOG.warning("Lease %s: %s", self.key, error)
+            await asyncio.sleep(self.duration / 15)
 
     async def _try(self) -> bool:
         """Take or renew the Lease if that is allowed; whether it is ours afterwards."""
         started = self._clock()
-        lease = await self._api.find(LEASES, self._key)
+        lease = await self._api.find(LEASES, self.key)
         try:
+            if lease is None and not self._may_make():
+                self.held = False
+                return False
             if lease is None:
-                meta: Json = {"namespace": self._key.namespace, "name": self._key.name}
+                meta: Json = {"namespace": self.key.namespace, "name": self.key.name}
                 await self._api.create(LEASES, {"metadata": meta, "spec": self._spec({})})
             elif self._may_take(lease):
                 await self._write(lease, self._spec(lease.get("spec", {})))
@@ -121,33 +181,39 @@ class Lease:
             return False
         self._renewed = started
         self.held = True
+        self.holder = self.identity
         return True
+
+    def _may_make(self) -> bool:
+        """Whoever held a Lease that was deleted by hand may still be at work."""
+        return self.held or self._clock() >= self._expires
 
     def _may_take(self, lease: Json) -> bool:
         spec = lease.get("spec") or {}
-        if not spec.get("holderIdentity") or spec["holderIdentity"] == self._identity:
-            return True
         version = lease["metadata"]["resourceVersion"]
-        if version != self._observed[0]:
-            self._observed = (version, self._clock())
-        expires = self._observed[1] + float(spec.get("leaseDurationSeconds") or self._duration)
-        return self._clock() > expires
+        if version != self._version:
+            self._version, self._seen = version, self._clock()
+            self._expires = self._seen + float(spec.get("leaseDurationSeconds") or self.duration)
+        self.holder = spec.get("holderIdentity") or ""
+        self.transitions = spec.get("leaseTransitions") or 0
+        return self.holder in ("", self.identity) or self._clock() > self._expires
 
     async def _write(self, lease: Json, spec: Json) -> None:
         version = lease["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version}, "spec": spec}
-        await self._api.merge_patch(LEASES, self._key, patch)
+        await self._api.merge_patch(LEASES, self.key, patch)
 
     def _spec(self, old: Json) -> Json:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec: Json = {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": max(1, round(self._duration)),
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self.duration)),
             "renewTime": now,
         }
-        if old.get("holderIdentity") != self._identity:
+        if old.get("holderIdentity") != self.identity:
             spec["acquireTime"] = now
-            spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1
+            self.transitions = (old.get("leaseTransitions") or 0) + 1
+            spec["leaseTransitions"] = self.transitions
         return spec
 
     async def _release(self) -> None:
@@ -157,8 +223,8 @@ class Lease:
         self.held = False
         try:
             async with asyncio.timeout(2.0):
-                lease = await self._api.find(LEASES, self._key)
-                if lease and lease.get("spec", {}).get("holderIdentity") == self._identity:
+                lease = await self._api.find(LEASES, self.key)
+                if lease and lease.get("spec", {}).get("holderIdentity") == self.identity:
                     await self._write(lease, {"holderIdentity": ""})
         except (errors.KubeError, TimeoutError) as error:
-            LOG.warning("the Lease %s was not given back: %s", self._key, error)
+            LOG.warning("the Lease %s was not given back: %s", self.key, error)

@@ -10,6 +10,9 @@ NODE_FINALIZER = "kuryr.openstack.org/node-finalizer"
 NODE_NAME_LABEL = "kuryr.openstack.org/nodeName"
 # Set on a KuryrPort: which life of the controller's process created it.
 CREATOR = "openstack.org/kuryr-creator"
+# Set on a KuryrPort that had no interfaces when a controller took the Lease: which life of its
+# process did. Its purpose is the new resourceVersion.
+LEADER = "openstack.org/kuryr-leader"
 # Set by the daemon on its Node: the chassis' hostname, Neutron's binding:host_id.
 HOST_ID = "openstack.org/kuryr-host-id"
 # A label of Nodes: the pod_vif driver for its Pods ([kubernetes] vif_pool_driver = multi_pool).

@@ -12,12 +12,10 @@ import sys
 import time
 from collections.abc import Iterator
 
-from lab import facts
 from lab.churn.campaign import Campaign, Row
 from lab.churn.faults import Fault, crashes, nothing, restarts
-from lab.kube import Kube, KubeError
+from lab.churn.namespace import PodNamespace
 from lab.lifecycle import Lab
-from lab.process import wait_until
 
 _NAMESPACE = "churn"
 _COLUMNS = (
@@ -35,7 +33,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("what", nargs="*", help="only these: neutron, daemon, …, a node")
     options = parser.parse_args(arguments)
     lab = Lab()
-    with _Namespace(lab):
+    with PodNamespace(lab, _NAMESPACE):
         campaign = Campaign(lab, _NAMESPACE, count=options.pods, interval=options.interval)
         _line(_COLUMNS)
         rows = campaign.run(_rounds(lab, options.seconds, options.what), _show)
@@ -54,36 +52,6 @@ def _rounds(lab: Lab, seconds: float, what: list[str]) -> Iterator[list[Fault]]:
                 yield [fault]
         if time.monotonic() > end:
             return
-
-
-class _Namespace:
-    """A namespace for the Pods, which goes with them."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._kube = Kube(facts.load(lab.paths.facts))
-        self._path = f"/api/v1/namespaces/{_NAMESPACE}"
-
-    def __enter__(self) -> None:
-        self.__exit__()
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
-        self._kube.call("POST", "/api/v1/namespaces", body)
-        wait_until(lambda: self._exists("/serviceaccounts/default"), 30)
-
-    def __exit__(self, *_: object) -> None:
-        if self._exists():
-            self._kube.call("DELETE", f"{self._path}/pods")
-            wait_until(lambda: not self._kube.items(f"{self._path}/pods"), 120, pause=0.2)
-            self._kube.call("DELETE", self._path)
-            wait_until(lambda: not self._exists(), 120, pause=0.2)
-
-    def _exists(self, below: str = "") -> bool:
-        try:
-            self._kube.call("GET", self._path + below)
-        except KubeError as error:
-            if error.status != 404:
-                raise
-            return False
-        return True
 
 
 def _show(row: Row) -> None:

@@ -17,7 +17,9 @@ from lab.kuryr import CLUSTER_TAG
 from lab.process import run
 from lab.rest import Api
 
-OURS, NETNS = "kuryr-container-id", "kuryr-netns"
+OURS, NETNS, PARKED = "kuryr-container-id", "kuryr-netns", "kuryr-parked"
+# On ports that the product keeps ready for Pods to come.
+POOL_TAG = "kuryr-pool"
 # The VM's port, which is no Pod's.
 _OTHERS = ("tap-vm1",)
 
@@ -32,12 +34,32 @@ class Row:
 
 @dataclass(frozen=True)
 class OnNode:
-    """What is on a node: rows of Pods, ports of br-int, veths of ours, running containers."""
+    """What is on a node: rows of Pods, and of ports that are parked, ports of br-int, veths of
+    ours, running containers."""
 
     rows: dict[str, Row]
+    parked: dict[str, Row]
     ports: set[str]
     veths: set[str]
     tasks: set[str]
+
+
+@dataclass(frozen=True)
+class Owners:
+    """How many of the cluster's ports are of Pods, kept in pools by the pools' word, or neither.
+
+    `lost`: more ports are marked as a pool's than the pools know of; negative: fewer.
+    """
+
+    pods: int
+    pools: int
+    nobody: int
+    lost: int
+
+    @property
+    def found(self) -> int:
+        """All that Neutron has."""
+        return self.pods + self.pools + self.nobody + self.lost
 
 
 class Inspection:
@@ -51,6 +73,21 @@ class Inspection:
         neutron = Api(f"{self._lab.cloud.neutron_url}/v2.0", admin_token())
         return {port["id"]: port for port in neutron.get("/ports", tags=CLUSTER_TAG)["ports"]}
 
+    def owners(self) -> Owners:
+        """Whose the cluster's ports are now."""
+        recorded = self._kube.items("/apis/openstack.org/v1/kuryrports")
+        named = {vif["id"] for record in recorded if (vif := _vif(record)) is not None}
+        ports = self._ports()
+        free = [port for id_, port in ports.items() if id_ not in named]
+        pooled = sum(1 for port in free if POOL_TAG in port["tags"])
+        known = sum(map(_kept, self._kube.items("/apis/openstack.org/v1/kuryrportpools")))
+        return Owners(
+            pods=len(named & set(ports)),
+            pools=known,
+            nobody=len(free) - pooled,
+            lost=pooled - known,
+        )
+
     def differences(self) -> list[str]:
         """Everything that is without its counterpart; empty when all is well."""
         pods = {_key(pod): pod for pod in self._kube.items("/api/v1/pods") if _has_port(pod)}
@@ -62,8 +99,13 @@ class Inspection:
             *(f"KuryrPort {key} is without its Pod" for key in sorted(set(records) - set(pods))),
             *_unnamed(records, ports),
             *(said for key in pods for said in self._pod(key, pods[key], records, ports, nodes)),
-            *_strangers(pods, nodes),
+            *_strangers(pods, nodes, self._kept_plugged()),
         ]
+
+    def _kept_plugged(self) -> set[str]:
+        """The ports that nodes are told to keep."""
+        pools = self._kube.items("/apis/openstack.org/v1/kuryrportpools")
+        return {port for pool in pools for port in pool.get("spec", {}).get("ports", {})}
 
     def _pod(
         self,
@@ -109,6 +151,7 @@ class Inspection:
         mine = f"kuryr:{identity}:"
         return OnNode(
             rows={row.name: row for row in rows if OURS in row.ids},
+            parked={row.name: row for row in rows if PARKED in row.ids and OURS not in row.ids},
             ports={name for name in ports if name.startswith("tap") and name not in _OTHERS},
             veths={link["ifname"] for link in links if link.get("ifalias", "").startswith(mine)},
             tasks=set(run([*ctr, "tasks", "ls", "-q"]).split()),
@@ -118,11 +161,12 @@ class Inspection:
 def _unnamed(records: dict[str, Json], ports: dict[str, Json]) -> Iterator[str]:
     named = {vif["id"] for record in records.values() if (vif := _vif(record)) is not None}
     for id_ in set(ports) - named:
-        yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
+        if POOL_TAG not in ports[id_]["tags"]:
+            yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
 
 
-def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode]) -> Iterator[str]:
-    """What is on a node and no living Pod's."""
+def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode], kept: set[str]) -> Iterator[str]:
+    """What is on a node and neither a living Pod's nor a pool's."""
     uids = {_uid(pod) for pod in pods.values()}
     for name, seen in nodes.items():
         for row in seen.rows.values():
@@ -130,8 +174,11 @@ def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode]) -> Iterator[str]
                 yield f"{name}: row {row.name} is of no Pod"
             if row.ids[OURS] not in seen.tasks or not Path(row.ids[NETNS]).exists():
                 yield f"{name}: row {row.name} is without its sandbox"
+        for row in seen.parked.values():
+            if row.ids.get("iface-id") not in kept:
+                yield f"{name}: row {row.name} is parked and of no pool"
         for what, found in (("port", seen.ports), ("veth", seen.veths)):
-            for each in sorted(found - set(seen.rows)):
+            for each in sorted(found - set(seen.rows) - set(seen.parked)):
                 yield f"{name}: {what} {each} is in no row of ours"
 
 
@@ -150,6 +197,12 @@ def _has_port(pod: Json) -> bool:
     return (
         bool(pod["spec"].get("nodeName")) and not pod["spec"].get("hostNetwork") and not finished
     )
+
+
+def _kept(pool: Json) -> int:
+    """Ports that a node's pools have beside those of Pods."""
+    status = pool.get("status", {})
+    return int(status.get("available", 0)) + int(status.get("returning", 0))
 
 
 def _vif(record: Json) -> Json | None:

@@ -94,7 +94,7 @@ async def permit(client, server):
         rule = {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
-            "verbs": ["create", "get", "patch"],
+            "verbs": ["create", "get", "watch", "patch"],
         }
         await client.request("POST", roles, head | {"kind": "ClusterRole", "rules": [rule]})
         api_group = "rbac.authorization.k8s.io"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from kuryr_k8s.app import ControllerApp
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
@@ -36,6 +37,12 @@ class Stage:
                 yield app
             finally:
                 task.cancel()
+
+    def conf_file(self, name, **groups):
+        """The options in a file of that name, for a process; its path."""
+        groups.setdefault("kubernetes", {})
+        path = Path(self._load_conf(**groups).config_file[0])
+        return path.rename(path.with_name(f"{name}.conf"))
 
     # The node's daemon, as far as the controller sees it.
 

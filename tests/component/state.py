@@ -9,6 +9,7 @@ import re
 
 _VOLATILE = {"resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp"}
 _VOLATILE |= {"created_at", "updated_at", "openstack.org/kuryr-creator", "eventTime"}
+_VOLATILE |= {"openstack.org/kuryr-leader"}
 # Neutron counts its own changes, and an adopted port may be one change older or younger.
 _VOLATILE |= {"revision_number"}
 _TOKEN = re.compile(

@@ -1,6 +1,10 @@
 """Pools: Pods get ports that were made before them, and what comes back is given on."""
 
+import socket
 
+import pytest
+
+from kuryr_k8s.cli.local import ControllerError, LocalController
 from tests.component.conftest import HOST, NODE, TAG
 
 OPTIONS = {
@@ -79,3 +83,63 @@ async def test_restarted_controller_finds_its_pools(stage):
         _, other = await run(stage, "two")
         assert other in before - {port}
         assert len(stage.cloud.faults.writes) == writes
+
+
+@pytest.fixture
+def controller_url():
+    """Where the controller is to listen: options for it, and the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return {"health_server": {"port": str(port)}}, f"http://127.0.0.1:{port}"
+
+
+async def until_available(stage, local, pool_id, count):
+    async def there():
+        return (await local.get(f"/pools/{pool_id}"))["available"] == count
+
+    await stage.until(there)
+
+
+async def test_operator_lists_shows_fills_and_frees_pools(stage, controller_url):
+    options, url = controller_url
+    async with stage.controller(**pool(), **options), LocalController(url) as local:
+        _, port = await run(stage, "web")
+        await until_ports(stage, 4)
+        (found,) = (await local.get("/pools"))["pools"]
+        assert (found["place"], found["available"], found["in_use"]) == (HOST, 3, 1)
+        shown = await local.get(f"/pools/{found['id']}")
+        assert {p["id"] for p in shown["ports"]} == set(stage.cloud.ports)
+        assert [p["id"] for p in shown["ports"] if p["state"] == "in_use"] == [port]
+        assert await local.post(f"/pools/{found['id']}/populate", {"count": 5}) == {"ports": 5}
+        await until_available(stage, local, found["id"], 8)
+        assert await local.post(f"/pools/{found['id']}/free", {"count": None}) == {"ports": 8}
+        await stage.cloud.wait_for(lambda: set(stage.cloud.ports) == {port})
+
+
+async def test_operator_fills_the_pool_of_a_node_before_it_has_a_pod(stage, controller_url):
+    options, url = controller_url
+    async with stage.controller(**pool(), **options), LocalController(url) as local:
+        wanted = {"node": NODE, "namespace": stage.cluster.namespace, "count": 4}
+        made = await local.post("/pools", wanted)
+        await until_available(stage, local, made["id"], 4)
+        calls = len(stage.cloud.calls)
+        await run(stage, "web")
+        assert len(stage.cloud.calls) == calls
+        shown = await local.get(f"/pools/{made['id']}")
+        assert (shown["available"], shown["in_use"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/pools/none/free", {"count": 1}, "there is no pool none"),
+        ("/pools", {"node": "nowhere", "count": 1}, "there is no node nowhere"),
+        ("/pools", {"node": NODE, "count": 0}, "count must be"),
+        ("/pools", {"node": NODE, "namespace": "nope", "count": 1}, "no namespace nope"),
+    ],
+)
+async def test_operator_is_told_what_makes_no_sense(stage, controller_url, path, body, said):
+    options, url = controller_url
+    async with stage.controller(**pool(), **options), LocalController(url) as local:
+        with pytest.raises(ControllerError, match=said):
+            await local.post(path, body)

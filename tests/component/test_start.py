@@ -13,11 +13,12 @@ DAEMON = "from kuryr_k8s.cni.app import main; main()"
 WRONG = {
     "unknown driver": (
         {"kubernetes": {"pod_vif_driver": "nope"}},
-        "[kubernetes] pod_vif_driver: there is no 'nope' (installed: neutron-vif)",
+        "[kubernetes] pod_vif_driver: there is no 'nope' (installed: nested-vlan, neutron-vif)",
     ),
     "unknown handler": (
         {"kubernetes": {"enabled_handlers": "vif,nope"}},
-        "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, vif)",
+        "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, "
+        "vif)",
     ),
     "missing subnet": (
         {"neutron_defaults": {"pod_subnet": "no-such-subnet"}},

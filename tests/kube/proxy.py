@@ -110,9 +110,10 @@ class KubeProxy:
         if self._session is not None:
             await self._session.close()
 
-    def kubeconfig_for(self, user: str) -> Path:
-        """A kubeconfig of one of the server's users that goes through this proxy."""
-        return self._server.kubeconfig_for(user, self.url)
+    def kubeconfig_for(self, user: str, url: str = "") -> Path:
+        """A kubeconfig of one of the server's users that goes through this proxy; `url` is for a
+        wire to it."""
+        return self._server.kubeconfig_for(user, url or self.url)
 
     def watching(self, resource: str) -> int:
         """How many watches of the resource are open."""

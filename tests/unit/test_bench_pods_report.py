@@ -4,11 +4,14 @@ import json
 
 import pytest
 
+from bench.case import Case
+from bench.floors import Floor
 from bench.lives import Cost, Lives
-from bench.pods_report import Case, pods_report
+from bench.pods_report import pods_report
+from bench.pool import Pool
 from bench.processes import Memory
 
-FLOORS = {1: 0.01, 400: 2.0}
+FLOORS = {1: Floor(0.01, 0.02), 400: Floor(2.0, 1.0)}
 
 
 def case(number, *, latency=0.0, plays=1, neutron=2, reads=0, peak=110.0, slowest=3.0):
@@ -22,6 +25,7 @@ def case(number, *, latency=0.0, plays=1, neutron=2, reads=0, peak=110.0, slowes
         plugged_all=slowest,
         active_all=slowest,
         gone_all=slowest,
+        calls_on_way=number,
     )
     pods = number * plays
     cost = Cost(
@@ -35,12 +39,13 @@ def case(number, *, latency=0.0, plays=1, neutron=2, reads=0, peak=110.0, slowes
         rss_before=100.0,
         rss_peak=peak,
         rss_after=100.0,
+        busy=0.5,
     )
-    return Case(latency, 0.0, number, [lives] * plays, cost)
+    return Case("noop", latency, 0.0, 0.0, number, [lives] * plays, cost)
 
 
 def report_of(*cases):
-    return pods_report(list(cases), FLOORS, Memory(100.0, 101.0))
+    return pods_report(list(cases), Pool(), FLOORS, Memory(100.0, 101.0))
 
 
 def missed(report):

@@ -124,3 +124,9 @@ def test_memory_is_resident_and_peak_in_mib():
 
 def test_memory_for_each_pod_is_what_is_above_the_idle_in_thousands_of_bytes():
     assert per_pod(110.0, 100.0, 1024) == pytest.approx(10.24)
+
+
+def test_waiting_for_a_disk_is_no_work_and_a_guests_time_counts_once():
+    stat = "cpu  100 0 200 300 400 0 0 0 50 0\ncpu0 1 1 1 1\n"
+    worked, passed = processes.machine_seconds(stat)
+    assert worked / passed == 0.3

@@ -1,6 +1,7 @@
 """Interfaces of the node and of its Pods. Nothing else speaks netlink or enters a namespace."""
 
 from kuryr_k8s.cni.netlink.links import Links
+from kuryr_k8s.cni.netlink.parked import Pair
 from kuryr_k8s.cni.netlink.threads import finish
 from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
@@ -10,6 +11,7 @@ __all__ = [
     "Links",
     "NamespaceError",
     "Observed",
+    "Pair",
     "Route",
     "Taken",
     "Vlan",

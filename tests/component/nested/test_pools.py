@@ -55,6 +55,9 @@ async def test_subport_that_came_back_stays_attached_and_is_given_on(stage, pool
         _, again = await run(stage, "two")
         assert (again["id"], again["vlan_id"]) == (vif["id"], vif["vlan_id"])
         assert requests_for(cloud, "remove_subports") == 0
+        assert not any(
+            write.method == "PUT" and "/ports/" in write.path for write in cloud.faults.writes
+        )
 
 
 async def test_restarted_controller_finds_its_subports_and_their_vlan_ids(stage, pool, cloud):
@@ -110,3 +113,14 @@ async def test_cluster_of_vms_and_bare_metal_has_ports_of_both_kinds(stage, pool
         _, again = await run(stage, "another")
         assert subports(cloud)[again["id"]] == again["vlan_id"]
     assert len(cloud.ports) == before
+
+
+async def test_ports_left_without_tags_and_unattached_go(stage, pool, key, transport, cloud):
+    cloud.keep_tags_at_creation(on=False)
+    body = nested_plan.spare_body(key, (confs.TAG,))
+    bodies = [body, {"network_id": key.network_id}]
+    made = await transport.call("POST", "/ports", body={"ports": bodies})
+    left, foreign = (port["id"] for port in made["ports"])
+    async with stage.controller(**pool()):
+        await cloud.wait_for(lambda: left not in cloud.ports)
+    assert foreign in cloud.ports

@@ -107,6 +107,7 @@ class Quotas:
             web.put("/v2.0/quotas/{id}", self._set),
             web.delete("/v2.0/quotas/{id}", self._forget),
             web.get("/v2.0/quotas/{id}/details.json", self._details),
+            web.get("/v2.0/quotas/{id}/details", self._details),
         ]
 
     async def _show(self, request: web.Request) -> web.Response:

@@ -63,7 +63,7 @@ def make(state, links):
     conf.register_opts(config.binding, group="binding")
     conf.set_override("state_dir", str(state), group="binding")
     conf([])
-    return VlanBinding(Host(links, OpenVSwitch(""), conf))
+    return VlanBinding(Host(links, OpenVSwitch(""), None, conf))
 
 
 def attachment(netns, container="c1"):

@@ -1,0 +1,122 @@
+"""kuryr-kubernetes and this project in turn: the same API server, the same cloud, the same Pods.
+
+What each adds to what Neutron was dialled to take, with and without pools of ports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import defaultdict
+
+from bench.ancestor_report import Found, ancestor_report
+from bench.contestants import ANCESTOR, Ancestor, Contestant, Product
+from bench.fake_cloud import by_kind
+from bench.floors import Floors
+from bench.pods import numbers
+from bench.pool import MODES, Pool
+from bench.program import NODES, Program, Weather
+from bench.report import Report
+from bench.stage import Stage, set_up
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of this benchmark."""
+    parser.add_argument(
+        "--latency",
+        type=numbers(float),
+        default=[0.0, 0.1, 0.3],
+        help="seconds that each call of Neutron takes, comma-separated (0,0.1,0.3)",
+    )
+    parser.add_argument(
+        "--after",
+        type=numbers(float),
+        default=[0.0, 1.0],
+        help="seconds from plugging to ACTIVE, comma-separated (0,1)",
+    )
+    parser.add_argument(
+        "--pods",
+        type=numbers(int),
+        default=[1, 100, 400],
+        help="how many Pods at once, comma-separated (1,100,400)",
+    )
+    parser.add_argument(
+        "--pool",
+        type=numbers(str),
+        default=list(MODES),
+        help="without a pool, with one that is empty or full: noop,cold,warm",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="how often one Pod alone is measured (3)"
+    )
+    parser.add_argument(
+        "--plays", type=int, default=1, help="how often several Pods are measured (1)"
+    )
+    parser.add_argument(
+        "--churn", type=int, default=60, help="Pods that come and go, 20 at a time; 0: none (60)"
+    )
+    parser.add_argument(
+        "--idle", type=float, default=60.0, help="seconds without Pods, with a pool; 0: none (60)"
+    )
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Both, one after the other for each kind of pool."""
+    return asyncio.run(_measure(options, [Ancestor(), Product()]))
+
+
+async def _measure(options: argparse.Namespace, contestants: list[Contestant]) -> Report:
+    found: dict[str, Found] = defaultdict(Found)
+    pools = [_pool(mode, options.pods) for mode in options.pool]
+    async with set_up(nodes=NODES, users=[ANCESTOR]) as stage:
+        await stage.cluster.add_namespace()
+        await stage.cluster.add_namespace("floor")
+        floors = Floors(stage, options.pods)
+        await floors.measure()
+        for pool in pools:
+            for contestant in contestants:
+                await contestant.enter(stage)
+                await _perform(stage, contestant, pool, options, found[contestant.name])
+        if options.idle and any(pool.mode != "noop" for pool in pools):
+            for contestant in contestants:
+                await contestant.enter(stage)
+                await _idle(stage, contestant, options.idle, found[contestant.name])
+        await floors.measure()
+    return ancestor_report(found, pools, floors.medians(), options.idle)
+
+
+def _pool(mode: str, pods: list[int]) -> Pool:
+    """A pool that is to be warm holds enough for all."""
+    usual = Pool(mode)
+    return Pool(mode, minimum=max(pods) + usual.batch) if mode == "warm" else usual
+
+
+async def _perform(
+    stage: Stage,
+    contestant: Contestant,
+    pool: Pool,
+    options: argparse.Namespace,
+    found: Found,
+) -> None:
+    program = Program(stage, contestant, pool, _one_family(stage))
+    weathers = [
+        Weather(latency, after=after) for latency in options.latency for after in options.after
+    ]
+    plays = {number: options.repeats if number == 1 else options.plays for number in options.pods}
+    found.cases += await program.play(weathers, plays, options.churn)
+    if program.churn is not None:
+        found.churns[pool.mode] = program.churn
+
+
+async def _idle(stage: Stage, contestant: Contestant, seconds: float, found: Found) -> None:
+    """Calls of Neutron while nothing happens; with a pool of the usual size."""
+    program = Program(stage, contestant, Pool("warm"), _one_family(stage))
+    async with program.curtain(Weather(0.0, after=0.0)):
+        await stage.cloud.forget_calls()
+        await asyncio.sleep(seconds)
+        found.idle = dict(by_kind(await stage.cloud.calls()))
+
+
+def _one_family(stage: Stage) -> dict[str, dict[str, str]]:
+    """kuryr-kubernetes knows one address of a Pod, so both get one."""
+    return {"neutron_defaults": {"pod_subnet": stage.facts["subnets"][0]}}

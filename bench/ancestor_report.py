@@ -1,0 +1,167 @@
+"""The tables, targets and figures of `bench ancestor`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.case import Case
+from bench.floors import Floor
+from bench.lives import Churn
+from bench.pool import Pool
+from bench.report import Report, Table, Target, percentile
+
+SHARE = 0.1  # of what the ancestor adds, with a warm pool
+COLD, COLD_PODS, COLD_LATENCY = 1.5, 100, 0.3  # seconds until all have VIFs
+DELETIONS = 2.0  # times the API server's floor
+ON_WAY = 0.2  # calls of Neutron a Pod, with a warm pool
+AT_REST = 1.0  # calls of Neutron a minute
+STEPS = {"plugged": "VIFs", "active": "ACTIVE", "gone": "GONE"}
+
+
+@dataclass
+class Found:
+    """All that was measured of one contestant; `idle` are calls of Neutron by kind."""
+
+    cases: list[Case] = field(default_factory=list)
+    churns: dict[str, Churn] = field(default_factory=dict)
+    idle: dict[str, int] = field(default_factory=dict)
+
+
+def ancestor_report(
+    found: Mapping[str, Found], pools: Sequence[Pool], floors: Mapping[int, Floor], idle: float
+) -> Report:
+    """`found` has two entries, by the names of the contestants: the ancestor, and us."""
+    names = list(found)
+    theirs, ours = found.values()
+    pairs = list(zip(theirs.cases, ours.cases, strict=True))
+    with_pool = any(pool.mode != "noop" for pool in pools) and idle > 0
+    tables = [
+        Table("Settings, the same for both", ("POOL",), [(str(pool),) for pool in pools]),
+        *(_of_step(step, pairs, floors, names) for step in STEPS),
+        _of_costs(pairs, names),
+    ]
+    if theirs.churns:
+        tables.append(_of_churn(theirs.churns, ours.churns, names))
+    if with_pool:
+        tables.append(_of_idle(found, idle))
+    figures = {
+        name: {
+            "cases": [case.figures(floors[case.number]) for case in one.cases],
+            "churn_seconds": {
+                mode: {"lives": churn.seconds, "total": churn.total}
+                for mode, churn in one.churns.items()
+            },
+            "neutron_calls_at_idle": one.idle,
+        }
+        for name, one in found.items()
+    }
+    targets = _targets(pairs, floors)
+    if with_pool:
+        calls = sum(ours.idle.values()) * 60 / idle
+        targets.append(Target("at rest: Neutron calls", calls, AT_REST, "a minute"))
+    return Report("ancestor", tables, targets, figures | {"idle_seconds": idle})
+
+
+def _targets(pairs: Sequence[tuple[Case, Case]], floors: Mapping[int, Floor]) -> list[Target]:
+    targets = []
+    for theirs, ours in pairs:
+        name = _name(ours)
+        if ours.pool == "warm":
+            for step in ("plugged", "active"):
+                share = ours.above(step)[0] / theirs.above(step)[0]
+                words = f"{name}: {STEPS[step]}, p50 above what was dialled"
+                targets.append(Target(words, share, SHARE, "x ancestor's"))
+            targets.append(
+                Target(f"{name}: Neutron calls on the way", ours.on_way, ON_WAY, "a Pod")
+            )
+        if (ours.pool, ours.number, ours.latency) == ("cold", COLD_PODS, COLD_LATENCY):
+            targets.append(Target(f"{name}: VIFs of all", ours.total("plugged"), COLD, "s"))
+        times = ours.above("gone")[1] / floors[ours.number].going
+        targets.append(Target(f"{name}: GONE of all above it", times, DELETIONS, "x floor"))
+    return targets
+
+
+def _of_step(
+    step: str,
+    pairs: Sequence[tuple[Case, Case]],
+    floors: Mapping[int, Floor],
+    names: Sequence[str],
+) -> Table:
+    columns = ["CASE", "DIALLED", "FLOOR"]
+    for name in names:
+        columns += [f"{name}: p50", "p99", "last", "ALL"]
+    columns += ["ABOVE, p50: ancestor's", "ours", "x", "ABOVE, ALL: ancestor's", "ours", "x"]
+    rows = []
+    for pair in pairs:
+        case = pair[0]
+        floor = floors[case.number]
+        row: list[Any] = [_name(case), case.dialled[step]]
+        row.append(floor.going if step == "gone" else floor.coming)
+        for one in pair:
+            row += [*one.spread(step), one.slowest(step), one.total(step)]
+        for theirs, ours in zip(*(one.above(step) for one in pair), strict=True):
+            row += [theirs, ours, theirs / ours if ours > 0 else math.inf]
+        rows.append(row)
+    begin = "deletion" if step == "gone" else "creation"
+    title = f"{STEPS[step]}: seconds from the Pod's {begin}; ABOVE is without what was dialled"
+    return Table(title, columns, rows)
+
+
+def _of_costs(pairs: Sequence[tuple[Case, Case]], names: Sequence[str]) -> Table:
+    kinds = ("NEUTRON", "on the way", "KUBERNETES", "CPU ms", "RSS peak", "cores busy")
+    columns = ["CASE"]
+    for kind in kinds:
+        columns += [f"{kind}: ancestor's", "ours"]
+    rows = []
+    for pair in pairs:
+        costs = [
+            (
+                one.neutron,
+                one.on_way,
+                one.writes + one.reads,
+                1000 * one.cost.cpu_seconds / one.pods,
+                one.cost.rss_peak,
+                one.cost.busy,
+            )
+            for one in pair
+        ]
+        cells = [value for both in zip(*costs, strict=True) for value in both]
+        rows.append([_name(pair[0]), *cells])
+    title = (
+        "Calls and CPU for each Pod's whole life, memory in MiB, share of the machine's cores at "
+        f"work; {names[0]} and {names[1]}"
+    )
+    return Table(title, columns, rows)
+
+
+def _of_churn(
+    theirs: Mapping[str, Churn], ours: Mapping[str, Churn], names: Sequence[str]
+) -> Table:
+    columns = ["POOL"]
+    for name in names:
+        columns += [f"{name}: p50", "p99", "Pods/s"]
+    rows = []
+    for mode in theirs:
+        row: list[Any] = [mode]
+        for one in (theirs[mode], ours[mode]):
+            row += [percentile(one.seconds, 0.5), percentile(one.seconds, 0.99)]
+            row.append(len(one.seconds) / one.total)
+        rows.append(row)
+    title = "Churn in the last weather: seconds of a Pod's whole life, deleted once it is ACTIVE"
+    return Table(title, columns, rows)
+
+
+def _of_idle(found: Mapping[str, Found], seconds: float) -> Table:
+    kinds = sorted({kind for one in found.values() for kind in one.idle})
+    rows = [
+        [kind, *(one.idle.get(kind, 0) * 60 / seconds for one in found.values())] for kind in kinds
+    ]
+    title = f"Calls of Neutron a minute, without Pods ({seconds:g} s, pool of the usual size)"
+    return Table(title, ("KIND", *found), rows)
+
+
+def _name(case: Case) -> str:
+    return f"{case.number} {case.pool}, Neutron {case.latency:g} s, ACTIVE {case.after:g} s"

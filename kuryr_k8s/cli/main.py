@@ -1,0 +1,69 @@
+"""``kuryr-k8s``: what the controllers do, and how the pools of ports are; for people and scripts.
+
+Exit codes: 0 done (for ``status``: a controller leads), 1 not done, 2 wrong configuration or use.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from kuryr_k8s import config, errors
+from kuryr_k8s.cli import pools, status
+from kuryr_k8s.cli.local import LocalController, url_of
+
+PROGRAM = "kuryr-k8s"
+
+
+def main() -> None:
+    """Entry point of ``kuryr-k8s``."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One command; the exit code. What went wrong is told in one line on standard error."""
+    options = _parser().parse_args(arguments)
+    try:
+        answer, text, code = asyncio.run(_answer(options))
+    except errors.KuryrError as error:
+        print(f"{PROGRAM}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2 if isinstance(error, errors.ConfigError) else 1
+    print(json.dumps(answer, indent=2) if options.json else text)
+    return code
+
+
+async def _answer(options: argparse.Namespace) -> tuple[Any, str, int]:
+    """The answer as JSON and as text, and the exit code."""
+    arguments = [f"--config-file={path}" for path in options.config_file]
+    conf = None if options.url else config.read(arguments, PROGRAM)
+    async with LocalController(url_of(conf) if conf else options.url) as controller:
+        if options.what == "status":
+            report = await status.report(controller, conf)
+            return report, status.text(report), 0 if report["leader"] else 1
+        answer, text = await pools.run(controller, options)
+        return answer, text, 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    everywhere = argparse.ArgumentParser(add_help=False)
+    everywhere.add_argument(
+        "--config-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="kuryr.conf of this host's controller (/etc/kuryr/kuryr.conf); may be repeated",
+    )
+    everywhere.add_argument(
+        "--url", help="where the controller listens, instead of what kuryr.conf says"
+    )
+    everywhere.add_argument("--json", action="store_true", help="print JSON")
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description="Asks the kuryr-k8s-controller of this host."
+    )
+    commands = parser.add_subparsers(dest="what", required=True, metavar="COMMAND")
+    commands.add_parser("status", parents=[everywhere], help="which controller leads, and how")
+    managed = commands.add_parser("pools", help="ports kept ready for Pods to come")
+    pools.add_commands(managed, everywhere)
+    return parser

@@ -1,0 +1,95 @@
+"""What the controller says of itself: ``GET /status``, and who leads, for Prometheus.
+
+``GET /status`` answers, leading or not::
+
+    {"identity": "host_...", "leading": true,
+     "lease": {"namespace": "kube-system", "name": "kuryr-k8s-controller",
+               "holder": "host_...", "expires_in": 41.2, "transitions": 3},
+     "caches": {"pods": {"synced": true, "objects": 812}, ...},
+     "queues": {"vif": {"waiting": 0, "active": 2}, ...},
+     "calls": {"neutron": 3}}
+
+``expires_in`` is in seconds, by our own clock; ``holder`` is empty where the Lease was given back;
+``calls`` are those in flight.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.leader import Lease
+
+
+class Status(Collector):
+    """``caches`` and ``queues`` are filled in as they are made.
+
+    :param leading: whether the controllers run.
+    :param calls: calls in flight of an API, by its name.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        leading: Callable[[], bool],
+        calls: Mapping[str, Callable[[], int]],
+        registry: CollectorRegistry,
+    ) -> None:
+        self.caches: tuple[Informer[Any], ...] = ()
+        self.queues: Mapping[str, WorkQueue[Any]] = {}
+        self._lease = lease
+        self._leading = leading
+        self._calls = calls
+        registry.register(self)
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/status", self._get)]
+
+    def is_leading(self) -> bool:
+        """Whether we work, and nobody else can."""
+        return self._leading() and self._lease.remaining > 0
+
+    def synced(self) -> bool:
+        return bool(self.caches) and all(cache.synced.is_set() for cache in self.caches)
+
+    async def _get(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """See the module."""
+        lease = self._lease
+        return {
+            "identity": lease.identity,
+            "leading": self.is_leading(),
+            "lease": {
+                "namespace": lease.key.namespace,
+                "name": lease.key.name,
+                "holder": lease.holder,
+                "expires_in": round(lease.expires_in, 1),
+                "transitions": lease.transitions,
+            },
+            "caches": {
+                cache.resource.plural: {"synced": cache.synced.is_set(), "objects": len(cache)}
+                for cache in self.caches
+            },
+            "queues": {
+                name: {"waiting": len(queue), "active": queue.active}
+                for name, queue in self.queues.items()
+            },
+            "calls": {name: in_flight() for name, in_flight in self._calls.items()},
+        }
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        yield GaugeMetricFamily(
+            "kuryr_leader", "1: this controller leads, 0: it stands by", value=self.is_leading()
+        )
+        yield GaugeMetricFamily(
+            "kuryr_lease_transitions",
+            "How often the Lease went to another controller, as last seen",
+            value=self._lease.transitions,
+        )

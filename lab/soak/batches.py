@@ -1,0 +1,153 @@
+"""Pods in batches: so many more or so many less, by chance, without end."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from typing import Self
+
+from lab.churn.pods import Life, pod
+from lab.kube import Follower, Json, Kube, KubeError, Unreachable, is_ready
+from lab.process import wait_until
+
+IN_TIME = 60.0  # seconds in which a Pod must be Ready, and in which a deleted one must be gone
+_MOST = 40  # Pods alive
+_PAUSES = 1.0, 5.0  # seconds between two batches
+_UNDER_WAY = 2  # batches that are not Ready or not gone: with more, no other begins
+# What an API server says that is asked too much, or that has not taken the request.
+_LATER = frozenset({429, 500, 503, 504})
+
+
+class Batches:
+    """Makes Pods and deletes them, `size` at a time. `lives` has every Pod so far."""
+
+    def __init__(
+        self, kube: Kube, namespace: str, nodes: Sequence[str], image: str, seed: int, size: int
+    ) -> None:
+        self._kube, self._nodes, self._image = kube, nodes, image
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._random, self._size = random.Random(f"pods {seed}"), size
+        self._changed = threading.Lock()
+        self._lives: dict[str, Life] = {}
+        self._closed = threading.Event()
+        self._refused: KubeError | None = None
+        self._follower = Follower(kube, self._path, self._heard)
+        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._follower.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._thread.join(60)
+        self._follower.__exit__()
+
+    @property
+    def lives(self) -> list[Life]:
+        """Every Pod so far."""
+        with self._changed:
+            return list(self._lives.values())
+
+    def stop(self) -> None:
+        """No more Pods come or go.
+
+        :raises KubeError: what has ended it already.
+        """
+        self._closed.set()
+        self._thread.join(60)
+        if self._refused is not None:
+            raise self._refused
+
+    def delete_all(self) -> None:
+        """After the end: all that is left goes."""
+        for life in self._alive():
+            self._delete(life)
+
+    def settle(self) -> bool:
+        """Wait until every Pod is Ready, or gone if it was deleted; whether that came in time."""
+        return wait_until(lambda: all(map(_settled, self.lives)), IN_TIME)
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                self._step()
+                self._closed.wait(self._random.uniform(*_PAUSES))
+        except KubeError as error:
+            self._refused = error
+
+    def _step(self) -> None:
+        if sum(not _settled(life) for life in self.lives) > _UNDER_WAY * self._size:
+            return
+        alive = self._alive()
+        if len(alive) >= self._size and self._random.random() < len(alive) / _MOST:
+            for life in self._random.sample(alive, self._size):
+                self._delete(life)
+        else:
+            for _ in range(self._size):
+                self._create()
+
+    def _alive(self) -> list[Life]:
+        return [life for life in self.lives if life.deleted is None]
+
+    def _create(self) -> None:
+        number = len(self.lives)
+        life = Life(f"soak-{number}", number, time.monotonic())
+        with self._changed:
+            self._lives[life.name] = life
+        body = pod(life.name, self._nodes[number % len(self._nodes)], self._image)
+        self._insist("POST", self._path, body)
+        life.created = time.monotonic()
+
+    def _delete(self, life: Life) -> None:
+        life.deleted = time.monotonic()
+        self._insist("DELETE", f"{self._path}/{life.name}", None)
+
+    def _insist(self, method: str, path: str, body: Json | None) -> None:
+        """Ask until the API server has taken it; 409 and 404: an answer was lost."""
+        while True:
+            try:
+                self._kube.call(method, path, body)
+            except Unreachable:
+                time.sleep(0.2)
+            except KubeError as error:
+                if error.status in (404, 409):
+                    return
+                if error.status not in _LATER:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+
+    def _heard(self, name: str, item: Json | None, now: float) -> None:
+        with self._changed:
+            life = self._lives.get(name)
+            if life is None:
+                return
+            if item is None:
+                life.gone = life.gone or now
+            else:
+                life.well = is_ready(item)
+                life.ready = life.ready or (now if life.well else None)
+
+
+def _settled(life: Life) -> bool:
+    return (life.gone if life.deleted else life.ready) is not None
+
+
+def failures(lives: Sequence[Life], now: float) -> list[str]:
+    """What did not come in time. A Pod that was deleted before may end without being Ready.
+
+    :param now: what has not come until then, never came.
+    """
+    found = []
+    for life in lives:
+        waited = min(life.ready or now, life.deleted or now) - life.created
+        if waited > IN_TIME:
+            found.append(f"Pod {life.name} was not Ready after {waited:.0f} s")
+        if life.deleted is not None and (went := (life.gone or now) - life.deleted) > IN_TIME:
+            found.append(f"Pod {life.name} was not gone after {went:.0f} s")
+    return found

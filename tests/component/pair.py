@@ -1,0 +1,123 @@
+"""Two controllers on a stage, as on two hosts: one leads, and the other follows when it dies."""
+
+import asyncio
+import contextlib
+
+from tests.component.keeper import Crash
+from tests.fakes.faults import drop
+from tests.fakes.relay import Relay
+
+LEASE = 15.0  # seconds: much longer than a loop with many controllers may be late
+
+
+class Kill(Crash):
+    """The death of the one that leads: its wires are cut in the midst of a request."""
+
+    def __init__(self, *, applied):
+        super().__init__(applied=applied)
+        self.victim = None
+
+    async def __call__(self, request, proceed):
+        if self._applied:
+            await proceed()  # first: the proxy drops what its client does not wait for
+        self.victim.cut()
+        self.struck.set()
+        return drop(request)
+
+    def bury(self):
+        """Nothing is left to be done: it was cut off, and the other one was not."""
+        self.struck.clear()
+
+
+class Member:
+    """One of the two: a controller behind wires of its own."""
+
+    def __init__(self, stage, number):
+        self._stage = stage
+        self._number = number
+        self._wires = ()
+        self.app = None
+
+    def cut(self):
+        for wire in self._wires:
+            wire.cut()
+
+    @contextlib.asynccontextmanager
+    async def running(self, groups, *, leading):
+        kube, cloud = Relay(self._stage.proxy.url), Relay(self._stage.cloud.url)
+        async with kube, cloud:
+            self._wires = (kube, cloud)
+            options = self._options(groups, kube.url, cloud.url)
+            async with self._stage.controller(leading=leading, **options) as self.app:
+                yield self
+
+    def _options(self, groups, kube, cloud):
+        """Its own lock besides, as on a host of its own."""
+        groups = {name: dict(values) for name, values in groups.items()}
+        kubeconfig = self._stage.proxy.kubeconfig_for("controller", kube)
+        lock = kubeconfig.with_name(f"{self._stage.cluster.namespace}-{self._number}.lock")
+        own = {
+            "kubeconfig": str(kubeconfig),
+            "lock_file": str(lock),
+            "lease_duration": str(LEASE),
+        }
+        groups["kubernetes"] = groups.get("kubernetes", {}) | own
+        reached = {"auth_url": f"{cloud}/v3", "endpoint_override": cloud}
+        groups["neutron"] = groups.get("neutron", {}) | reached
+        return groups
+
+
+class Pair:
+    """A Keeper whose controllers are two; the successor is the one that stood by."""
+
+    def __init__(self, stage, crash, **groups):
+        self._stage = stage
+        self._crash = crash
+        self._groups = groups
+        self._leads = asyncio.Event()
+        self._replace = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def keeping(self):
+        """They run while the block does; the first one leads, and the second is ready."""
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._run())
+            await self._leads.wait()
+            yield self
+            task.cancel()
+
+    async def restart(self, **groups):
+        """Two others with these options besides; returns when one leads."""
+        self._groups = self._groups | groups
+        self._leads.clear()
+        self._replace.set()
+        await self._leads.wait()
+
+    async def _run(self):
+        while True:
+            first, second = Member(self._stage, 1), Member(self._stage, 2)
+            async with contextlib.AsyncExitStack() as standing, contextlib.AsyncExitStack() as one:
+                await one.enter_async_context(first.running(self._groups, leading=True))
+                await standing.enter_async_context(second.running(self._groups, leading=False))
+                await self._until_hot()
+                if isinstance(self._crash, Kill):
+                    self._crash.victim = first
+                self._leads.set()
+                await self._first_of(self._crash.struck, self._replace)
+                if self._crash.struck.is_set():
+                    await one.aclose()
+                    self._crash.bury()
+                    await self._replace.wait()
+            self._replace.clear()
+
+    async def _until_hot(self):
+        """The second one's caches are full: it watches the Lease."""
+        await self._stage.proxy.wait_for(lambda: self._stage.proxy.watching("leases"))
+
+    @staticmethod
+    async def _first_of(*events):
+        async with asyncio.TaskGroup() as group:
+            ends = [group.create_task(one.wait()) for one in events]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in ends:
+                task.cancel()

@@ -1,0 +1,100 @@
+"""Controllers as processes, to be frozen, woken, killed and ended by the kernel's signals."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import aiohttp
+
+CONTROLLER = "from kuryr_k8s.app import main; main()"
+STARTING = 60.0  # seconds, on a machine with better things to do
+
+
+class Process:
+    """One controller: a lock of its own, as on another host, if no path of one is given."""
+
+    def __init__(self, stage, name, *, lock=None, lease=8.0, **groups):
+        self._port = _free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        kubeconfig = stage.proxy.kubeconfig_for("controller")
+        own = {"kubeconfig": str(kubeconfig), "lease_duration": str(lease)}
+        groups["kubernetes"] = groups.get("kubernetes", {}) | own
+        groups["health_server"] = {"port": str(self._port)}
+        path = stage.conf_file(name, **groups)
+        self._arguments = [f"--config-file={path}"]
+        lock = lock or path.with_suffix(".lock")
+        own_lock = path.with_suffix(".lock.conf")
+        own_lock.write_text(f"[kubernetes]\nlock_file = {lock}\n")
+        self._arguments.append(f"--config-file={own_lock}")
+        self._log = Path(path).with_suffix(".log")
+        self._process = None
+
+    async def start(self):
+        with self._log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", CONTROLLER, *self._arguments, stdout=log, stderr=log
+            )
+
+    def send(self, number):
+        self._process.send_signal(number)
+
+    async def ended(self):
+        """Its exit code."""
+        async with asyncio.timeout(STARTING):
+            return await self._process.wait()
+
+    async def stop(self):
+        """End it, whatever was done to it."""
+        if self._process is not None and self._process.returncode is None:
+            self.send(signal.SIGCONT)
+            self.send(signal.SIGTERM)
+            await self.ended()
+
+    async def status(self):
+        """What it says of itself; None while it does not."""
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"{self.url}/status") as got,
+            ):
+                return await got.json()
+        except aiohttp.ClientError:
+            return None
+
+    async def leads(self):
+        state = await self.status()
+        return state is not None and state["leading"]
+
+    async def stands_by(self):
+        """Its caches are full, and it knows who leads."""
+        state = await self.status()
+        full = state and state["caches"] and all(c["synced"] for c in state["caches"].values())
+        return full and not state["leading"] and state["lease"]["holder"]
+
+    def log(self):
+        return self._log.read_text()
+
+
+@contextlib.asynccontextmanager
+async def two(stage, *, same_host=False, **options):
+    """One that leads and one that stands by; ended at the end."""
+    lock = stage.conf_file("host").with_suffix(".lock") if same_host else None
+    first, second = (Process(stage, name, lock=lock, **options) for name in ("first", "second"))
+    await first.start()
+    try:
+        await stage.until(first.leads, within=STARTING)
+        await second.start()
+        await stage.until(second.stands_by, within=STARTING)
+        yield first, second
+    finally:
+        for process in (first, second):
+            await process.stop()
+
+
+def _free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]

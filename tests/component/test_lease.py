@@ -1,0 +1,104 @@
+"""The Lease: who stands by hears of it at once, and believes no watch that it is free."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from kuryr_k8s.k8s.connect import connect
+from kuryr_k8s.k8s.leader import Lease
+from kuryr_k8s.k8s.resources import Key
+from tests.fakes.faults import answer
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+@pytest.fixture
+async def candidate(stage, lanes, load_conf):
+    """Make a candidate for a Lease of this test's own."""
+    name = stage.cluster.namespace
+    path = f"{LEASES}/{name}"
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(identity, duration=30.0):
+            kubeconfig = str(stage.proxy.kubeconfig_for("controller"))
+            kube = await connect(load_conf(kubernetes={"kubeconfig": kubeconfig}), connections=1)
+            stack.push_async_callback(kube.close)
+            return Lease(kube, Key("kube-system", name), identity, duration=duration)
+
+        make.path = path
+        yield make
+    if await stage.client.find(path):
+        await stage.client.delete(path)
+
+
+async def test_lease_that_is_given_back_is_taken_at_once(stage, candidate):
+    leader, standby = await candidate("one"), await candidate("two")
+    ends = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leader.hold(ends.wait))
+        await stage.until(lambda: _held(leader))
+        waiting = group.create_task(standby.acquire())
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("leases"))
+        ends.set()
+        started = time.monotonic()
+        await waiting
+    assert time.monotonic() - started < 3.0  # of 30: by the watch, not by a look now and then
+    assert (standby.holder, standby.transitions) == ("two", 2)
+
+
+async def test_standby_asks_nothing_while_the_watch_tells_of_renewals(stage, candidate):
+    leader, standby = await candidate("one", 3.0), await candidate("two", 3.0)
+    await leader.acquire()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(standby.acquire())
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("leases"))
+        reads = stage.proxy.calls.count("get", "leases")
+        for renewal in range(1, 6):
+            await leader.acquire()  # renews it
+            await stage.proxy.wait_for(lambda renewal=renewal: stage.proxy.events.passed > renewal)
+        assert stage.proxy.calls.count("get", "leases") == reads + 5  # the leader's own
+        waiting.cancel()
+
+
+@pytest.mark.parametrize("broken", ["silent", "refused"])
+async def test_expiry_is_found_out_without_a_watch(stage, candidate, broken):
+    if broken == "silent":
+        stage.proxy.events.drop(10**6, "leases")
+    else:
+        stage.proxy.faults.add(
+            path="/leases", times=None, action=answer(403), when=lambda r: "watch" in r.query
+        )
+    leader, standby = await candidate("one", 3.0), await candidate("two", 3.0)
+    await leader.acquire()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(standby.acquire())
+        await stage.proxy.wait_for(lambda: stage.proxy.calls.count("watch", "leases"))
+        for _ in range(3):  # it lives: nobody takes it
+            await leader.acquire()  # renews it
+            await asyncio.sleep(1.0)
+            assert not waiting.done()
+        died = time.monotonic() - 1.0
+        await waiting
+        assert 3.0 <= time.monotonic() - died < 3.0 + 2.0
+    assert leader.remaining <= 0
+
+
+async def test_lease_deleted_by_hand_is_not_free_before_its_end(stage, candidate):
+    """Whoever held it still writes."""
+    leader, standby = await candidate("one", 4.0), await candidate("two", 4.0)
+    await leader.acquire()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(standby.acquire())
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("leases"))
+        await stage.client.delete(candidate.path)
+        while leader.remaining > 0.5:
+            assert not waiting.done()
+            await asyncio.sleep(0.1)
+        await waiting
+    assert leader.remaining <= 0
+
+
+async def _held(lease):
+    return lease.held

@@ -1,0 +1,156 @@
+"""Processes that are frozen, killed and ended: how long until the other one works, and that the
+word of the one that was deposed counts no more.
+
+Times are printed (`pytest -s`), and asserted only as what is promised at the least.
+"""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tests.component.cells import LATE, Cell, undisturbed
+from tests.component.conftest import NODE
+from tests.component.lives import deleted
+from tests.component.processes import two
+from tests.component.report import judge
+from tests.component.state import differences, state_of
+from tests.fakes.faults import Hang, delay
+
+LEASE = 8.0  # seconds
+PODS = 20  # in flight
+MANY = 60  # more than there are connections
+PATIENCE = 60.0  # seconds, on a busy machine
+ENDS = {
+    "SIGKILL, the other one on another host": (signal.SIGKILL, False, LEASE + 2),
+    "SIGKILL, the other one on the same host": (signal.SIGKILL, True, LEASE + 2),
+    "SIGTERM": (signal.SIGTERM, False, 5.0),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+async def test_standby_takes_over_with_pods_in_flight(stage, what):
+    number, same_host, limit = ENDS[what]
+    stage.cloud.latency["POST"] = 0.3
+    async with two(stage, same_host=same_host, lease=LEASE) as (first, second):
+        for pod in range(PODS):
+            await stage.cluster.add_pod(f"web-{pod}", node=NODE)
+        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("POST", "/v2.0/ports"))
+        first.send(number)
+        started = time.monotonic()
+        await stage.until(second.leads, within=PATIENCE)
+        leads = time.monotonic() - started
+        for pod in range(PODS):
+            await stage.until_plugged_in(f"web-{pod}", within=PATIENCE)
+        done = time.monotonic() - started
+        print(f"\n{what}: leads after {leads:.2f} s, {PODS} Pods have ports after {done:.2f} s")
+        await first.ended()
+        assert leads <= limit
+        assert len(stage.cloud.ports) == PODS
+
+
+async def test_frozen_leader_sends_no_write_when_it_wakes(stage):
+    """Most of its requests wait for a connection or a thread when it is stopped."""
+    slow = stage.proxy.faults.add(
+        method="POST", path="/kuryrports$", times=None, action=delay(0.5)
+    )
+    stage.cloud.latency["POST"] = 0.3
+    async with two(stage, lease=LEASE, neutron={"max_calls": "2"}) as (first, second):
+        for pod in range(MANY):
+            await stage.cluster.add_pod(f"web-{pod}", node=NODE)
+        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("POST", "/v2.0/ports"))
+        first.send(signal.SIGSTOP)
+        slow.remove()
+        await stage.until(second.leads, within=PATIENCE)
+        for pod in range(MANY):
+            await stage.until_plugged_in(f"web-{pod}", within=PATIENCE)
+        before = _writes(stage)
+        first.send(signal.SIGCONT)
+        assert await first.ended() == 1
+        assert "could not be renewed" in first.log()
+        assert _writes(stage) - before == Counter()
+        assert len(stage.cloud.ports) == MANY
+
+
+async def test_late_word_of_a_frozen_leader_is_refused_before_the_new_one_has_decided(stage):
+    """The PATCH of status.vifs: with it the Pod would have a port that the new leader may have
+    given to another one."""
+    late, undecided = Hang(), Hang()
+    async with two(stage, lease=LEASE) as (first, second):
+        stage.proxy.faults.add(method="PATCH", path="/kuryrports/web/status$", action=late)
+        await stage.cluster.add_pod("web", node=NODE)
+        await late.reached.wait()
+        first.send(signal.SIGSTOP)
+        # the new one looks for the port that was made
+        stage.cloud.faults.add(method="GET", path="/ports$", action=undecided, times=None)
+        await stage.until(second.leads, within=PATIENCE)
+        await undecided.reached.wait()
+        late.release()
+        first.send(signal.SIGCONT)
+        assert await first.ended() == 1
+        await asyncio.sleep(LATE)  # nothing may come: that takes time to see
+        assert "status" not in await stage.kuryrport("web")
+        undecided.release()
+        await stage.until_plugged_in("web", within=PATIENCE)
+    assert len(stage.cloud.ports) == 1
+
+
+@pytest.mark.timeout(300)
+async def test_frozen_in_the_midst_of_any_write_it_does_no_harm(lanes, request):
+    record = await undisturbed(lanes, deleted)
+    some = asyncio.Semaphore(3)  # each starts two processes
+
+    async def cell(place):
+        async with some:
+            return await _frozen(lanes, record, place)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(cell(place)) for place in record.writes]
+    judge(request.config, [task.result() for task in tasks])
+
+
+async def _frozen(lanes, record, place):
+    """The write arrives at the server, and is carried out when all is done without it."""
+    cell = Cell(deleted.__name__, place, "frozen", [])
+    held = Hang()
+    woken = False
+    sweeps = {"sweep_interval": "1"}  # a port that Neutron makes too late is a case for it
+    async with lanes.open() as stage, two(stage, lease=12.0, neutron_defaults=sweeps) as both:
+        first, _second = both
+        place.strike(stage, held)
+
+        async def freeze():
+            await held.reached.wait()
+            first.send(signal.SIGSTOP)
+
+        async def at(moment):
+            nonlocal woken
+            wanted = record.states[moment]
+            if held.reached.is_set() and not woken:
+                cell.problems += differences(wanted, await state_of(stage))
+                woken = True
+                held.release()
+                first.send(signal.SIGCONT)
+                await first.ended()
+                await asyncio.sleep(LATE)
+
+            async def as_undisturbed():
+                return not differences(wanted, await state_of(stage))
+
+            try:
+                await stage.until(as_undisturbed, within=10.0)
+            except TimeoutError:
+                cell.problems += differences(wanted, await state_of(stage))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(freeze())
+            await deleted(stage, None, at)
+        if not woken:
+            cell.problems.append("it was not frozen")
+    return cell
+
+
+def _writes(stage):
+    return Counter([*stage.proxy.faults.writes, *stage.cloud.faults.writes])

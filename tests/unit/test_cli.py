@@ -1,0 +1,252 @@
+"""kuryr-k8s against a small server that speaks the controller's JSON."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+from aiohttp import web
+
+from kuryr_k8s import config
+from kuryr_k8s.cli.local import url_of
+from kuryr_k8s.cli.main import run
+from kuryr_k8s.engine.local_only import local_only
+
+POOL = {
+    "id": "3fa1",
+    "project_id": "p1",
+    "place": "node1",
+    "network_id": "n1",
+    "subnet_ids": ["s4", "s6"],
+    "security_groups": ["g1"],
+    "available": 7,
+    "parked": 5,
+    "in_use": 12,
+    "creating": 3,
+    "returning": 1,
+    "target": 10,
+    "waiting": 0,
+}
+PORT = {"id": "port1", "mac": "fa:16:3e:00:00:01", "addresses": ["10.0.0.5", "fd00::5"]}
+
+
+class Controller:
+    """What the CLI speaks to; ``asked`` are the POSTs."""
+
+    def __init__(self):
+        self.leading = True
+        self.asked = []
+
+    def routes(self):
+        return [
+            web.get("/status", self.status),
+            web.get("/pools", self.pools),
+            web.get("/pools/{id}", self.pool),
+            web.post("/pools", self.change),
+            web.post("/pools/{id}/populate", self.change),
+            web.post("/pools/{id}/free", self.change),
+        ]
+
+    async def status(self, _request):
+        lease = {"namespace": "kube-system", "name": "kuryr-k8s-controller", "transitions": 4}
+        lease |= {"holder": "host1" if self.leading else "host2", "expires_in": 30.0}
+        answer = {
+            "identity": "host1",
+            "leading": self.leading,
+            "lease": lease,
+            "caches": {"pods": {"synced": True, "objects": 812}},
+            "queues": {"vif": {"waiting": 2, "active": 1}},
+            "calls": {"neutron": 3},
+        }
+        return web.json_response(answer)
+
+    async def pools(self, _request):
+        return web.json_response({"pools": [POOL]})
+
+    async def pool(self, request):
+        if request.match_info["id"] != POOL["id"]:
+            return web.json_response({"error": "there is no such pool"}, status=404)
+        return web.json_response(POOL | {"ports": [PORT | {"state": "parked"}]})
+
+    async def change(self, request):
+        self.asked.append((request.path, await request.json()))
+        return web.json_response({"id": "77aa", "ports": 4})
+
+
+@pytest.fixture
+def serve():
+    """Serve routes as the controller does, in a thread: the CLI has a loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    runners = []
+
+    async def begin(routes):
+        app = web.Application(middlewares=[local_only])
+        app.add_routes(routes)
+        runners.append(web.AppRunner(app, access_log=None, shutdown_timeout=0.1))
+        await runners[-1].setup()
+        await web.TCPSite(runners[-1], "127.0.0.1", 0).start()
+        host, port = runners[-1].addresses[0][:2]
+        return f"http://{host}:{port}"
+
+    async def end():
+        for runner in runners:
+            await runner.cleanup()
+
+    yield lambda routes: asyncio.run_coroutine_threadsafe(begin(routes), loop).result(10)
+    asyncio.run_coroutine_threadsafe(end(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def controller():
+    return Controller()
+
+
+@pytest.fixture
+def ask(serve, controller, capsys):
+    """Run a command; (exit code, what it printed, what it complained of)."""
+    url = serve(controller.routes())
+
+    def ask(*words):
+        code = run([*words, "--url", url])
+        return code, *capsys.readouterr()
+
+    return ask
+
+
+def test_status_says_who_leads(ask):
+    code, text, _ = ask("status")
+    assert code == 0
+    assert text.splitlines()[0].split() == ["leader", "host1"]
+    assert "leads" in text
+    assert ["pods", "812", "yes"] in [line.split() for line in text.splitlines()]
+    assert ["vif", "2", "1"] in [line.split() for line in text.splitlines()]
+    assert "neutron 3" in text
+
+
+def test_status_of_a_standby_says_that_another_one_leads(ask, controller):
+    controller.leading = False
+    code, text, _ = ask("status")
+    assert code == 0
+    assert text.splitlines()[0].split() == ["leader", "host2"]
+    assert "stands by" in text
+
+
+def test_status_as_json_is_one_document(ask):
+    code, text, _ = ask("status", "--json")
+    report = json.loads(text)
+    assert (code, report["leader"], report["controller"]["queues"]["vif"]["waiting"]) == (
+        0,
+        "host1",
+        2,
+    )
+
+
+def test_pools_are_listed_as_a_table_and_as_json(ask):
+    code, text, _ = ask("pools", "list")
+    head, row = (line.split() for line in text.splitlines())
+    assert code == 0
+    shown = dict(zip(head, row, strict=True))
+    assert (shown["ID"], shown["PLACE"], shown["IN_USE"]) == ("3fa1", "node1", "12")
+    assert json.loads(ask("pools", "list", "--json")[1]) == {"pools": [POOL]}
+
+
+def test_pool_is_shown_with_its_ports(ask):
+    code, text, _ = ask("pools", "show", "3fa1")
+    assert code == 0
+    assert "s4, s6" in text
+    assert text.splitlines()[-1].split() == [
+        "port1",
+        "fa:16:3e:00:00:01",
+        "10.0.0.5,",
+        "fd00::5",
+        "parked",
+    ]
+
+
+CHANGES = {
+    "pools populate 3fa1 --count 5": ("/pools/3fa1/populate", {"count": 5}),
+    "pools populate --node node2 --count 5": (
+        "/pools",
+        {"node": "node2", "namespace": "default", "count": 5},
+    ),
+    "pools populate --node node2 --namespace web --count 5": (
+        "/pools",
+        {"node": "node2", "namespace": "web", "count": 5},
+    ),
+    "pools free 3fa1 --count 2": ("/pools/3fa1/free", {"count": 2}),
+    "pools free 3fa1": ("/pools/3fa1/free", {"count": None}),
+}
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_change_is_asked_for_once_and_its_outcome_told(ask, controller, words):
+    code, text, _ = ask(*words.split())
+    assert code == 0
+    assert controller.asked == [CHANGES[words]]
+    assert "4 ports" in text
+
+
+def test_pools_of_a_standby_are_refused_and_the_leader_named(ask, controller):
+    controller.leading = False
+    code, text, complaint = ask("pools", "free", "3fa1")
+    assert (code, text, controller.asked) == (1, "", [])
+    assert complaint == (
+        "kuryr-k8s: the controller of this host stands by; host2 leads: ask there\n"
+    )
+
+
+def test_controllers_own_words_of_refusal_are_told(ask):
+    code, _, complaint = ask("pools", "show", "none")
+    assert (code, complaint) == (1, "kuryr-k8s: there is no such pool\n")
+
+
+def test_controller_without_pools_is_told_from_one_without_this_pool(serve, controller, capsys):
+    url = serve([web.get("/status", controller.status)])
+    assert run(["pools", "list", "--url", url]) == 1
+    assert "has it a pool driver?" in capsys.readouterr().err
+
+
+def test_no_controller_is_one_line(capsys):
+    assert run(["pools", "list", "--url", "http://127.0.0.1:1"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("kuryr-k8s: no kuryr-k8s-controller answers at http://127.0.0.1:1")
+    assert told.count("\n") == 1
+
+
+def test_status_without_a_controller_says_so_and_fails(capsys):
+    assert run(["status", "--url", "http://127.0.0.1:1"]) == 1
+    assert "no kuryr-k8s-controller answers" in capsys.readouterr().out
+
+
+def test_something_else_that_answers_is_found_out(serve, capsys):
+    async def hello(_request):
+        return web.Response(text="hello")
+
+    assert run(["pools", "list", "--url", serve([web.get("/status", hello)])]) == 1
+    assert "is no kuryr-k8s-controller" in capsys.readouterr().err
+
+
+def test_missing_configuration_is_one_line_and_exit_code_2(capsys, tmp_path):
+    assert run(["status", "--config-file", str(tmp_path / "none.conf")]) == 2
+    assert capsys.readouterr().err.startswith("kuryr-k8s: ")
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8082"),
+        ("0.0.0.0", "http://127.0.0.1:8082"),
+        ("::", "http://[::1]:8082"),
+        ("10.1.2.3", "http://10.1.2.3:8082"),
+        ("fd00::7", "http://[fd00::7]:8082"),
+    ],
+)
+def test_controller_is_asked_where_it_listens(tmp_path, address, url):
+    path = tmp_path / "kuryr.conf"
+    path.write_text(f"[health_server]\naddress = {address}\n")
+    assert url_of(config.read([f"--config-file={path}"], "test")) == url
