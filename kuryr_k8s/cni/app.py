@@ -85,7 +85,10 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
     options = conf.cni_daemon
     node_name = name_of_node(conf)
     registry = CollectorRegistry()
+    has_switch = bool(options.ovsdb_connection)
     switch = OpenVSwitch(options.ovsdb_connection)
+    if not has_switch:
+        switch.connected.set()  # nothing to wait for
     selectors = {"fieldSelector": f"spec.podNodeName={node_name}"}
     informer = Informer(api, KURYRPORTS, KuryrPort.read, selectors=selectors)
     own = {"fieldSelector": f"metadata.name={node_name}"}
@@ -98,7 +101,7 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
         lambda port_id: keeps(pools.get(key), port_id),
     )
     attachments = Attachments(
-        base.load(base.Host(links, switch, parked)),
+        base.load(base.Host(links, switch, parked, conf)),
         Ports(informer, api),
         settled=asyncio.Event(),
         add_timeout=options.add_timeout,
@@ -141,11 +144,17 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
         "health": health.run,
         "housekeeping": housekeeping.run,
     }
+    published = [publisher.published]
+    if not has_switch:  # and so is no chassis
+        for part in ("openvswitch", "node", "pool", "parking"):
+            del runs[part]
+        del checks["openvswitch"]
+        published = []
     server = Server(Path(options.socket), daemon.handle)
     LOG.info("kuryr-k8s-daemon of node %s", node_name)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part(), name=name) for name, part in runs.items()]
-        ready = _announce(conf, attachments.settled, publisher.published)
+        ready = _announce(conf, attachments.settled, *published)
         tasks.append(group.create_task(ready, name="ready"))
         await server.run(stop)
         LOG.info("stopping")

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_config import cfg
 from stevedore.extension import Extension, ExtensionManager
 
 from kuryr_k8s import errors
@@ -62,6 +63,7 @@ class Host:
     links: Links
     switch: OpenVSwitch
     parked: Parked
+    conf: cfg.ConfigOpts
 
 
 class Binding(abc.ABC):

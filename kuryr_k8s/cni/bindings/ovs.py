@@ -75,6 +75,8 @@ class OpenVSwitchBinding(Binding):
         return mac
 
     async def _connect(self, attachment: Attachment, vif: VIFOpenVSwitch, *, anew: bool) -> str:
+        if not self._switch.identity():
+            raise BindingError("this node has no Open vSwitch ([cni_daemon] ovsdb_connection)")
         if anew:
             await self._switch.del_port(vif.vif_name)
         try:
@@ -154,13 +156,8 @@ class OpenVSwitchBinding(Binding):
         if known.error or not known.installed:
             raise BindingError(self.progress(vif))
         seen = await self._links.observe(attachment.netns, attachment.ifname)
-        if seen is None:
-            raise BindingError(f"interface {attachment.ifname} is missing in the Pod")
-        if not seen.up:
-            raise BindingError(f"interface {attachment.ifname} is down")
-        missing = {address for address, _ in veth.addresses(vif)} - seen.addresses
-        if missing:
-            raise BindingError(f"{attachment.ifname} lacks {', '.join(sorted(missing))}")
+        if missing := veth.missing(attachment, vif, seen):
+            raise BindingError(missing)
 
     def attachments(self) -> Collection[Attachment]:
         return [_read(row) for row in self._switch.interfaces() if row.attached]

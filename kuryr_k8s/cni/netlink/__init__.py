@@ -3,6 +3,7 @@
 from kuryr_k8s.cni.netlink.links import Links
 from kuryr_k8s.cni.netlink.parked import Pair
 from kuryr_k8s.cni.netlink.threads import finish
+from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
 
 __all__ = [
@@ -12,6 +13,9 @@ __all__ = [
     "Observed",
     "Pair",
     "Route",
+    "Taken",
+    "Vlan",
+    "Vlans",
     "Wiring",
     "finish",
 ]

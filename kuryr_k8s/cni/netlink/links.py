@@ -1,19 +1,15 @@
 """veth pairs: one end in the node's bridge, the other in a Pod."""
 
-import contextlib
-import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
 
 from kuryr_k8s.cni.netlink import device, namespace, parked, rtnl
+from kuryr_k8s.cni.netlink.refusals import guarded as _guarded
 from kuryr_k8s.cni.netlink.threads import Threads
-from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Wiring
-
-T = TypeVar("T")
+from kuryr_k8s.cni.netlink.vlans import Vlans
+from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
 
 class Links:
@@ -26,6 +22,7 @@ class Links:
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = Threads("netlink", threads)
         self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: not before anybody's ADD
+        self.vlans = Vlans(self._threads, self._slow)
 
     def close(self) -> None:
         self._threads.close()
@@ -166,22 +163,3 @@ def _aliases() -> dict[str, str]:
 
 def _mac(host: str) -> str | None:
     return device.mac(host) if exists(host) else None
-
-
-@contextlib.contextmanager
-def _translating() -> Iterator[None]:
-    try:
-        yield
-    except (NetlinkError, OSError) as error:
-        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        raise LinkError(f"{os.strerror(code) if code else error}") from error
-
-
-def _guarded(function: Callable[[], T]) -> Callable[[], T]:
-    """Let errors of the kernel leave as ours."""
-
-    def guarded() -> T:
-        with _translating():
-            return function()
-
-    return guarded

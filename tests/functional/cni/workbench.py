@@ -11,6 +11,7 @@ from pathlib import Path
 from ovsdbapp.backend.ovs_idl import command
 from prometheus_client import CollectorRegistry
 
+from kuryr_k8s import config
 from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import Host
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
@@ -165,7 +166,9 @@ class Node:
         self.parked = Parked(
             self.links, self.switch, openflow, lambda port: keeps(self.pool.get(NODE), port)
         )
-        self.binding = OpenVSwitchBinding(Host(self.links, self.switch, self.parked))
+        self.binding = OpenVSwitchBinding(
+            Host(self.links, self.switch, self.parked, config.load([], "test"))
+        )
         self.attachments = Attachments(
             {"VIFOpenVSwitch": self.binding},
             Ports(self.cache, self.api),

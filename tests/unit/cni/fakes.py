@@ -50,6 +50,19 @@ def ovs_vif(number=1, *, bridge="br-int", ipv6=True, active=False):
     )
 
 
+def vlan_vif(number=1):
+    """The same, as a subport of a VM's trunk; the VLAN id is the number."""
+    like = ovs_vif(number)
+    return model.VIFVlanNested(
+        id=like.id,
+        address=like.address,
+        network=like.network,
+        plugin="noop",
+        vif_name=like.vif_name,
+        vlan_id=number,
+    )
+
+
 def kuryrport(name, uid, vifs=None, *, namespace="default", deleting=False, finalizers=None):
     held = [KURYRPORT_FINALIZER, NODE_FINALIZER] if finalizers is None else list(finalizers)
     meta = {"namespace": namespace, "name": name, "uid": f"kp-{uid}", "resourceVersion": "1"}
