@@ -8,7 +8,7 @@ import sys
 
 from bench.report import Report
 
-NAMES = ("pods", "restart", "cni", "lab")
+NAMES = ("pods", "restart", "cni", "lab", "nested")
 APART = ("ancestor",)  # not among `all`
 
 

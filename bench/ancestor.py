@@ -67,7 +67,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 async def _measure(options: argparse.Namespace, contestants: list[Contestant]) -> Report:
     found: dict[str, Found] = defaultdict(Found)
-    pools = [_pool(mode, options.pods) for mode in options.pool]
+    pools = [Pool.enough(mode, options.pods) for mode in options.pool]
     async with set_up(nodes=NODES, users=[ANCESTOR]) as stage:
         await stage.cluster.add_namespace()
         await stage.cluster.add_namespace("floor")
@@ -83,12 +83,6 @@ async def _measure(options: argparse.Namespace, contestants: list[Contestant]) -
                 await _idle(stage, contestant, options.idle, found[contestant.name])
         await floors.measure()
     return ancestor_report(found, pools, floors.medians(), options.idle)
-
-
-def _pool(mode: str, pods: list[int]) -> Pool:
-    """A pool that is to be warm holds enough for all."""
-    usual = Pool(mode)
-    return Pool(mode, minimum=max(pods) + usual.batch) if mode == "warm" else usual
 
 
 async def _perform(

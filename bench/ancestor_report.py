@@ -74,6 +74,7 @@ def _targets(pairs: Sequence[tuple[Case, Case]], floors: Mapping[int, Floor]) ->
                 share = ours.above(step)[0] / theirs.above(step)[0]
                 words = f"{name}: {STEPS[step]}, p50 above what was dialled"
                 targets.append(Target(words, share, SHARE, "x ancestor's"))
+        if ours.pool == "warm" and ours.number > 1:  # refilling after one Pod is one call
             targets.append(
                 Target(f"{name}: Neutron calls on the way", ours.on_way, ON_WAY, "a Pod")
             )

@@ -1,4 +1,4 @@
-"""ADD and DEL on the lab's OVN, beside ptp and bridge, bare starts, and OVN alone."""
+"""ADD and DEL on the lab's OVN, also with parked ports, beside ptp, bridge, bare starts, OVN."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ PREFIX = "kuryr-bench"
 BRIDGE = "kuryr-bench0"
 # Nothing that the lab has. One family only, and no masquerading: the least that they can do.
 RANGES = {"ptp": "10.250.0.0/22", "bridge": "10.251.0.0/22"}
-ALONE_LIMIT = 100.0  # ms
-PLUGINS = ("kuryr-cni", "bridge", "ptp")
+OURS, PARKED = "kuryr-cni", "kuryr-cni, parked:"
+PLUGINS = (OURS, PARKED, "bridge", "ptp")
+ALONE_LIMITS = {OURS: 100.0, PARKED: 50.0}  # ms
 STARTS = ("kuryr-cni VERSION", "python3 -ISE -c pass")
 OVN = "OVN: row to ovn-installed"
 # What an ADD of ours consists of, as seen in Open vSwitch's database.
 SPANS = ("start to row in OVS", "row to ovn-installed", "ovn-installed to exit")
-CPU = "daemon's CPU, ADD and DEL"  # mean of a round; the kernel counts in steps of 10 ms
+CPU = "daemon's CPU, ADD and DEL"
+CPU_PARKED = "daemon's CPU, parked"  # mean of a round; the kernel counts in steps of 10 ms
+CPUS = {OURS: CPU, PARKED: CPU_PARKED}
 Series = dict[str, list[float]]
 
 
@@ -59,9 +62,11 @@ def measure(options: argparse.Namespace) -> Report:
     with ExitStack() as stack:
         installation.supervisor.stop(CONTROLLER)
         stack.callback(installation.supervisor.start, CONTROLLER)
-        pods = stack.enter_context(prepared.pods(bench.lab, bench.node, count))
+        parked = options.parallel
+        pods = stack.enter_context(prepared.pods(bench.lab, bench.node, count, parked))
         stack.enter_context(bench.node_prepared(options.parallel))
-        bench.pods = itertools.cycle(pods)
+        bench.pods = itertools.cycle(pods[:count])
+        bench.parked = itertools.cycle(pods[count:])
         bench.round(1)  # the bridge is made, files are in memory
         bench.forget()
         for _ in range(options.alone):
@@ -92,6 +97,7 @@ class Bench:
     """One node of the lab. Interfaces of Pods are made in namespaces of their own."""
 
     pods: Iterator[prepared.Pod]
+    parked: Iterator[prepared.Pod]  # those whose ports are
 
     def __init__(self, lab: facts.Lab, node: facts.Node, daemon_pid: int) -> None:
         self.lab, self.node = lab, node
@@ -123,16 +129,17 @@ class Bench:
     def round(self, count: int) -> None:
         """Everything once, with so many at the same time."""
         for name in PLUGINS:
-            pods = [next(self.pods) for _ in range(count)]
+            source = self.parked if name == PARKED else self.pods
+            pods = [next(source) for _ in range(count)]
             before = self._daemon_cpu()
             self._plugin(name, pods)
-            if name == "kuryr-cni":
-                self.results.times[CPU].append((self._daemon_cpu() - before) / count)
+            if name in CPUS:
+                self.results.times[CPUS[name]].append((self._daemon_cpu() - before) / count)
         self._starts(count)
         self._ovn([next(self.pods) for _ in range(count)])
 
     def _plugin(self, name: str, pods: Sequence[prepared.Pod]) -> None:
-        ours = name == "kuryr-cni"
+        ours = name == OURS
         adds = at_once([self._request(name, "ADD", i, pod) for i, pod in enumerate(pods)],
                        self.switch if ours else None)  # fmt: skip
         self.results.take(f"{name} ADD", adds, _has_address)
@@ -141,7 +148,7 @@ class Bench:
                 self._spans(pod.vif.vif_name, each)
         dels = at_once([self._request(name, "DEL", i, pod) for i, pod in enumerate(pods)])
         self.results.take(f"{name} DEL", dels, lambda _: True)
-        if ours:
+        if name in CPUS:
             self._settle()
 
     def _spans(self, device: str, each: Run) -> None:
@@ -188,7 +195,8 @@ class Bench:
             "CNI_PATH": self.node.cni_bin_dir,
             "CNI_ARGS": ";".join(f"{name}={value}" for name, value in args.items()),
         }
-        return Program((f"{self.node.cni_bin_dir}/{plugin}",), environ, self._configs[plugin])
+        executable = f"{self.node.cni_bin_dir}/{_executable(plugin)}"
+        return Program((executable,), environ, self._configs[plugin])
 
     def _settle(self) -> None:
         """Wait until every chassis has done what the last round left it to do."""
@@ -207,6 +215,10 @@ class Bench:
             run(["rm", "-rf", _data(name)])
 
 
+def _executable(plugin: str) -> str:
+    return OURS if plugin == PARKED else plugin
+
+
 def _device(index: int) -> str:
     return f"kbench{index}"
 
@@ -221,7 +233,7 @@ def _data(name: str) -> str:
 
 def _config(plugin: str, node: facts.Node) -> dict[str, Any]:
     """A plugin's part of a configuration; ours is the one that the daemon has installed."""
-    if plugin == "kuryr-cni":
+    if _executable(plugin) == OURS:
         conflist = json.loads((Path(node.cni_conf_dir) / "10-kuryr.conflist").read_text())
         return {**conflist["plugins"][0], "cniVersion": "1.0.0", "name": conflist["name"]}
     ipam = {
@@ -241,7 +253,7 @@ def _has_address(each: Run) -> bool:
 def report(alone: Results, parallel: Results, count: int) -> Report:
     """The tables, the targets, and every figure."""
     names = [f"{name} {command}" for command in ("ADD", "DEL") for name in PLUGINS]
-    names += [*STARTS, OVN, *SPANS, CPU]
+    names += [*STARTS, OVN, *SPANS, CPU, CPU_PARKED]
     figures: dict[str, Any] = {"parallel": count}
     for name in names:
         figures[name] = {
@@ -251,8 +263,8 @@ def report(alone: Results, parallel: Results, count: int) -> Report:
     beside = f"{count} AT ONCE"
     columns = ("ms", "ALONE p50", "p99", f"{beside} p50", "p99", "FAILED", "N",
                "/ BRIDGE alone p50", "/ BRIDGE at once p99")  # fmt: skip
-    main = [_row(name, figures) for name in names if name not in (*SPANS, CPU)]
-    spans = [_row(name, figures)[:5] for name in (*SPANS, CPU)]
+    main = [_row(name, figures) for name in names if name not in (*SPANS, CPU, CPU_PARKED)]
+    spans = [_row(name, figures)[:5] for name in (*SPANS, CPU, CPU_PARKED)]
     tables = [
         Table("From start to exit of the process", columns, main),
         Table("Where an ADD of ours spends it", columns[:5], spans),
@@ -283,7 +295,7 @@ def _row(name: str, figures: Mapping[str, Any]) -> list[Any]:
     for each in (alone, parallel):
         row += [each.get("p50", nothing), each.get("p99", nothing)]
     row += [alone["failed"] + parallel["failed"], alone["n"] + parallel["n"]]
-    plugin, _, command = name.partition(" ")
+    plugin, _, command = name.rpartition(" ")
     if plugin in PLUGINS and command in ("ADD", "DEL"):
         bridge = figures[f"bridge {command}"]
         for each, theirs, share in (
@@ -302,14 +314,20 @@ def _targets(figures: Mapping[str, Any], count: int) -> list[Target]:
     floor = figures[STARTS[1]]["parallel"].get("p99", never)
     install = figures[OVN]["parallel"].get("p99", never)
     targets = []
-    for command, own in (("ADD", install), ("DEL", 0.0)):
-        ours, bridge = figures[f"kuryr-cni {command}"], figures[f"bridge {command}"]
+    for command, plugin, own in (
+        ("ADD", OURS, install),
+        ("ADD", PARKED, 0.0),
+        ("DEL", OURS, 0.0),
+        ("DEL", PARKED, 0.0),
+    ):
+        ours, bridge = figures[f"{plugin} {command}"], figures[f"bridge {command}"]
         limit = bridge["parallel"].get("p99", 0.0) + floor + own
         p50, p99 = ours["alone"].get("p50", never), ours["parallel"].get("p99", never)
+        name = f"{command}, port parked" if plugin == PARKED else command
         what = "bridge + interpreter" + (" + OVN" if own else "")
         targets += [
-            Target(f"{command} alone, p50", p50, ALONE_LIMIT, "ms"),
-            Target(f"{command}, {count} at once, p99 ({what})", p99, limit, "ms"),
-            Target(f"{command}s failed", ours["alone"]["failed"] + ours["parallel"]["failed"], 0),
+            Target(f"{name}, alone, p50", p50, ALONE_LIMITS[plugin], "ms"),
+            Target(f"{name}, {count} at once, p99 ({what})", p99, limit, "ms"),
+            Target(f"{name}: failed", ours["alone"]["failed"] + ours["parallel"]["failed"], 0),
         ]
     return targets

@@ -23,6 +23,17 @@ from tests.kube.children import free_ports
 Options = Mapping[str, Mapping[str, str]]
 ANCESTOR = "ancestor"  # its user of the API server
 _START_SECONDS = 60.0
+_PERMISSION = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": ANCESTOR},
+    "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "cluster-admin",
+    },
+    "subjects": [{"kind": "User", "name": ANCESTOR}],
+}
 
 
 class Contestant(ABC):
@@ -78,16 +89,9 @@ class Ancestor(Contestant):
         await super().enter(stage)
         # what it looks for before it puts tags into the bodies of creations
         await stage.cloud.announce("tag-ports-during-bulk-creation")
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
-        await stage.admin.create(
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": ANCESTOR},
-                "roleRef": role | {"name": "cluster-admin"},
-                "subjects": [{"kind": "User", "name": ANCESTOR}],
-            }
-        )
+        kinds = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        if await stage.admin.find(f"{kinds}/{ANCESTOR}") is None:
+            await stage.admin.create(_PERMISSION)
 
     @asynccontextmanager
     async def controller(self, stage: Stage, options: Options) -> AsyncIterator[Controller]:

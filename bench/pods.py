@@ -60,9 +60,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 async def _measure(options: argparse.Namespace) -> Report:
-    usual = Pool(options.pool)
-    full = max(options.pods) + usual.batch
-    pool = Pool("warm", minimum=full) if options.pool == "warm" else usual
+    pool = Pool.enough(options.pool, options.pods)
     async with set_up(nodes=NODES, profile=options.profile) as stage:
         await stage.cluster.add_namespace()
         await stage.cluster.add_namespace("floor")

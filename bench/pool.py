@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 MODES = ("noop", "cold", "warm")
@@ -15,6 +16,12 @@ class Pool:
     minimum: int = 5
     batch: int = 10
     frequency: int = 20  # seconds between looks at ports that came back
+
+    @classmethod
+    def enough(cls, mode: str, pods: Iterable[int]) -> Pool:
+        """One that, if it is to be warm, has enough for the greatest number of Pods."""
+        usual = cls(mode)
+        return cls(mode, minimum=max(pods) + usual.batch) if mode == "warm" else usual
 
     @property
     def options(self) -> dict[str, dict[str, str]]:

@@ -6,12 +6,14 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kuryr_k8s.k8s.resources import KURYRPORTPOOLS
 from kuryr_k8s.model import vif
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import write_vifs
+from kuryr_k8s.model.kuryrportpool import park_entry
 from lab import cloud, facts
 from lab.kuryr import kubectl
 from lab.openstack_config import NEUTRON_PORT
@@ -34,23 +36,56 @@ class Pod:
 
 
 @contextmanager
-def pods(lab: facts.Lab, node: facts.Node, count: int) -> Iterator[list[Pod]]:
-    """So many of them on the node, for a while. The controller must be stopped: it would take
-    KuryrPorts without Pods away.
+def pods(lab: facts.Lab, node: facts.Node, count: int, parked: int = 0) -> Iterator[list[Pod]]:
+    """So many of them on the node, for a while; the ports of the last ones, that many, are parked
+    there. The controller must be stopped: it would take KuryrPorts without Pods away.
     """
     neutron = Api(f"http://127.0.0.1:{NEUTRON_PORT}/v2.0", cloud.admin_token())
     _remove_ports(neutron)
     kubectl(lab, "delete", "namespace", NAMESPACE, "--ignore-not-found")
     kubectl(lab, "create", "namespace", NAMESPACE)
+    kubectl(lab, "delete", "kuryrportpool", node.name, "--ignore-not-found")
     try:
         with _proxy(lab) as kubernetes:
-            prepared = _make_ports(lab, neutron, node, count)
-            for pod in prepared:
+            prepared = _make_ports(lab, neutron, node, count + parked)
+            waiting = prepared[count:]
+            for pod in prepared[:count]:
                 _make_kuryrport(kubernetes, node, pod)
+            if waiting:
+                _park(kubernetes, node, [pod.vif for pod in waiting])
+            for pod in waiting:
+                active = replace(pod, vif=replace(pod.vif, active=True))
+                _make_kuryrport(kubernetes, node, active)
         yield prepared
     finally:
+        kubectl(lab, "delete", "kuryrportpool", node.name, "--ignore-not-found")
         kubectl(lab, "delete", "namespace", NAMESPACE)
         _remove_ports(neutron)
+
+
+def _park(kubernetes: Api, node: facts.Node, vifs: list[vif.VIFOpenVSwitch]) -> None:
+    """Have the node's daemon park these ports; returns when it says that they are."""
+    path = KURYRPORTPOOLS.path()
+    entries = {each.id: _entry(each) for each in vifs}
+    body = {
+        "apiVersion": KURYRPORTPOOLS.api_version,
+        "kind": KURYRPORTPOOLS.kind,
+        "metadata": {"name": node.name},
+        "spec": {"ports": entries},
+    }
+    kubernetes.post(path, body)
+
+    def all_parked() -> bool:
+        status = kubernetes.get(f"{path}/{node.name}").get("status", {})
+        return bool(status.get("parked", {}).keys() == entries.keys())
+
+    assert wait_until(all_parked, 60), "the daemon does not park the ports"
+
+
+def _entry(port: vif.VIFOpenVSwitch) -> Json:
+    assert port.network is not None
+    addresses = [ip.address for subnet in port.network.subnets for ip in subnet.ips]
+    return park_entry(port.address or "", addresses, port.network.mtu, port.bridge_name or "")
 
 
 def _make_ports(lab: facts.Lab, neutron: Api, node: facts.Node, count: int) -> list[Pod]:

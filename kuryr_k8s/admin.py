@@ -13,7 +13,7 @@ from aiohttp import web
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import PoolKey, PortRequest
-from kuryr_k8s.drivers.pool_state import Pool
+from kuryr_k8s.drivers.pool_places import Pool
 from kuryr_k8s.drivers.port_pool import PortPool
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pool_worker import pools_of

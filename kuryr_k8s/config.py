@@ -243,7 +243,7 @@ cni_daemon = [
     cfg.StrOpt(
         "ovsdb_connection",
         default="unix:/run/openvswitch/db.sock",
-        help="The node's Open vSwitch database.",
+        help="The node's Open vSwitch database. Empty: it has none, as it is a VM.",
     ),
     cfg.StrOpt(
         "cni_bin_dir",
@@ -266,6 +266,20 @@ cni_daemon = [
     ),
 ]
 
+binding = [
+    cfg.StrOpt(
+        "link_iface",
+        help="On a node that is a VM: the link of its trunk port, for example eth0. Empty: that "
+        "of the default route.",
+    ),
+    cfg.StrOpt(
+        "state_dir",
+        default="/run/kuryr/vlan",
+        help="Which VLANs of that link Pods have. It must outlive the daemon, and not the node's "
+        "boot.",
+    ),
+]
+
 
 def _health(port: int) -> list[cfg.Opt]:
     return [
@@ -282,6 +296,7 @@ GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "vif_pool": vif_pool,
     "policy": policy,
     "cni_daemon": cni_daemon,
+    "binding": binding,
     "health_server": _health(8082),
     "cni_health_server": _health(8090),
 }

@@ -18,7 +18,7 @@ from lab.lifecycle import Lab
 from lab.paths import Paths
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ALONE, ON_LAB = ("pods", "restart"), ("cni", "lab")
+ALONE, ON_LAB = ("pods", "restart"), ("cni", "lab", "nested")
 APART = ("ancestor",)
 
 

@@ -15,7 +15,7 @@ from lab.progress import Progress
 from lab.supervisor import Supervisor
 
 _BRIDGES = ("br-int", "br-ul", "br-ex", "ovs-netdev")
-_LINKS = ("np-node", "tnp-node", "ul-node", "ul-outside", "tap-vm1")
+_LINKS = ("np-node", "tnp-node", "ul-node", "ul-outside", "tap-vm")
 
 
 def stop_components(supervisor: Supervisor, progress: Progress) -> None:

@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 
     up = commands.add_parser("up", help="install, build, start; return when all is ready")
     up.add_argument("--nodes", type=int, metavar="N", help="number of nodes (2, or as before)")
+    up.add_argument("--vm", type=int, metavar="N", help="besides, nodes that are VMs (0)")
     up.add_argument(
         "--only",
         action="append",
@@ -94,7 +95,10 @@ def _up(lab: Lab, options: argparse.Namespace) -> int:
     if options.nodes is not None and not 1 <= options.nodes <= 9:
         print("--nodes: from 1 to 9", file=sys.stderr)
         return 2
-    lab.up(options.nodes, tuple(options.only))
+    if options.vm is not None and not 0 <= options.vm <= 9:
+        print("--vm: from 0 to 9", file=sys.stderr)
+        return 2
+    lab.up(options.nodes, tuple(options.only), options.vm)
     return 0
 
 

@@ -64,10 +64,15 @@ def install(paths: Paths, packages: Sequence[str] = PACKAGES) -> None:
                 _POLICY.unlink()
 
 
-def unpack(paths: Paths, suite: str, packages: Sequence[str], target: Path) -> None:
+def unpack(
+    paths: Paths, suite: str, packages: Sequence[str], target: Path, *, depended: bool = False
+) -> None:
     """Unpack packages of a Debian suite into the directory target, and nothing else into it.
 
     The directory appears under its name only when it is complete.
+
+    :param depended: not the packages themselves but what they depend on: the kernel's package
+        has another name with each release, which only an empty package beside it knows.
     """
     with tempfile.TemporaryDirectory(dir=paths.cache, prefix=".unpack-") as directory:
         work = Path(directory)
@@ -90,6 +95,9 @@ def unpack(paths: Paths, suite: str, packages: Sequence[str], target: Path) -> N
         )
         env = _environment(paths)
         run(["apt-get", *options, "update"], env=env, timeout=300)
+        if depended:
+            printed = run(["apt-cache", *options, "depends", *packages], env=env)
+            packages = re.findall(r"(?m)^\s*Depends: ([^\s<]+)$", printed)
         wanted = [f"{package}/{suite}" for package in packages]
         run(["apt-get", *options, "download", *wanted], env=env, cwd=work / "debs", timeout=600)
         for archive in sorted((work / "debs").glob("*.deb")):

@@ -74,6 +74,26 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Worker:
+    """A node that is a virtual machine: its addresses, its trunk and the trunk's port; `command`
+    is what comes before the command line of a program in the machine; paths are the machine's
+    (the CNI ones also the host's).
+    """
+
+    name: str
+    v4: str
+    v6: str
+    trunk_id: str
+    port_id: str
+    tap: str
+    command: list[str]
+    containerd_socket: str
+    cni_conf_dir: str
+    cni_bin_dir: str
+    kubelet_root: str
+
+
+@dataclass(frozen=True)
 class Kubernetes:
     """The control plane."""
 
@@ -109,6 +129,7 @@ class Lab:
     vm1: Machine
     outside: Machine
     images: list[str]
+    workers: dict[str, Worker] = field(default_factory=dict)
 
 
 def load(path: Path | None = None) -> Lab:
@@ -130,6 +151,7 @@ def load(path: Path | None = None) -> Lab:
             "nodes": {name: Node(**node) for name, node in data["nodes"].items()},
             "vm1": Machine(**data["vm1"]),
             "outside": Machine(**data["outside"]),
+            "workers": {name: Worker(**worker) for name, worker in data["workers"].items()},
         }
     )
 

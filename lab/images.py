@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 from lab import binaries, debian
@@ -51,8 +52,13 @@ def busybox(paths: Paths) -> Path:
     return found
 
 
-def load(paths: Paths, containerd: Path) -> None:
-    """Import the images that this containerd does not have."""
+def load(
+    paths: Paths, containerd: Path, there: Callable[..., tuple[str, ...]] = lambda *argv: argv
+) -> None:
+    """Import the images that this containerd does not have.
+
+    :param there: a command line for here from one for where containerd is.
+    """
     ctr = [
         str(binaries.ensure(["ctr"], paths)["ctr"]),
         "--address",
@@ -61,10 +67,10 @@ def load(paths: Paths, containerd: Path) -> None:
         "k8s.io",
         "images",
     ]
-    present = run([*ctr, "ls", "-q"]).split()
+    present = run(there(*ctr, "ls", "-q")).split()
     for name, archive in archives(paths).items():
         if name not in present:
-            run([*ctr, "import", "--local", str(archive)])
+            run(there(*ctr, "import", "--local", str(archive)))
 
 
 class _Layer:

@@ -16,13 +16,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab import credential, facts, probes, wheel
+from lab import credential, facts, probes, topology, wheel
 from lab.hardening import Hardening
 from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 from lab.progress import Progress
 from lab.supervisor import Component, Supervisor
 from lab.wheel import REPOSITORY
+from lab.worker import machine
 
 CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
@@ -72,11 +73,15 @@ class Installation:
             self._apply()
             self.hardening.install()
             numbers = range(1, controllers + 1)
-            self._forget_others({*map(controller, numbers), *map(daemon, self.lab.nodes)})
+            daemons = map(daemon, (*self.lab.nodes, *self.lab.workers))
+            self._forget_others({*map(controller, numbers), *daemons})
             names = [
                 *map(self.register_controller, numbers),
                 *map(self._register_daemon, self.lab.nodes),
+                *map(self._register_in_machine, self._workers),
             ]
+            for worker in self._workers:
+                machine.refresh(self.paths, worker)
             for name in names:
                 if changed:
                     self.supervisor.stop(name)
@@ -95,9 +100,15 @@ class Installation:
         """Stop the controller and the daemons, and take the CNI configuration away."""
         with locked(self.root / "lock"):
             self._forget_others(set())
-        for node in self.lab.nodes.values():
-            (Path(node.cni_conf_dir) / "10-kuryr.conflist").unlink(missing_ok=True)
+        directories = [node.cni_conf_dir for node in self.lab.nodes.values()]
+        directories += [worker.cni_conf_dir for worker in self.lab.workers.values()]
+        for directory in directories:
+            (Path(directory) / "10-kuryr.conflist").unlink(missing_ok=True)
         self.progress.note("kuryr is stopped; the lab runs on (make lab-down stops it)")
+
+    @property
+    def _workers(self) -> tuple[topology.Worker, ...]:
+        return topology.workers(len(self.lab.workers))
 
     def _apply(self) -> None:
         files = [f"--filename={REPOSITORY / 'etc' / part}" for part in ("crds", "rbac")]
@@ -129,6 +140,12 @@ class Installation:
             },
             "health_server": {"port": str(port)},
         }
+        if self.lab.workers:
+            settings["kubernetes"] |= {"vif_pool_driver": "multi_pool"}
+            settings["vif_pool"] = {"vif_pool_mapping": "nested-vlan:noop,neutron-vif:noop"}
+            workers = cloud.networks["workers"].v4
+            assert workers is not None
+            settings["pod_vif_nested"] = {"worker_nodes_subnets": workers.id}
         component = Component(
             name,
             self._command(CONTROLLER_PROGRAM, name, settings, directories),
@@ -169,6 +186,35 @@ class Installation:
         )
         self.supervisor.register(component)
         return component.name
+
+    def _register_in_machine(self, worker: topology.Worker) -> str:
+        """The daemon of a node that is a virtual machine, there."""
+        name, node = daemon(worker.name), self.lab.workers[worker.name]
+        own = Path("/run/lab")  # of the machine
+        settings = {
+            "kubernetes": self._kubernetes("kuryr-daemon", DAEMON_PROGRAM)
+            | {"node_name": worker.name},
+            "cni_daemon": {
+                "socket": f"{own}/run/kuryr/cni.sock",
+                "spool_dir": f"{self.paths.node(worker.name).root}/spool",
+                "ovsdb_connection": "",
+                "cni_bin_dir": node.cni_bin_dir,
+                "cni_conf_dir": node.cni_conf_dir,
+            },
+            "binding": {"state_dir": f"{own}/run/kuryr/vlan"},
+            "cni_health_server": {"port": str(DAEMON_HEALTH)},
+        }
+        component = Component(
+            name,
+            self._command(DAEMON_PROGRAM, name, settings, own),
+            ready=(probes.command("curl", "-fsS", f"http://127.0.0.1:{DAEMON_HEALTH}/readyz"),),
+            needs=("kube-apiserver",),
+            timeout=60,
+            grace=15,
+            files=self._files(DAEMON_PROGRAM, name),
+        )
+        self.supervisor.register(machine.inside(self.paths, worker, component))
+        return name
 
     def _command(
         self, program: str, name: str, settings: Mapping[str, Mapping[str, str]], directories: Path

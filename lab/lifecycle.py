@@ -19,6 +19,7 @@ from lab.plan import Plan
 from lab.process import COMPONENT_MARK, LAB_MARK, kill_all, marked
 from lab.progress import Progress
 from lab.supervisor import Component, Supervisor
+from lab.worker import plan as worker_plan
 
 _COMMAND = "command"  # the component that a command of ours counts as
 # What `up --only` understands besides names of steps.
@@ -39,10 +40,18 @@ class Lab:
     @property
     def count(self) -> int:
         """The number of nodes that `up` was last asked for."""
+        return self._setting("nodes", 2)
+
+    @property
+    def vms(self) -> int:
+        """The number of nodes that are virtual machines, besides."""
+        return self._setting("vms", 0)
+
+    def _setting(self, name: str, default: int) -> int:
         try:
-            return int(json.loads(self._settings.read_text())["nodes"])
+            return int(json.loads(self._settings.read_text())[name])
         except (OSError, ValueError, KeyError):
-            return 2
+            return default
 
     @property
     def _settings(self) -> Path:
@@ -57,13 +66,16 @@ class Lab:
     def nodes(self) -> tuple[topology.Node, ...]:
         return topology.nodes(self.count)
 
-    def up(self, count: int | None = None, only: tuple[str, ...] = ()) -> None:
+    def up(
+        self, count: int | None = None, only: tuple[str, ...] = (), vms: int | None = None
+    ) -> None:
         """Install what is missing, start what does not run, return when all of it is ready."""
         self.paths.create()
         with self.locked():
             before, count = self.count, count or self.count
-            write_atomic(self._settings, json.dumps({"nodes": count}))
-            plan = Plan(self.paths, self.supervisor, count)
+            vms_before, vms = self.vms, self.vms if vms is None else vms
+            write_atomic(self._settings, json.dumps({"nodes": count, "vms": vms}))
+            plan = Plan(self.paths, self.supervisor, count, vms)
             components = plan.components()
             if not only and self._is_up(components):
                 self.progress.note("already up")
@@ -71,6 +83,8 @@ class Lab:
             self._complete.unlink(missing_ok=True)
             for node in topology.nodes(before)[count:]:
                 cleanup.remove_node(self.paths, self.supervisor, node)
+            for worker in topology.workers(vms_before)[vms:]:
+                worker_plan.remove(self.paths, self.supervisor, worker)
             self._adopt(components)
             steps = [*plan.steps(), *self._extra_steps({step.name for step in plan.steps()})]
             wanted = [name for entry in only for name in GROUPS.get(entry, (entry,))]
@@ -96,7 +110,7 @@ class Lab:
         :raises UnknownName: there is no such component; nothing was restarted.
         """
         with self.locked():
-            plan = Plan(self.paths, self.supervisor, self.count)
+            plan = Plan(self.paths, self.supervisor, self.count, self.vms)
             for name in resolve(names, list(self.supervisor.records())):
                 (self.supervisor.kill if kill else self.supervisor.stop)(name)
                 self.supervisor.start(name)
@@ -180,6 +194,6 @@ class Lab:
 def _source_digest() -> str:
     """The hash of this program: another version may want other files, not only other arguments."""
     digest = hashlib.sha256()
-    for path in sorted(SOURCE.glob("*.py")):
+    for path in sorted([*SOURCE.glob("*.py"), *SOURCE.glob("worker/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

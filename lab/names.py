@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 # What the product's components are called without its name.
@@ -48,5 +49,5 @@ def _meant(name: str, known: Sequence[str]) -> list[str]:
 
 def _without_node(name: str) -> str:
     """The name of what a node's component is an instance of; else the name itself."""
-    stem, _, node = name.rpartition("-node")
-    return stem if stem and node.isdigit() else name
+    found = re.fullmatch(r"(.+)-(?:vm)?node\d+", name)
+    return found[1] if found else name

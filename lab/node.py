@@ -14,17 +14,17 @@ from lab import binaries, cgroups, images, mounts, probes, topology
 from lab.paths import Paths, write_atomic
 from lab.process import arguments, marked
 from lab.supervisor import Component, Supervisor
-from lab.topology import Node
+from lab.topology import Node, Worker
 
 CNI_PLUGINS = ("bridge", "ptp", "loopback", "host-local", "portmap", "bandwidth", "tuning")
 
 
-def components(paths: Paths, node: Node) -> list[Component]:
+def components(paths: Paths, node: Node | Worker) -> list[Component]:
     """containerd and kubelet."""
     return [_containerd(paths, node), _kubelet(paths, node)]
 
 
-def _containerd(paths: Paths, node: Node) -> Component:
+def _containerd(paths: Paths, node: Node | Worker) -> Component:
     own = paths.node(node.name)
     return Component(
         f"containerd-{node.name}",
@@ -41,7 +41,7 @@ def _containerd(paths: Paths, node: Node) -> Component:
     )
 
 
-def _kubelet(paths: Paths, node: Node) -> Component:
+def _kubelet(paths: Paths, node: Node | Worker) -> Component:
     own, pki = paths.node(node.name), paths.pki
     object_url = f"{topology.API_URL}/api/v1/nodes/{node.name}"
     return Component(
@@ -53,10 +53,10 @@ def _kubelet(paths: Paths, node: Node) -> Component:
             f"--root-dir={own.kubelet}",
             f"--cert-dir={own.kubelet}/pki",
             f"--hostname-override={node.name}",
-            f"--node-ip={node.underlay_v4},{node.underlay_v6}",
+            f"--node-ip={node.internal_v4},{node.internal_v6}",
         ),
         ready=(
-            probes.http(f"http://{node.underlay_v4}:10248/healthz", pattern="ok"),
+            probes.http(f"http://{node.internal_v4}:10248/healthz", pattern="ok"),
             probes.http(
                 object_url,
                 f'"name": ?"{node.name}"',
@@ -74,7 +74,16 @@ def _kubelet(paths: Paths, node: Node) -> Component:
 
 
 def prepare(paths: Paths, supervisor: Supervisor, node: Node) -> None:
-    """Directories, cgroup, CNI plugins and configuration; before containerd starts."""
+    """Files and cgroup; before containerd starts."""
+    write_files(paths, node)
+    cgroups.create(node.cgroup)
+    record = supervisor.find(f"containerd-{node.name}")
+    if (record is None or not record.alive) and not _shims(paths, node):
+        _forget_sandboxes(paths, node)
+
+
+def write_files(paths: Paths, node: Node | Worker) -> None:
+    """Directories, CNI plugins and configuration."""
     own = paths.node(node.name)
     for path in (
         own.containerd,
@@ -86,13 +95,9 @@ def prepare(paths: Paths, supervisor: Supervisor, node: Node) -> None:
     ):
         path.mkdir(parents=True, exist_ok=True)
     _link_plugins(paths, own.cni_bin)
-    cgroups.create(node.cgroup)
     write_atomic(paths.etc / "resolv.conf", "options ndots:1\n")
     write_atomic(own.root / "containerd.toml", _containerd_config(paths, node))
     write_atomic(own.root / "kubelet.json", json.dumps(_kubelet_config(paths, node), indent=1))
-    record = supervisor.find(f"containerd-{node.name}")
-    if (record is None or not record.alive) and not _shims(paths, node):
-        _forget_sandboxes(paths, node)
 
 
 def load_images(paths: Paths, node: Node) -> None:
@@ -128,7 +133,7 @@ def _link_plugins(paths: Paths, directory: Path) -> None:
             place.symlink_to(target)
 
 
-def _containerd_config(paths: Paths, node: Node) -> str:
+def _containerd_config(paths: Paths, node: Node | Worker) -> str:
     own = paths.node(node.name)
     runtime = "plugins.'io.containerd.cri.v1.runtime'"
     return f"""\
@@ -167,7 +172,7 @@ conf_dir = "{own.cni_conf}"
 """
 
 
-def _kubelet_config(paths: Paths, node: Node) -> dict[str, object]:
+def _kubelet_config(paths: Paths, node: Node | Worker) -> dict[str, object]:
     own, pki = paths.node(node.name), paths.pki
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -180,8 +185,8 @@ def _kubelet_config(paths: Paths, node: Node) -> dict[str, object]:
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": f"{pki}/kubelet-{node.name}.crt",
         "tlsPrivateKeyFile": f"{pki}/kubelet-{node.name}.key",
-        "address": node.underlay_v4,
-        "healthzBindAddress": node.underlay_v4,
+        "address": node.internal_v4,
+        "healthzBindAddress": node.internal_v4,
         "containerRuntimeEndpoint": f"unix://{own.containerd_socket}",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": node.cgroup,

@@ -11,7 +11,7 @@ from pathlib import Path
 from lab import topology
 from lab.paths import Paths, write_atomic
 from lab.process import run
-from lab.topology import Node
+from lab.topology import Node, Worker
 
 _SERVER_NAMES = (
     "DNS:localhost",
@@ -28,7 +28,7 @@ _SERVER_NAMES = (
 )
 
 
-def create(paths: Paths, nodes: Sequence[Node]) -> None:
+def create(paths: Paths, nodes: Sequence[Node | Worker]) -> None:
     """Everything that the control plane and the nodes need."""
     store = Store(paths.pki)
     store.authority("ca")
@@ -51,8 +51,8 @@ def create(paths: Paths, nodes: Sequence[Node]) -> None:
         names = (
             f"DNS:{node.name}",
             "IP:127.0.0.1",
-            f"IP:{node.underlay_v4}",
-            f"IP:{node.underlay_v6}",
+            f"IP:{node.internal_v4}",
+            f"IP:{node.internal_v6}",
         )
         store.certificate(
             f"kubelet-{node.name}",

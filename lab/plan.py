@@ -30,20 +30,25 @@ from lab import (
 from lab.graph import Step
 from lab.paths import Paths
 from lab.supervisor import Component, Supervisor, builtin
+from lab.worker import plan as worker_plan
+from lab.worker.network import WorkerSetup
 
 _WARM = 0.5  # seconds; steps below it are not worth a line
 
 
 class Plan:
-    """The steps and components of a lab with a number of nodes."""
+    """The steps and components of a lab with a number of nodes, and of nodes that are VMs."""
 
-    def __init__(self, paths: Paths, supervisor: Supervisor, count: int) -> None:
+    def __init__(self, paths: Paths, supervisor: Supervisor, count: int, vms: int = 0) -> None:
         self.paths = paths
         self.nodes = topology.nodes(count)
         self._supervisor = supervisor
         self._projects: dict[str, str] = {}
         self._cloud: facts.Cloud | None = None
         self._ports: dict[str, str] = {}
+        self._workers = worker_plan.WorkerPlan(
+            paths, topology.workers(vms), self.nodes, self._made
+        )
 
     def components(self) -> list[Component]:
         """Every daemon, with what it needs in the graph."""
@@ -55,12 +60,14 @@ class Plan:
         ]
         for each in self.nodes:
             found += [*ovn.of_node(self.paths, each), *node.components(self.paths, each)]
+        for worker in self._workers.workers:
+            found += worker_plan.components(self.paths, worker)
         return [builtin(component) for component in found]
 
     def steps(self) -> list[Step]:
         """Everything, daemons included."""
         before = self._before()
-        found = [*self._programs(), *self._work()]
+        found = [*self._programs(), *self._work(), *self._workers.steps()]
         for component in self.components():
             needs = (*component.needs, *before.get(component.name, ()))
             found.append(
@@ -73,6 +80,19 @@ class Plan:
         for each in self.nodes:
             if name == f"ovs-vswitchd-{each.name}":
                 ovn.build_bridges(self.paths, each)
+        for worker in self._workers.workers:
+            if name == f"vm-{worker.name}":
+                self._boot(worker)
+
+    def _boot(self, worker: topology.Worker) -> None:
+        """Start what ran in the machine; its containerd has forgotten everything."""
+        for name in reversed(worker_plan.boot_order(worker)):
+            self._supervisor.stop(name)  # it ends by itself, but perhaps not yet
+        for name in worker_plan.boot_order(worker):
+            if self._supervisor.find(name) is not None:
+                self._supervisor.start(name)
+            if name == f"containerd-{worker.name}":
+                worker_plan.load_images(self.paths, worker)
 
     def _before(self) -> dict[str, tuple[str, ...]]:
         """Steps, other than daemons, that a daemon has to wait for."""
@@ -100,7 +120,7 @@ class Plan:
                 f"containerd-{each.name}": (f"node-{each.name}",),
                 f"kubelet-{each.name}": (f"images-{each.name}", "underlay"),
             }
-        return before
+        return before | self._workers.before()
 
     def _programs(self) -> list[Step]:
         """Install and build; the builds in a row, since each of them uses all processors."""
@@ -144,7 +164,12 @@ class Plan:
                 ),
                 _WARM,
             ),
-            Step("facts", self._facts, ("ports",), _WARM),
+            Step(
+                "facts",
+                self._facts,
+                ("ports", *(f"trunk-{each.name}" for each in self._workers.workers)),
+                _WARM,
+            ),
             Step("octavia-files", self._octavia_files, ("octavia-schema", "networks"), _WARM),
             Step("images", self._images, ("programs-pause",), _WARM),
         ]
@@ -181,7 +206,7 @@ class Plan:
         wiring.enable_forwarding()
 
     def _certificates(self) -> None:
-        pki.create(self.paths, self.nodes)
+        pki.create(self.paths, (*self.nodes, *self._workers.workers))
         kubernetes.write_files(self.paths)
 
     def _images(self) -> None:
@@ -195,6 +220,10 @@ class Plan:
         openstack.free_flat_network(self.paths)
         found = cloud.NeutronSetup(self._projects).networks()
         self._cloud = replace(found, clouds_yaml=str(self.paths.clouds))
+
+    def _made(self) -> tuple[facts.Cloud, WorkerSetup]:
+        assert self._cloud is not None
+        return self._cloud, WorkerSetup(self._projects)
 
     def _octavia_files(self) -> None:
         assert self._cloud is not None
@@ -214,7 +243,8 @@ class Plan:
 
     def _facts(self) -> None:
         assert self._cloud is not None
-        facts.save(describe(self.paths, self.nodes, self._cloud, self._ports), self.paths.facts)
+        described = describe(self.paths, self.nodes, self._cloud, self._ports)
+        facts.save(replace(described, workers=self._workers.describe()), self.paths.facts)
 
 
 def describe(

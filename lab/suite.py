@@ -55,7 +55,7 @@ class Suite:
         command = tox.ensure(self.paths)
         with ThreadPoolExecutor(1) as pool:
             coming = pool.submit(
-                self._step, "lab up", [sys.executable, "-m", "lab", "up"], quiet=True
+                self._step, "lab up", [sys.executable, "-m", "lab", "up", "--vm", "1"], quiet=True
             )
             self._tox_stage(command, "lint")
             self._tox_stage(command, f"py3{sys.version_info.minor}")

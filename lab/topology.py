@@ -5,6 +5,7 @@
     nodes    10.63.0.0/24,  fd63::/64      |  Neutron networks of the project k8s on one router;
     services 10.96.0.0/15,  fd96::/111     |  the lower half of `services` is the Service range
     vms      10.64.0.0/24,  fd64::/64     /
+    workers  10.68.0.0/24,  fd68::/64    nodes that are virtual machines; only if there are any
     tenant2  10.65.0.0/24, shared-net 10.66.0.0/24   of another project
     public   172.24.4.0/24                external network, on node1
 """
@@ -50,6 +51,15 @@ class Node:
         return f"fd18::{self.index}"
 
     @property
+    def internal_v4(self) -> str:
+        """The Node's InternalIP in Kubernetes."""
+        return self.underlay_v4
+
+    @property
+    def internal_v6(self) -> str:
+        return self.underlay_v6
+
+    @property
     def port_v4(self) -> str:
         """The node's address on the Neutron network `nodes`."""
         return f"10.63.0.{10 + self.index}"
@@ -86,7 +96,55 @@ class Node:
         return f"{CGROUP}/{self.name}"
 
 
+@dataclass(frozen=True)
+class Worker:
+    """A node of the cluster that is a virtual machine, on node1: its network card is the parent
+    port of a Neutron trunk.
+    """
+
+    name: str
+    index: int
+
+    @property
+    def netns(self) -> str | None:
+        """Of the machine's own processes: they run on node1."""
+        return None
+
+    @property
+    def internal_v4(self) -> str:
+        """On the Neutron network `workers`."""
+        return f"10.68.0.{10 + self.index}"
+
+    @property
+    def internal_v6(self) -> str:
+        return f"fd68::{10 + self.index}"
+
+    @property
+    def mac(self) -> str:
+        return f"fa:16:3e:68:00:{10 + self.index:02x}"
+
+    @property
+    def tap(self) -> str:
+        """The host's end of its network card, in br-int of node1."""
+        return f"tap-{self.name}"
+
+    @property
+    def agent_port(self) -> int:
+        """Of 127.0.0.1: where commands for it are taken."""
+        return 7000 + self.index
+
+    @property
+    def cgroup(self) -> str:
+        """It has the machine for itself."""
+        return "/"
+
+
 CGROUP = "/kuryr-lab"
+
+
+def workers(count: int) -> tuple[Worker, ...]:
+    """The first virtual machines."""
+    return tuple(Worker(f"vmnode{index}", index) for index in range(1, count + 1))
 
 
 def nodes(count: int) -> tuple[Node, ...]:
@@ -127,6 +185,10 @@ NETWORKS = (
     ),
     Network("vms", "10.64.0.0/24", "fd64::/64"),
 )
+# The machines know their gateways before Neutron runs.
+WORKER_NETWORK = Network(
+    "workers", "10.68.0.0/24", "fd68::/64", gateway_v4="10.68.0.1", gateway_v6="fd68::1"
+)
 TENANT_NETWORK = Network("tenant2-net", "10.65.0.0/24")
 SHARED_NETWORK = Network("shared-net", "10.66.0.0/24")
 LB_MANAGEMENT = Network("lb-mgmt-net", "10.67.0.0/24")
@@ -139,6 +201,14 @@ SECURITY_GROUPS = {
     "vms": ("pods", "nodes", "services", "vms"),
 }
 
+# With virtual machines among the nodes: these too let their network in.
+WORKER_SECURITY_GROUPS = {
+    "pods": ("workers",),
+    "nodes": ("workers",),
+    "vms": ("workers",),
+    "workers": ("pods", "nodes", "services", "vms", "workers"),
+}
+
 VM_NAMESPACE = "vm1"
 VM_V4, VM_V6, VM_MAC = "10.64.0.11", "fd64::11", "fa:16:3e:64:00:0b"
 OUTSIDE_NAMESPACE = "outside"
@@ -146,4 +216,5 @@ OUTSIDE_NAMESPACE = "outside"
 
 def network(name: str) -> Network:
     """The network of the project k8s with this name."""
-    return next(network for network in NETWORKS if network.name == name)
+    known = (*NETWORKS, WORKER_NETWORK)
+    return next(network for network in known if network.name == name)

@@ -2,6 +2,7 @@
 
 kuryr-cni → server → daemon → attachments → bindings → netlink, ovs
                                    ↑ ports ← informer of this node's KuryrPorts
+parking ← informer of its KuryrPortPool → parked → netlink, ovs
 kuryrports (acknowledges), node (publishes the chassis), housekeeping (cleans up)
 """
 
@@ -27,7 +28,10 @@ from kuryr_k8s.cni.housekeeping import Housekeeping
 from kuryr_k8s.cni.kuryrports import KuryrPortAcknowledger
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.node import HostIdPublisher
+from kuryr_k8s.cni.openflow import OpenFlow
 from kuryr_k8s.cni.ovs import OpenVSwitch
+from kuryr_k8s.cni.parked import Parked
+from kuryr_k8s.cni.parking import Parking, keeps
 from kuryr_k8s.cni.ports import Ports
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
@@ -37,8 +41,9 @@ from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.informer import Informer
-from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, KURYRPORTS, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.process import reach, start
 
 LOG = logging.getLogger(__name__)
@@ -80,11 +85,23 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
     options = conf.cni_daemon
     node_name = name_of_node(conf)
     registry = CollectorRegistry()
+    has_switch = bool(options.ovsdb_connection)
     switch = OpenVSwitch(options.ovsdb_connection)
+    if not has_switch:
+        switch.connected.set()  # nothing to wait for
     selectors = {"fieldSelector": f"spec.podNodeName={node_name}"}
     informer = Informer(api, KURYRPORTS, KuryrPort.read, selectors=selectors)
+    own = {"fieldSelector": f"metadata.name={node_name}"}
+    pools = Informer(api, KURYRPORTPOOLS, KuryrPortPool.read, selectors=own)
+    key = Key("", node_name)
+    parked = Parked(
+        links,
+        switch,
+        OpenFlow.beside(options.ovsdb_connection),
+        lambda port_id: keeps(pools.get(key), port_id),
+    )
     attachments = Attachments(
-        base.load(base.Host(links, switch)),
+        base.load(base.Host(links, switch, parked, conf)),
         Ports(informer, api),
         settled=asyncio.Event(),
         add_timeout=options.add_timeout,
@@ -97,13 +114,18 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
         synced=informer.synced,
         connected=switch.connected,
     )
-    acknowledger = KuryrPortAcknowledger(informer, api, attachments, switch)
+    acknowledger = KuryrPortAcknowledger(informer, api, attachments, switch, parked)
     kuryrports = Controller("kuryrport", acknowledger.reconcile, workers=WORKERS)
     informer.subscribe(lambda key, _old, _new: kuryrports.queue.add(key))
     attachments.subscribe(kuryrports.queue.add)
     publisher = HostIdPublisher(api, switch.host_id)
     node = Controller("node", publisher.reconcile, workers=1)
-    switch.subscribe(lambda: node.queue.add(Key("", node_name)))
+    switch.subscribe(lambda: node.queue.add(key))
+    parking = Controller(
+        "parking", Parking(pools, api, parked, switch, attachments).reconcile, workers=1
+    )
+    pools.subscribe(lambda key, _old, _new: parking.queue.add(key))
+    switch.subscribe_ports(lambda: parking.queue.add(key))
     checks = {
         "caches": informer.synced.is_set,
         "openvswitch": switch.connected.is_set,
@@ -115,16 +137,24 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
     runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "openvswitch": switch.run,
         "kubernetes": functools.partial(_follow, api, informer),
+        "pool": functools.partial(_follow, api, pools),
+        "parking": parking.run,
         "kuryrports": kuryrports.run,
         "node": node.run,
         "health": health.run,
         "housekeeping": housekeeping.run,
     }
+    published = [publisher.published]
+    if not has_switch:  # and so is no chassis
+        for part in ("openvswitch", "node", "pool", "parking"):
+            del runs[part]
+        del checks["openvswitch"]
+        published = []
     server = Server(Path(options.socket), daemon.handle)
     LOG.info("kuryr-k8s-daemon of node %s", node_name)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part(), name=name) for name, part in runs.items()]
-        ready = _announce(conf, attachments.settled, publisher.published)
+        ready = _announce(conf, attachments.settled, *published)
         tasks.append(group.create_task(ready, name="ready"))
         await server.run(stop)
         LOG.info("stopping")
@@ -132,7 +162,7 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
             task.cancel()
 
 
-async def _follow(api: KubeApi, informer: Informer[KuryrPort]) -> None:
+async def _follow(api: KubeApi, informer: Informer[Any]) -> None:
     """Fill the cache for ever; an API that will never answer us ends the start."""
     await reach("Kubernetes", functools.partial(api.probe, informer.resource))
     await informer.run()

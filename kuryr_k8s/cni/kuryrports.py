@@ -34,6 +34,12 @@ class Switch(Protocol):
     connected: asyncio.Event
 
 
+class ParkedPorts(Protocol):
+    """The part of :class:`~kuryr_k8s.cni.parked.Parked` that we need."""
+
+    def ready(self, port_id: str) -> bool: ...
+
+
 class KuryrPortAcknowledger:
     """Reconciles KuryrPorts, by key, on the node's side.
 
@@ -41,11 +47,19 @@ class KuryrPortAcknowledger:
     absence of the node's finalizer, by which the controller may give the port away.
     """
 
-    def __init__(self, cache: Cache, api: Api, attachments: Attachments, switch: Switch) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        api: Api,
+        attachments: Attachments,
+        switch: Switch,
+        parked: ParkedPorts,
+    ) -> None:
         self._cache = cache
         self._api = api
         self._attachments = attachments
         self._switch = switch
+        self._parked = parked
 
     async def reconcile(self, key: Key) -> float | None:
         """:raises errors.KubeError: to be tried again."""
@@ -87,7 +101,10 @@ class KuryrPortAcknowledger:
             raise errors.Wait("it is not known what is attached", delay=1.0)
 
     async def _mark(self, key: Key, port: KuryrPort) -> None:
-        """Record which interfaces work, and which do not any more."""
+        """Record which interfaces work, and which do not any more.
+
+        The controller has told of one that is parked already; it works before the Pod has it.
+        """
         if self._attachments.flights.plugging(port.pod_uid) or not port.has_vifs:
             return
         self._require_knowledge()
@@ -96,7 +113,7 @@ class KuryrPortAcknowledger:
             _name(attachment)
             for binding, attachment in self._attachments.of_pod(port.pod_uid)
             if binding.working(attachment)
-        }
+        } | {name for name, vif in vifs.items() if self._parked.ready(vif.id)}
         changed = {
             name: {"vif": {"versioned_object.data": {"active": name in working}}}
             for name, vif in vifs.items()

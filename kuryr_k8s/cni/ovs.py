@@ -1,22 +1,29 @@
 """The node's Open vSwitch: ports of Pods, and what ovn-controller says of them.
 
 What the daemon must remember of an attachment stands in ``external_ids`` of the port's
-Interface row, and nowhere else: it outlives the daemon, and goes with the port.
+Interface row, and nowhere else: it outlives the daemon, and goes with the port. A port that is
+parked has a mark there, with or without a Pod.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kuryr_k8s.cni.ovsdb import AddPort, Change, DelPort, Ovsdb, OVSError
+from kuryr_k8s.cni.marking import Marking
+from kuryr_k8s.cni.ovsdb import Change, Ovsdb, OVSError
+from kuryr_k8s.cni.ovsdb_commands import AddPorts, DelPort, Ids, NewPort
 
 LOG = logging.getLogger(__name__)
-OURS = "kuryr-container-id"  # the external id that marks our rows
+OURS = "kuryr-container-id"  # the external id of rows that a container has
+PARKED = "kuryr-parked"  # that of rows that stay when their container leaves
+MARKS = (OURS, PARKED)
+ZONE = "ct-zone-"  # ovn-controller's, on the bridge: the zone of a port's connections
 SETTLE = 5.0  # seconds that ovs-vswitchd gets to let go of an interface
 
-__all__ = ["OURS", "Interface", "OVSError", "OpenVSwitch"]
+__all__ = ["OURS", "PARKED", "Interface", "NewPort", "OVSError", "OpenVSwitch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +40,25 @@ class Interface:
         return self.external_ids.get("iface-id", "")
 
     @property
+    def attached(self) -> bool:
+        """Has a container got it?"""
+        return OURS in self.external_ids
+
+    @property
+    def parked(self) -> bool:
+        """Does it stay when its container, if it has one, leaves?"""
+        return PARKED in self.external_ids
+
+    @property
     def installed(self) -> bool:
         """Has ovn-controller installed all flows of the port? True of this very row."""
         return self.external_ids.get("ovn-installed") == "true"
+
+
+class _Bridge(NamedTuple):
+    name: str
+    datapath_type: str
+    external_ids: Mapping[str, str]
 
 
 class OpenVSwitch:
@@ -46,13 +69,15 @@ class OpenVSwitch:
         self.connected = self._database.connected
         self._interfaces: dict[str, Interface] = {}  # by row
         self._names: dict[str, Interface] = {}
-        self._bridges: dict[str, tuple[str, str]] = {}  # by row: name, datapath_type
+        self._bridges: dict[str, _Bridge] = {}  # by row
         self._host_id: str | None = None
         self._identity = ""
         self._cur_cfg = 0
         self._removed: dict[str, int] = {}  # names of removed ports: the next_cfg of that
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._subscribers: list[Callable[[], None]] = []
+        self._port_subscribers: list[Callable[[], None]] = []
+        self._marking = Marking(self._database)
 
     async def run(self) -> None:
         """Follow the database until cancelled."""
@@ -61,6 +86,10 @@ class OpenVSwitch:
     def subscribe(self, subscriber: Callable[[], None]) -> None:
         """Call it when the connection or :meth:`host_id` may have changed."""
         self._subscribers.append(subscriber)
+
+    def subscribe_ports(self, subscriber: Callable[[], None]) -> None:
+        """Call it when a port of ours has come, gone, or been installed, and after a gap."""
+        self._port_subscribers.append(subscriber)
 
     def host_id(self) -> str | None:
         """``external_ids:hostname``: the chassis' name, by which Neutron binds ports."""
@@ -72,10 +101,20 @@ class OpenVSwitch:
 
     def in_user_space(self, bridge: str) -> bool:
         """Does this bridge forward in user space (``datapath_type=netdev``)?"""
-        return (bridge, "netdev") in self._bridges.values()
+        return any(
+            each.name == bridge and each.datapath_type == "netdev"
+            for each in self._bridges.values()
+        )
+
+    def zone(self, iface_id: str) -> tuple[str, int] | None:
+        """The bridge, and the number of the zone there, where OVN keeps a port's connections."""
+        for bridge in self._bridges.values():
+            if zone := bridge.external_ids.get(f"{ZONE}{iface_id}"):
+                return bridge.name, int(zone)
+        return None
 
     def interfaces(self) -> list[Interface]:
-        """All rows of ours, as last heard of."""
+        """All rows of ours, as last heard of, with and without a container."""
         return list(self._interfaces.values())
 
     def find(self, name: str) -> Interface | None:
@@ -86,8 +125,21 @@ class OpenVSwitch:
 
         :raises OVSError: the bridge does not exist, or the database does not answer.
         """
-        await self._let_go(name)
-        await self._database.commit(AddPort(self._database, bridge, name, external_ids))
+        await self.add_ports([NewPort(bridge, name, external_ids)])
+
+    async def add_ports(self, ports: Sequence[NewPort]) -> None:
+        """:meth:`add_port` for several, all of them or none."""
+        for port in ports:
+            await self._let_go(port.name)
+        await self._database.commit(AddPorts(self._database, ports))
+
+    async def mark(self, row: str, external_ids: Ids) -> bool:
+        """Change some external ids of an interface, by its row, and leave the others alone.
+
+        :returns: whether there still is this row.
+        :raises OVSError: the database does not answer.
+        """
+        return await self._marking.mark(row, external_ids)
 
     async def del_port(self, name: str) -> None:
         """Remove the port; without such a port nothing happens. Does not wait for ovs-vswitchd.
@@ -139,14 +191,27 @@ class OpenVSwitch:
             self._bridges.clear()
             self._wake({self._apply(row) for row in rows} | before)
         self._notify()
+        self._notify_of_ports()
 
     def _changed(self, changes: list[Change]) -> None:
+        before = self._plugged(changes)
         self._wake({self._apply(change) for change in changes})
         if any(change.table == "Open_vSwitch" for change in changes):
             self._notify()
+        if self._plugged(changes) != before:
+            self._notify_of_ports()
+
+    def _plugged(self, changes: list[Change]) -> set[tuple[str, str, bool]]:
+        """What subscribers to ports want to know of the rows that change."""
+        found = (self._interfaces.get(change.row) for change in changes)
+        return {(one.row, one.iface_id, one.installed) for one in found if one is not None}
 
     def _notify(self) -> None:
         for subscriber in self._subscribers:
+            subscriber()
+
+    def _notify_of_ports(self) -> None:
+        for subscriber in self._port_subscribers:
             subscriber()
 
     def _apply(self, change: Change) -> str:
@@ -156,7 +221,7 @@ class OpenVSwitch:
             case "Bridge":
                 self._bridges.pop(change.row, None)
                 if values is not None:
-                    self._bridges[change.row] = (values["name"], values["datapath_type"])
+                    self._bridges[change.row] = _Bridge(**values)
             case "Open_vSwitch" if values is not None:
                 self._identity = change.row
                 self._host_id = values["external_ids"].get("hostname")
@@ -169,7 +234,7 @@ class OpenVSwitch:
         old = self._interfaces.pop(change.row, None)
         if old is not None and self._names.get(old.name) is old:
             del self._names[old.name]
-        if change.values is None or OURS not in change.values["external_ids"]:
+        if change.values is None or change.values["external_ids"].keys().isdisjoint(MARKS):
             return old.name if old is not None else ""
         name, error = change.values["name"], change.values["error"]
         new = Interface(change.row, name, change.values["external_ids"], "".join(error))

@@ -1,13 +1,12 @@
 """Open vSwitch's database through ovsdbapp: a copy of a few columns, and transactions.
 
-ovsdbapp's thread keeps the connection and commits one transaction after another. Its ready-made
-commands wait for ovs-vswitchd, and those that add to a bridge write its whole list of ports; ours
-are mutations of that list, and wait for ovsdb-server only.
+ovsdbapp's thread keeps the connection and commits one transaction after another. What is in one
+is in ``ovsdb_commands``.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
 
@@ -44,7 +43,12 @@ SCHEMA: dict[str, Any] = {
             "isRoot": True,
         },
         "Bridge": {
-            "columns": {"name": _TEXT, "datapath_type": _TEXT, "ports": _rows("Port", 0)},
+            "columns": {
+                "name": _TEXT,
+                "datapath_type": _TEXT,
+                "ports": _rows("Port", 0),
+                "external_ids": _MAP,
+            },
         },
         "Port": {"columns": {"name": _TEXT, "interfaces": _rows("Interface", 1)}},
         "Interface": {"columns": {"name": _TEXT, "external_ids": _MAP, "error": _MAYBE_TEXT}},
@@ -53,7 +57,7 @@ SCHEMA: dict[str, Any] = {
 # What we follow of it
 FOLLOWED = {
     "Open_vSwitch": ("external_ids", "cur_cfg"),
-    "Bridge": ("name", "datapath_type"),
+    "Bridge": ("name", "datapath_type", "external_ids"),
     "Interface": ("name", "external_ids", "error"),
 }
 
@@ -68,44 +72,6 @@ class Change(NamedTuple):
     table: str
     row: str
     values: dict[str, Any] | None
-
-
-class AddPort(command.BaseCommand):  # type: ignore[misc]
-    """A port with one interface, always as fresh rows, in place of one of that name."""
-
-    def __init__(
-        self, api: "Ovsdb", bridge: str, name: str, external_ids: Mapping[str, str]
-    ) -> None:
-        super().__init__(api)
-        self.bridge, self.name, self.external_ids = bridge, name, dict(external_ids)
-
-    def run_idl(self, txn: Any) -> None:
-        bridge = _find(self.api, "Bridge", self.bridge)
-        if bridge is None:
-            raise OVSError(f"Open vSwitch has no bridge {self.bridge}")
-        _remove(self.api, self.name)
-        interface = txn.insert(self.api.idl.tables["Interface"])
-        interface.name = self.name
-        interface.external_ids = self.external_ids
-        port = txn.insert(self.api.idl.tables["Port"])
-        port.name = self.name
-        port.interfaces = [interface]
-        bridge.addvalue("ports", port.uuid)
-
-
-class DelPort(command.BaseCommand):  # type: ignore[misc]
-    """The result is the ``next_cfg`` that tells ovs-vswitchd of it; None without such a port."""
-
-    def __init__(self, api: "Ovsdb", name: str) -> None:
-        super().__init__(api)
-        self.name = name
-
-    def run_idl(self, _txn: Any) -> None:
-        _remove(self.api, self.name)
-        next(iter(self.api.idl.tables["Open_vSwitch"].rows.values())).increment("next_cfg")
-
-    def post_commit(self, txn: Any) -> None:
-        self.result = txn.get_increment_new_value()
 
 
 class Ovsdb:
@@ -299,17 +265,3 @@ class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
 def _change(row: Any) -> Change:
     table = row._table.name
     return Change(table, str(row.uuid), {name: getattr(row, name) for name in FOLLOWED[table]})
-
-
-def _find(api: Ovsdb, table: str, name: str) -> Any:
-    return idlutils.row_by_value(api.idl, table, "name", name, None)
-
-
-def _remove(api: Ovsdb, name: str) -> None:
-    """Take the port from its bridge; ovsdb-server deletes rows that nothing refers to."""
-    port = _find(api, "Port", name)
-    if port is None:
-        return
-    for bridge in api.idl.tables["Bridge"].rows.values():
-        if port in bridge.ports:
-            bridge.delvalue("ports", port.uuid)

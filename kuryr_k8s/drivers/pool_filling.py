@@ -76,9 +76,10 @@ class Filling:
 
     async def _refill(self, key: PoolKey, wanted: int) -> None:
         """Make some of the ports, as many as the budget has."""
+        least = min(wanted, self._state.limits.batch)  # one by one they cost a request each
+        if delay := self._budget.delay(least):
+            raise errors.Wait("no budget for refills is left", delay=delay)
         count = self._budget.take(wanted)
-        if not count:
-            raise errors.Wait("no budget for refills is left", delay=self._budget.delay(1))
         room = await self._room(key.project_id)
         if room < 1:
             failure = errors.OverQuota(

@@ -1,66 +1,16 @@
-"""Which port of the pools is where: decides, without doing anything.
+"""Which port of the pools is where, and whose: decides, without doing anything.
 
-    creating → available → in use → returning → available
-                   │                    │
-                   └──────→ leaving ←───┘ → gone
-
-A port is in exactly one of these places, or unknown. ``creating`` is a number: nobody knows which
-ports they will be. Whoever waits for a port (a *claim*) gets the next one of his pool, first come,
-first served: while anybody waits nothing is available.
+A port is in exactly one place of one pool, or unknown. Whoever waits for a port (a *claim*) gets
+the next one of his pool, first come, first served.
 
 A port that returns is *checked*, which takes Neutron, and cools down. Checked ones are given away
 before that only where nothing else is left.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kuryr_k8s.drivers.base import PoolKey, Spare
-
-
-class Claim(NamedTuple):
-    """An interface of a Pod, that has a port or waits for one."""
-
-    pod_uid: str
-    ifname: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The options of ``[vif_pool]``; times in seconds, 0 for none."""
-
-    minimum: int = 5
-    batch: int = 10
-    maximum: int = 0
-    ttl: float = 0.0
-    idle: float = 0.0
-    cooldown: float = 0.0
-
-
-@dataclass(slots=True)
-class Pool:
-    """The ports of one key, by id. Values are the times at which they came there."""
-
-    key: PoolKey
-    used: float
-    available: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    in_use: dict[str, float] = field(default_factory=dict)
-    returning: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    checked: OrderedDict[str, None] = field(default_factory=OrderedDict)  # of the returning
-    leaving: dict[str, float] = field(default_factory=dict)
-    creating: int = 0
-    ordered: int = 0  # ports that somebody asked for besides
-    waiting: OrderedDict[Claim, float] = field(default_factory=OrderedDict)
-    rests: bool = False  # it was emptied by hand, and nobody has asked for it since
-    closed: bool = False  # its place or network is gone
-
-    def is_empty(self) -> bool:
-        return not (self.ports() or self.creating or self.waiting or self.ordered)
-
-    def ports(self) -> list[str]:
-        return [*self.available, *self.in_use, *self.returning, *self.leaving]
+from kuryr_k8s.drivers.pool_places import Claim, Limits, Pool
 
 
 class PoolState:
@@ -72,46 +22,34 @@ class PoolState:
         self._spares: dict[str, Spare] = {}
         self._pool_of: dict[str, Pool] = {}
         self._claims: dict[Claim, str] = {}  # the port of each
-        self._holders: dict[str, str] = {}  # the Pod's uid of each port in use
+        self._holders: dict[str, Claim] = {}  # who has it, of each port in use
         self._parked: set[str] = set()
 
     # -- Pods
 
     def take(self, key: PoolKey, claim: Claim, now: float) -> Spare | None:
-        """A port for the claim: always the same until it is given back. None: it waits for one.
-
-        Ports that are parked, hence ACTIVE, go first; then those that were free for longest.
-        """
+        """A port for the claim: always the same until it is given back. None: it waits for one."""
         if claim in self._claims:
             return self._spares[self._claims[claim]]
         pool = self._pool(key, now)
         pool.used = now
         pool.closed = pool.rests = False
-        port = next((port for port in pool.available if port in self._parked), None)
-        port = port or next(iter(pool.available), None) or next(iter(pool.checked), None)
-        if port is None:
-            self._wait(pool, claim, now)
-            return None
-        self._leave(pool, port)
-        self._give(pool, port, claim, now)
-        return self._spares[port]
-
-    @staticmethod
-    def _leave(pool: Pool, port: str) -> None:
-        for where in (pool.available, pool.in_use, pool.returning, pool.checked, pool.leaving):
-            where.pop(port, None)
-
-    def _wait(self, pool: Pool, claim: Claim, now: float) -> None:
         for other in self.pools.values():
             if other is not pool:
                 other.waiting.pop(claim, None)  # it asks for something else by now
-        pool.waiting.setdefault(claim, now)
+        port = pool.best(self._parked)
+        if port is None:
+            pool.waiting.setdefault(claim)
+            return None
+        pool.take_out(port)
+        self._give(pool, port, claim, now)
+        return self._spares[port]
 
     def _give(self, pool: Pool, port: str, claim: Claim, now: float) -> None:
         pool.in_use[port] = now
         pool.used = now
         self._claims[claim] = port
-        self._holders[port] = claim.pod_uid
+        self._holders[port] = claim
 
     def withdraw(self, pod_uid: str, now: float) -> list[str]:
         """The Pod will never name the ports that it was promised: they come back."""
@@ -126,61 +64,54 @@ class PoolState:
     def give_back(self, port: str, now: float) -> bool:
         """The node has let go of it. Whether it is one of ours."""
         pool = self._pool_of.get(port)
-        if pool is None:
-            return False
-        if port not in pool.in_use:
-            return True
-        self._release_claim(port)
-        del pool.in_use[port]
-        full = self.limits.maximum and (
-            len(pool.available) + len(pool.returning) >= self.limits.maximum
-        )
-        if pool.closed or (full and not pool.waiting):
+        if pool is not None and port in pool.in_use:
+            place = pool.leaving if pool.closed or pool.is_full() else pool.returning
+            self._end_use(pool, port, now)
+            place[port] = now
+        return pool is not None
+
+    def orphaned(self, port: str, now: float) -> None:
+        """Nobody has it, though it was in use: whoever had it went without a word."""
+        pool = self._pool_of.get(port)
+        if pool is not None and port in pool.in_use:
+            self._end_use(pool, port, now)
             pool.leaving[port] = now
-        else:
-            pool.returning[port] = now
-        return True
 
-    def _release_claim(self, port: str) -> None:
-        self._holders.pop(port, None)
-        for claim in [claim for claim, held in self._claims.items() if held == port]:
-            del self._claims[claim]
+    def _end_use(self, pool: Pool, port: str, now: float) -> None:
+        del pool.in_use[port]
+        pool.used = now
+        self._forget_holder(port)
 
-    # -- creation
+    def _forget_holder(self, port: str) -> str | None:
+        holder = self._holders.pop(port, None)
+        if holder is None:
+            return None
+        self._claims.pop(holder, None)
+        return holder.pod_uid
+
+    def refuse(self, key: PoolKey) -> list[Claim]:
+        """Those who wait for the pool, and do so no more."""
+        pool = self.pools.get(key)
+        told = list(pool.waiting) if pool is not None else []
+        if pool is not None:
+            pool.waiting.clear()
+        return told
+
+    # -- ports that come
 
     def wanted(self, key: PoolKey, now: float) -> tuple[int, int]:
         """Ports to create: for those who wait, and to fill the pool for those to come."""
         pool = self.pools.get(key)
-        if pool is None or pool.closed:
-            return 0, 0
-        coming = pool.creating + len(pool.returning)
-        awaited = max(0, len(pool.waiting) - coming)
-        target = self.target(key, now)
-        left = len(pool.available) + coming + awaited - len(pool.waiting)
-        refill = max(target - left, self.limits.batch - awaited) if left < target else 0
-        refill = max(refill, pool.ordered)
-        if self.limits.maximum:
-            refill = min(refill, max(0, self.limits.maximum - left))
-        return awaited, refill
+        return pool.wanted(now) if pool is not None else (0, 0)
 
     def target(self, key: PoolKey, now: float) -> int:
         """How many ports the pool is to have available at least."""
         pool = self.pools.get(key)
-        if pool is None or pool.closed or pool.rests or self._is_idle(pool, now):
-            return 0
-        if self.limits.maximum:
-            return min(self.limits.minimum, self.limits.maximum)
-        return self.limits.minimum
-
-    def _is_idle(self, pool: Pool, now: float) -> bool:
-        return bool(self.limits.idle) and not pool.in_use and now - pool.used >= self.limits.idle
+        return pool.target(now) if pool is not None else 0
 
     def begin(self, key: PoolKey, count: int, now: float) -> None:
         """So many ports are being created; :meth:`made` is called for each end of that."""
-        pool = self._pool(key, now)
-        awaited, _ = self.wanted(key, now)
-        pool.ordered = max(0, pool.ordered - max(0, count - awaited))
-        pool.creating += count
+        self._pool(key, now).begin(count, now)
 
     def order(self, key: PoolKey, count: int, now: float) -> None:
         """Somebody wants so many ports more to be available, once."""
@@ -190,8 +121,7 @@ class PoolState:
 
     def made(self, key: PoolKey, count: int, spares: Iterable[Spare], now: float) -> list[Claim]:
         """A creation of ``count`` ports ended with these; whose turn it is that waited."""
-        pool = self._pool(key, now)
-        pool.creating -= count
+        self._pool(key, now).creating -= count
         served = [self.adopt(spare, now) for spare in spares]
         return [claim for claim in served if claim is not None]
 
@@ -205,6 +135,14 @@ class PoolState:
             return None
         return self._make_available(pool, spare.id, now)
 
+    def recover(self, spare: Spare, holder: str | None, now: float) -> None:
+        """A port of an earlier life: in use by the Pod ``holder``, or free."""
+        if holder is None:
+            self.adopt(spare, now)
+        elif spare.id not in self._spares:
+            self._know(spare, now).in_use[spare.id] = now
+            self._holders[spare.id] = Claim(holder, "")  # its KuryrPort knows the interface
+
     def _know(self, spare: Spare, now: float) -> Pool:
         pool = self._pool(spare.key, now)
         self._spares[spare.id] = spare
@@ -212,32 +150,12 @@ class PoolState:
         return pool
 
     def _make_available(self, pool: Pool, port: str, now: float) -> Claim | None:
-        if pool.waiting:
-            claim, _since = pool.waiting.popitem(last=False)
-            self._give(pool, port, claim, now)
-            return claim
-        pool.available[port] = now
-        return None
-
-    # -- recovery
-
-    def refuse(self, key: PoolKey) -> list[Claim]:
-        """Those who wait for the pool, and do so no more."""
-        pool = self.pools.get(key)
-        told = list(pool.waiting) if pool is not None else []
-        if pool is not None:
-            pool.waiting.clear()
-        return told
-
-    def recover(self, spare: Spare, holder: str | None, now: float) -> None:
-        """A port of an earlier life: in use by the Pod ``holder``, or free."""
-        if spare.id in self._spares:
-            return
-        if holder is None:
-            self.adopt(spare, now)
-            return
-        self._know(spare, now).in_use[spare.id] = now
-        self._holders[spare.id] = holder
+        if not pool.waiting:
+            pool.available[port] = now
+            return None
+        claim, _ = pool.waiting.popitem(last=False)
+        self._give(pool, port, claim, now)
+        return claim
 
     # -- the way back
 
@@ -261,59 +179,34 @@ class PoolState:
         if pool is None or spare.id not in pool.returning:
             return None
         self._spares[spare.id] = spare
-        if pool.waiting:
-            del pool.returning[spare.id]
-            return self._make_available(pool, spare.id, now)
-        pool.checked[spare.id] = None
-        return None
+        if not pool.waiting:
+            pool.checked.add(spare.id)
+            return None
+        pool.take_out(spare.id)
+        return self._make_available(pool, spare.id, now)
 
     def cool(self, key: PoolKey, now: float) -> None:
         """What has returned for long enough is available."""
-        pool = self.pools.get(key)
-        if pool is None:
-            return
-        for port in list(pool.checked):
-            if now - pool.returning[port] >= self.limits.cooldown:
-                self._leave(pool, port)
-                pool.available[port] = now
+        if key in self.pools:
+            self.pools[key].cool(now)
 
-    # -- leaving
+    # -- ports that go
 
     def shrink(self, key: PoolKey, now: float) -> None:
         """Let go of what is too much, or was unused for too long."""
-        pool = self.pools.get(key)
-        if pool is None:
-            return
-        idle = self._is_idle(pool, now)
-        target = self.target(key, now)
-        for port, since in list(pool.available.items()):
-            count = len(pool.available)
-            excess = self.limits.maximum and count > self.limits.maximum
-            old = self.limits.ttl and now - since >= self.limits.ttl and count > target
-            if not (idle or pool.closed or excess or old):
-                break
-            self.dismiss(port, now)
-        if idle or pool.closed:
-            for port in list(pool.returning):
-                self.dismiss(port, now)
+        if key in self.pools:
+            self.pools[key].shrink(now)
+            self._drop_if_empty(self.pools[key])
+
+    def _drop_if_empty(self, pool: Pool) -> None:
         if pool.is_empty():
-            del self.pools[key]
+            self.pools.pop(pool.key, None)
 
     def dismiss(self, port: str, now: float) -> None:
         """It will not be given to anybody any more, and is to be deleted; one in use is not."""
         pool = self._pool_of.get(port)
         if pool is not None and port not in pool.in_use:
-            since = pool.leaving.get(port, now)
-            self._leave(pool, port)
-            pool.leaving[port] = since
-
-    def orphaned(self, port: str, now: float) -> None:
-        """Nobody has it, though it was in use: whoever had it went without a word."""
-        pool = self._pool_of.get(port)
-        if pool is not None and port in pool.in_use:
-            self._release_claim(port)
-            del pool.in_use[port]
-            pool.leaving[port] = now
+            pool.dismiss(port, now)
 
     def close(self, key: PoolKey, now: float) -> list[Claim]:
         """Its place or network is gone: all of it goes, until somebody asks for it again. Those
@@ -354,14 +247,11 @@ class PoolState:
         pool = self._pool_of.pop(port, None)
         if pool is None:
             return None
-        self._leave(pool, port)
-        holder = self._holders.get(port)
-        self._release_claim(port)
+        pool.take_out(port)
         self._parked.discard(port)
         del self._spares[port]
-        if pool.is_empty():
-            self.pools.pop(pool.key, None)
-        return holder
+        self._drop_if_empty(pool)
+        return self._forget_holder(port)
 
     # -- what is known
 
@@ -374,17 +264,18 @@ class PoolState:
     def is_parked(self, port: str) -> bool:
         return port in self._parked
 
-    def spare(self, port: str) -> Spare | None:
-        return self._spares.get(port)
-
     def learn(self, spare: Spare) -> None:
         """What the port is like by now; its pool stays."""
         if spare.id in self._spares:
             self._spares[spare.id] = spare
 
+    def spare(self, port: str) -> Spare | None:
+        return self._spares.get(port)
+
     def holder(self, port: str) -> str | None:
         """Uid of the Pod that has it."""
-        return self._holders.get(port)
+        holder = self._holders.get(port)
+        return holder.pod_uid if holder is not None else None
 
     def in_use_since(self, port: str) -> float | None:
         pool = self._pool_of.get(port)
@@ -393,10 +284,7 @@ class PoolState:
     def where(self, port: str) -> str:
         """The place's name; empty for a port that is not known."""
         pool = self._pool_of.get(port)
-        for name in ("available", "in_use", "returning", "leaving"):
-            if pool is not None and port in getattr(pool, name):
-                return name
-        return ""
+        return pool.place_of(port) if pool is not None else ""
 
     def anybody_waits(self) -> bool:
         return any(pool.waiting for pool in self.pools.values())
@@ -405,7 +293,4 @@ class PoolState:
         return iter(tuple(self._spares.values()))
 
     def _pool(self, key: PoolKey, now: float) -> Pool:
-        pool = self.pools.get(key)
-        if pool is None:
-            pool = self.pools[key] = Pool(key, now)
-        return pool
+        return self.pools.setdefault(key, Pool(key, self.limits, now))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kuryr_k8s.drivers.base import Records, Spare
-from kuryr_k8s.drivers.pool_state import Claim
+from kuryr_k8s.drivers.pool_places import Claim
 from kuryr_k8s.drivers.pool_upkeep import Upkeep, is_same
 from kuryr_k8s.drivers.pools import Pools, PoolWork
 

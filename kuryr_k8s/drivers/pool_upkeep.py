@@ -13,7 +13,7 @@ from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PoolKey, Spare
-from kuryr_k8s.drivers.pool_state import Pool
+from kuryr_k8s.drivers.pool_places import Pool
 from kuryr_k8s.drivers.pools import Pools
 
 LOG = logging.getLogger(__name__)

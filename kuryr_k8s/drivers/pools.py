@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey, Spare
-from kuryr_k8s.drivers.pool_state import Claim, Limits, PoolState
+from kuryr_k8s.drivers.pool_places import Claim, Limits
+from kuryr_k8s.drivers.pool_state import PoolState
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]

@@ -25,7 +25,7 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.drivers.pool_filling import Filling
 from kuryr_k8s.drivers.pool_networks import PoolNetworks
-from kuryr_k8s.drivers.pool_state import Claim, Limits
+from kuryr_k8s.drivers.pool_places import Claim, Limits
 from kuryr_k8s.drivers.pool_survey import Survey
 from kuryr_k8s.drivers.pool_upkeep import Upkeep
 from kuryr_k8s.drivers.pools import TIDY, Pools, PoolWork
@@ -109,7 +109,8 @@ class PortPool(VIFPoolDriver):
         now = self.pools.now()
         spare = self._state.take(key, claim, now)
         if spare is not None and not _is_usable(spare, key):
-            self._state.withdraw(claim.pod_uid, now)  # its Pod is to be elsewhere by now
+            self._state.give_back(spare.id, now)  # its Pod is to be elsewhere by now
+            self._returned(spare.id)
             spare = self._state.take(key, claim, now)
         return spare
 

@@ -17,7 +17,7 @@ from lab.kuryr import CLUSTER_TAG
 from lab.process import run
 from lab.rest import Api
 
-OURS, NETNS = "kuryr-container-id", "kuryr-netns"
+OURS, NETNS, PARKED = "kuryr-container-id", "kuryr-netns", "kuryr-parked"
 # On ports that the product keeps ready for Pods to come.
 POOL_TAG = "kuryr-pool"
 # The VM's port, which is no Pod's.
@@ -34,9 +34,11 @@ class Row:
 
 @dataclass(frozen=True)
 class OnNode:
-    """What is on a node: rows of Pods, ports of br-int, veths of ours, running containers."""
+    """What is on a node: rows of Pods, and of ports that are parked, ports of br-int, veths of
+    ours, running containers."""
 
     rows: dict[str, Row]
+    parked: dict[str, Row]
     ports: set[str]
     veths: set[str]
     tasks: set[str]
@@ -97,8 +99,13 @@ class Inspection:
             *(f"KuryrPort {key} is without its Pod" for key in sorted(set(records) - set(pods))),
             *_unnamed(records, ports),
             *(said for key in pods for said in self._pod(key, pods[key], records, ports, nodes)),
-            *_strangers(pods, nodes),
+            *_strangers(pods, nodes, self._kept_plugged()),
         ]
+
+    def _kept_plugged(self) -> set[str]:
+        """The ports that nodes are told to keep."""
+        pools = self._kube.items("/apis/openstack.org/v1/kuryrportpools")
+        return {port for pool in pools for port in pool.get("spec", {}).get("ports", {})}
 
     def _pod(
         self,
@@ -144,6 +151,7 @@ class Inspection:
         mine = f"kuryr:{identity}:"
         return OnNode(
             rows={row.name: row for row in rows if OURS in row.ids},
+            parked={row.name: row for row in rows if PARKED in row.ids and OURS not in row.ids},
             ports={name for name in ports if name.startswith("tap") and name not in _OTHERS},
             veths={link["ifname"] for link in links if link.get("ifalias", "").startswith(mine)},
             tasks=set(run([*ctr, "tasks", "ls", "-q"]).split()),
@@ -157,8 +165,8 @@ def _unnamed(records: dict[str, Json], ports: dict[str, Json]) -> Iterator[str]:
             yield f"port {id_} ({ports[id_]['name']}) is named by no KuryrPort"
 
 
-def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode]) -> Iterator[str]:
-    """What is on a node and no living Pod's."""
+def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode], kept: set[str]) -> Iterator[str]:
+    """What is on a node and neither a living Pod's nor a pool's."""
     uids = {_uid(pod) for pod in pods.values()}
     for name, seen in nodes.items():
         for row in seen.rows.values():
@@ -166,8 +174,11 @@ def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode]) -> Iterator[str]
                 yield f"{name}: row {row.name} is of no Pod"
             if row.ids[OURS] not in seen.tasks or not Path(row.ids[NETNS]).exists():
                 yield f"{name}: row {row.name} is without its sandbox"
+        for row in seen.parked.values():
+            if row.ids.get("iface-id") not in kept:
+                yield f"{name}: row {row.name} is parked and of no pool"
         for what, found in (("port", seen.ports), ("veth", seen.veths)):
-            for each in sorted(found - set(seen.rows)):
+            for each in sorted(found - set(seen.rows) - set(seen.parked)):
                 yield f"{name}: {what} {each} is in no row of ours"
 
 

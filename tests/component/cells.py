@@ -43,6 +43,7 @@ BEFORE_VIFS = {
     ("kube", "create", "kuryrports"),
     ("kube", "patch", "kuryrports/status"),
     ("neutron", "POST", "/v2.0/ports"),
+    ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports"),
 }
 HANGS = {"time-out": Hang, "time-out applied": lambda: Hang(applied=True)}
 

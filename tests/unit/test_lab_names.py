@@ -8,6 +8,7 @@ KNOWN = [
     *("kube-apiserver", "kube-controller-manager", "kuryr-controller", "neutron"),
     *("neutron-maintenance", "kuryr-daemon-node1", "kuryr-daemon-node2"),
     *("ovn-controller-node1", "ovn-controller-node2", "ovs-vswitchd-node1", "ovn-nb"),
+    *("containerd-node1", "containerd-vmnode1"),
 ]
 
 
@@ -24,6 +25,8 @@ KNOWN = [
         ("kuryr-controller", ["kuryr-controller"]),
         ("ovn-controller-node2", ["ovn-controller-node2"]),
         ("ovs-vswitchd", ["ovs-vswitchd-node1"]),
+        ("containerd", ["containerd-node1", "containerd-vmnode1"]),
+        ("containerd-vmnode1", ["containerd-vmnode1"]),
     ],
 )
 def test_a_short_name_means_all_that_it_stands_for_and_a_full_one_just_itself(name, meant):

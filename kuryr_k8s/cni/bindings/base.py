@@ -7,11 +7,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_config import cfg
 from stevedore.extension import Extension, ExtensionManager
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs import OpenVSwitch
+from kuryr_k8s.cni.parked import Parked
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.model.vif import VIFBase
 
@@ -60,6 +62,8 @@ class Host:
 
     links: Links
     switch: OpenVSwitch
+    parked: Parked
+    conf: cfg.ConfigOpts
 
 
 class Binding(abc.ABC):
@@ -91,9 +95,10 @@ class Binding(abc.ABC):
 
     @abc.abstractmethod
     async def disconnect(self, attachment: Attachment) -> None:
-        """Unplug it; what is not there counts as unplugged. Needs no namespace.
+        """Unplug it, or park it for another Pod; what is not there counts as unplugged. Needs no
+        namespace.
 
-        When this returns the interface is off the node, and its record is gone.
+        When this returns the interface has left its Pod, and its record is gone.
         """
 
     @abc.abstractmethod

@@ -1,5 +1,8 @@
 """VIFOpenVSwitch: a veth whose host end is a port of br-int, where OVN takes it over.
 
+A port that is parked is there already, and is handed over; whenever that cannot be, it is plugged
+in the ordinary way, anew.
+
 Order is what keeps this repeatable. The veth is made and set up before the port is recorded in
 Open vSwitch: where there is a row, there was a complete veth. The Pod's end goes up only after
 OVN has installed the port's flows, so that the announcement of its addresses is not lost.
@@ -19,11 +22,11 @@ from kuryr_k8s.cni.bindings.base import (
     Stray,
 )
 from kuryr_k8s.cni.ovs import OURS, Interface
+from kuryr_k8s.cni.parked import alias
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFPortProfileOpenVSwitch
 
 LOG = logging.getLogger(__name__)
-ALIAS = "kuryr"
 # Where an Attachment's fields stand in external_ids
 IDS = {
     "container_id": OURS,
@@ -42,27 +45,46 @@ class OpenVSwitchBinding(Binding):
     def __init__(self, host: Host) -> None:
         self._links = host.links
         self._switch = host.switch
+        self._parked = host.parked
+        self._up: set[Attachment] = set()  # handed over, and announced already
 
     async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
         vif = _expect(vif)
-        known = self._switch.find(vif.vif_name)
-        host_mac = None
-        if known is not None and _read(known) == attachment and known.iface_id == _port_id(vif):
-            host_mac = await self._still_there(attachment, vif)
-        if host_mac is None:
-            host_mac = await self._connect(attachment, vif, anew=known is not None)
+        async with self._parked.held(vif.vif_name):
+            known = self._switch.find(vif.vif_name)
+            host_mac = None
+            if known is not None and known.iface_id == _port_id(vif):
+                if not known.attached:
+                    host_mac = await self._hand_over(known, attachment, vif)
+                elif _read(known) == attachment:
+                    host_mac = await self._still_there(attachment, vif)
+            if host_mac is None:
+                host_mac = await self._connect(attachment, vif, anew=known is not None)
         return veth.describe(attachment, vif, vif.vif_name, host_mac)
 
+    async def _hand_over(
+        self, row: Interface, attachment: Attachment, vif: VIFOpenVSwitch
+    ) -> str | None:
+        wiring = self._wiring(attachment, vif)
+        try:
+            mac = await self._parked.hand_over(row, _ids(attachment), attachment.netns, wiring)
+        except netlink.NamespaceError as error:
+            raise NamespaceGone(str(error)) from error
+        if mac is not None and row.installed:
+            self._up.add(attachment)
+        return mac
+
     async def _connect(self, attachment: Attachment, vif: VIFOpenVSwitch, *, anew: bool) -> str:
+        if not self._switch.identity():
+            raise BindingError("this node has no Open vSwitch ([cni_daemon] ovsdb_connection)")
         if anew:
             await self._switch.del_port(vif.vif_name)
-        offload = not self._switch.in_user_space(vif.bridge_name)
         try:
             mac = await self._links.create(
                 vif.vif_name,
                 self._alias(attachment.container_id),
                 attachment.netns,
-                veth.wiring(attachment, vif, offload=offload),
+                self._wiring(attachment, vif),
             )
         except netlink.NamespaceError as error:
             raise NamespaceGone(str(error)) from error
@@ -80,12 +102,16 @@ class OpenVSwitchBinding(Binding):
 
     async def ready(self, attachment: Attachment, vif: VIFBase) -> None:
         vif = _expect(vif)
+        if attachment in self._up:
+            self._up.discard(attachment)
+            return
         await self._switch.wait_installed(vif.vif_name, _port_id(vif))
-        offload = not self._switch.in_user_space(vif.bridge_name)
+        known, wiring = self._switch.find(vif.vif_name), self._wiring(attachment, vif)
         try:
-            await self._links.activate(
-                attachment.netns, veth.wiring(attachment, vif, offload=offload)
-            )
+            if known is not None and known.parked:
+                await self._links.activate_parked(vif.vif_name, attachment.netns, wiring)
+            else:
+                await self._links.activate(attachment.netns, wiring)
         except netlink.NamespaceError as error:
             raise NamespaceGone(str(error)) from error
         except netlink.LinkError as error:
@@ -104,10 +130,17 @@ class OpenVSwitchBinding(Binding):
         )
 
     async def disconnect(self, attachment: Attachment) -> None:
-        for row in self._switch.interfaces():
-            if _read(row) == attachment:
-                await self._switch.del_port(row.name)
-                await self._delete(row.name, attachment.container_id)
+        self._up.discard(attachment)
+        for row in self._rows(attachment):
+            async with self._parked.held(row.name):
+                if row in self._rows(attachment):
+                    await self._disconnect(row, attachment)
+
+    async def _disconnect(self, row: Interface, attachment: Attachment) -> None:
+        if await self._parked.take_back(row, IDS.values(), attachment.netns, attachment.ifname):
+            return
+        await self._switch.del_port(row.name)
+        await self._delete(row.name, "parked" if row.parked else attachment.container_id)
 
     async def _delete(self, name: str, container_id: str) -> None:
         try:
@@ -123,22 +156,20 @@ class OpenVSwitchBinding(Binding):
         if known.error or not known.installed:
             raise BindingError(self.progress(vif))
         seen = await self._links.observe(attachment.netns, attachment.ifname)
-        if seen is None:
-            raise BindingError(f"interface {attachment.ifname} is missing in the Pod")
-        if not seen.up:
-            raise BindingError(f"interface {attachment.ifname} is down")
-        missing = {address for address, _ in veth.addresses(vif)} - seen.addresses
-        if missing:
-            raise BindingError(f"{attachment.ifname} lacks {', '.join(sorted(missing))}")
+        if missing := veth.missing(attachment, vif, seen):
+            raise BindingError(missing)
 
     def attachments(self) -> Collection[Attachment]:
-        return [_read(row) for row in self._switch.interfaces()]
+        return [_read(row) for row in self._switch.interfaces() if row.attached]
 
     def working(self, attachment: Attachment) -> bool:
         return any(row.installed for row in self._rows(attachment))
 
     def vanished(self, attachment: Attachment) -> bool:
-        return not any(self._links.exists(row.name) for row in self._rows(attachment))
+        return not any(self._in_pod(row) for row in self._rows(attachment))
+
+    def _in_pod(self, row: Interface) -> bool:
+        return self._links.in_use(row.name) if row.parked else self._links.exists(row.name)
 
     async def strays(self) -> Collection[Stray]:
         known = {row.name for row in self._switch.interfaces()}
@@ -152,17 +183,20 @@ class OpenVSwitchBinding(Binding):
         ]
 
     async def discard(self, stray: Stray) -> None:
-        if self._switch.find(stray.name) is None:
-            await self._delete(stray.name, stray.container_id)
+        async with self._parked.held(stray.name):
+            if self._switch.find(stray.name) is None:
+                await self._delete(stray.name, stray.container_id)
 
     def _alias(self, container_id: str) -> str:
-        """The alias of the node's end. It names the database that the port is to be recorded
-        in: what another one's daemon plugged on the same machine must not look like a leftover.
-        """
-        return f"{ALIAS}:{self._switch.identity()}:{container_id}"
+        return alias(self._switch.identity(), container_id)
+
+    def _wiring(self, attachment: Attachment, vif: VIFOpenVSwitch) -> netlink.Wiring:
+        offload = not self._switch.in_user_space(vif.bridge_name)
+        return veth.wiring(attachment, vif, offload=offload)
 
     def _rows(self, attachment: Attachment) -> list[Interface]:
-        return [row for row in self._switch.interfaces() if _read(row) == attachment]
+        rows = self._switch.interfaces()
+        return [row for row in rows if row.attached and _read(row) == attachment]
 
 
 def _expect(vif: VIFBase) -> VIFOpenVSwitch:
@@ -177,9 +211,12 @@ def _port_id(vif: VIFOpenVSwitch) -> str:
     return profile.interface_id if isinstance(profile, VIFPortProfileOpenVSwitch) else vif.id
 
 
+def _ids(attachment: Attachment) -> dict[str, str]:
+    return {key: getattr(attachment, name) for name, key in IDS.items()}
+
+
 def _external_ids(attachment: Attachment, vif: VIFOpenVSwitch) -> dict[str, str]:
-    own = {key: getattr(attachment, name) for name, key in IDS.items()}
-    return own | {
+    return _ids(attachment) | {
         "iface-id": _port_id(vif),
         "iface-status": "active",
         "attached-mac": vif.address or "",

@@ -1,4 +1,4 @@
-"""From a VIF to the two ends of a veth, purely."""
+"""From a VIF to the two ends of its interface, purely."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -68,6 +68,16 @@ def routes(attachment: Attachment, vif: VIFBase) -> Iterator[tuple[str, str]]:
         version = ipaddress.ip_network(subnet.cidr).version
         if subnet.gateway and subnet.ips and version in missing:
             yield missing.pop(version), subnet.gateway
+
+
+def missing(attachment: Attachment, vif: VIFBase, seen: netlink.Observed | None) -> str:
+    """What the Pod's end lacks, for users; empty if nothing."""
+    if seen is None:
+        return f"interface {attachment.ifname} is missing in the Pod"
+    if not seen.up:
+        return f"interface {attachment.ifname} is down"
+    lacking = {address for address, _ in addresses(vif)} - seen.addresses
+    return f"{attachment.ifname} lacks {', '.join(sorted(lacking))}" if lacking else ""
 
 
 def _subnets(vif: VIFBase) -> tuple[Subnet, ...]:

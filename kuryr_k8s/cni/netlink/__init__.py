@@ -1,7 +1,21 @@
 """Interfaces of the node and of its Pods. Nothing else speaks netlink or enters a namespace."""
 
 from kuryr_k8s.cni.netlink.links import Links
+from kuryr_k8s.cni.netlink.parked import Pair
 from kuryr_k8s.cni.netlink.threads import finish
+from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
 
-__all__ = ["LinkError", "Links", "NamespaceError", "Observed", "Route", "Wiring", "finish"]
+__all__ = [
+    "LinkError",
+    "Links",
+    "NamespaceError",
+    "Observed",
+    "Pair",
+    "Route",
+    "Taken",
+    "Vlan",
+    "Vlans",
+    "Wiring",
+    "finish",
+]

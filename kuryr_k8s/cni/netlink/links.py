@@ -1,20 +1,15 @@
 """veth pairs: one end in the node's bridge, the other in a Pod."""
 
-import contextlib
-import errno
-import os
 import socket
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Sequence
 
 from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
 
-from kuryr_k8s.cni.netlink import device, namespace
+from kuryr_k8s.cni.netlink import device, namespace, parked, rtnl
+from kuryr_k8s.cni.netlink.refusals import guarded as _guarded
 from kuryr_k8s.cni.netlink.threads import Threads
-from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Wiring
-
-T = TypeVar("T")
+from kuryr_k8s.cni.netlink.vlans import Vlans
+from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
 
 class Links:
@@ -27,6 +22,7 @@ class Links:
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = Threads("netlink", threads)
         self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: not before anybody's ADD
+        self.vlans = Vlans(self._threads, self._slow)
 
     def close(self) -> None:
         self._threads.close()
@@ -54,6 +50,35 @@ class Links:
         """Delete the host's end, and the Pod's with it, if it has this alias."""
         await self._slow.run(_guarded(lambda: _delete(host, alias)))
 
+    async def park(self, pairs: Sequence[parked.Pair], alias: str) -> None:
+        """Make pairs of which both ends stay on the node, the lower one down."""
+        await self._slow.run(_guarded(lambda: parked.park(pairs, alias)))
+
+    async def hand_over(self, host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
+        """Give a Pod a parked pair, and with ``up`` let packets flow and announce its addresses.
+        Where this fails, it is parked as before.
+
+        :returns: MAC of the host's end.
+        """
+        work = _guarded(lambda: parked.hand_over(host, netns, wiring, up=up))
+        return await self._threads.run(work)
+
+    async def activate_parked(self, host: str, netns: str, wiring: Wiring) -> None:
+        """:meth:`activate` for what was handed over without ``up``."""
+        await self._threads.run(_guarded(lambda: parked.activate(host, netns, wiring)))
+
+    async def withdraw(self, host: str, netns: str, ifname: str) -> None:
+        """Take a parked pair back from a Pod: nothing passes any more, its addresses are gone."""
+        await self._slow.run(_guarded(lambda: parked.withdraw(host, netns, ifname)))
+
+    async def rest(self, host: str) -> bool:
+        """See to it that nothing passes a parked pair; False where it is not there."""
+        return await self._threads.run(_guarded(lambda: parked.rest(host)))
+
+    def in_use(self, host: str) -> bool:
+        """Has a Pod a parked pair, with its end up?"""
+        return parked.in_use(host)
+
     async def aliases(self) -> dict[str, str]:
         """The alias of every veth of the node that has one, by name."""
         return await self._threads.run(_guarded(_aliases))
@@ -76,29 +101,27 @@ def exists(host: str) -> bool:
 
 
 def _create(host: str, alias: str, netns: str, wiring: Wiring) -> str:
-    with namespace.opened(netns) as target, IPRoute() as route:
+    with namespace.opened(netns) as target, rtnl.Rtnl() as home:
+        wanted = (
+            rtnl.veth(host, wiring.ifname, wiring.mac, wiring.mtu, netns=target),
+            rtnl.alias(host, alias),
+        )
         try:
-            _add(route, host, target, wiring)
-        except NetlinkError as error:
-            if error.code != errno.EEXIST or not exists(host):
+            home.do(*wanted)
+        except FileExistsError:
+            if not exists(host):
                 raise
-            _delete_quietly(route, host)
-            _add(route, host, target, wiring)
+            _delete_quietly(home, host)
+            home.do(*wanted)
         try:
             namespace.deafen(host)
-            route.link("set", ifname=host, ifalias=alias, state="up")
+            home.do(rtnl.up(socket.if_nametoindex(host)))
             with namespace.entered(target) as inside:
                 namespace.prepare(inside, wiring)
             return device.mac(host)
         except BaseException:
-            _delete_quietly(route, host)
+            _delete_quietly(home, host)
             raise
-
-
-def _add(route: IPRoute, host: str, target: int, wiring: Wiring) -> None:
-    mtu = {} if wiring.mtu is None else {"mtu": wiring.mtu}
-    peer = {"ifname": wiring.ifname, "net_ns_fd": target, "address": wiring.mac} | mtu
-    route.link("add", ifname=host, kind="veth", peer=peer, **mtu)
 
 
 def _activate(netns: str, wiring: Wiring) -> None:
@@ -108,31 +131,25 @@ def _activate(netns: str, wiring: Wiring) -> None:
 
 def _observe(netns: str, ifname: str) -> Observed | None:
     try:
-        with namespace.opened(netns) as target, namespace.entered(target) as inside:
-            return namespace.observe(inside, ifname)
+        with namespace.opened(netns) as target, namespace.entered(target):
+            return namespace.observe(ifname)
     except NamespaceError:
         return None
 
 
 def _delete(host: str, alias: str) -> None:
-    if not exists(host):
-        return
-    with IPRoute() as route:
-        try:
-            link = next(iter(route.link("get", ifname=host)))
-            if link.get_attr("IFLA_IFALIAS") == alias:
-                route.link("del", index=link["index"])
-        except NetlinkError as error:
-            if error.code != errno.ENODEV:
-                raise
+    with rtnl.Rtnl() as home:
+        found = home.attributes(host)
+        if found is not None and found.get(rtnl.IFALIAS, b"").rstrip(b"\0") == alias.encode():
+            _delete_quietly(home, host)
 
 
-def _delete_quietly(route: IPRoute, ifname: str) -> None:
+def _delete_quietly(home: rtnl.Rtnl, ifname: str) -> None:
     try:
-        route.link("del", ifname=ifname)
-    except NetlinkError as error:
-        if error.code != errno.ENODEV:
-            raise
+        index = socket.if_nametoindex(ifname)
+    except OSError:
+        return
+    home.do(rtnl.delete(index))
 
 
 def _aliases() -> dict[str, str]:
@@ -146,22 +163,3 @@ def _aliases() -> dict[str, str]:
 
 def _mac(host: str) -> str | None:
     return device.mac(host) if exists(host) else None
-
-
-@contextlib.contextmanager
-def _translating() -> Iterator[None]:
-    try:
-        yield
-    except (NetlinkError, OSError) as error:
-        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        raise LinkError(f"{os.strerror(code) if code else error}") from error
-
-
-def _guarded(function: Callable[[], T]) -> Callable[[], T]:
-    """Let errors of the kernel leave as ours."""
-
-    def guarded() -> T:
-        with _translating():
-            return function()
-
-    return guarded

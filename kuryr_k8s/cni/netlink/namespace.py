@@ -1,16 +1,14 @@
 """Work inside of a Pod's network namespace, done by a thread that enters it."""
 
 import contextlib
-import errno
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from pyroute2 import IPRoute, netns
-from pyroute2.netlink.exceptions import NetlinkError
 
-from kuryr_k8s.cni.netlink import device
+from kuryr_k8s.cni.netlink import device, rtnl
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
 OWN = "/proc/thread-self/ns/net"
@@ -40,7 +38,7 @@ def opened(path: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def entered(namespace: int) -> Iterator[IPRoute]:
+def entered(namespace: int) -> Iterator[rtnl.Rtnl]:
     """Be in the namespace, with a netlink socket there; afterwards be at home again."""
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -49,8 +47,8 @@ def entered(namespace: int) -> Iterator[IPRoute]:
         except OSError as error:
             raise NamespaceError(f"not a network namespace: {error.strerror}") from error
         try:
-            with IPRoute() as route:
-                yield route
+            with rtnl.Rtnl() as inside:
+                yield inside
         finally:
             netns.setns(home)
     finally:
@@ -58,17 +56,19 @@ def entered(namespace: int) -> Iterator[IPRoute]:
 
 
 def deafen(host: str) -> None:
-    """Keep the node's own network stack off the node's end of a veth.
+    """Keep the node's own network stack off an end of a veth that stays on the node.
 
     A bridge in user space gets a copy of what arrives there, but the kernel gets it as well: a
     Pod could speak to the node past its security groups, over a link-local address or by ARP.
+    Likewise the kernel gets the broadcasts to a Pod whose interface is on top of such an end.
     """
     with contextlib.suppress(OSError):  # where /proc/sys is not ours to write
         _sysctl(f"ipv6/conf/{host}/disable_ipv6", "1")
         _sysctl(f"ipv4/conf/{host}/arp_ignore", "8")
+        _sysctl(f"ipv4/conf/{host}/rp_filter", "1")
 
 
-def prepare(route: IPRoute, wiring: Wiring) -> None:
+def prepare(inside: rtnl.Rtnl, wiring: Wiring) -> None:
     """All that can be done before packets flow: the link stays down.
 
     The IPv6 settings must be there before it goes up: no router may configure the Pod, and
@@ -84,10 +84,10 @@ def prepare(route: IPRoute, wiring: Wiring) -> None:
         _sysctl(f"ipv6/conf/{wiring.ifname}/accept_ra", "0")
         _sysctl(f"ipv6/conf/{wiring.ifname}/accept_dad", "0")
         _sysctl(f"ipv6/conf/{wiring.ifname}/ndisc_notify", "1")
-    _addresses(route, index, (a for a in wiring.addresses if ":" not in a))
+    inside.do(*(rtnl.address(index, a) for a in wiring.addresses if ":" not in a))
 
 
-def activate(route: IPRoute, wiring: Wiring) -> None:
+def activate(inside: rtnl.Rtnl, wiring: Wiring) -> None:
     """Let packets flow and announce the addresses; to be called when the bridge forwards.
 
     Neighbours may remember the addresses with the MAC of a Pod that had them before. The kernel
@@ -95,24 +95,23 @@ def activate(route: IPRoute, wiring: Wiring) -> None:
     added to a link that is up (ndisc_notify).
     """
     index = socket.if_nametoindex(wiring.ifname)
-    route.link("set", index=index, state="up")
-    _addresses(route, index, (a for a in wiring.addresses if ":" in a))
-    for wanted in wiring.routes:
-        with _tolerating(errno.EEXIST):
-            route.route("add", dst=wanted.destination, gateway=wanted.gateway, oif=index)
+    addresses = [rtnl.address(index, a) for a in wiring.addresses if ":" in a]
+    routes = [rtnl.route(index, r.destination, r.gateway) for r in wiring.routes]
+    inside.do(rtnl.up(index), *addresses, *routes)
 
 
-def observe(route: IPRoute, ifname: str) -> Observed | None:
+def observe(ifname: str) -> Observed | None:
     """The interface as it is, None if there is none."""
     try:
         index = socket.if_nametoindex(ifname)
     except OSError:
         return None
-    link = next(iter(route.link("get", index=index)))
-    addresses = (
-        f"{item.get_attr('IFA_ADDRESS')}/{item['prefixlen']}"
-        for item in route.get_addr(index=index)
-    )
+    with IPRoute() as route:
+        link = next(iter(route.link("get", index=index)))
+        addresses = [
+            f"{item.get_attr('IFA_ADDRESS')}/{item['prefixlen']}"
+            for item in route.get_addr(index=index)
+        ]
     return Observed(
         mac=link.get_attr("IFLA_ADDRESS"),
         mtu=link.get_attr("IFLA_MTU"),
@@ -121,21 +120,6 @@ def observe(route: IPRoute, ifname: str) -> Observed | None:
     )
 
 
-def _addresses(route: IPRoute, index: int, addresses: Iterator[str]) -> None:
-    for address in addresses:
-        with _tolerating(errno.EEXIST):
-            route.addr("add", index=index, address=address)
-
-
 def _sysctl(name: str, value: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
         (SYSCTL / name).write_text(value)
-
-
-@contextlib.contextmanager
-def _tolerating(code: int) -> Iterator[None]:
-    try:
-        yield
-    except NetlinkError as error:
-        if error.code != code:
-            raise

@@ -48,7 +48,7 @@ async def test_bulk_answer_in_another_order_gives_no_pod_the_port_of_another(
             answered.append(vif)
 
     answered = []
-    wanted = [await request_port(pod_uid=f"pod-{number}") for number in range(8)]
+    wanted = [await request_port(pod_uid=f"pod-{number}") for number in range(40)]
     rule = cloud.faults.add(method="POST", path=r"/ports$", times=None, action=in_another_order)
     await together(*map(ask, wanted))
     rule.remove()

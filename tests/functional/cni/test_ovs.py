@@ -8,7 +8,8 @@ import time
 import pytest
 
 from kuryr_k8s.cni import ovsdb
-from kuryr_k8s.cni.ovs import OURS, OpenVSwitch, OVSError
+from kuryr_k8s.cni.ovs import OURS, NewPort, OpenVSwitch, OVSError
+from kuryr_k8s.cni.ovsdb_commands import AddPorts
 from tests.functional.cni.workbench import eventually
 
 IDS = {OURS: "c1", "iface-id": "port-1"}
@@ -170,7 +171,7 @@ async def test_a_stalled_server_blocks_nobody(monkeypatch, database, remote):
         commit = switch._database.commit
         with stalled(database):
             begun = time.monotonic()
-            commands = [ovsdb.AddPort(switch._database, "br-int", f"t{n}", IDS) for n in range(20)]
+            commands = [_add(switch, f"t{n}") for n in range(20)]
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(_refused(commit(c, 0.5))) for c in commands]
                 longest, last = 0.0, time.monotonic()
@@ -182,6 +183,10 @@ async def test_a_stalled_server_blocks_nobody(monkeypatch, database, remote):
             assert longest < 0.2
         await switch.add_port("br-int", "tap1", IDS)
         assert {row.name for row in switch.interfaces()} <= {"tap1", "t0"}
+
+
+def _add(switch, name):
+    return AddPorts(switch._database, [NewPort("br-int", name, IDS)])
 
 
 async def _refused(commit):
@@ -196,7 +201,7 @@ async def test_the_end_does_not_wait_for_a_stalled_server(monkeypatch, database,
             stack.enter_context(stalled(database))
             async with asyncio.TaskGroup() as group:
                 for number in range(3):
-                    wanted = ovsdb.AddPort(switch._database, "br-int", f"tap{number}", IDS)
+                    wanted = _add(switch, f"tap{number}")
                     group.create_task(_refused(switch._database.commit(wanted, 0.2)))
             begun = time.monotonic()
         assert time.monotonic() - begun < ovsdb.STOP + 1
@@ -217,3 +222,64 @@ async def test_the_end_leaves_nobody_waiting(remote):
 async def _made_or_stopped(commit):
     with contextlib.suppress(OVSError):
         await commit
+
+
+async def test_marks_that_come_together_are_one_transaction(database, remote):
+    async with connected(remote) as switch:
+        for number in range(20):
+            await switch.add_port("br-int", f"tap{number}", IDS)
+        told = []
+        switch._database._changed, hear = told.append, switch._database._changed
+        rows = [row.row for row in switch.interfaces()]
+        async with asyncio.TaskGroup() as group:
+            marks = [group.create_task(switch.mark(row, {OURS: row})) for row in rows]
+        switch._database._changed = hear
+        assert all(mark.result() for mark in marks)
+        assert len(told) <= 2  # the first one, and all that came meanwhile
+        assert sum(map(len, told)) == 20
+
+
+async def test_mark_changes_no_other_id_and_can_be_taken_away(remote):
+    async with connected(remote) as switch:
+        await switch.add_port("br-int", "tap1", IDS)
+        await install(switch, "tap1")
+        row = switch.find("tap1").row
+        assert await switch.mark(row, {"kuryr-netns": "x"})
+        assert switch.find("tap1").external_ids == IDS | {
+            "ovn-installed": "true",
+            "kuryr-netns": "x",
+        }
+        assert await switch.mark(row, {"kuryr-netns": None})
+        assert switch.find("tap1").external_ids == IDS | {"ovn-installed": "true"}
+
+
+async def test_mark_of_a_row_that_is_gone_says_so_and_spoils_no_other(remote):
+    async with connected(remote) as switch:
+        await switch.add_port("br-int", "tap1", IDS)
+        await switch.add_port("br-int", "tap2", IDS)
+        gone, there = switch.find("tap1").row, switch.find("tap2").row
+        await switch.del_port("tap1")
+        async with asyncio.TaskGroup() as group:
+            lost = group.create_task(switch.mark(gone, {OURS: "c9"}))
+            made = group.create_task(switch.mark(there, {OURS: "c9"}))
+        assert (lost.result(), made.result()) == (False, True)
+        assert switch.find("tap2").external_ids[OURS] == "c9"
+
+
+async def test_mark_whose_caller_left_keeps_nobody_from_being_marked(database, remote):
+    async with connected(remote) as switch:
+        for name in ("tap1", "tap2"):
+            await switch.add_port("br-int", name, IDS)
+        one, other = switch.find("tap1").row, switch.find("tap2").row
+        async with asyncio.TaskGroup() as group:
+            with stalled(database):
+                first = group.create_task(switch.mark(one, {OURS: "c9"}))
+                second = group.create_task(switch.mark(other, {OURS: "c9"}))
+                third = group.create_task(switch.mark(other, {"kuryr-netns": "x"}))
+                await eventually(lambda: len(switch._marking._asked) == 2)
+                second.cancel()
+                await asyncio.wait([second])
+        assert first.result()
+        assert third.result()
+        assert switch.find("tap2").external_ids["kuryr-netns"] == "x"
+        assert switch.find("tap2").external_ids[OURS] == "c1"

@@ -11,19 +11,28 @@ from pathlib import Path
 from ovsdbapp.backend.ovs_idl import command
 from prometheus_client import CollectorRegistry
 
+from kuryr_k8s import config
 from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import Host
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
 from kuryr_k8s.cni.daemon import Daemon
 from kuryr_k8s.cni.housekeeping import Housekeeping
 from kuryr_k8s.cni.netlink import Links
-from kuryr_k8s.cni.ovs import OURS, OpenVSwitch
+from kuryr_k8s.cni.openflow import OpenFlow
+from kuryr_k8s.cni.ovs import OpenVSwitch
 from kuryr_k8s.cni.ovsdb import SCHEMA, Ovsdb
+from kuryr_k8s.cni.parked import Parked
+from kuryr_k8s.cni.parking import Parking, keeps
 from kuryr_k8s.cni.ports import Ports
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
+from kuryr_k8s.engine.controller import Controller as Loop
+from kuryr_k8s.k8s.resources import Key
+from tests.functional.cni.vswitchd import VSwitchd
 from tests.program import kuryr_cni
-from tests.unit.cni.fakes import Api, Cache
+from tests.unit.cni.fakes import Api, Cache, PoolApi, PoolCache
+
+NODE = Key("", "node1")
 
 
 class Database:
@@ -100,9 +109,11 @@ class Mark(command.BaseCommand):
         self.rows = rows
 
     def run_idl(self, txn):
+        [bridge] = self.api.idl.tables["Bridge"].rows.values()
         for row in self.api.idl.tables["Interface"].rows.values():
             if str(row.uuid) in self.rows:
                 row.setkey("external_ids", "ovn-installed", "true")
+                bridge.setkey("external_ids", f"ct-zone-{row.external_ids['iface-id']}", "7")
         for row in self.api.idl.tables["Open_vSwitch"].rows.values():
             row.cur_cfg = row.next_cfg
 
@@ -122,7 +133,7 @@ class Controller:
     def _changed(self, changes):
         for change in changes:
             ids = (change.values or {}).get("external_ids", {})
-            if change.table == "Interface" and OURS in ids and "ovn-installed" not in ids:
+            if change.table == "Interface" and "iface-id" in ids and "ovn-installed" not in ids:
                 self.seen.put_nowait(change.row)
             if change.values is None:
                 self.seen.put_nowait("")
@@ -149,7 +160,15 @@ class Node:
         self.api = Api(self.cache)
         self.switch = OpenVSwitch(remote)
         self.links = links or Links()
-        self.binding = OpenVSwitchBinding(Host(self.links, self.switch))
+        self.pool = PoolCache()
+        self.vswitchd = VSwitchd(directory)
+        openflow = OpenFlow.beside(remote)
+        self.parked = Parked(
+            self.links, self.switch, openflow, lambda port: keeps(self.pool.get(NODE), port)
+        )
+        self.binding = OpenVSwitchBinding(
+            Host(self.links, self.switch, self.parked, config.load([], "test"))
+        )
         self.attachments = Attachments(
             {"VIFOpenVSwitch": self.binding},
             Ports(self.cache, self.api),
@@ -157,6 +176,11 @@ class Node:
             add_timeout=add_timeout,
         )
         self.daemon = Daemon(self.attachments, self.switch, CollectorRegistry())
+        self.pool_api = PoolApi(self.pool)
+        parking = Parking(self.pool, self.pool_api, self.parked, self.switch, self.attachments)
+        self.parking = Loop("parking", parking.reconcile, workers=1)
+        self.pool.subscribe(lambda key, _old, _new: self.parking.queue.add(key))
+        self.switch.subscribe_ports(lambda: self.parking.queue.add(NODE))
         synced = asyncio.Event()
         synced.set()
         self.housekeeping = Housekeeping(
@@ -175,6 +199,8 @@ class Node:
             tasks = [
                 group.create_task(self.switch.run()),
                 group.create_task(self.housekeeping.run()),
+                group.create_task(self.parking.run()),
+                group.create_task(self.vswitchd.run()),
             ]
             server = group.create_task(Server(self.socket, self.daemon.handle).run(self._stop))
             async with asyncio.timeout(10):

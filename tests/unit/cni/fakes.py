@@ -11,6 +11,7 @@ from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
+from kuryr_k8s.model.kuryrportpool import KuryrPortPool, park_entry
 
 
 def ovs_vif(number=1, *, bridge="br-int", ipv6=True, active=False):
@@ -46,6 +47,19 @@ def ovs_vif(number=1, *, bridge="br-int", ipv6=True, active=False):
         vif_name=f"tap{number:08x}-00",
         bridge_name=bridge,
         port_profile=model.VIFPortProfileOpenVSwitch(interface_id=port_id),
+    )
+
+
+def vlan_vif(number=1):
+    """The same, as a subport of a VM's trunk; the VLAN id is the number."""
+    like = ovs_vif(number)
+    return model.VIFVlanNested(
+        id=like.id,
+        address=like.address,
+        network=like.network,
+        plugin="noop",
+        vif_name=like.vif_name,
+        vlan_id=number,
     )
 
 
@@ -123,6 +137,57 @@ class Api:
 
     async def remove_finalizers(self, resource, key, finalizer, *, uid, known):
         self.released.append((key, uid))
+
+
+class PoolCache(Cache):
+    """That of the Node's KuryrPortPool, as an object; `parked` is what was learned of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.synced = asyncio.Event()
+        self.synced.set()
+
+    def name(self, ports, *, parked=()):
+        """The KuryrPortPool comes, or changes: `ports` are the entries by VIF."""
+        entries = {vif.id: pool_entry(vif, state) for vif, state in ports.items()}
+        status = {"parked": {port_id: {} for port_id in parked}}
+        self.put(pool_item(entries, status))
+
+    def put(self, item):
+        pool = KuryrPortPool.read(item)
+        self.item = item
+        self._set(Key("", pool.name), pool)
+
+    def learn(self, item):
+        self.put(item)
+
+
+class PoolApi:
+    """The server's KuryrPortPool: the cache's, or `live` where that is set."""
+
+    def __init__(self, cache):
+        self.cache = cache
+        self.live = None
+        self.patches = []
+
+    async def find(self, resource, key):
+        return self.live or (self.cache.item if self.cache.get(key) else None)
+
+    async def merge_patch(self, resource, key, patch, *, subresource=""):
+        assert subresource == "status"
+        self.patches.append(patch["status"]["parked"])
+        parked = {**self.cache.item["status"]["parked"], **patch["status"]["parked"]}
+        status = {"parked": {name: {} for name, value in parked.items() if value is not None}}
+        return self.cache.item | {"status": status}
+
+
+def pool_entry(vif, state="keep"):
+    return park_entry(vif.address, [], vif.network.mtu, vif.bridge_name) | {"state": state}
+
+
+def pool_item(entries, status=None):
+    meta = {"name": "node1", "uid": "pool-1", "resourceVersion": "1"}
+    return {"metadata": meta, "spec": {"ports": entries}, "status": status or {"parked": {}}}
 
 
 class Switch:

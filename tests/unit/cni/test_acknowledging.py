@@ -13,10 +13,20 @@ from tests.unit.cni.test_attachments import Node, started
 KEY = Key("default", "web")
 
 
+class ParkedPorts:
+    """Which ports are parked and installed."""
+
+    def __init__(self, ready):
+        self.ready = ready.__contains__
+
+
 @pytest.fixture
 async def node():
     node = Node()
-    node.acknowledger = KuryrPortAcknowledger(node.cache, node.api, node.attachments, node.switch)
+    node.ready = set()
+    node.acknowledger = KuryrPortAcknowledger(
+        node.cache, node.api, node.attachments, node.switch, ParkedPorts(node.ready)
+    )
     node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
     return node
 
@@ -44,6 +54,16 @@ async def test_a_working_interface_is_marked_active_once(node):
     node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1, active=True)}))
     await node.acknowledger.reconcile(KEY)
     assert len(node.api.patches) == 1
+
+
+async def test_a_parked_interface_is_active_without_a_word_from_us(node):
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1, active=True)}))
+    node.ready.add(ovs_vif(1).id)
+    await node.acknowledger.reconcile(KEY)
+    await node.ask("ADD")
+    node.ready.clear()
+    await node.acknowledger.reconcile(KEY)
+    assert node.api.patches == []
 
 
 async def test_an_interface_that_is_attached_but_does_not_work_is_not_active(node):

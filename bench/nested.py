@@ -1,0 +1,100 @@
+"""ADD and DEL on a node that is a virtual machine, of a subport of its trunk."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench.report import Report, Table, percentile
+from lab import facts
+from lab.kuryr import Installation, kubectl
+from lab.lifecycle import Lab
+from lab.process import run
+from lab.progress import Progress
+from lab.supervisor import Supervisor
+
+NAMESPACE, POD = "kuryr-bench", "nested"
+LAUNCHER = Path(__file__).with_name("nested_machine.py")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of this benchmark."""
+    parser.add_argument("--count", type=int, default=20, help="ADDs, one after another")
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """One Pod's KuryrPort and subport are there; its interface is plugged again and again."""
+    progress = Progress(quiet=True)
+    Lab(progress=progress).up(vms=1)
+    Installation(progress=progress).up()
+    lab = facts.load()
+    worker = next(iter(lab.workers.values()))
+    with ExitStack() as stack:
+        stack.enter_context(_without_kubelet(worker.name))
+        uid = stack.enter_context(_pod(lab, worker.name))
+        arguments = {
+            "plugin": f"{worker.cni_bin_dir}/kuryr-cni",
+            "conflist": f"{worker.cni_conf_dir}/10-kuryr.conflist",
+            "args": f"K8S_POD_NAMESPACE={NAMESPACE};K8S_POD_NAME={POD};K8S_POD_UID={uid}",
+            "count": options.count,
+        }
+        python = ("/usr/bin/python3", "-ISE", "-c", LAUNCHER.read_text(), json.dumps(arguments))
+        times: dict[str, list[float]] = json.loads(run([*worker.command, *python], timeout=300))
+    return _report(times)
+
+
+def _report(times: dict[str, list[float]]) -> Report:
+    report = Report("nested")
+    rows = []
+    for name, values in times.items():
+        ms = [value * 1000 for value in values]
+        rows.append((name, len(ms), percentile(ms, 0.5), percentile(ms, 0.99)))
+        report.figures[name] = {"p50": rows[-1][2], "p99": rows[-1][3]}
+    title = "In the machine (QEMU without KVM), one after another, ms"
+    report.tables.append(Table(title, ("WHAT", "COUNT", "P50", "P99"), rows))
+    return report
+
+
+@contextmanager
+def _without_kubelet(node: str) -> Iterator[None]:
+    """It would plug the Pod too."""
+    supervisor, name = Supervisor(), f"kubelet-{node}"
+    supervisor.stop(name)
+    try:
+        yield
+    finally:
+        supervisor.start(name)
+
+
+@contextmanager
+def _pod(lab: facts.Lab, node: str) -> Iterator[str]:
+    """A Pod that the controller has made a KuryrPort for; its uid."""
+    container = {"name": "main", "image": lab.images[0], "imagePullPolicy": "Never"}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    meta = {"name": POD, "namespace": NAMESPACE}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    own = ("-n", NAMESPACE)
+    kubectl(lab, "apply", "-f", "-", stdin=json.dumps(namespace))
+    try:
+        _until(lambda: kubectl(lab, *own, "get", "serviceaccounts", "-o", "name"))
+        kubectl(lab, "apply", "-f", "-", stdin=json.dumps(pod))
+        vifs = ("-o", "jsonpath={.status.vifs}", "--ignore-not-found")
+        _until(lambda: kubectl(lab, *own, "get", "kuryrport", POD, *vifs))
+        yield kubectl(lab, *own, "get", "pod", POD, "-o", "jsonpath={.metadata.uid}")
+    finally:
+        kubectl(lab, *own, "delete", "pod", POD, "--force", "--ignore-not-found")
+        _until(lambda: not kubectl(lab, *own, "get", "kuryrports", "-o", "name"))
+        kubectl(lab, "delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def _until(condition, seconds: float = 60) -> None:  # type: ignore[no-untyped-def]
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"after {seconds:.0f} s still not so")
+        time.sleep(0.2)

@@ -1,0 +1,104 @@
+"""What we change in Open vSwitch's database, each a command of ovsdbapp's.
+
+Its ready-made commands wait for ovs-vswitchd, and those that add to a bridge write its whole list
+of ports; ours are mutations of that list, and wait for ovsdb-server only. All may be repeated.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from ovsdbapp.backend.ovs_idl import command, idlutils
+
+from kuryr_k8s.cni.ovsdb import Ovsdb, OVSError
+
+Ids = Mapping[str, str | None]  # None takes the key away
+
+
+@dataclass(frozen=True, slots=True)
+class NewPort:
+    """A port of a bridge with one interface of the same name."""
+
+    bridge: str
+    name: str
+    external_ids: Mapping[str, str]
+
+
+class AddPorts(command.BaseCommand):  # type: ignore[misc]
+    """Ports with one interface each, always as fresh rows, in place of those of their names."""
+
+    def __init__(self, api: Ovsdb, ports: Sequence[NewPort]) -> None:
+        super().__init__(api)
+        self.ports = ports
+
+    def run_idl(self, txn: Any) -> None:
+        for port in self.ports:
+            self._add(txn, port)
+
+    def _add(self, txn: Any, wanted: NewPort) -> None:
+        bridge = _find(self.api, "Bridge", wanted.bridge)
+        if bridge is None:
+            raise OVSError(f"Open vSwitch has no bridge {wanted.bridge}")
+        _remove(self.api, wanted.name)
+        interface = txn.insert(self.api.idl.tables["Interface"])
+        interface.name = wanted.name
+        interface.external_ids = dict(wanted.external_ids)
+        port = txn.insert(self.api.idl.tables["Port"])
+        port.name = wanted.name
+        port.interfaces = [interface]
+        bridge.addvalue("ports", port.uuid)
+
+
+class DelPort(command.BaseCommand):  # type: ignore[misc]
+    """The result is the ``next_cfg`` that tells ovs-vswitchd of it; None without such a port."""
+
+    def __init__(self, api: Ovsdb, name: str) -> None:
+        super().__init__(api)
+        self.name = name
+
+    def run_idl(self, _txn: Any) -> None:
+        _remove(self.api, self.name)
+        next(iter(self.api.idl.tables["Open_vSwitch"].rows.values())).increment("next_cfg")
+
+    def post_commit(self, txn: Any) -> None:
+        self.result = txn.get_increment_new_value()
+
+
+class Mark(command.BaseCommand):  # type: ignore[misc]
+    """Change keys of ``external_ids`` of interfaces, and leave the others alone.
+
+    The result is the set of the rows that were there, by their ids.
+    """
+
+    def __init__(self, api: Ovsdb, marks: Sequence[tuple[str, Ids]]) -> None:
+        super().__init__(api)
+        self.marks = marks
+
+    def run_idl(self, _txn: Any) -> None:
+        rows = self.api.idl.tables["Interface"].rows
+        self.result = set()
+        for wanted, ids in self.marks:
+            row = rows.get(UUID(wanted))
+            if row is None:
+                continue
+            self.result.add(wanted)
+            for key, value in ids.items():
+                if value is None:
+                    row.delkey("external_ids", key)
+                else:
+                    row.setkey("external_ids", key, value)
+
+
+def _find(api: Ovsdb, table: str, name: str) -> Any:
+    return idlutils.row_by_value(api.idl, table, "name", name, None)
+
+
+def _remove(api: Ovsdb, name: str) -> None:
+    """Take the port from its bridge; ovsdb-server deletes rows that nothing refers to."""
+    port = _find(api, "Port", name)
+    if port is None:
+        return
+    for bridge in api.idl.tables["Bridge"].rows.values():
+        if port in bridge.ports:
+            bridge.delvalue("ports", port.uuid)

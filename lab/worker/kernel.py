@@ -1,0 +1,96 @@
+"""Debian's kernel for virtual machines, unpacked into the cache, and an initramfs for it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import debian, images
+from lab.paths import Paths, locked, write_atomic
+from lab.process import run
+
+PACKAGES = ("qemu-system-x86", "qemu-system-common")
+_SUITE, _KERNEL = "bookworm", "linux-image-cloud-amd64"
+# Until the root is there; what is wanted later comes from it, by the kernel's own modprobe.
+_EARLY = ("virtio_pci", "virtio_net", "virtiofs", "overlay")
+_INIT = """\
+#!/bin/busybox sh
+# The root: the host's / below a tmpfs. What of the host changes while the machine runs is not
+# seen through an overlay, so those trees are mounted as they are.
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+modprobe -a {modules}
+mount -t virtiofs -o ro root /ro || exec sh
+mount -t tmpfs -o mode=755 tmpfs /rw
+mkdir /rw/upper /rw/work
+mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work overlay /new
+for shared in $(sed -n 's/.*shared=\\([^ ]*\\).*/\\1/p' /proc/cmdline | tr , ' '); do
+  mkdir -p /new$shared
+  mount --bind /ro$shared /new$shared
+done
+own=$(sed -n 's/.*own=\\([^ ]*\\).*/\\1/p' /proc/cmdline)
+mount -t virtiofs own /new$own
+for each in proc sys dev; do mount --move /$each /new/$each; done
+cp /new$own/inittab /new/etc/inittab
+exec switch_root /new {busybox} init
+"""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What QEMU loads, and the directory of the modules."""
+
+    image: Path
+    initramfs: Path
+    modules: Path
+
+
+def install(paths: Paths) -> Kernel:
+    """Unpack the kernel and make the initramfs, once."""
+    busybox = images.busybox(paths)
+    prefix = paths.cache / "debian" / "kernel"
+    with locked(paths.cache / "locks" / "kernel"):
+        if not (prefix / "lib" / "modules").exists():
+            debian.unpack(paths, _SUITE, (_KERNEL,), prefix, depended=True)
+        (modules,) = (prefix / "lib" / "modules").iterdir()
+        image = prefix / "boot" / f"vmlinuz-{modules.name}"
+        if not (modules / "modules.dep").exists():
+            run([str(busybox), "depmod", "-b", str(prefix), modules.name])
+        init = _INIT.format(modules=" ".join(_EARLY), busybox=busybox)
+        initramfs, source = prefix / "initramfs.gz", prefix / "init"
+        if not initramfs.exists() or source.read_text() != init:
+            _pack(busybox, modules, init, initramfs)
+            write_atomic(source, init)
+    return Kernel(image, initramfs, modules)
+
+
+def _pack(busybox: Path, modules: Path, init: str, target: Path) -> None:
+    root = target.with_suffix(".d")
+    shutil.rmtree(root, ignore_errors=True)
+    for name in ("bin", "dev", "new", "proc", "ro", "rw", "sys"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(busybox, root / "bin" / "busybox")
+    write_atomic(root / "init", init, 0o755)
+    inside = root / "lib" / "modules" / modules.name
+    for file in ("modules.dep", *_files(modules)):
+        (inside / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(modules / file, inside / file)
+    new = target.with_suffix(".new")
+    pack = f"{busybox} find . | {busybox} cpio -o -H newc | gzip -1 > {new}"
+    run(["sh", "-c", pack], cwd=root)
+    new.replace(target)
+    shutil.rmtree(root)
+
+
+def _files(modules: Path) -> list[str]:
+    """The files of the early modules and of what they depend on."""
+    lines = (line.partition(":") for line in (modules / "modules.dep").read_text().splitlines())
+    depends = {name: needed.split() for name, _, needed in lines}
+    named = {Path(name).name.removesuffix(".ko"): name for name in depends}
+    wanted = [named[module] for module in _EARLY if module in named]
+    for name in wanted:
+        wanted += [needed for needed in depends[name] if needed not in wanted]
+    return wanted

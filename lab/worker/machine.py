@@ -1,0 +1,175 @@
+"""A virtual machine: the files that it boots by, its command line, and commands in it.
+
+It caches the host's files for good, without which a start of Python takes three times as long:
+`refresh` after changing some. Its own directory is looked at anew each time.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from lab import images, probes, topology
+from lab.paths import Paths, write_atomic
+from lab.process import run
+from lab.supervisor import Component
+from lab.topology import Worker
+from lab.worker import kernel
+
+MEMORY = 1280  # MiB; the host gives only what is touched
+_VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
+# The userspace datapath forwards frames as they are: they need their checksums, and one by one.
+_NO_OFFLOADS = ",".join(
+    f"{option}=off"
+    for option in (
+        *("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ufo"),
+        *("host_tso4", "host_tso6", "host_ufo"),
+    )
+)
+# Wiped by a boot, as they are on tmpfs; what else is in the node's directory is its disk.
+_VOLATILE = ("containerd", "containerd-state", "kubelet", "opt")
+
+
+def name(worker: Worker) -> str:
+    """Of its component."""
+    return f"vm-{worker.name}"
+
+
+def component(paths: Paths, worker: Worker) -> Component:
+    """QEMU with its two virtiofsd."""
+    script = paths.node(worker.name).root / "machine.sh"
+    return Component(
+        name(worker),
+        ("/bin/sh", str(script)),
+        ready=(probes.command(*command(paths, worker, "true")),),
+        timeout=90,
+        grace=3,
+        files=(str(script), str(script.with_name("boot.sh")), str(script.with_name("agent.py"))),
+    )
+
+
+def command(paths: Paths, worker: Worker, *argv: str) -> tuple[str, ...]:
+    """The command line, for the host, of a command in the machine."""
+    root = paths.node(worker.name).root
+    client = ("/usr/bin/env", "python3", "-ISE", str(root / "client.py"))
+    return (*client, str(worker.agent_port), str(root / "token"), *argv)
+
+
+def inside(paths: Paths, worker: Worker, component: Component) -> Component:
+    """The same daemon in the machine."""
+    ready = tuple(
+        replace(probe, target=command(paths, worker, *probe.target))
+        if probe.kind == "command"
+        else probe
+        for probe in component.ready
+    )
+    return replace(
+        component,
+        argv=command(paths, worker, *component.argv),
+        ready=ready,
+        needs=(*component.needs, name(worker)),
+        netns=None,
+        timeout=component.timeout * 3,
+        grace=component.grace * 2,
+        keeps_children=False,
+    )
+
+
+def refresh(paths: Paths, worker: Worker) -> None:
+    """Let the machine see what has changed in the host's files since it read them."""
+    drop = "echo 2 > /proc/sys/vm/drop_caches"
+    run(command(paths, worker, "/bin/sh", "-c", drop), timeout=60)
+
+
+def prepare(paths: Paths, worker: Worker) -> None:
+    """The machine's files and its tap; before it boots."""
+    root, source = paths.node(worker.name).root, Path(__file__).parent
+    for part in (*_VOLATILE, "disk"):
+        (root / part).mkdir(parents=True, exist_ok=True)
+    if not (root / "token").exists():
+        write_atomic(root / "token", secrets.token_hex(16), mode=0o600)
+    for part in ("agent.py", "client.py"):
+        write_atomic(root / part, (source / part).read_text())
+    busybox = images.busybox(paths)
+    agent = f"/usr/bin/python3 -ISE {root}/agent.py {root}/token"
+    write_atomic(root / "inittab", f"::sysinit:/bin/sh {root}/boot.sh\n::respawn:{agent}\n")
+    write_atomic(root / "boot.sh", _boot(paths, worker, busybox))
+    write_atomic(root / "machine.sh", _machine(paths, worker))
+    run(["ip", "tuntap", "add", "dev", worker.tap, "mode", "tap"], check=False)
+    run(["ip", "link", "set", worker.tap, "mtu", "1500", "up"])
+
+
+def _boot(paths: Paths, worker: Worker, busybox: Path) -> str:
+    """What the machine does before the agent starts."""
+    modules = kernel.install(paths).modules
+    network = topology.WORKER_NETWORK
+    root = paths.node(worker.name).root
+    return "\n".join(
+        (
+            f"b={busybox}",
+            "$b mkdir -p /dev/pts /dev/shm",
+            "$b mount -t devpts devpts /dev/pts",
+            *(f"$b mount -t tmpfs tmpfs {path}" for path in ("/dev/shm", "/run", "/tmp")),
+            *(f"$b mount -t tmpfs tmpfs {root}/{path}" for path in _VOLATILE),
+            "$b mount -t cgroup2 cgroup2 /sys/fs/cgroup",
+            f"$b hostname {worker.name}",
+            f"$b mkdir -p /lib/modules/{modules.name}",
+            f"$b mount --bind {modules} /lib/modules/{modules.name}",
+            # The kernel's own: it asks for modules as they are needed.
+            "$b ln -s $b /run/modprobe",
+            "echo /run/modprobe > /proc/sys/kernel/modprobe",
+            "for each in all default eth0; do",
+            "  echo 0 > /proc/sys/net/ipv6/conf/$each/accept_ra",
+            "  echo 0 > /proc/sys/net/ipv6/conf/$each/accept_dad",
+            "done",
+            "$b ip link set lo up",
+            f"$b ip link set eth0 mtu {topology.POD_MTU} up",
+            f"$b ip addr add {worker.internal_v4}/24 dev eth0",
+            f"$b ip addr add {worker.internal_v6}/64 dev eth0",
+            f"$b ip route add default via {network.gateway_v4} dev eth0",
+            f"$b ip -6 route add default via {network.gateway_v6} dev eth0",
+            "$b ip link set eth1 up",
+            "$b ip addr add 10.0.2.15/24 dev eth1",
+            "",
+        )
+    )
+
+
+def _machine(paths: Paths, worker: Worker) -> str:
+    """The script that becomes QEMU. A virtiofsd serves one boot, and ends with it."""
+    root, run_dir = paths.node(worker.name).root, paths.run / worker.name
+    files = kernel.install(paths)
+    shared = f"{paths.state},{paths.cache}"
+    append = (
+        f"console=ttyS0 panic=-1 quiet random.trust_cpu=on shared={shared} own={root} "
+        "net.ifnames=0 mitigations=off"
+    )
+    forward = f"hostfwd=tcp:127.0.0.1:{worker.agent_port}-10.0.2.15:7000"
+    qemu: list[str] = [
+        *("qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"),
+        *("-m", str(MEMORY), "-smp", "2", "-display", "none", "-nodefaults", "-no-reboot"),
+        *("-serial", "stdio", "-kernel", str(files.image), "-initrd", str(files.initramfs)),
+        *("-append", append),
+        *("-object", f"memory-backend-memfd,id=memory,size={MEMORY}M,share=on"),
+        *("-numa", "node,memdev=memory"),
+        *("-netdev", f"tap,id=eth0,ifname={worker.tap},script=no,downscript=no,vhost=off"),
+        *("-device", f"virtio-net-pci,netdev=eth0,mac={worker.mac},romfile=,{_NO_OFFLOADS}"),
+        # Only for the agent: what the cluster does goes through Neutron.
+        *("-netdev", f"user,id=eth1,restrict=on,{forward}"),
+        *("-device", "virtio-net-pci,netdev=eth1,romfile="),
+    ]
+    lines = [f"rm -f {run_dir}/*.sock", f"mkdir -p {run_dir}"]
+    for tag, source, cache in (("root", "/", "always"), ("own", root, "auto")):
+        socket = run_dir / f"{tag}.sock"
+        options = f"-o source={source} -o cache={cache} -o sandbox=chroot -o xattr"
+        lines += [
+            f"{_VIRTIOFSD} --socket-path={socket} {options} --thread-pool-size=4 &",
+            f"while [ ! -S {socket} ]; do sleep 0.02; done",
+        ]
+        qemu += [
+            *("-chardev", f"socket,id={tag},path={socket}"),
+            *("-device", f"vhost-user-fs-pci,chardev={tag},tag={tag}"),
+        ]
+    return "\n".join((*lines, f"exec {shlex.join(qemu)}", ""))

@@ -1,0 +1,52 @@
+"""The virtual machines' network in Neutron, and each one's trunk, plugged on node1."""
+
+from __future__ import annotations
+
+from lab import facts, topology, wiring
+from lab.cloud import NeutronSetup
+from lab.topology import Node, Worker
+
+GROUP = topology.WORKER_NETWORK.name
+
+
+class WorkerSetup(NeutronSetup):
+    """What is there only with virtual machines among the nodes."""
+
+    def network(self, cloud: facts.Cloud) -> facts.Network:
+        """Their network on the cluster's router, let in by the security groups."""
+        project = self._projects["k8s"]
+        made = self._network(topology.WORKER_NETWORK, project)
+        self._attach(cloud.router_id, made)
+        cloud.networks[topology.WORKER_NETWORK.name] = made
+        for name, sources in topology.WORKER_SECURITY_GROUPS.items():
+            cloud.security_groups[name] = self._group(name, project, sources)
+        return made
+
+    def trunk(self, cloud: facts.Cloud, worker: Worker, host: Node) -> tuple[str, str]:
+        """The ids of the machine's trunk and of its parent port, bound on the host."""
+        port = self._port(
+            cloud,
+            worker.name,
+            topology.WORKER_NETWORK.name,
+            worker.mac,
+            (worker.internal_v4, worker.internal_v6),
+            host.chassis,
+            GROUP,
+        )
+        body = {"port_id": port, "name": worker.name, "project_id": self._projects["k8s"]}
+        made = self._ensure("trunk", "trunks", {"port_id": port}, lambda: body)
+        return str(made["id"]), port
+
+
+def routes(cloud: facts.Cloud, node: Node) -> None:
+    """From a node to the machines, through its own Neutron port."""
+    own, other = cloud.networks["nodes"], cloud.networks[topology.WORKER_NETWORK.name]
+    for subnet, local in ((other.v4, own.v4), (other.v6, own.v6)):
+        if subnet is not None and local is not None:
+            wiring.route(
+                subnet.cidr,
+                local.gateway,
+                node.port_device,
+                netns=node.netns,
+                mtu=topology.POD_MTU,
+            )

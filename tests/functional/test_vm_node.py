@@ -1,0 +1,99 @@
+"""A node that is a virtual machine behind a trunk port: `lab up --vm 1`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.kuryr import daemon
+from lab.process import run
+from tests.functional.cluster import addresses, pod
+
+RECORDS = "/run/lab/run/kuryr/vlan"
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def worker(cluster):
+    workers = list(cluster.lab.workers.values())
+    if not workers:
+        pytest.fail("no node is a virtual machine: lab up --vm 1")
+    return workers[0]
+
+
+def inside(worker, *command, timeout=120):
+    """Run a command in the machine; what it printed."""
+    return run([*worker.command, *command], timeout=timeout)
+
+
+def records(worker):
+    return inside(worker, "/bin/ls", RECORDS).split()
+
+
+def trunk(cluster, worker):
+    """The subports of the machine's trunk: {port id: VLAN id}."""
+    found = cluster.neutron.get(f"/trunks/{worker.trunk_id}")["trunk"]
+    return {each["port_id"]: each["segmentation_id"] for each in found["sub_ports"]}
+
+
+def test_pods_on_the_machine_reach_those_of_other_nodes_and_vms_and_are_reached(cluster, worker):
+    cluster.apply(
+        pod("a", node="node1"),
+        pod("b", node="node2"),
+        pod("c", node=worker.name),
+        pod("d", node=worker.name),
+    )
+    cluster.wait_ready("a", "b", "c", "d")
+    print(cluster.kubectl("get", "pods", "-o", "wide"))
+    found = {name: addresses(cluster.get("pod", name)) for name in "abcd"}
+    vm = cluster.lab.vm1
+    for target in (*found["a"], *found["b"], *found["d"], vm.v4, vm.v6):
+        cluster.ping("c", target)
+    for target in found["c"]:
+        for source in "ab":
+            cluster.ping(source, target)
+        run(["ping", "-c", "2", "-i", "0.2", "-W", "2", target], netns=vm.netns)
+    for source, target in (("a", "c"), ("c", "b")):
+        url = f"http://{found[target][0]}:8080/"
+        assert cluster.exec(source, "wget", "-q", "-O-", url).strip() == target
+
+
+def test_pod_has_a_subport_of_the_machines_trunk_and_gives_it_back(cluster, worker):
+    cluster.apply(pod("one", node=worker.name))
+    cluster.wait_ready("one")
+    vif = cluster.vif("one")
+    assert trunk(cluster, worker)[vif["id"]] == vif["vlan_id"]
+    shown = cluster.exec("one", "ip", "addr", "show", "eth0")
+    assert vif["address"] in shown
+    assert "mtu 1442" in shown
+    cluster.wait_for("the record says so", lambda: cluster.vif("one")["active"])
+    assert len(records(worker)) == 1
+    cluster.kubectl("delete", "pod", "one")
+    cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "one") is None)
+    assert vif["id"] not in trunk(cluster, worker)
+    assert vif["id"] not in cluster.ports()
+    assert not records(worker)
+
+
+def test_pods_outlive_a_killed_daemon_which_knows_them_again(cluster, worker):
+    cluster.apply(pod("one", node=worker.name))
+    cluster.wait_ready("one")
+    cluster.supervisor.kill(daemon(worker.name))
+    cluster.ping("one", cluster.lab.vm1.v4)
+    cluster.supervisor.start(daemon(worker.name))
+    cluster.ping("one", cluster.lab.vm1.v4)
+    assert cluster.vif("one")["active"]
+    cluster.kubectl("delete", "pod", "one")
+    cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "one") is None)
+    assert not records(worker)
+
+
+def test_binding_on_the_machines_kernel(worker):
+    """The cases of VIFVlanNested want a kernel with VLANs, which the host need not have."""
+    inside(worker, "/bin/sh", "-c", "echo 2 > /proc/sys/vm/drop_caches")
+    cases = REPOSITORY / "tests" / "functional" / "cni" / "vlan_in_machine.py"
+    script = (
+        f"cd {REPOSITORY} && mkdir -p /run/netns && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. "
+        f"{sys.executable} -m pytest -q -p no:cacheprovider {cases}"
+    )
+    print(inside(worker, "/bin/sh", "-c", script, timeout=280))

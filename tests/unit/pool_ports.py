@@ -1,0 +1,41 @@
+"""Ports of pools, in few words."""
+
+from kuryr_k8s.drivers.base import PoolKey, Spare
+from kuryr_k8s.drivers.pool_places import Claim, Limits
+from kuryr_k8s.drivers.pool_state import PoolState
+
+KEY = PoolKey("project", "node1", "network", ("subnet",), ("group",))
+OTHER = KEY._replace(place="node2")
+THIRD = KEY._replace(place="node3")
+FOREIGN = OTHER._replace(project_id="another")
+
+
+def claim(number):
+    return Claim(f"pod{number}", "eth0")
+
+
+def port_of(name, key, *, fit=True):
+    return Spare(id=name, key=key, mac="", fixed_ips=(), name="", device_id="", fit=fit)
+
+
+def spares(names, key=KEY, fit=True):
+    return [port_of(name, key, fit=fit) for name in names.split()]
+
+
+def state_of(names="", key=KEY, **limits):
+    """A state with these ports available, made one second after the other."""
+    state = PoolState(Limits(**limits))
+    add(state, names, key)
+    return state
+
+
+def add(state, names, key):
+    for now, spare in enumerate(spares(names, key)):
+        state.adopt(spare, float(now))
+
+
+def places(state, key=KEY):
+    pool = state.pools.get(key)
+    names = ("available", "in_use", "returning", "leaving")
+    found = {name: sorted(getattr(pool, name, ())) for name in names}
+    return {name: ports for name, ports in found.items() if ports}

@@ -1,0 +1,223 @@
+"""What is done to pools, each time with what is to come of it."""
+
+from tests.unit.pool_model import PoolModel
+from tests.unit.pool_ports import port_of
+
+
+class PoolSteps(PoolModel):
+    """:ivar quota: ports that Neutron lets each project have."""
+
+    quota = 9
+
+    # -- Pods
+
+    def ask(self, key, claim):
+        if claim in self.recorded.values():
+            return  # its KuryrPort names the port already
+        best = []
+        if not self.queues[key]:
+            free = self.pool(key, "available")
+            checked = [port for port in self.pool(key, "returning") if port in self.checked]
+            best = [*filter(self.state.is_parked, free), *free, *checked]
+        spare = self.state.take(key, claim, self.now)
+        if claim in self.has:
+            assert spare.id == self.has[claim]
+            return
+        for other, queue in self.queues.items():
+            if claim in queue and (best or other != key):
+                queue.remove(claim)
+        self.closed.discard(key)
+        self.resting.discard(key)
+        self.used[key] = self.now
+        if best:
+            assert spare.id == best[0]
+            self.promise(key, claim, spare)
+        else:
+            assert spare is None
+            self.queues[key] += [claim] if claim not in self.queues[key] else []
+
+    def give_back(self, port):
+        key = self.key_of[port]
+        free = len(self.pool(key, "available")) + len(self.pool(key, "returning"))
+        full = self.limits.maximum and free - len(self.queues[key]) >= self.limits.maximum
+        for _ in range(2):  # Kubernetes may say it again
+            assert self.state.give_back(port, self.now)
+            expected = "leaving" if full or key in self.closed else "returning"
+            assert self.state.where(port) == expected
+        self.forget(port)
+        self.used[key] = self.now
+
+    def withdraw(self, pod):
+        mine = [port for claim, port in self.has.items() if claim.pod_uid == pod]
+        for queue in self.queues.values():
+            queue[:] = [claim for claim in queue if claim.pod_uid != pod]
+        assert sorted(self.state.withdraw(pod, self.now)) == sorted(mine)
+        for port in mine:
+            self.used[self.key_of[port]] = self.now
+            self.forget(port)
+
+    def orphan(self, port):
+        self.state.orphaned(port, self.now)
+        assert self.state.where(port) == "leaving"
+        self.forget(port)
+        self.used[self.key_of[port]] = self.now
+
+    # -- Neutron
+
+    def create(self, key, count, outcome):
+        if not count:
+            return
+        self.state.begin(key, count, self.now)
+        taken = sum(spare.key.project_id == key.project_id for spare in self.neutron.values())
+        wished = {"some": count // 2, "none": 0}.get(outcome, count)
+        made = []
+        for _ in range(min(wished, max(0, self.quota - taken))):
+            self.made += 1
+            made.append(port_of(f"port{self.made:04}", key, fit=outcome != "unfit"))
+        self.neutron |= {spare.id: spare for spare in made}
+        self.creations.append((key, count, made, [] if outcome == "lost" else made))
+
+    def creation_is_answered(self, creation):
+        key, count, made, told = creation
+        told = [spare for spare in told if spare.id not in self.buried]
+        self.serve(self.state.made(key, count, told, self.now))
+        if len(made) < count:
+            self.others_give(key)
+
+    def others_give(self, key):
+        """For those who wait, and one who may come."""
+        project, needed = key.project_id, len(self.queues[key]) + 1
+        free = {
+            other: set(self.state.pools[other].available)
+            for other in self.state.pools
+            if other.project_id == project and other != key and self.pool(other, "available")
+        }
+        helped = self.state.sacrifice(key, needed, self.now)
+        left = {port for ports in free.values() for port in ports}
+        left = {port for port in left if self.state.where(port) == "leaving"}
+        assert len(left) == min(needed, sum(map(len, free.values())))
+        assert set(helped) == {other for other, ports in free.items() if ports & left}
+        assert [len(free[other]) for other in helped] == sorted(
+            map(len, free.values()), reverse=True
+        )[: len(helped)]
+
+    def survey_begins(self):
+        known = {spare.id for spare in self.state.known()}
+        self.surveys.append((known, list(self.neutron.values())))
+
+    def survey_ends(self):
+        known, listed = self.surveys.pop(0)
+        for port in sorted(known - {spare.id for spare in listed}):
+            self.bury(port)
+        for spare in listed:
+            if spare.id not in self.buried:
+                before = self.state.where(spare.id)
+                claim = self.state.adopt(spare, self.now)
+                self.serve([claim] if claim else [])
+                assert not before or self.state.where(spare.id) == before
+
+    def vanish(self, port):
+        """Others delete a port in use; a survey finds it gone, and its Pod asks for another."""
+        key = self.key_of[port]
+        claims = [claim for claim, held in self.has.items() if held == port]
+        self.bury(port)
+        for claim in claims:
+            self.observe()
+            self.ask(key, claim)
+
+    def start_again(self, held):
+        """:param held: claims of ports that KuryrPorts name, by port id."""
+        held = {port: it for port, it in (held | self.recorded).items() if port in self.neutron}
+        self.start()
+        for spare in self.neutron.values():
+            holder = held[spare.id].pod_uid if spare.id in held else None
+            self.state.recover(spare, holder, self.now)
+        self.recorded = held
+
+    # -- the way back
+
+    def check(self, key, changed):
+        """Of the ports that came back; the one of this number was changed by others."""
+        for index, port in enumerate(self.checking.pop(key)):
+            if port not in self.neutron:
+                self.bury(port)
+            elif index + 1 == changed:
+                self.dismiss(port)
+                self.restore(key, port)  # it is too late for that
+            else:
+                self.restore(key, port)
+            self.observe()
+
+    def restore(self, key, port):
+        before = self.state.where(port)
+        claim = self.state.restored(self.neutron[port], self.now)
+        if before == "returning":
+            assert (claim is None) == (not self.queues[key])
+            self.serve([claim] if claim else [])
+            self.checked |= set() if claim else {port}
+        else:
+            assert claim is None
+            assert self.state.where(port) == before
+
+    def tidy(self, key):
+        returned = self.pool(key, "returning")
+        cooled = [
+            port
+            for port in returned
+            if port in self.checked and self.now - self.since[port] >= self.limits.cooldown
+        ]
+        self.state.cool(key, self.now)
+        for port in returned:
+            assert self.state.where(port) == ("available" if port in cooled else "returning")
+        self.observe()
+        free = self.pool(key, "available")
+        kept, idle = list(free), key in self.used and self.is_idle(key)
+        while kept and (idle or self.is_too_much(key, kept)):
+            kept.pop(0)
+        self.state.shrink(key, self.now)
+        for port in free:
+            assert self.state.where(port) == ("available" if port in kept else "leaving")
+        for port in set(returned) - set(cooled):
+            assert self.state.where(port) == ("leaving" if idle else "returning")
+
+    def is_too_much(self, key, free):
+        old = self.limits.ttl and self.now - self.since[free[0]] >= self.limits.ttl
+        excess = self.limits.maximum and len(free) > self.limits.maximum
+        return excess or (old and len(free) > self.target(key))
+
+    def dismiss(self, port):
+        before = self.state.where(port)
+        self.state.dismiss(port, self.now)
+        assert self.state.where(port) == (before if before in ("", "in_use") else "leaving")
+
+    # -- nodes and people
+
+    def park(self, told, place):
+        here = {port for port in told if port in self.key_of and self.key_of[port].place == place}
+        elsewhere = {port for port in self.parked if self.key_of[port].place != place}
+        self.parked = elsewhere | here
+        self.state.parked(frozenset(told), place)
+
+    def close(self, key):
+        waited, self.queues[key] = self.queues[key], []
+        if key in self.state.pools:
+            self.closed.add(key)
+        assert self.state.close(key, self.now) == waited
+
+    def refuse(self, key):
+        waited, self.queues[key] = self.queues[key], []
+        assert self.state.refuse(key) == waited
+
+    def free(self, key, count):
+        free = self.pool(key, "available")
+        assert self.state.free(key, count, self.now) == len(free[:count])
+        for index, port in enumerate(free):
+            freed = count is None or index < count
+            assert self.state.where(port) == ("leaving" if freed else "available")
+
+    def populate(self, key, count):
+        self.closed.discard(key)
+        self.resting.discard(key)
+        self.used[key] = self.now
+        self.state.order(key, count, self.now)
+        assert self.state.pools[key].ordered >= count
