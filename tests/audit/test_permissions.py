@@ -20,20 +20,20 @@ def granted():
 @pytest.fixture(scope="session")
 def on_the_lab(lab, began):
     """What was asked of the lab's API server."""
-    return _Log(Path(lab.kubernetes.audit_log), began)
+    return _Log([Path(lab.kubernetes.audit_log)], began)
 
 
 @pytest.fixture(scope="session")
 def in_component_tests(reports):
-    """What was asked of the component tests' one; nothing outside of `make test`."""
-    return _Log(reports and reports / "component-audit.log", audit_log.BEGINNING)
+    """What was asked of the component tests' ones; nothing outside of `make test`."""
+    paths = sorted(reports.glob("component-audit-*.log")) if reports else []
+    return _Log(paths, audit_log.BEGINNING)
 
 
 class _Log:
-    def __init__(self, path, since):
-        there = path is not None and path.exists()
-        self.requests = audit_log.requests(path, since) if there else []
-        self._loaded = audit_log.permissions_loaded(path, since) if there else []
+    def __init__(self, paths, since):
+        self.requests = [r for path in paths for r in audit_log.requests(path, since)]
+        self._loaded = [t for path in paths for t in audit_log.permissions_loaded(path, since)]
 
     def refused(self):
         """(request, whether the server was just starting) of all that were refused."""

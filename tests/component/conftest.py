@@ -132,6 +132,20 @@ def pytest_addoption(parser):
     )
 
 
+# The stage runs in several processes; each hands its part of the table of faults to the first.
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["faults"] = list(report.summary(session.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    lines = getattr(node, "workeroutput", {}).get("faults", [])
+    node.config.stash.setdefault(report.LINES, []).extend(lines)
+
+
 def pytest_terminal_summary(terminalreporter, config):
-    for line in report.summary(config):
+    for line in (*config.stash.get(report.LINES, []), *report.summary(config)):
         terminalreporter.write_line(line)

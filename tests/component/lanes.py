@@ -18,7 +18,7 @@ from tests.kube.cluster import Cluster
 from tests.kube.proxy import KubeProxy
 
 HOST = "chassis1"
-AT_ONCE = 12  # lanes; most of their time is waiting for back-offs
+AT_ONCE = 20  # lanes; most of their time is waiting for back-offs
 ROLE = "lanes-leases"
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 CELLS = pytest.StashKey[list]()
+LINES = pytest.StashKey[list]()  # what other processes of the stage have to say
 
 
 def judge(config, cells):

@@ -33,7 +33,8 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
         server.close()
         if reports := os.environ.get("KURYR_LAB_REPORTS"):
             # the audit of a whole run counts what was asked of this server, too
-            with (Path(reports) / "component-audit.log").open("a") as kept:
+            worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+            with (Path(reports) / f"component-audit-{worker}.log").open("a") as kept:
                 kept.write(server.audit_log.read_text())
 
 
