@@ -1,7 +1,8 @@
 """The demonstration: `python -m lab.demo`, or `make demo`.
 
-Brings up the lab and the product, starts four Pods on two nodes, and shows what came of it:
-each Pod beside its Neutron port, and pings on a node, between nodes and to another network.
+Brings up the lab and the product, has ports made ahead and parked on the nodes, starts four Pods
+on two nodes, and shows what came of it: each Pod beside its Neutron port and what that was before,
+pings on a node, between nodes and to another network, and the pools.
 """
 
 from __future__ import annotations
@@ -13,25 +14,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab import facts
-from lab.kuryr import CLUSTER_TAG, Installation, kubectl
+from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, kubectl
 from lab.lifecycle import Lab
-from lab.process import CommandError, run
+from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 
 NAME = "kuryr-demo"
 REPLICAS = 4
 PATIENCE = 120  # seconds
+_RECORDS, _POOLS = ("get", "kuryrports", "-o"), ("get", "kuryrportpools")
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A Pod beside its port."""
+    """A Pod beside its port. `before`: the port's status in Neutron while it was parked and no
+    Pod was there; empty if it was not. `seconds`: from the Deployment's creation to Ready."""
 
     pod: str
     node: str
     addresses: tuple[str, ...]
     port: str
+    before: str
     status: str
     seconds: float
 
@@ -41,16 +45,21 @@ def main() -> int:
         return down()
     progress = Progress()
     Lab(progress=progress).up()
-    installation = Installation(progress=progress)
+    installation = Installation(progress=progress, pool="neutron")
     installation.up()
     lab = installation.lab
     remove(lab)  # of an earlier run: it is to be seen how Pods start
+    hosts = {name: node.chassis for name, node in lab.nodes.items()}
+    installation.pools.populate(hosts, REPLICAS, PATIENCE)  # wherever the Pods will be
+    before = parked(lab)
+    progress.note(f"{len(before)} ports are parked")
     kubectl(lab, "create", "--filename=-", stdin=json.dumps(deployment(lab.images)))
     ready = wait_ready(lab)
     progress.note(f"{REPLICAS} Pods are Ready")
-    rows = table(lab, ready)
+    rows = table(lab, ready, before)
     show(rows)
     failed = pings(lab, rows)
+    show_pools(lab)
     print(NEXT)
     return 1 if failed else 0
 
@@ -64,6 +73,8 @@ def down() -> int:
         return 0
     try:
         remove(installation.lab)
+        if installation.supervisor.ready(CONTROLLER):
+            installation.pools.drain(PATIENCE)
     except CommandError as error:
         print(error, file=sys.stderr)
     installation.down()
@@ -71,9 +82,11 @@ def down() -> int:
 
 
 def remove(lab: facts.Lab) -> None:
-    """Delete the Deployment, and wait until its Pods are gone."""
+    """Delete the Deployment, and wait until its Pods are gone and have let go of their ports."""
     kubectl(lab, "delete", "deployment", NAME, "--ignore-not-found", "--timeout=120s")
     kubectl(lab, "wait", "--for=delete", "pod", "-l", f"app={NAME}", "--timeout=120s")
+    if not wait_until(lambda: f"/{NAME}-" not in kubectl(lab, *_RECORDS, "name"), PATIENCE, 0.5):
+        raise CommandError(f"after {PATIENCE} s not all KuryrPorts of {NAME} are gone")
 
 
 def wait_ready(lab: facts.Lab) -> dict[str, float]:
@@ -133,11 +146,19 @@ def deployment(images: list[str]) -> Json:
     }
 
 
-def table(lab: facts.Lab, ready: dict[str, float]) -> list[Row]:
+def parked(lab: facts.Lab) -> dict[str, str]:
+    """The status in Neutron of the ports that the nodes say they keep plugged, by their ids."""
+    ports = {port["ID"]: port["Status"] for port in neutron_ports(lab)}
+    pools = json.loads(kubectl(lab, *_POOLS, "-o", "json"))["items"]
+    kept = [port for pool in pools for port in pool.get("status", {}).get("parked", {})]
+    return {port: ports[port] for port in kept if port in ports}
+
+
+def table(lab: facts.Lab, ready: dict[str, float], before: dict[str, str]) -> list[Row]:
     """The Pods with their ports, as Kubernetes and Neutron know them."""
     ports = {port["ID"]: port for port in neutron_ports(lab)}
     rows = []
-    recorded = json.loads(kubectl(lab, "get", "kuryrports", "-o", "json"))["items"]
+    recorded = json.loads(kubectl(lab, *_RECORDS, "json"))["items"]
     by_pod = {item["spec"]["podUid"]: item for item in recorded}
     for pod in sorted(pods(lab), key=lambda pod: pod["spec"]["nodeName"]):
         kuryrport = by_pod[pod["metadata"]["uid"]]
@@ -148,6 +169,7 @@ def table(lab: facts.Lab, ready: dict[str, float]) -> list[Row]:
                 node=pod["spec"]["nodeName"],
                 addresses=tuple(ip["ip"] for ip in pod["status"]["podIPs"]),
                 port=port_id,
+                before=before.get(port_id, ""),
                 status=ports[port_id]["Status"] if port_id in ports else "missing",
                 seconds=ready[pod["metadata"]["name"]],
             )
@@ -165,9 +187,14 @@ def neutron_ports(lab: facts.Lab) -> list[Json]:
 
 def show(rows: list[Row]) -> None:
     print("\nPods and their Neutron ports")
-    heads = ("POD", "NODE", "ADDRESSES", "NEUTRON PORT", "STATUS", "READY AFTER")
+    ports = ("NEUTRON PORT", "BEFORE THE POD", "NOW")
+    heads = ("POD", "NODE", "ADDRESSES", *ports, "READY AFTER")
     cells = [
-        (r.pod, r.node, " ".join(r.addresses), r.port, r.status, f"{r.seconds:.1f} s")
+        (
+            *(r.pod, r.node, " ".join(r.addresses), r.port),
+            *(f"parked, {r.before}" if r.before else "not parked", r.status),
+            f"{r.seconds:.1f} s",
+        )
         for r in rows
     ]
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
@@ -202,15 +229,31 @@ def pings(lab: facts.Lab, rows: list[Row]) -> int:
     return failed
 
 
+def show_pools(lab: facts.Lab) -> None:
+    """As kubectl prints them, once the numbers tell of the Pods: they are written now and then."""
+
+    def counted() -> bool:
+        pools = json.loads(kubectl(lab, *_POOLS, "-o", "json"))["items"]
+        in_use = [int(pool.get("status", {}).get("inUse", 0)) for pool in pools]
+        return sum(in_use) >= REPLICAS
+
+    wait_until(counted, PATIENCE, pause=0.5)
+    print("\nPools of ports for Pods to come (kubectl get kuryrportpools)")
+    print(kubectl(lab, *_POOLS).rstrip())
+
+
 NEXT = """
 It keeps running. What to try next:
   eval "$(python3 -m lab env)"              kubectl, openstack, ovs-vsctl for this lab
   kubectl get kuryrports -A -o wide         the record of every Pod's interfaces
-  openstack port list --tags kuryr-lab      the same ports in Neutron
+  openstack port list --tags kuryr-lab      the same ports in Neutron, and those of the pools
+  kuryr-k8s pools list                      the pools; populate and free fill and empty them
   kubectl scale deployment kuryr-demo --replicas 10
   kubectl exec deploy/kuryr-demo -- ip addr
   python3 -m lab status                     everything that runs; logs NAME shows its log
   python3 -m lab restart kuryr-controller   Pods do not notice
+  python3 -m lab up --vm 1                  one more node, a virtual machine behind a trunk port,
+  python3 -m lab.kuryr up --pool neutron    for Pods with nodeName: vmnode1
   make demo-down                            remove the Pods and the product
   make lab-down                             stop the lab"""
 

@@ -4,7 +4,7 @@ A wheel in a virtual environment of its own, the CRDs and permissions of etc/, t
 configuration with a second file for what is particular to this cloud and node, one controller
 on node1 (--controllers 2: another one that stands by, as on a host of its own) and a daemon on
 every node, each with the token of its ServiceAccount and under the restrictions of its systemd
-unit. With --debug both log all they have to say; --pool names the driver of pools.
+unit. With --debug both log all they have to say; with --pool neutron Pods' ports are made ahead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab import credential, facts, probes, topology, wheel
+from lab import binaries, credential, facts, pools, probes, topology, wheel
 from lab.hardening import Hardening
 from lab.paths import Paths, locked, write_atomic
 from lab.process import run
@@ -56,20 +56,23 @@ class Installation:
         *,
         debug: bool = False,
         pool: str = "noop",
+        pool_options: Mapping[str, str] | None = None,
     ) -> None:
         self.debug = debug
-        self.pool = pool
+        self.pool, self._pool_options = pool, pool_options or {}
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
         self.progress = progress or Progress()
         self.supervisor = Supervisor(self.paths)
         self.root = self.paths.state / "kuryr"
         self.hardening = Hardening(self.root)
+        self.pools = pools.Pools(f"http://127.0.0.1:{HEALTH}")
 
     def up(self, controllers: int = 1) -> None:
         """Install, start, and return when every Node is Ready."""
         with locked(self.root / "lock"):
             changed = wheel.install(self.root, self.progress)
+            binaries.link(self.paths, {"kuryr-k8s": self.root / "venv" / "bin" / "kuryr-k8s"})
             self._apply()
             self.hardening.install()
             numbers = range(1, controllers + 1)
@@ -87,6 +90,8 @@ class Installation:
                     self.supervisor.stop(name)
                 self.supervisor.start(name)
                 self.progress.note(f"{name} is ready")
+            if self.pool == "noop":  # else nodes keep what they had plugged for Pods to come
+                kubectl(self.lab, "delete", "kuryrportpools", "--all")
         kubectl(self.lab, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
         self.progress.note("all nodes are Ready")
 
@@ -122,14 +127,13 @@ class Installation:
         name, port = controller(number), HEALTH + 100 * (number - 1)
         directories = self.root if number == 1 else self.root / name
         cloud = self.lab.cloud
-        pods = cloud.networks["pods"]
-        subnets = [subnet.id for subnet in (pods.v4, pods.v6) if subnet is not None]
+        network = cloud.networks["pods"]
+        subnets = [subnet.id for subnet in (network.v4, network.v6) if subnet is not None]
+        keeping = pools.settings(self.pool, self._pool_options, machines=bool(self.lab.workers))
         settings = {
             "kubernetes": self._kubernetes("kuryr-controller", CONTROLLER_PROGRAM)
-            | {
-                "lock_file": f"{directories}/run/kuryr-controller/controller.lock",
-                "vif_pool_driver": self.pool,
-            },
+            | {"lock_file": f"{directories}/run/kuryr-controller/controller.lock"}
+            | keeping.pop("kubernetes"),
             "neutron": {"cloud": "kuryr"},
             "neutron_defaults": {
                 "project": cloud.project_id,
@@ -139,10 +143,9 @@ class Installation:
                 "sweep_interval": "30",
             },
             "health_server": {"port": str(port)},
+            **keeping,
         }
         if self.lab.workers:
-            settings["kubernetes"] |= {"vif_pool_driver": "multi_pool"}
-            settings["vif_pool"] = {"vif_pool_mapping": "nested-vlan:noop,neutron-vif:noop"}
             workers = cloud.networks["workers"].v4
             assert workers is not None
             settings["pod_vif_nested"] = {"worker_nodes_subnets": workers.id}
@@ -282,7 +285,7 @@ def main() -> int:
     parser.add_argument("command", choices=("up", "down"), nargs="?", default="up")
     parser.add_argument("--debug", action="store_true", help="let both programs log all")
     parser.add_argument("--controllers", type=int, default=1, help="how many: one leads")
-    parser.add_argument("--pool", default="noop", help="the vif_pool_driver: noop, neutron, …")
+    parser.add_argument("--pool", default="noop", choices=pools.KINDS, help="make ports ahead?")
     arguments = parser.parse_args()
     installation = Installation(debug=arguments.debug, pool=arguments.pool)
     if arguments.command == "up":

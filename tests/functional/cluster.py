@@ -1,14 +1,17 @@
 """The lab's cluster and cloud, as tests see them: kubectl, Neutron, the nodes' Open vSwitch."""
 
+import contextlib
 import functools
 import json
+import subprocess
 import time
+import uuid
 from pathlib import Path
 
 import yaml
 
 from lab import facts
-from lab.kuryr import CLUSTER_TAG, kubectl
+from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, kubectl
 from lab.process import CommandError, run
 from lab.rest import Api, token
 from lab.supervisor import Supervisor
@@ -115,6 +118,23 @@ class Cluster:
             seconds=90,
         )
 
+    def kuryr_k8s(self, *command, controller=CONTROLLER):
+        """(exit code, what it says as JSON) of `kuryr-k8s`, told where that controller is."""
+        root = Installation().root
+        names = ("kuryr.conf", f"{controller}.conf")
+        done = subprocess.run(
+            [
+                root / "venv" / "bin" / "kuryr-k8s",
+                *command,
+                "--json",
+                *(f"--config-file={root / name}" for name in names),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, json.loads(done.stdout)
+
     # Traffic.
 
     def ping(self, pod, address):
@@ -128,6 +148,24 @@ class Cluster:
         except CommandError:
             return False
         return True
+
+
+@contextlib.contextmanager
+def fresh_cluster():
+    """The cluster with a namespace of one's own; afterwards nothing is in it any more."""
+    namespace = f"test-{uuid.uuid4().hex[:8]}"
+    cluster = Cluster(namespace)
+    kubectl(cluster.lab, "create", "namespace", namespace)
+    cluster.wait_for(
+        "the namespace has its ServiceAccount",
+        lambda: cluster.find("serviceaccount", "default"),
+    )
+    yield cluster
+    # Pods first: a namespace with something in it is looked at again only after a while
+    for kind in ("deployments", "statefulsets", "pods"):
+        cluster.kubectl("delete", kind, "--all", "--timeout=120s", timeout=150)
+    cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"), 90)
+    kubectl(cluster.lab, "delete", "namespace", namespace, "--wait=false")
 
 
 def pod(name, *, node=None, command=None, **spec):

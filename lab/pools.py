@@ -1,0 +1,95 @@
+"""Pools of ports on the lab: how the controller is told to keep them, and its operator's part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.process import CommandError, wait_until
+from lab.rest import Api, ApiError
+
+KINDS = ("noop", "neutron")
+Json = dict[str, Any]
+
+
+def settings(
+    kind: str, options: Mapping[str, str], *, machines: bool
+) -> dict[str, dict[str, str]]:
+    """The controller's settings by group.
+
+    :param kind: noop, or neutron: every node has pools, of subports where it is a machine.
+    :param options: of [vif_pool].
+    :param machines: whether nodes of both kinds are there.
+    """
+    if not machines:
+        return {"kubernetes": {"vif_pool_driver": kind}, "vif_pool": dict(options)}
+    nested = "nested" if kind == "neutron" else kind
+    mapping = f"nested-vlan:{nested},neutron-vif:{kind}"
+    return {
+        "kubernetes": {"vif_pool_driver": "multi_pool"},
+        "vif_pool": {"vif_pool_mapping": mapping, **options},
+    }
+
+
+class Pools:
+    """The pools of a controller that leads. Asked while it starts or ends it raises OSError or
+    ApiError.
+
+    :param url: its loopback HTTP.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._controller = Api(url)
+
+    def all(self) -> list[Json]:
+        """Every pool that has a port, or is to have one, without its ports."""
+        found: list[Json] = self._controller.get("/pools")["pools"]
+        return found
+
+    def ports(self) -> dict[str, str]:
+        """What the pools say of each of their ports, by its id: available, in_use, …"""
+        shown = [self._controller.get(f"/pools/{pool['id']}") for pool in self.all()]
+        return {port["id"]: port["state"] for pool in shown for port in pool["ports"]}
+
+    def populate(self, hosts: Mapping[str, str], count: int, seconds: float) -> None:
+        """Have nodes keep so many ports for Pods to come; return when they are parked there.
+
+        :param hosts: of the nodes in Neutron, by their names.
+        :raises CommandError: the time is up.
+        """
+        asked: set[str] = set()
+
+        def populated() -> bool:
+            try:
+                for node in hosts.keys() - asked:
+                    if self._count(hosts[node], "available", "creating", "returning") < count:
+                        self._controller.post("/pools", {"node": node, "count": count})
+                    asked.add(node)
+                return all(self._count(host, "parked") >= count for host in hosts.values())
+            except (OSError, ApiError):  # it does not lead yet
+                return False
+
+        if not wait_until(populated, seconds, pause=0.2):
+            raise CommandError(f"after {seconds:.0f} s {count} ports are not parked on each node")
+
+    def _count(self, host: str, *places: str) -> int:
+        here = [pool for pool in self.all() if pool["place"] == host]
+        return sum(int(pool[place]) for pool in here for place in places)
+
+    def drain(self, seconds: float) -> None:
+        """Free all ports that no Pod has; return when they are gone from Neutron.
+
+        :raises CommandError: the time is up.
+        """
+
+        def drained() -> bool:
+            try:
+                for pool in self.all():
+                    if any(pool[place] for place in ("available", "creating", "returning")):
+                        self._controller.post(f"/pools/{pool['id']}/free", {"count": None})
+                return set(self.ports().values()) <= {"in_use"}
+            except (OSError, ApiError):  # it starts; or a pool went meanwhile
+                return False
+
+        if not wait_until(drained, seconds, pause=0.2):
+            raise CommandError(f"after {seconds:.0f} s the pools are not empty")
