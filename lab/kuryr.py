@@ -83,11 +83,12 @@ class Installation:
                 *map(self._register_daemon, self.lab.nodes),
                 *map(self._register_in_machine, self._workers),
             ]
-            for worker in self._workers:
-                machine.refresh(self.paths, worker)
-            for name in names:
-                if changed:
+            if changed:
+                for name in names:
                     self.supervisor.stop(name)
+                for worker in self._workers:  # what runs there meanwhile may hang for ever
+                    machine.refresh(self.paths, worker)
+            for name in names:
                 self.supervisor.start(name)
                 self.progress.note(f"{name} is ready")
             if self.pool == "noop":  # else nodes keep what they had plugged for Pods to come

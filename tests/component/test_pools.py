@@ -1,8 +1,10 @@
 """Pools: Pods get ports that were made before them, and what comes back is given on."""
 
+import json
 import socket
 
 import pytest
+from aiohttp import web
 
 from kuryr_k8s.cli.local import ControllerError, LocalController
 from tests.component.conftest import HOST, NODE, TAG
@@ -143,3 +145,31 @@ async def test_operator_is_told_what_makes_no_sense(stage, controller_url, path,
     async with stage.controller(**pool(), **options), LocalController(url) as local:
         with pytest.raises(ControllerError, match=said):
             await local.post(path, body)
+
+
+async def test_neutron_that_hides_where_ports_are_bound_takes_none_from_a_pool(
+    stage, controller_url
+):
+    """It does so for a moment right after its start, while its policy is not loaded."""
+
+    async def hide(_request, proceed):
+        body = json.loads((await proceed()).body)
+        for port in body["ports"]:
+            port.pop("binding:host_id", None)
+        return web.json_response(body)
+
+    options, url = controller_url
+    options["neutron_defaults"] = {"sweep_interval": "1"}
+    async with stage.controller(**pool(), **options), LocalController(url) as local:
+        await run(stage, "web")
+        (found,) = (await local.get("/pools"))["pools"]
+        await until_available(stage, local, found["id"], 3)
+        rule = stage.cloud.faults.add(method="GET", path=r"/ports$", times=3, action=hide)
+        await stage.cloud.wait_for(lambda: rule.hits == 3)
+        seen = stage.cloud.calls.count("GET", "/v2.0/ports")
+        await stage.cloud.wait_for(
+            lambda: stage.cloud.calls.count("GET", "/v2.0/ports") > seen + 1
+        )
+        shown = await local.get(f"/pools/{found['id']}")
+        assert (shown["available"], shown["in_use"]) == (3, 1)
+        assert len(stage.cloud.ports) == 4
