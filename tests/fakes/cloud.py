@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from . import keystone
+from . import keystone, serving
 from .faults import Answer, Faults
 from .keystone import Keystone, User
 from .neutron import errors
@@ -81,7 +81,7 @@ class FakeCloud:
         trace: TracebackType | None,
     ) -> None:
         if self._runner is not None:
-            await self._runner.cleanup()
+            await serving.close(self._runner)
 
     # What is there.
 

@@ -24,6 +24,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from tests.fakes import serving
 from tests.fakes.faults import Answer, Faults, drop
 from tests.fakes.observing import Call, Calls, Changes
 
@@ -106,7 +107,7 @@ class KubeProxy:
         self.events.release()
         self.cut_watches()
         if self._runner is not None:
-            await self._runner.cleanup()
+            await serving.close(self._runner)
         if self._session is not None:
             await self._session.close()
 
