@@ -64,7 +64,7 @@ from kuryr_k8s.status import Status
 
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
-POOL_WORKERS = 16  # creations, and rounds of upkeep, at the same time
+POOL_WORKERS = 128  # creations, and rounds of upkeep, at the same time
 SOON = 2.0  # seconds until Neutron's ports are searched through after one was missing
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
