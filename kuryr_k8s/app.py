@@ -38,6 +38,7 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
+from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
 from kuryr_k8s.handlers.lost_ports import LostPorts
 from kuryr_k8s.handlers.pool_worker import PoolWorker, pools_of
@@ -64,6 +65,7 @@ from kuryr_k8s.status import Status
 
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
+SLOWEST = 30.0  # seconds between two tries: Pods wait for pools, and for their recovery
 POOL_WORKERS = 128  # creations, and rounds of upkeep, at the same time
 SOON = 2.0  # seconds until Neutron's ports are searched through after one was missing
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
@@ -141,7 +143,9 @@ class ControllerApp:
             defaults.sweep_interval,
             LostPorts(context, neutron),
         )
-        sweeps = Controller("port-sweeper", sweeper.reconcile, workers=1)
+        sweeps = Controller[str](
+            "port-sweeper", sweeper.reconcile, queue=WorkQueue(cap=SLOWEST), workers=1
+        )
         sweeps.queue.add(PortSweeper.KEY)
         for pool in pools_of(drivers.vif_pool):
             pool.pools.lost = lambda: sweeps.queue.add_after(PortSweeper.KEY, SOON)
@@ -185,6 +189,7 @@ class ControllerApp:
             controller = Controller[PoolWork](
                 name,
                 worker.reconcile,
+                queue=WorkQueue(cap=SLOWEST),
                 workers=POOL_WORKERS,
                 report=worker.report,
                 observe=self._reconciles,

@@ -261,8 +261,9 @@ class VIFPoolDriver(Driver):
         """As :meth:`PodVIFDriver.update_security_groups`."""
 
     @abc.abstractmethod
-    async def release(self, vif: VIFBase) -> None:
-        """Take the port back. Only called once the node has let go of it."""
+    async def release(self, vif: VIFBase, pod_uid: str) -> None:
+        """Take the port back from the Pod. Only called once the node has let go of it; perhaps
+        again, when another Pod has it already."""
 
     @abc.abstractmethod
     async def release_unrecorded(self, pod_uid: str) -> int:

@@ -73,8 +73,8 @@ class MultiPool(VIFPoolDriver):
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._of_vif(vif).update_security_groups(vif, groups)
 
-    async def release(self, vif: VIFBase) -> None:
-        await self._of_vif(vif).release(vif)
+    async def release(self, vif: VIFBase, pod_uid: str) -> None:
+        await self._of_vif(vif).release(vif, pod_uid)
 
     def _of_vif(self, vif: VIFBase) -> VIFPoolDriver:
         for name, pool in self._pools.items():

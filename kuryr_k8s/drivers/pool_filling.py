@@ -12,6 +12,7 @@ from kuryr_k8s.drivers.pools import Pools, PoolWork
 LOG = logging.getLogger(__name__)
 LANES = 4  # creations for one pool at the same time
 SIZE = 20  # ports of one creation
+GOING = 120.0  # seconds in which a port that goes is gone, unless something is wrong
 REFILL_AFTER = 0.5  # seconds in which more Pods may come, whose ports are then made together
 
 
@@ -138,13 +139,10 @@ class Filling:
 
     def _answer(self, key: PoolKey, failure: Exception) -> None:
         """Those who wait hear of what they, or their operator, can mend."""
-        now = self._pools.now()
         if isinstance(failure, errors.OverQuota):
-            awaited, _ = self._state.wanted(key, now)
-            for helped in self._state.sacrifice(key, awaited, now):
-                self._pools.wake(PoolWork.tidy(helped))
+            self._make_room(key)
         elif isinstance(failure, errors.NotFound):
-            self._pools.refuse(self._state.close(key, now), failure)
+            self._pools.refuse(self._state.close(key, self._pools.now()), failure)
             self._pools.wake(PoolWork.tidy(key))
         elif isinstance(failure, errors.Refused):
             self._pools.refuse(self._state.refuse(key), failure)
@@ -165,11 +163,21 @@ class Filling:
 
     def offer(self, key: PoolKey) -> None:
         """The pool has ports to spare: others of its project may starve for them."""
-        now = self._pools.now()
         for other in self._starving(key.project_id):
-            awaited, _ = self._state.wanted(other, now)
-            for helped in self._state.sacrifice(other, awaited, now):
-                self._pools.wake(PoolWork.tidy(helped))
+            self._make_room(other)
+
+    def _make_room(self, key: PoolKey) -> None:
+        """Have other pools give ports to those who wait, besides those that go already."""
+        now = self._pools.now()
+        awaited, _ = self._state.wanted(key, now)
+        going = sum(
+            now - since < GOING
+            for other, pool in self._state.pools.items()
+            if other.project_id == key.project_id
+            for since in pool.leaving.values()
+        )
+        for helped in self._state.sacrifice(key, awaited - going, now):
+            self._pools.wake(PoolWork.tidy(helped))
 
     async def _search(self, key: PoolKey) -> None:
         """Take in what creations have made without a word."""

@@ -255,11 +255,12 @@ class PoolState:
 
     # -- what is known
 
-    def parked(self, ports: frozenset[str], place: str) -> None:
-        """The ports that the node of this place keeps plugged."""
+    def parked(self, ports: frozenset[str], place: str) -> set[str]:
+        """The ports that the node of this place keeps plugged; those that it does no more."""
         here = {port for port in self._parked if self._spares[port].key.place == place}
         known = {p for p in ports if p in self._spares and self._spares[p].key.place == place}
         self._parked = (self._parked - here) | known
+        return here - known
 
     def is_parked(self, port: str) -> bool:
         return port in self._parked

@@ -145,8 +145,10 @@ class PortPool(VIFPoolDriver):
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._vif.update_security_groups(vif, groups)
 
-    async def release(self, vif: VIFBase) -> None:
+    async def release(self, vif: VIFBase, pod_uid: str) -> None:
         self._require_recovery()  # a port that is not known yet is not nobody's
+        if self._state.holder(vif.id) not in (None, pod_uid):
+            return  # an earlier life gave it back, and on
         if self._state.give_back(vif.id, self.pools.now()):
             self._returned(vif.id)
         else:
@@ -229,12 +231,14 @@ class PortPool(VIFPoolDriver):
     def parked(self, place: str, ports: frozenset[str], leaving: frozenset[str]) -> None:
         """The node says which ports it keeps plugged; and these were told to be unplugged, by an
         earlier life perhaps."""
-        self._state.parked(ports, place)
+        concerned = self._state.parked(ports, place)
         for port in leaving:
-            self._state.dismiss(port, self.pools.now())
-        for key, pool in self._state.pools.items():
-            if key.place == place and pool.leaving:
-                self.pools.wake(PoolWork.tidy(key))
+            if self._state.where(port) in ("available", "returning"):
+                self._state.dismiss(port, self.pools.now())
+                concerned.add(port)
+        spares = (self._state.spare(port) for port in concerned if self.is_leaving(port))
+        for key in {spare.key for spare in spares if spare is not None}:
+            self.pools.wake(PoolWork.tidy(key))
 
     def to_park(self, place: str) -> list[Spare]:
         """The ports that the node of this place is to keep plugged, those that leave included."""

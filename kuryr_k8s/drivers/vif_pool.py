@@ -20,7 +20,7 @@ class NoopPool(VIFPoolDriver):
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._vif.update_security_groups(vif, groups)
 
-    async def release(self, vif: VIFBase) -> None:
+    async def release(self, vif: VIFBase, pod_uid: str) -> None:
         await self._vif.release(vif)
 
     async def release_unrecorded(self, pod_uid: str) -> int:

@@ -204,7 +204,7 @@ class KuryrPortHandler(Handler):
         vifs = recorded.vifs()
         LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
         for vif in vifs.values():
-            await pool.release(vif)
+            await pool.release(vif, recorded.pod_uid)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod

@@ -130,7 +130,8 @@ def records(kuryrports: Iterable[KuryrPort]) -> Records:
     """What pools need to know of them."""
     holders: dict[str, Holder] = {}
     pods = set()
-    for recorded in kuryrports:
+    # of two that name a port, the one that goes has given it back in an earlier life
+    for recorded in sorted(kuryrports, key=lambda one: not one.deleting):
         holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
         holders |= dict.fromkeys(recorded.uuids(), holder)
         pods.add(recorded.pod_uid)
