@@ -20,8 +20,8 @@ from lab.rest import Api
 OURS, NETNS, PARKED = "kuryr-container-id", "kuryr-netns", "kuryr-parked"
 # On ports that the product keeps ready for Pods to come.
 POOL_TAG = "kuryr-pool"
-# The VM's port, which is no Pod's.
-_OTHERS = ("tap-vm1",)
+# The ports of virtual machines, which are no Pods'.
+_OTHERS = "tap-"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,9 @@ class Inspection:
         return OnNode(
             rows={row.name: row for row in rows if OURS in row.ids},
             parked={row.name: row for row in rows if PARKED in row.ids and OURS not in row.ids},
-            ports={name for name in ports if name.startswith("tap") and name not in _OTHERS},
+            ports={
+                name for name in ports if name.startswith("tap") and not name.startswith(_OTHERS)
+            },
             veths={link["ifname"] for link in links if link.get("ifalias", "").startswith(mine)},
             tasks=set(run([*ctr, "tasks", "ls", "-q"]).split()),
         )
