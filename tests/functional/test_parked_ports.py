@@ -197,8 +197,7 @@ def test_next_pod_of_the_port_is_reached_without_delay(bench):
 def test_killed_daemon_keeps_what_is_parked(bench):
     rows = [bench.row(pod) for pod in bench.parked]
     bench.cni("ADD", bench.parked[0])
-    process = bench.supervisor.records()[daemon(NODE)].process
-    os.kill(process.pid, 9)
+    bench.supervisor.kill(daemon(NODE))
     bench.supervisor.start(daemon(NODE))
     assert bench.pings(bench.asker, bench.parked[0]) == 3
     bench.cni("DEL", bench.parked[0])
