@@ -12,9 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from kuryr_k8s import errors
+from kuryr_k8s.cli.pools import NUMBERS
 from kuryr_k8s.drivers.base import PoolKey, PortRequest
 from kuryr_k8s.drivers.pool_places import Pool
 from kuryr_k8s.drivers.port_pool import PortPool
+from kuryr_k8s.engine.local_only import refusal
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pool_worker import pools_of
 from kuryr_k8s.k8s.resources import Key
@@ -123,7 +125,7 @@ def id_of(key: PoolKey) -> str:
 
 
 def _described(driver: PortPool, pool: Pool) -> Json:
-    state = driver.pools.state
+    numbers = driver.pools.numbers(pool)
     return {
         "id": id_of(pool.key),
         "project_id": pool.key.project_id,
@@ -131,14 +133,7 @@ def _described(driver: PortPool, pool: Pool) -> Json:
         "network_id": pool.key.network_id,
         "subnet_ids": list(pool.key.subnet_ids),
         "security_groups": list(pool.key.security_groups),
-        "available": len(pool.available),
-        "parked": sum(map(state.is_parked, pool.available)),
-        "in_use": len(pool.in_use),
-        "creating": pool.creating,
-        "returning": len(pool.returning),
-        "target": state.target(pool.key, driver.pools.now()),
-        "waiting": len(pool.waiting),
-    }
+    } | {name: numbers[name] for name in NUMBERS}
 
 
 async def _request_for(context: HandlerContext, node: Node, namespace: str) -> PortRequest:
@@ -190,10 +185,10 @@ def _answering(answer: Callable[[web.Request], Awaitable[Json]]) -> Handler:
         try:
             return web.json_response(await answer(request))
         except web.HTTPException as error:
-            return web.json_response({"error": error.text}, status=error.status)
+            return refusal(error.status, error.text or "")
         except BadRequest as error:
-            return web.json_response({"error": str(error)}, status=400)
+            return refusal(400, str(error))
         except errors.KuryrError as error:
-            return web.json_response({"error": str(error)}, status=502)
+            return refusal(502, str(error))
 
     return handler

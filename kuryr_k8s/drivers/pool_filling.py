@@ -143,7 +143,6 @@ class Filling:
             self._make_room(key)
         elif isinstance(failure, errors.NotFound):
             self._pools.refuse(self._state.close(key, self._pools.now()), failure)
-            self._pools.wake(PoolWork.tidy(key))
         elif isinstance(failure, errors.Refused):
             self._pools.refuse(self._state.refuse(key), failure)
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s.drivers.pools import Pools
 
-PLACES = ("available", "in_use", "returning", "leaving", "waiting")
+STATES = ("available", "in_use", "returning", "leaving", "waiting", "creating", "target")
 
 
 class PoolCollector(Collector):
@@ -49,10 +49,8 @@ class PoolCollector(Collector):
 
 def _count(pools: Pools) -> Counter[tuple[str, str]]:
     counts: Counter[tuple[str, str]] = Counter()
-    now = pools.now()
     for pool in pools.state.pools.values():
-        for state in PLACES:
-            counts[pool.key.place, state] += len(getattr(pool, state))
-        counts[pool.key.place, "creating"] += pool.creating
-        counts[pool.key.place, "target"] += pools.state.target(pool.key, now)
+        numbers = pools.numbers(pool)
+        for state in STATES:
+            counts[pool.key.place, state] += numbers[state]
     return counts

@@ -9,13 +9,22 @@ from typing import Any, NamedTuple
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey, Spare
-from kuryr_k8s.drivers.pool_places import Claim, Limits
+from kuryr_k8s.drivers.pool_places import Claim, Limits, Pool
 from kuryr_k8s.drivers.pool_state import PoolState
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 TIDY = -1
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+# What a KuryrPortPool shows of them
+SHOWN = {
+    "available": "available",
+    "parkedCount": "parked",
+    "inUse": "in_use",
+    "creating": "creating",
+    "returning": "returning",
+    "target": "target",
+}
 GRAVE = 300.0  # seconds; longer than any answer is on its way
 
 
@@ -177,16 +186,18 @@ class Pools:
 
     def counts(self, place: str) -> Json:
         """How many ports the node has, as its KuryrPortPool shows them."""
-        counts = dict.fromkeys(
-            ("available", "parkedCount", "inUse", "creating", "returning", "target"), 0
-        )
-        now = self.now()
-        for key, pool in self.state.pools.items():
-            if key.place == place:
-                counts["available"] += len(pool.available)
-                counts["parkedCount"] += sum(map(self.state.is_parked, pool.available))
-                counts["inUse"] += len(pool.in_use)
-                counts["creating"] += pool.creating
-                counts["returning"] += len(pool.returning)
-                counts["target"] += self.state.target(key, now)
-        return counts
+        here = [self.numbers(pool) for key, pool in self.state.pools.items() if key.place == place]
+        return {shown: sum(one[name] for one in here) for shown, name in SHOWN.items()}
+
+    def numbers(self, pool: Pool) -> dict[str, int]:
+        """How many ports of the pool are where, and how many there are to be."""
+        return {
+            "available": len(pool.available),
+            "parked": sum(map(self.state.is_parked, pool.available)),
+            "in_use": len(pool.in_use),
+            "creating": pool.creating,
+            "returning": len(pool.returning),
+            "leaving": len(pool.leaving),
+            "target": pool.target(self.now()),
+            "waiting": len(pool.waiting),
+        }

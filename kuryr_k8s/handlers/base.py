@@ -21,7 +21,7 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder, Reference
 from kuryr_k8s.k8s.informer import Informer, Versioned
-from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.k8s.resources import NODES, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.pod import Namespace, Node, Pod
@@ -122,7 +122,23 @@ class Handler(abc.ABC):
             return
         if error is None:
             self._context.events.well(source, about)
-        elif isinstance(error, TOLD_AT_ONCE) or failures >= TELL_AFTER:
-            reason = getattr(error, "reason", errors.KuryrError.reason)
-            note = getattr(error, "brief", str(error)) or type(error).__name__
-            await self._context.events.warn(source, about, reason, note)
+        elif words := words_for_users(error, failures):
+            await self._context.events.warn(source, about, *words)
+
+
+def words_for_users(error: Exception, failures: int) -> tuple[str, str] | None:
+    """An Event's reason and note; None for what may still pass by itself.
+
+    :param failures: so many attempts in a row have failed.
+    """
+    if not isinstance(error, TOLD_AT_ONCE) and failures < TELL_AFTER:
+        return None
+    reason = getattr(error, "reason", errors.KuryrError.reason)
+    return reason, getattr(error, "brief", str(error)) or type(error).__name__
+
+
+def node_reference(node: Node | None) -> Reference | None:
+    """What an Event about the Node points at."""
+    if node is None:
+        return None
+    return Reference(resource=NODES, namespace="", name=node.name, uid=node.uid)

@@ -11,7 +11,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import NodeNotReady, Spare
 from kuryr_k8s.drivers.port_pool import PortPool
-from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, node_reference
 from kuryr_k8s.handlers.pool_worker import pools_of
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, NODES, Key
@@ -152,10 +152,7 @@ class KuryrPortPoolHandler(Handler):
         return None
 
     def about(self, key: Key) -> Reference | None:
-        node = self._context.informers.nodes.get(key)
-        if node is None:
-            return None
-        return Reference(resource=NODES, namespace="", name=node.name, uid=node.uid)
+        return node_reference(self._context.informers.nodes.get(key))
 
 
 def _of_node(key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:

@@ -1,12 +1,11 @@
 """Runs a pool driver's work, and tells of its trouble on the Node whose pool it is."""
 
-from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import VIFPoolDriver
 from kuryr_k8s.drivers.pools import PoolWork
 from kuryr_k8s.drivers.port_pool import PortPool
-from kuryr_k8s.handlers.base import TELL_AFTER, TOLD_AT_ONCE, HandlerContext
+from kuryr_k8s.handlers.base import HandlerContext, node_reference, words_for_users
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import NODES, Key
+from kuryr_k8s.k8s.resources import Key
 
 
 def pools_of(driver: VIFPoolDriver) -> list[PortPool]:
@@ -32,9 +31,8 @@ class PoolWorker:
         about = self._about(key)
         if about is None or error is None:
             return
-        if isinstance(error, TOLD_AT_ONCE) or failures >= TELL_AFTER:
-            reason = getattr(error, "reason", errors.KuryrError.reason)
-            note = getattr(error, "brief", str(error)) or type(error).__name__
+        if words := words_for_users(error, failures):
+            reason, note = words
             text = f"ports for Pods of this node in project {key.key.project_id}: {note}"
             await self._context.events.warn(self._source(key), about, reason, text)
 
@@ -43,7 +41,4 @@ class PoolWorker:
 
     def _about(self, key: PoolWork) -> Reference | None:
         name = self._pool.pools.nodes.get(key.key.place, "")
-        node = self._context.informers.nodes.get(Key("", name))
-        if node is None:
-            return None
-        return Reference(resource=NODES, namespace="", name=name, uid=node.uid)
+        return node_reference(self._context.informers.nodes.get(Key("", name)))

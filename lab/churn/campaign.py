@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from lab import facts
 from lab.churn.faults import Fault
 from lab.churn.leftovers import NETNS, Inspection
+from lab.churn.lives import Life
 from lab.churn.pings import Pinger
-from lab.churn.pods import Churn, Life, pod
+from lab.churn.pods import Churn, pod
 from lab.kube import Json, Kube, KubeError, Unreachable, is_ready
 from lab.lifecycle import Lab
 from lab.process import CommandError, wait_until

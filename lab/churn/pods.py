@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
-from typing import Self
 
-from lab.kube import Follower, Json, Kube, KubeError, Unreachable, is_ready
+from lab.churn.lives import Life, Lives
+from lab.kube import Json, Kube, KubeError, Unreachable
 from lab.process import wait_until
 
 # One Pod in so many is deleted at once, in the middle of its start.
 _HASTY = 4
 
 
-@dataclass
-class Life:
-    """A Pod's life in times of time.monotonic(); None: not yet. `well`: is it Ready now?"""
-
-    name: str
-    number: int
-    created: float
-    ready: float | None = None
-    deleted: float | None = None
-    gone: float | None = None
-    well: bool = False
-
-
-class Churn:
+class Churn(Lives):
     """Keeps about `count` Pods alive, spread over the nodes, and replaces one after another.
 
     What it asks for it asks again until the API server has taken it. `lives` has every Pod.
@@ -43,33 +29,11 @@ class Churn:
         count: int = 20,
         interval: float = 0.5,
     ) -> None:
-        self._kube, self._nodes, self._image = kube, nodes, image
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        super().__init__(kube, namespace, nodes, image, thread="churn", patience=30)
         self._count, self._interval = count, interval
         self._owed: tuple[str, Life] | None = None
-        self._changed = threading.Lock()
-        self._lives: dict[str, Life] = {}
         self._paused = threading.Event()
         self._idle = threading.Event()
-        self._closed = threading.Event()
-        self._follower = Follower(kube, self._path, self._heard)
-        self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._follower.__enter__()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closed.set()
-        self._thread.join(30)
-        self._follower.__exit__()
-
-    @property
-    def lives(self) -> list[Life]:
-        """Every Pod so far."""
-        with self._changed:
-            return list(self._lives.values())
 
     def pause(self) -> None:
         """No more Pods come or go; returns when nothing is under way."""
@@ -144,17 +108,6 @@ class Churn:
                 life.created = now
             else:
                 life.deleted = now
-
-    def _heard(self, name: str, item: Json | None, now: float) -> None:
-        with self._changed:
-            life = self._lives.get(name)
-            if life is None:
-                return
-            if item is None:
-                life.gone = life.gone or now
-            else:
-                life.well = is_ready(item)
-                life.ready = life.ready or (now if life.well else None)
 
 
 def pod(name: str, node: str, image: str) -> Json:

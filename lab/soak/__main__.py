@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from lab.churn.faults import Fault
 from lab.churn.leftovers import Owners
+from lab.churn.lives import Life
 from lab.churn.namespace import PodNamespace
-from lab.churn.pods import Life
 from lab.lifecycle import Lab
 from lab.soak.memory import Size
 from lab.soak.run import Outcome, Soak

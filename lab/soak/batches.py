@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Sequence
-from typing import Self
 
-from lab.churn.pods import Life, pod
-from lab.kube import Follower, Json, Kube, KubeError, Unreachable, is_ready
+from lab.churn.lives import Life, Lives
+from lab.churn.pods import pod
+from lab.kube import Json, Kube, KubeError, Unreachable
 from lab.process import wait_until
 
 IN_TIME = 60.0  # seconds in which a Pod must be Ready, and in which a deleted one must be gone
@@ -20,45 +19,22 @@ _UNDER_WAY = 2  # batches that are not Ready or not gone: with more, no other be
 _LATER = frozenset({429, 500, 503, 504})
 
 
-class Batches:
+class Batches(Lives):
     """Makes Pods and deletes them, `size` at a time. `lives` has every Pod so far."""
 
     def __init__(
         self, kube: Kube, namespace: str, nodes: Sequence[str], image: str, seed: int, size: int
     ) -> None:
-        self._kube, self._nodes, self._image = kube, nodes, image
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        super().__init__(kube, namespace, nodes, image, thread="batches", patience=60)
         self._random, self._size = random.Random(f"pods {seed}"), size
-        self._changed = threading.Lock()
-        self._lives: dict[str, Life] = {}
-        self._closed = threading.Event()
         self._refused: KubeError | None = None
-        self._follower = Follower(kube, self._path, self._heard)
-        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._follower.__enter__()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closed.set()
-        self._thread.join(60)
-        self._follower.__exit__()
-
-    @property
-    def lives(self) -> list[Life]:
-        """Every Pod so far."""
-        with self._changed:
-            return list(self._lives.values())
 
     def stop(self) -> None:
         """No more Pods come or go.
 
         :raises KubeError: what has ended it already.
         """
-        self._closed.set()
-        self._thread.join(60)
+        self._end()
         if self._refused is not None:
             raise self._refused
 
@@ -121,17 +97,6 @@ class Batches:
                 time.sleep(0.2)
             else:
                 return
-
-    def _heard(self, name: str, item: Json | None, now: float) -> None:
-        with self._changed:
-            life = self._lives.get(name)
-            if life is None:
-                return
-            if item is None:
-                life.gone = life.gone or now
-            else:
-                life.well = is_ready(item)
-                life.ready = life.ready or (now if life.well else None)
 
 
 def _settled(life: Life) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lab import facts
 from lab.churn.faults import Fault, restarts
 from lab.churn.leftovers import Inspection, Owners
-from lab.churn.pods import Life
+from lab.churn.lives import Life
 from lab.kube import Kube, KubeError, Unreachable
 from lab.kuryr import CONTROLLER, daemon
 from lab.lifecycle import Lab

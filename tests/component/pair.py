@@ -1,9 +1,8 @@
 """Two controllers on a stage, as on two hosts: one leads, and the other follows when it dies."""
 
-import asyncio
 import contextlib
 
-from tests.component.keeper import Crash
+from tests.component.keeper import Crash, Keeper
 from tests.fakes.faults import drop
 from tests.fakes.relay import Relay
 
@@ -67,31 +66,8 @@ class Member:
         return groups
 
 
-class Pair:
+class Pair(Keeper):
     """A Keeper whose controllers are two; the successor is the one that stood by."""
-
-    def __init__(self, stage, crash, **groups):
-        self._stage = stage
-        self._crash = crash
-        self._groups = groups
-        self._leads = asyncio.Event()
-        self._replace = asyncio.Event()
-
-    @contextlib.asynccontextmanager
-    async def keeping(self):
-        """They run while the block does; the first one leads, and the second is ready."""
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._run())
-            await self._leads.wait()
-            yield self
-            task.cancel()
-
-    async def restart(self, **groups):
-        """Two others with these options besides; returns when one leads."""
-        self._groups = self._groups | groups
-        self._leads.clear()
-        self._replace.set()
-        await self._leads.wait()
 
     async def _run(self):
         while True:
@@ -103,7 +79,7 @@ class Pair:
                 if isinstance(self._crash, Kill):
                     self._crash.victim = first
                 self._leads.set()
-                await self._first_of(self._crash.struck, self._replace)
+                await self._until_over()
                 if self._crash.struck.is_set():
                     await one.aclose()
                     self._crash.bury()
@@ -113,11 +89,3 @@ class Pair:
     async def _until_hot(self):
         """The second one's caches are full: it watches the Lease."""
         await self._stage.proxy.wait_for(lambda: self._stage.proxy.watching("leases"))
-
-    @staticmethod
-    async def _first_of(*events):
-        async with asyncio.TaskGroup() as group:
-            ends = [group.create_task(one.wait()) for one in events]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for task in ends:
-                task.cancel()

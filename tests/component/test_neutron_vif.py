@@ -11,10 +11,11 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers.base import DriverContext, PortRequest
+from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.drivers.neutron_vif import NeutronVIF
 from kuryr_k8s.drivers.subnets import DefaultSubnets
 from kuryr_k8s.model.pod import Node
+from tests.component import requests
 from tests.component.conftest import HOST, TAG
 from tests.fakes.faults import Hang, answer, cut, lose_reply
 
@@ -37,21 +38,7 @@ def driver(context):
 
 @pytest.fixture
 def request_port(context, cloud):
-    async def make(**changes):
-        pod_network = await DefaultSubnets(context).pod_network(None, cloud.project_id)
-        values = {
-            "pod_uid": UID,
-            "pod_name": "default/web-0",
-            "node": node_on(HOST),
-            "ifname": "eth0",
-            "project_id": cloud.project_id,
-            "pod_network": pod_network,
-            "security_groups": (cloud.group["id"],),
-            "may_exist": False,
-        }
-        return PortRequest(**(values | changes))
-
-    return make
+    return requests.for_pod(context, cloud, pod_uid=UID, node=node_on(HOST))
 
 
 async def test_port_is_bound_tagged_and_named_from_its_creation(driver, request_port, cloud):
@@ -290,10 +277,10 @@ async def test_bulk_answer_in_another_order_gives_no_pod_the_port_of_another(
 
     answered = []
     uids = [f"pod-{number}" for number in range(8)]
-    requests = [await request_port(pod_uid=uid) for uid in uids]
+    wanted = [await request_port(pod_uid=uid) for uid in uids]
     rule = cloud.faults.add(method="POST", path=r"/ports$", times=None, action=in_another_order)
     async with asyncio.TaskGroup() as group:
-        for request in requests:
+        for request in wanted:
             group.create_task(ask(request))
     rule.remove()
     assert answered == [(uid, uid) for uid, _owner in answered]

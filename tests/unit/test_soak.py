@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.churn.pods import Life
+from lab.churn.lives import Life
 from lab.soak.batches import failures
 
 NOW = 1000.0

@@ -2,10 +2,9 @@
 
 import pytest
 
-from kuryr_k8s.drivers.base import DriverContext, PoolKey, PortRequest
+from kuryr_k8s.drivers.base import DriverContext, PoolKey
 from kuryr_k8s.drivers.nested_vlan import NestedVLAN
-from kuryr_k8s.drivers.subnets import DefaultSubnets
-from tests.component import confs
+from tests.component import confs, requests
 from tests.component.nested.vms import UID, VM
 
 
@@ -27,21 +26,7 @@ def driver(context):
 
 @pytest.fixture
 def request_port(context, cloud):
-    async def make(**changes):
-        pod_network = await DefaultSubnets(context).pod_network(None, cloud.project_id)
-        values = {
-            "pod_uid": UID,
-            "pod_name": "default/web-0",
-            "node": VM,
-            "ifname": "eth0",
-            "project_id": cloud.project_id,
-            "pod_network": pod_network,
-            "security_groups": (cloud.group["id"],),
-            "may_exist": False,
-        }
-        return PortRequest(**(values | changes))
-
-    return make
+    return requests.for_pod(context, cloud, pod_uid=UID, node=VM)
 
 
 @pytest.fixture
