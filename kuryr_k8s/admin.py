@@ -73,8 +73,8 @@ class PoolAdmin:
         return _described(driver, pool) | {"ports": ports}
 
     async def _populate(self, request: web.Request) -> Json:
-        driver, pool = self._find(request)
         count = _count(await _body(request))
+        driver, pool = self._find(request)  # no earlier: pools come and go
         driver.populate(pool.key, count)
         return {"ports": count}
 
@@ -97,9 +97,9 @@ class PoolAdmin:
         return {"id": id_of(key), "ports": count}
 
     async def _free(self, request: web.Request) -> Json:
-        driver, pool = self._find(request)
         body = await _body(request)
         count = _count(body) if body.get("count") is not None else None
+        driver, pool = self._find(request)
         return {"ports": driver.free(pool.key, count)}
 
     def _context(self) -> HandlerContext:

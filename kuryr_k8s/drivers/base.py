@@ -201,6 +201,9 @@ class PooledVIFDriver(PodVIFDriver):
         :raises NodeNotReady: nobody can tell yet.
         """
 
+    def forget(self, node_name: str) -> None:
+        """The Node is gone; nothing need be remembered of where it was."""
+
     @abc.abstractmethod
     async def create_spares(
         self, key: PoolKey, count: int

@@ -47,6 +47,9 @@ class NestedVLAN(PooledVIFDriver):
     async def start(self) -> None:
         await self._trunks.check()
 
+    def forget(self, node_name: str) -> None:
+        self._trunks.forget_node(node_name)
+
     async def ensure(self, request: PortRequest) -> VIFBase:
         trunk = await self._trunks.of_node(request.node)
         port = await self._find(request) if request.may_exist else None

@@ -96,6 +96,14 @@ class NodeTrunks:
         for name in [name for name, (_, one) in self._of_node.items() if one is trunk]:
             del self._of_node[name]
 
+    def forget_node(self, name: str) -> None:
+        """The Node is gone, and with it, for all we know, its trunk."""
+        _, trunk = self._of_node.pop(name, (None, None))
+        if trunk is not None:
+            self._trunks.pop(trunk.id, None)
+        if name in self._asking and not self._asking[name].locked():
+            del self._asking[name]
+
     async def _find(self, node: Node) -> Trunk:
         if self._tag:
             tag = self._tag.format(node=node.name)

@@ -65,15 +65,17 @@ class Filling:
                 await self._refill(key, min(refill, size))
         else:
             self._failing.pop(key, None)
-            self._forget(key)
+            if key not in self._state.pools:
+                self.forget(key)
             return None
         self._pools.changed(key.place)
         return 0.0
 
-    def _forget(self, key: PoolKey) -> None:
-        if key not in self._state.pools:
-            self._allowed.pop(key, None)
-            self._proven.discard(key)
+    def forget(self, key: PoolKey) -> None:
+        """The pool is no more."""
+        self._failing.pop(key, None)
+        self._allowed.pop(key, None)
+        self._proven.discard(key)
 
     async def _refill(self, key: PoolKey, wanted: int) -> None:
         """Make some of the ports, as many as the budget has."""

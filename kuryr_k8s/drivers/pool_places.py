@@ -11,16 +11,9 @@ will be. While anybody waits nothing is available.
 from collections import OrderedDict
 from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kuryr_k8s.drivers.base import PoolKey
-
-
-class Claim(NamedTuple):
-    """An interface of a Pod, that has a port or waits for one."""
-
-    pod_uid: str
-    ifname: str
+from kuryr_k8s.drivers.pool_claims import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +39,7 @@ class Pool:
     in_use: dict[str, float] = field(default_factory=dict)
     returning: OrderedDict[str, float] = field(default_factory=OrderedDict)
     checked: set[str] = field(default_factory=set)  # of the returning
+    doubtful: set[str] = field(default_factory=set)  # of the returning: not to be counted on
     leaving: dict[str, float] = field(default_factory=dict)
     creating: int = 0
     ordered: int = 0  # ports that somebody asked for besides
@@ -72,6 +66,7 @@ class Pool:
         for place in (self.available, self.in_use, self.returning, self.leaving):
             place.pop(port, None)
         self.checked.discard(port)
+        self.doubtful.discard(port)
 
     def best(self, parked: Container[str]) -> str | None:
         """The port to be given next. Those that are parked, hence ACTIVE, go first; then those
@@ -84,7 +79,7 @@ class Pool:
 
     def wanted(self, now: float) -> tuple[int, int]:
         """Ports to create: for those who wait, and to fill the pool for those to come."""
-        coming = self.creating + len(self.returning)
+        coming = self.creating + len(self.returning) - len(self.doubtful)
         awaited = max(0, len(self.waiting) - coming)
         target = self.target(now)
         left = len(self.available) + coming + awaited - len(self.waiting)

@@ -7,10 +7,13 @@ A port that returns is *checked*, which takes Neutron, and cools down. Checked o
 before that only where nothing else is left.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from kuryr_k8s.drivers.base import PoolKey, Spare
-from kuryr_k8s.drivers.pool_places import Claim, Limits, Pool
+from kuryr_k8s.drivers.pool_claims import Claim, Claims
+from kuryr_k8s.drivers.pool_parked import Parked
+from kuryr_k8s.drivers.pool_places import Limits, Pool
 
 
 class PoolState:
@@ -21,26 +24,28 @@ class PoolState:
         self.pools: dict[PoolKey, Pool] = {}
         self._spares: dict[str, Spare] = {}
         self._pool_of: dict[str, Pool] = {}
-        self._claims: dict[Claim, str] = {}  # the port of each
-        self._holders: dict[str, Claim] = {}  # who has it, of each port in use
-        self._parked: set[str] = set()
+        self._claims = Claims()
+        self._waiting: dict[Claim, Pool] = {}
+        self._parked = Parked()
+        self._at: defaultdict[str, dict[PoolKey, Pool]] = defaultdict(dict)  # pools, by place
 
     # -- Pods
 
     def take(self, key: PoolKey, claim: Claim, now: float) -> Spare | None:
         """A port for the claim: always the same until it is given back. None: it waits for one."""
-        if claim in self._claims:
-            return self._spares[self._claims[claim]]
+        if (known := self._claims.port(claim)) is not None:
+            return self._spares[known]
         pool = self._pool(key, now)
         pool.used = now
         pool.closed = pool.rests = False
-        for other in self.pools.values():
-            if other is not pool:
-                other.waiting.pop(claim, None)  # it asks for something else by now
+        if self._waiting.get(claim) is not pool:
+            self._wait_no_more(claim)  # it asks for something else by now
         port = pool.best(self._parked)
         if port is None:
+            self._waiting[claim] = pool
             pool.waiting.setdefault(claim)
             return None
+        self._wait_no_more(claim)
         pool.take_out(port)
         self._give(pool, port, claim, now)
         return self._spares[port]
@@ -48,15 +53,22 @@ class PoolState:
     def _give(self, pool: Pool, port: str, claim: Claim, now: float) -> None:
         pool.in_use[port] = now
         pool.used = now
-        self._claims[claim] = port
-        self._holders[port] = claim
+        self._claims.give(port, claim)
+
+    def _wait_no_more(self, claim: Claim) -> None:
+        if (pool := self._waiting.pop(claim, None)) is not None:
+            pool.waiting.pop(claim, None)
+
+    def set_aside(self, claim: Claim) -> None:
+        """The claim is to get another port. The Pod may have this one for all we know: it comes
+        back when the Pod lets go of it, or is found to be nobody's."""
+        self._claims.set_aside(claim)
 
     def withdraw(self, pod_uid: str, now: float) -> list[str]:
         """The Pod will never name the ports that it was promised: they come back."""
-        for pool in self.pools.values():
-            for claim in [claim for claim in pool.waiting if claim.pod_uid == pod_uid]:
-                del pool.waiting[claim]
-        promised = [port for claim, port in self._claims.items() if claim.pod_uid == pod_uid]
+        for claim in [claim for claim in self._waiting if claim.pod_uid == pod_uid]:
+            self._wait_no_more(claim)
+        promised = self._claims.ports_of(pod_uid)
         for port in promised:
             self.give_back(port, now)
         return promised
@@ -80,21 +92,14 @@ class PoolState:
     def _end_use(self, pool: Pool, port: str, now: float) -> None:
         del pool.in_use[port]
         pool.used = now
-        self._forget_holder(port)
-
-    def _forget_holder(self, port: str) -> str | None:
-        holder = self._holders.pop(port, None)
-        if holder is None:
-            return None
-        self._claims.pop(holder, None)
-        return holder.pod_uid
+        self._claims.drop(port)
 
     def refuse(self, key: PoolKey) -> list[Claim]:
         """Those who wait for the pool, and do so no more."""
         pool = self.pools.get(key)
         told = list(pool.waiting) if pool is not None else []
-        if pool is not None:
-            pool.waiting.clear()
+        for claim in told:
+            self._wait_no_more(claim)
         return told
 
     # -- ports that come
@@ -103,11 +108,6 @@ class PoolState:
         """Ports to create: for those who wait, and to fill the pool for those to come."""
         pool = self.pools.get(key)
         return pool.wanted(now) if pool is not None else (0, 0)
-
-    def target(self, key: PoolKey, now: float) -> int:
-        """How many ports the pool is to have available at least."""
-        pool = self.pools.get(key)
-        return pool.target(now) if pool is not None else 0
 
     def begin(self, key: PoolKey, count: int, now: float) -> None:
         """So many ports are being created; :meth:`made` is called for each end of that."""
@@ -141,7 +141,7 @@ class PoolState:
             self.adopt(spare, now)
         elif spare.id not in self._spares:
             self._know(spare, now).in_use[spare.id] = now
-            self._holders[spare.id] = Claim(holder, "")  # its KuryrPort knows the interface
+            self._claims.hold(spare.id, holder)
 
     def _know(self, spare: Spare, now: float) -> Pool:
         pool = self._pool(spare.key, now)
@@ -153,7 +153,8 @@ class PoolState:
         if not pool.waiting:
             pool.available[port] = now
             return None
-        claim, _ = pool.waiting.popitem(last=False)
+        claim = next(iter(pool.waiting))
+        self._wait_no_more(claim)
         self._give(pool, port, claim, now)
         return claim
 
@@ -181,9 +182,16 @@ class PoolState:
         self._spares[spare.id] = spare
         if not pool.waiting:
             pool.checked.add(spare.id)
+            pool.doubtful.discard(spare.id)
             return None
         pool.take_out(spare.id)
         return self._make_available(pool, spare.id, now)
+
+    def unchecked(self, port: str) -> None:
+        """Its check has failed, and is to be made again: whoever waits is not to count on it."""
+        pool = self._pool_of.get(port)
+        if pool is not None and port in pool.returning:
+            pool.doubtful.add(port)
 
     def cool(self, key: PoolKey, now: float) -> None:
         """What has returned for long enough is available."""
@@ -201,6 +209,10 @@ class PoolState:
     def _drop_if_empty(self, pool: Pool) -> None:
         if pool.is_empty():
             self.pools.pop(pool.key, None)
+            at_place = self._at[pool.key.place]
+            at_place.pop(pool.key, None)
+            if not at_place:
+                del self._at[pool.key.place]
 
     def dismiss(self, port: str, now: float) -> None:
         """It will not be given to anybody any more, and is to be deleted; one in use is not."""
@@ -251,19 +263,21 @@ class PoolState:
         self._parked.discard(port)
         del self._spares[port]
         self._drop_if_empty(pool)
-        return self._forget_holder(port)
+        return self._claims.drop(port)
 
     # -- what is known
 
     def parked(self, ports: frozenset[str], place: str) -> set[str]:
         """The ports that the node of this place keeps plugged; those that it does no more."""
-        here = {port for port in self._parked if self._spares[port].key.place == place}
         known = {p for p in ports if p in self._spares and self._spares[p].key.place == place}
-        self._parked = (self._parked - here) | known
-        return here - known
+        return self._parked.replace(place, known)
 
     def is_parked(self, port: str) -> bool:
         return port in self._parked
+
+    def at(self, place: str) -> list[Pool]:
+        """The pools of the place."""
+        return list(self._at.get(place, {}).values())
 
     def learn(self, spare: Spare) -> None:
         """What the port is like by now; its pool stays."""
@@ -275,8 +289,7 @@ class PoolState:
 
     def holder(self, port: str) -> str | None:
         """Uid of the Pod that has it."""
-        holder = self._holders.get(port)
-        return holder.pod_uid if holder is not None else None
+        return self._claims.holder(port)
 
     def in_use_since(self, port: str) -> float | None:
         pool = self._pool_of.get(port)
@@ -288,10 +301,12 @@ class PoolState:
         return pool.place_of(port) if pool is not None else ""
 
     def anybody_waits(self) -> bool:
-        return any(pool.waiting for pool in self.pools.values())
+        return bool(self._waiting)
 
     def known(self) -> Iterator[Spare]:
         return iter(tuple(self._spares.values()))
 
     def _pool(self, key: PoolKey, now: float) -> Pool:
-        return self.pools.setdefault(key, Pool(key, self.limits, now))
+        if (pool := self.pools.get(key)) is None:
+            pool = self.pools[key] = self._at[key.place][key] = Pool(key, self.limits, now)
+        return pool

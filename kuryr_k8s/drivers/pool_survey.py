@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kuryr_k8s.drivers.base import Records, Spare
-from kuryr_k8s.drivers.pool_places import Claim
+from kuryr_k8s.drivers.pool_claims import Claim
 from kuryr_k8s.drivers.pool_upkeep import Upkeep, is_same
 from kuryr_k8s.drivers.pools import Pools, PoolWork
 
@@ -65,20 +65,25 @@ class Survey:
         self._pools.adopt(unnamed)
         now = self._pools.now()
         for spare in unnamed:
-            self._check_available(spare, now)
+            self._check_available(spare)
             since = self._state.in_use_since(spare.id)
             if since is None or now - since < ORPHAN:
                 continue
             if self._state.holder(spare.id) not in records.pods:
                 LOG.warning("port %s is in use and no KuryrPort names it; it goes", spare.id)
                 self._state.orphaned(spare.id, now)
-                self._pools.wake(PoolWork.tidy(spare.key))
+                self._tidy(spare.id)
 
-    def _check_available(self, found: Spare, now: float) -> None:
+    def _check_available(self, found: Spare) -> None:
         """Others may have changed a port that waits for a Pod, or it was listed before we did."""
         known = self._state.spare(found.id)
         if known is None or self._state.where(found.id) != "available":
             return
         if not is_same(found, known) or found.key != known.key:
-            self._state.doubt(found.id, now)
+            self._state.doubt(found.id, self._pools.now())
+            self._tidy(found.id)
+
+    def _tidy(self, port: str) -> None:
+        """The port's pool is looked at; its groups in Neutron may be others than the pool's."""
+        if (known := self._state.spare(port)) is not None:
             self._pools.wake(PoolWork.tidy(known.key))

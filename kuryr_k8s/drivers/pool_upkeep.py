@@ -7,6 +7,8 @@ when another one works can only delete what that one will not give away.
 
 import dataclasses
 import logging
+from collections import defaultdict
+from typing import NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
@@ -22,6 +24,15 @@ AT_ONCE = 20  # ports in one go
 NAMED_AFTER = 10.0  # seconds: a Pod that lives shorter is not worth a call
 UNPARK = 60.0  # seconds that the node gets to unplug a port that goes
 
+PASSING = frozenset({401, 408, 409, 412, 429})  # refusals that are not of this port
+
+
+class Checked(NamedTuple):
+    """How far a check came: seconds until the rest can be, and what is to be tried again."""
+
+    delay: float = 0.0
+    failure: errors.CloudError | None = None
+
 
 class Upkeep:
     """:param names: whether ports in use bear their Pods' names.
@@ -34,64 +45,85 @@ class Upkeep:
         self._names = names
         self._interval = interval
         self._budget = Budget(rate, burst=max(1, round(rate)))
-        self._pod_names: dict[str, str] = {}  # of ports in use that do not bear them yet
+        # Of ports in use that do not bear them yet, by pool and port
+        self._pod_names: defaultdict[PoolKey, dict[str, str]] = defaultdict(dict)
 
     def used(self, spare: Spare, pod: str) -> None:
         """The Pod (namespace/name) has the port: it is to bear its name, in time."""
         if self._names and spare.name == vif_plan.AVAILABLE:
-            self._pod_names[spare.id] = pod
+            known = self._state.spare(spare.id) or spare
+            self._pod_names[known.key][spare.id] = pod
 
     async def work(self, key: PoolKey) -> float | None:
         """One round; seconds until the next, None where the pool is no more.
 
         :raises errors.CloudError: to be tried again.
         """
-        failure = await self._check_returned(key)
+        with prioritized(Priority.POD if self._is_urgent(key) else Priority.CLEANUP):
+            checked = await self._check_returned(key)
         self._state.cool(key, self._pools.now())
         self._state.shrink(key, self._pools.now())
         self._pools.changed(key.place)
         pool = self._state.pools.get(key)
         if pool is None:
+            self._pod_names.pop(key, None)
             return None
-        if failure is not None:
-            raise failure
+        if checked.failure is not None:
+            self._pools.ask(key)  # whoever counted on those ports gets others
+            raise checked.failure
         with prioritized(Priority.CLEANUP):
             delay = await self._remove(pool) or await self._name(pool)
         self._pools.ask(key)
         if pool.available:
             self._pools.offer(key)
-        return delay or self._interval
+        return min(filter(None, (delay, checked.delay, self._interval)))
 
-    async def _check_returned(self, key: PoolKey) -> errors.CloudError | None:
+    def _is_urgent(self, key: PoolKey) -> bool:
+        """Whether a Pod can have what is checked: it does not wait for a budget."""
+        pool = self._state.pools.get(key)
+        return pool is not None and bool(pool.waiting)
+
+    def _may_call(self, key: PoolKey) -> bool:
+        return self._is_urgent(key) or bool(self._budget.take(1))
+
+    async def _check_returned(self, key: PoolKey) -> Checked:
         """See that ports that came back are as the pool promises; others' changes are no use.
 
         What is to be tried again does not hold up the others.
         """
         due = {spare.id: spare for spare in self._state.due(key)}
         if not due:
-            return None
-        failure: errors.CloudError | None = None
+            return Checked()
+        if not self._may_call(key):
+            return Checked(max(1.0, self._budget.delay(1)))
         ports = await self._pools.neutron.list_ports_by_id(due)
+        there = {port["id"] for port in ports}
         found = {spare.id: spare for spare in await self._pools.vif.find_spares(ports)}
+        failure: errors.CloudError | None = None
         for port, known in due.items():
-            if port not in found:
+            if port not in there:
                 self._pools.bury(port)
-            elif not is_same(found[port], known):
+            elif port not in found or not is_same(found[port], known):
                 LOG.warning("port %s was changed by others; it goes", port)
                 self._state.dismiss(port, self._pools.now())
             else:
                 try:
-                    await self._restore(found[port], known)
+                    if not await self._restore(found[port], known):
+                        return Checked(max(1.0, self._budget.delay(1)), failure)
                 except errors.CloudError as error:
+                    self._state.unchecked(port)
                     failure = error
-        return failure
+        return Checked(failure=failure)
 
-    async def _restore(self, found: Spare, known: Spare) -> None:
+    async def _restore(self, found: Spare, known: Spare) -> bool:
+        """Have it be as the pool promises; False where there is no budget for that."""
         device = self._pools.device
         wanted = dataclasses.replace(
             found, key=known.key, name=vif_plan.AVAILABLE, device_id=device
         )
         if wanted != found:
+            if not self._may_call(known.key):
+                return False
             fields: Json = {
                 "name": wanted.name,
                 "device_id": device,
@@ -100,14 +132,14 @@ class Upkeep:
             try:
                 await self._pools.neutron.update_port(found.id, fields)
             except errors.CloudError as error:
-                if error.status not in (400, 404):  # it, or one of its groups, is gone
+                if not 400 <= error.status < 500 or error.status in PASSING:
                     raise
                 LOG.warning("port %s cannot be given on, it goes: %s", found.id, error)
                 self._state.dismiss(found.id, self._pools.now())
-                return
-        self._pod_names.pop(found.id, None)
+                return True
         claim = self._state.restored(wanted, self._pools.now())
         self._pools.tell([claim] if claim else [])
+        return True
 
     async def _update(self, port: str, fields: Json) -> bool:
         """Whether it is still there."""
@@ -121,20 +153,19 @@ class Upkeep:
     async def _name(self, pool: Pool) -> float:
         """Give ports in use their Pods' names, while no Pod waits; seconds until there is more."""
         now = self._pools.now()
-        ripe = [
-            port
-            for port, since in pool.in_use.items()
-            if port in self._pod_names and now - since >= NAMED_AFTER
-        ]
+        names = self._pod_names[pool.key]
+        for port in names.keys() - pool.in_use.keys():
+            del names[port]
+        ripe = [port for port in names if now - pool.in_use[port] >= NAMED_AFTER]
         for port in ripe[:AT_ONCE]:
             if self._state.anybody_waits() or not self._budget.take(1):
                 return max(1.0, self._budget.delay(1))
-            name, holder = self._pod_names.get(port), self._state.holder(port)
+            name, holder = names.get(port), self._state.holder(port)
             if name is None or holder is None:
                 continue  # it came back meanwhile
             fields: Json = {"name": name[: vif_plan.NAME_LIMIT], "device_id": holder}
             await self._update(port, fields)
-            self._pod_names.pop(port, None)
+            names.pop(port, None)
         return 1.0 if len(ripe) > AT_ONCE else 0.0
 
     async def _remove(self, pool: Pool) -> float:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey, Spare
-from kuryr_k8s.drivers.pool_places import Claim, Limits, Pool
+from kuryr_k8s.drivers.pool_claims import Claim
+from kuryr_k8s.drivers.pool_places import Limits, Pool
 from kuryr_k8s.drivers.pool_state import PoolState
 
 LOG = logging.getLogger(__name__)
@@ -179,14 +180,14 @@ class Pools:
             self.freed(spare.key.project_id)
 
     def is_buried(self, port: str) -> bool:
-        return port in self._buried
+        return self.now() - self._buried.get(port, -GRAVE) < GRAVE
 
     def with_groups(self, spare: Spare, groups: tuple[str, ...]) -> Spare:
         return dataclasses.replace(spare, key=spare.key._replace(security_groups=groups))
 
     def counts(self, place: str) -> Json:
         """How many ports the node has, as its KuryrPortPool shows them."""
-        here = [self.numbers(pool) for key, pool in self.state.pools.items() if key.place == place]
+        here = [self.numbers(pool) for pool in self.state.at(place)]
         return {shown: sum(one[name] for one in here) for shown, name in SHOWN.items()}
 
     def numbers(self, pool: Pool) -> dict[str, int]:

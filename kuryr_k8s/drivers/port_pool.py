@@ -23,9 +23,10 @@ from kuryr_k8s.drivers.base import (
     Spare,
     VIFPoolDriver,
 )
+from kuryr_k8s.drivers.pool_claims import Claim
 from kuryr_k8s.drivers.pool_filling import Filling
 from kuryr_k8s.drivers.pool_networks import PoolNetworks
-from kuryr_k8s.drivers.pool_places import Claim, Limits
+from kuryr_k8s.drivers.pool_places import Limits
 from kuryr_k8s.drivers.pool_survey import Survey
 from kuryr_k8s.drivers.pool_upkeep import Upkeep
 from kuryr_k8s.drivers.pools import TIDY, Pools, PoolWork
@@ -109,8 +110,8 @@ class PortPool(VIFPoolDriver):
         now = self.pools.now()
         spare = self._state.take(key, claim, now)
         if spare is not None and not _is_usable(spare, key):
-            self._state.give_back(spare.id, now)  # its Pod is to be elsewhere by now
-            self._returned(spare.id)
+            # Its Pod is to be elsewhere by now; or a KuryrPort names it, in an answer we lost.
+            self._state.set_aside(claim)
             spare = self._state.take(key, claim, now)
         return spare
 
@@ -204,6 +205,7 @@ class PortPool(VIFPoolDriver):
 
     def close_node(self, name: str) -> None:
         """The Node is gone: its pools are emptied."""
+        self._vif.forget(name)
         places = {place for place, node in self.pools.nodes.items() if node == name}
         for place in places:
             del self.pools.nodes[place]
@@ -214,7 +216,7 @@ class PortPool(VIFPoolDriver):
         self._close({key.place for key in self._state.pools} - self.pools.nodes.keys())
 
     def _close(self, places: set[str]) -> None:
-        for key in [key for key in self._state.pools if key.place in places]:
+        for key in [pool.key for place in places for pool in self._state.at(place)]:
             LOG.info("no node is %s any more: its ports of %s go", key.place, key.project_id)
             self.pools.tell(self._state.close(key, self.pools.now()))
             self.pools.wake(PoolWork.tidy(key))
@@ -226,7 +228,7 @@ class PortPool(VIFPoolDriver):
 
     def is_open(self, place: str) -> bool:
         """Whether the place has a pool that is not being emptied."""
-        return any(k.place == place and not p.closed for k, p in self._state.pools.items())
+        return not all(pool.closed for pool in self._state.at(place))
 
     def parked(self, place: str, ports: frozenset[str], leaving: frozenset[str]) -> None:
         """The node says which ports it keeps plugged; and these were told to be unplugged, by an
@@ -244,7 +246,7 @@ class PortPool(VIFPoolDriver):
         """The ports that the node of this place is to keep plugged, those that leave included."""
         if not self._parks:
             return []
-        pools = (pool for key, pool in self._state.pools.items() if key.place == place)
+        pools = self._state.at(place)
         spares = (self._state.spare(port) for pool in pools for port in pool.ports())
         return [spare for spare in spares if spare is not None]
 
@@ -266,9 +268,12 @@ class PortPool(VIFPoolDriver):
     # -- work
 
     async def work(self, work: PoolWork) -> float | None:
-        if work.lane == TIDY:
-            return await self._upkeep.work(work.key)
-        return await self._filling.work(work.key)
+        if work.lane != TIDY:
+            return await self._filling.work(work.key)
+        delay = await self._upkeep.work(work.key)
+        if work.key not in self._state.pools:
+            self._filling.forget(work.key)
+        return delay
 
     def is_well(self, key: PoolKey) -> bool:
         """Whether the pool has what it wants, and got it by its last creation."""

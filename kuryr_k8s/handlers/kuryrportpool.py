@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import NodeNotReady, Spare
 from kuryr_k8s.drivers.port_pool import PortPool
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, node_reference
@@ -23,6 +24,7 @@ GAP = 1.0  # seconds between two looks at a node's pools, and changes of its map
 COUNTS_GAP = 10.0  # between two changes of the numbers
 NOBODYS = Key("", "")  # pools of which it is not known which Node's they are
 UNREADY = 60.0  # seconds until it is asked again where a Node is in the cloud
+PATIENCE = 600.0  # seconds for which it may be that nobody knows
 
 
 class KuryrPortPoolHandler(Handler):
@@ -30,7 +32,8 @@ class KuryrPortPoolHandler(Handler):
         super().__init__(context)
         self._looked: dict[Key, float] = {}
         self._counts_written: dict[Key, float] = {}
-        self._counts: dict[Key, Json] = {}
+        self._counts: dict[Key, tuple[str, Json]] = {}  # of the object with this uid
+        self._nobodys_since: float | None = None
         for pool in pools_of(context.drivers.vif_pool):
             pool.pools.changed = self._of_place(pool)
 
@@ -59,7 +62,8 @@ class KuryrPortPoolHandler(Handler):
         if not isinstance(pool, PortPool):
             return None
         try:
-            place = await pool.place(node)
+            with prioritized(Priority.REFILL):  # at a start all nodes ask, and no Pod waits
+                place = await pool.place(node)
         except NodeNotReady:
             return None  # its daemon's word comes as a change of the Node
         if not pool.recovered:
@@ -80,7 +84,15 @@ class KuryrPortPoolHandler(Handler):
             pool.close_node(key.name)
 
     async def _close_nobodys(self) -> float | None:
-        """Nodes may have gone while no controller worked; by a live list."""
+        """Nodes may have gone while no controller worked; by a live list.
+
+        A Node of which nobody knows where it is may be any pool's, but not for ever: its daemon
+        may never come.
+        """
+        if delay := _left(self._looked, NOBODYS, UNREADY):
+            return delay
+        now = asyncio.get_running_loop().time()
+        since = self._nobodys_since = self._nobodys_since or now
         pages = self._context.kube.list_pages(NODES, {})
         for node in [Node.read(item) async for items, _version in pages for item in items]:
             try:
@@ -88,7 +100,9 @@ class KuryrPortPoolHandler(Handler):
                 if isinstance(pool, PortPool):
                     await pool.place(node)
             except errors.Refused:
-                return UNREADY  # they may be this one's
+                if now - since < PATIENCE:
+                    return UNREADY  # they may be this one's
+        self._nobodys_since = None
         for pool in pools_of(self._context.drivers.vif_pool):
             pool.close_nobodys()
         return None
@@ -139,7 +153,7 @@ class KuryrPortPoolHandler(Handler):
         """Bring the numbers up to date; or seconds until that may be done."""
         known = self._context.informers.kuryrportpools.get(key)
         counts = pool.pools.counts(place)
-        if known is None or self._counts.get(key) == counts:
+        if known is None or self._counts.get(key) == (known.uid, counts):
             return None
         if delay := _left(self._counts_written, key, COUNTS_GAP):
             return delay
@@ -148,7 +162,7 @@ class KuryrPortPoolHandler(Handler):
             KURYRPORTPOOLS, key, patch, subresource="status"
         )
         self._context.informers.kuryrportpools.learn(answer)
-        self._counts[key] = counts
+        self._counts[key] = known.uid, counts
         return None
 
     def about(self, key: Key) -> Reference | None:

@@ -3,7 +3,7 @@
 import math
 
 from kuryr_k8s.drivers.base import PoolKey
-from kuryr_k8s.drivers.pool_places import Claim
+from kuryr_k8s.drivers.pool_claims import Claim
 from kuryr_k8s.drivers.pool_state import PoolState
 
 KEYS = [
@@ -43,7 +43,7 @@ class PoolModel:
         self.recorded = {}  # claims that a KuryrPort names since before the start, by port id
         self.creations = []  # (key, count, ports made, ports that the answer will tell of)
         self.checking = {}  # ids of ports that came back, of keys whose check is under way
-        self.checked = set()
+        self.checked, self.doubtful = set(), set()
         self.surveys = []  # (ids known before, ports listed)
         self.parked = set()
         self.closed, self.resting, self.used = set(), set(), {}
@@ -111,6 +111,7 @@ class PoolModel:
                 self.since[port] = self.now
                 self.order[port] = (self.ticks, *self.order.get(port, (0,))[:1], port)
                 self.checked.discard(port)
+                self.doubtful.discard(port)
         self.places = places
         assert {p for p, at in places.items() if at == "in_use"} == {
             *self.has.values(),
@@ -154,17 +155,20 @@ class PoolModel:
         self.parked &= {spare.id for spare in self.state.known()}
         seen = {*self.neutron, *self.buried, *self.places}
         assert {port for port in seen if self.state.is_parked(port)} == self.parked
+        for place in {key.place for key in KEYS}:
+            mine = [pool for key, pool in self.state.pools.items() if key.place == place]
+            assert sorted(self.state.at(place), key=id) == sorted(mine, key=id)
         assert self.state.anybody_waits() == any(self.queues.values())
 
     def check_wanted(self, key):
         """Whoever waits is cared for once, and the pool is filled, but not over its maximum."""
         awaited, refill = self.state.wanted(key, self.now)
-        assert self.state.target(key, self.now) == self.target(key)
         if key not in self.state.pools or key in self.closed:
             assert (awaited, refill) == (0, 0)
             return
+        assert self.state.pools[key].target(self.now) == self.target(key)
         coming = sum(count for one, count, *_ in self.creations if one == key)
-        coming += len(self.pool(key, "returning"))
+        coming += len([port for port in self.pool(key, "returning") if port not in self.doubtful])
         assert awaited == max(0, len(self.queues[key]) - coming)
         left = len(self.pool(key, "available")) + coming + awaited - len(self.queues[key])
         room = max(0, (self.limits.maximum or math.inf) - left)

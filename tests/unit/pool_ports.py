@@ -1,7 +1,8 @@
 """Ports of pools, in few words."""
 
 from kuryr_k8s.drivers.base import PoolKey, Spare
-from kuryr_k8s.drivers.pool_places import Claim, Limits
+from kuryr_k8s.drivers.pool_claims import Claim
+from kuryr_k8s.drivers.pool_places import Limits
 from kuryr_k8s.drivers.pool_state import PoolState
 
 KEY = PoolKey("project", "node1", "network", ("subnet",), ("group",))

@@ -56,6 +56,14 @@ class PoolSteps(PoolModel):
             self.used[self.key_of[port]] = self.now
             self.forget(port)
 
+    def change_mind(self, key, claim):
+        """Ask for another port: whether a KuryrPort names the first one nobody can tell."""
+        port = self.has.pop(claim)
+        self.state.set_aside(claim)
+        self.recorded[port] = claim._replace(ifname="aside")
+        assert self.state.holder(port) == claim.pod_uid
+        self.ask(key, claim)
+
     def orphan(self, port):
         self.state.orphaned(port, self.now)
         assert self.state.where(port) == "leaving"
@@ -137,13 +145,18 @@ class PoolSteps(PoolModel):
     # -- the way back
 
     def check(self, key, changed):
-        """Of the ports that came back; the one of this number was changed by others."""
+        """Of the ports that came back; the one of this number was changed by others, or, where
+        it is negative, cannot be checked."""
         for index, port in enumerate(self.checking.pop(key)):
             if port not in self.neutron:
                 self.bury(port)
             elif index + 1 == changed:
                 self.dismiss(port)
                 self.restore(key, port)  # it is too late for that
+            elif index + 1 == -changed:
+                self.state.unchecked(port)
+                if port in self.pool(key, "returning"):
+                    self.doubtful.add(port)
             else:
                 self.restore(key, port)
             self.observe()
@@ -155,6 +168,7 @@ class PoolSteps(PoolModel):
             assert (claim is None) == (not self.queues[key])
             self.serve([claim] if claim else [])
             self.checked |= set() if claim else {port}
+            self.doubtful.discard(port)
         else:
             assert claim is None
             assert self.state.where(port) == before

@@ -40,6 +40,31 @@ def test_an_unchecked_port_is_given_to_whoever_waits_as_soon_as_it_is_checked():
     assert places(state) == {"in_use": ["a"]}
 
 
+def test_who_waits_does_not_count_on_a_port_whose_check_failed():
+    state = returned("a b")
+    for number in (7, 8):
+        state.take(KEY, claim(number), 11.0)
+    assert state.wanted(KEY, 11.0)[0] == 0
+    state.unchecked("a")
+    assert state.wanted(KEY, 11.0)[0] == 1
+    assert {spare.id for spare in state.due(KEY)} == {"a", "b"}
+    assert state.restored(spares("a")[0], 12.0) == claim(7)
+    state.give_back("a", 13.0)  # that was then
+    assert state.wanted(KEY, 13.0)[0] == 0
+
+
+def test_a_port_set_aside_is_its_pods_until_that_lets_go_of_it():
+    state = state_of("a b")
+    assert state.take(KEY, claim(1), 5.0).id == "a"
+    state.set_aside(claim(1))
+    assert state.take(KEY, claim(1), 6.0).id == "b"
+    assert state.holder("a") == claim(1).pod_uid
+    assert state.withdraw(claim(1).pod_uid, 7.0) == ["b"]
+    assert places(state) == {"in_use": ["a"], "returning": ["b"]}
+    state.give_back("a", 8.0)
+    assert places(state) == {"returning": ["a", "b"]}
+
+
 def test_a_port_dismissed_while_it_is_checked_stays_so():
     state = returned("a")
     state.dismiss("a", 11.0)
@@ -98,7 +123,7 @@ def test_a_pool_is_not_idle_while_its_ports_are_in_use_nor_right_after():
 def test_a_pool_is_not_idle_while_somebody_waits():
     state = state_of(minimum=2, idle=60.0)
     state.take(KEY, claim(1), 0.0)
-    assert state.target(KEY, 1000.0) == 2
+    assert state.pools[KEY].target(1000.0) == 2
 
 
 def test_the_projects_fullest_pools_give_ports_for_those_who_wait():

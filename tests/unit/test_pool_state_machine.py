@@ -45,6 +45,11 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
                 self.give_back(data.draw(st.sampled_from(self.in_use())))
                 self.observe()
 
+    @precondition(lambda self: self.has)
+    @rule(data=st.data(), key=keys)
+    def pod_is_to_be_elsewhere(self, data, key):
+        self.change_mind(key, data.draw(st.sampled_from(sorted(self.has))))
+
     def in_use(self):
         return sorted([*self.has.values(), *self.recorded])
 
@@ -84,7 +89,7 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
 
     # -- the pool's own work
 
-    @rule(key=keys, at_once=st.booleans(), changed=st.integers(0, 4))
+    @rule(key=keys, at_once=st.booleans(), changed=st.integers(-4, 4))
     def check_goes_on(self, key, at_once, changed):
         if not self.checking.get(key):
             self.checking[key] = [spare.id for spare in self.state.due(key)]
