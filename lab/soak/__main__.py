@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> int:
     sizes: list[tuple[float, Sequence[Size | None]]] = []
     with PodNamespace(lab, _NAMESPACE):
         soak = Soak(lab, _NAMESPACE, seed, options.batch)
+        signal.signal(signal.SIGINT, lambda *_: soak.end())
         outcome = soak.run(
             60 * options.minutes, _told, lambda when, found: sizes.append((when, found))
         )

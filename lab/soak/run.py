@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ class Soak:
         self._inspection = Inspection(known, kube)
         self._batches = Batches(kube, namespace, tuple(known.nodes), image, seed, size)
         self._random = random.Random(f"faults {seed}")
+        self._over = threading.Event()
         self._faults = [
             fault
             for kill in (False, True)
@@ -60,6 +62,10 @@ class Soak:
     def sizes(self) -> Sequence[Size | None]:
         """Of the product's programs now."""
         return [size_of(self._lab.supervisor, name) for name in self.programs]
+
+    def end(self) -> None:
+        """Strike no more: the look at what is left comes now."""
+        self._over.set()
 
     def run(
         self,
@@ -73,12 +79,13 @@ class Soak:
         measured(0.0, self.sizes())
         with self._batches:
             looks = 1
-            while (now := time.monotonic() - begin) < seconds:
+            while (now := time.monotonic() - begin) < seconds and not self._over.is_set():
                 if now >= looks * _SAMPLE:
                     measured(now, self.sizes())
                     looks += 1
-                # nothing is waited for: the Pods are to come and go for a while
-                time.sleep(min(self._random.uniform(*_GAPS), seconds - now))
+                # nothing else is waited for: the Pods are to come and go for a while
+                if self._over.wait(min(self._random.uniform(*_GAPS), seconds - now)):
+                    break
                 self._strike(self._random.choice(self._faults), begin, outcome, told)
             self._batches.stop()
             self._look(outcome)
