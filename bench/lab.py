@@ -1,8 +1,9 @@
-"""30 real Pods on the lab: creation to Ready, where the time goes, beside the bridge plugin.
+"""60 real Pods on the lab: creation to Ready, where the time goes, beside the bridge plugin.
 
-The same Deployment, on the same nodes, in turns: with the product, and with the reference
-`bridge`. All times are of this program's clock, at the arrival of watch events. How long Neutron
-takes for a port is measured in the same run, by as many bare creations as there are Pods.
+The same Deployment, on the same nodes, in turns: with the product without pools and with pools
+that are full, where it is created, deleted and created again, and with the reference `bridge`. All
+times are of this program's clock, at the arrival of watch events. How long Neutron takes for a
+port is measured in the same run, by as many bare creations as there are Pods.
 """
 
 from __future__ import annotations
@@ -16,36 +17,56 @@ from pathlib import Path
 from typing import Any
 
 from bench.lab_deployment import Round, deploy
-from bench.report import Report, Table, percentile
+from bench.report import Report, Table, Target, percentile
 from lab import cni_bridge, facts
 from lab.cloud import admin_token
 from lab.kube import Kube
-from lab.kuryr import CONTROLLER
+from lab.kuryr import CONTROLLER, Installation
 from lab.lifecycle import Lab
+from lab.progress import Progress
 from lab.rest import Api
 
 PHASES = ("schedule", "VIF", "ADD", "ready")
+OURS, FULL, AGAIN, BRIDGE = "kuryr", "kuryr, pools full", "kuryr, pools again", "bridge"
+KEPT = 5  # ports that a pool keeps for Pods to come
+FILLED = 240.0  # seconds for pools to fill, or to be emptied
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
-    parser.add_argument("--pods", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=3, help="of each of the two, in turns")
+    parser.add_argument("--pods", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=2, help="of each, in turns")
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Both in turns, Neutron between them; the lab is as before afterwards."""
+    """In turns, Neutron between them; afterwards the lab has the product without pools."""
     lab = Lab()
     found = facts.load(lab.paths.facts)
     kube = Kube(found)
-    rounds: dict[str, list[Round]] = {"kuryr": [], "bridge": []}
+    rounds: dict[str, list[Round]] = {OURS: [], FULL: [], AGAIN: [], BRIDGE: []}
     neutron: list[float] = []
+    quiet = Progress(quiet=True)
+    without = Installation(progress=quiet)
     for number in range(options.rounds):
-        rounds["kuryr"].append(deploy(kube, f"kuryr-{number}", options.pods, with_vifs=True))
+        kept = Installation(progress=quiet, pool="neutron")
+        kept.up()
+        _fill(kept, options.pods)
+        for name in (FULL, AGAIN):
+            prefix = f"{name.split()[-1]}-{number}"
+            rounds[name].append(deploy(kube, prefix, options.pods, with_vifs=True))
+        kept.pools.drain(FILLED)
+        without.up()
+        rounds[OURS].append(deploy(kube, f"kuryr-{number}", options.pods, with_vifs=True))
         neutron.append(_bare_ports(found, options.pods))
         with _on_the_bridge(lab, found):
-            rounds["bridge"].append(deploy(kube, f"bridge-{number}", options.pods))
+            rounds[BRIDGE].append(deploy(kube, f"bridge-{number}", options.pods))
     return _report(rounds, neutron, options.pods)
+
+
+def _fill(installation: Installation, count: int) -> None:
+    """Have each node park what it will need, and what a pool keeps besides."""
+    hosts = {node.name: node.chassis for node in installation.lab.nodes.values()}
+    installation.pools.populate(hosts, count // len(hosts) + 1 + KEPT, FILLED)
 
 
 def _bare_ports(found: facts.Lab, count: int) -> float:
@@ -92,11 +113,13 @@ def _report(rounds: dict[str, list[Round]], neutron: list[float], count: int) ->
         }
         row = figures[name]
         whole.append([name, *(row[key] for key in _COLUMNS)])
-    ours, bridge = figures["kuryr"], figures["bridge"]
-    ratios = [ours[key] / bridge[key] for key in _COLUMNS]
+    ours, bridge = figures[OURS], figures[BRIDGE]
+    ratios = [
+        [f"{name} / {BRIDGE}", *(figures[name][key] / bridge[key] for key in _COLUMNS)]
+        for name in (OURS, FULL, AGAIN)
+    ]
     phases = [
-        [phase, ours["phases"].get(phase, "-"), bridge["phases"].get(phase, "-")]
-        for phase in PHASES
+        [phase, *(figures[name]["phases"].get(phase, "-") for name in rounds)] for phase in PHASES
     ]
     difference = ours["all_ready"] - bridge["all_ready"]
     bare = statistics.median(neutron)
@@ -108,18 +131,18 @@ def _report(rounds: dict[str, list[Round]], neutron: list[float], count: int) ->
             Table(
                 f"{count} Pods of a Deployment over two nodes; seconds; rounds in turns",
                 ("", *titles),
-                [*whole, ["kuryr / bridge", *ratios]],
+                [*whole, *ratios],
             ),
             Table(
                 "Where the time of a Pod goes (median, seconds)",
-                ("", "kuryr", "bridge"),
+                ("", *rounds),
                 phases,
             ),
             Table(
                 "Whose the difference is (all ready, seconds)",
                 ("", "seconds"),
                 [
-                    ["kuryr - bridge", difference],
+                    [f"{OURS} - {BRIDGE}", difference],
                     [f"{count} bare ports from Neutron, one after another", bare],
                     [
                         "rest: ours (negative: Neutron works beside what is ours)",
@@ -128,7 +151,15 @@ def _report(rounds: dict[str, list[Round]], neutron: list[float], count: int) ->
                 ],
             ),
         ],
-        [],
+        [
+            Target(
+                f"{name}: ready p99 / {BRIDGE}",
+                figures[name]["ready_p99"] / bridge["ready_p99"],
+                1.15,
+                "",
+            )
+            for name in (FULL, AGAIN)
+        ],
         figures,
     )
 

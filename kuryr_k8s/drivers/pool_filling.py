@@ -13,6 +13,7 @@ LOG = logging.getLogger(__name__)
 LANES = 4  # creations for one pool at the same time
 SIZE = 20  # ports of one creation
 GOING = 120.0  # seconds in which a port that goes is gone, unless something is wrong
+USELESS = (errors.OverQuota, errors.Refused, errors.NotFound)  # an order ends with them
 REFILL_AFTER = 0.5  # seconds in which more Pods may come, whose ports are then made together
 
 
@@ -103,12 +104,13 @@ class Filling:
     async def _create(self, key: PoolKey, count: int) -> None:
         spares: list[Spare] = []
         failure: Exception | None = errors.CloudError("the creation was given up")
-        self._state.begin(key, count, self._pools.now())
+        ordered = self._state.begin(key, count, self._pools.now())
         try:
             spares, failure = await self._pools.vif.create_spares(key, count)
         finally:
             fresh = [spare for spare in spares if not self._pools.is_buried(spare.id)]
-            served = self._state.made(key, count, fresh, self._pools.now())
+            missing = 0 if isinstance(failure, USELESS) else min(ordered, count - len(spares))
+            served = self._state.made(key, count, fresh, self._pools.now(), missing)
             if failure is not None:
                 self._note(key, failure)
             self._pools.tell(served)
@@ -182,6 +184,8 @@ class Filling:
 
     async def _search(self, key: PoolKey) -> None:
         """Take in what creations have made without a word."""
+        if self._state.is_creating(key):
+            return  # its ports would be listed as well
         ports = await self._pools.list_ports({"network_id": key.network_id})
         self._pools.adopt(await self._pools.vif.find_spares(ports))
         self._uncertain.discard(key)

@@ -89,11 +89,14 @@ class Pool:
             refill = min(refill, max(0, self.limits.maximum - left))
         return awaited, refill
 
-    def begin(self, count: int, now: float) -> None:
-        """So many ports are being created: whoever waits is cared for first, then orders are."""
+    def begin(self, count: int, now: float) -> int:
+        """So many ports are being created: whoever waits is cared for first, then orders are; how
+        many were ordered."""
         awaited, _ = self.wanted(now)
-        self.ordered = max(0, self.ordered - max(0, count - awaited))
+        ordered = min(self.ordered, max(0, count - awaited))
+        self.ordered -= ordered
         self.creating += count
+        return ordered
 
     def target(self, now: float) -> int:
         """How many ports the pool is to have available at least."""

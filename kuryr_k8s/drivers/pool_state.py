@@ -109,9 +109,16 @@ class PoolState:
         pool = self.pools.get(key)
         return pool.wanted(now) if pool is not None else (0, 0)
 
-    def begin(self, key: PoolKey, count: int, now: float) -> None:
-        """So many ports are being created; :meth:`made` is called for each end of that."""
-        self._pool(key, now).begin(count, now)
+    def begin(self, key: PoolKey, count: int, now: float) -> int:
+        """So many ports are being created; :meth:`made` is called for each end of that.
+
+        :returns: how many of them were ordered.
+        """
+        return self._pool(key, now).begin(count, now)
+
+    def is_creating(self, key: PoolKey) -> bool:
+        pool = self.pools.get(key)
+        return pool is not None and pool.creating > 0
 
     def order(self, key: PoolKey, count: int, now: float) -> None:
         """Somebody wants so many ports more to be available, once."""
@@ -119,11 +126,24 @@ class PoolState:
         pool.closed, pool.rests, pool.used = False, False, now
         pool.ordered += count
 
-    def made(self, key: PoolKey, count: int, spares: Iterable[Spare], now: float) -> list[Claim]:
-        """A creation of ``count`` ports ended with these; whose turn it is that waited."""
-        self._pool(key, now).creating -= count
+    def made(
+        self, key: PoolKey, count: int, spares: Iterable[Spare], now: float, missing: int = 0
+    ) -> list[Claim]:
+        """A creation of ``count`` ports ended with these; whose turn it is that waited.
+
+        :param missing: ports that were ordered and are to be made yet.
+        """
+        pool = self._pool(key, now)
+        pool.creating -= count
+        if not pool.closed:
+            pool.ordered += missing
         served = [self.adopt(spare, now) for spare in spares]
         return [claim for claim in served if claim is not None]
+
+    def found(self, key: PoolKey) -> None:
+        """A port was made of which no answer told: one less is to be made of those ordered."""
+        if (pool := self.pools.get(key)) is not None:
+            pool.ordered = max(0, pool.ordered - 1)
 
     def adopt(self, spare: Spare, now: float) -> Claim | None:
         """A port that is free, and was not known; whose turn it is that waited."""

@@ -147,11 +147,16 @@ class Pools:
         return found
 
     def adopt(self, spares: Iterable[Spare]) -> None:
-        """Ports that a lost answer left are free."""
+        """Ports that a lost answer left are free. While a creation for their pool is under way it
+        may be its ports that were listed, bound only in part: then the answer tells, or the next
+        list."""
         for spare in spares:
-            if self.state.spare(spare.id) is None and not self.is_buried(spare.id):
+            if self.state.is_creating(spare.key) or self.is_buried(spare.id):
+                continue
+            if self.state.spare(spare.id) is None:
                 LOG.info("port %s was made without a word; its pool takes it", spare.id)
                 self.take_in(spare)
+                self.state.found(spare.key)
                 self.wake(PoolWork.tidy(spare.key))
 
     def take_in(self, spare: Spare) -> None:
