@@ -73,10 +73,11 @@ class Filling:
         return 0.0
 
     def forget(self, key: PoolKey) -> None:
-        """The pool is no more."""
-        self._failing.pop(key, None)
-        self._allowed.pop(key, None)
-        self._proven.discard(key)
+        """The pool is no more. One that failed is remembered until its next try: whoever was
+        refused asks again, and would begin a storm."""
+        if key not in self._failing:
+            self._allowed.pop(key, None)
+            self._proven.discard(key)
 
     async def _refill(self, key: PoolKey, wanted: int) -> None:
         """Make some of the ports, as many as the budget has."""
