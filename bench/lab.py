@@ -46,9 +46,8 @@ def measure(options: argparse.Namespace) -> Report:
     rounds: dict[str, list[Round]] = {OURS: [], FULL: [], AGAIN: [], BRIDGE: []}
     neutron: list[float] = []
     quiet = Progress(quiet=True)
-    without = Installation(progress=quiet)
+    without, kept = Installation(progress=quiet), Installation(progress=quiet, pool="neutron")
     for number in range(options.rounds):
-        kept = Installation(progress=quiet, pool="neutron")
         kept.up()
         _fill(kept, options.pods)
         for name in (FULL, AGAIN):
@@ -156,7 +155,6 @@ def _report(rounds: dict[str, list[Round]], neutron: list[float], count: int) ->
                 f"{name}: ready p99 / {BRIDGE}",
                 figures[name]["ready_p99"] / bridge["ready_p99"],
                 1.15,
-                "",
             )
             for name in (FULL, AGAIN)
         ],

@@ -98,9 +98,8 @@ class NodeTrunks:
 
     def forget_node(self, name: str) -> None:
         """The Node is gone, and with it, for all we know, its trunk."""
-        _, trunk = self._of_node.pop(name, (None, None))
-        if trunk is not None:
-            self._trunks.pop(trunk.id, None)
+        if (known := self._of_node.get(name)) is not None:
+            self.forget(known[1])
         if name in self._asking and not self._asking[name].locked():
             del self._asking[name]
 

@@ -86,6 +86,10 @@ class Upkeep:
     def _may_call(self, key: PoolKey) -> bool:
         return self._is_urgent(key) or bool(self._budget.take(1))
 
+    def _until_budget(self) -> float:
+        """Seconds until another call can be made."""
+        return max(1.0, self._budget.delay(1))
+
     async def _check_returned(self, key: PoolKey) -> Checked:
         """See that ports that came back are as the pool promises; others' changes are no use.
 
@@ -95,7 +99,7 @@ class Upkeep:
         if not due:
             return Checked()
         if not self._may_call(key):
-            return Checked(max(1.0, self._budget.delay(1)))
+            return Checked(self._until_budget())
         ports = await self._pools.neutron.list_ports_by_id(due)
         there = {port["id"] for port in ports}
         found = {spare.id: spare for spare in await self._pools.vif.find_spares(ports)}
@@ -109,7 +113,7 @@ class Upkeep:
             else:
                 try:
                     if not await self._restore(found[port], known):
-                        return Checked(max(1.0, self._budget.delay(1)), failure)
+                        return Checked(self._until_budget(), failure)
                 except errors.CloudError as error:
                     self._state.unchecked(port)
                     failure = error
@@ -159,7 +163,7 @@ class Upkeep:
         ripe = [port for port in names if now - pool.in_use[port] >= NAMED_AFTER]
         for port in ripe[:AT_ONCE]:
             if self._state.anybody_waits() or not self._budget.take(1):
-                return max(1.0, self._budget.delay(1))
+                return self._until_budget()
             name, holder = names.get(port), self._state.holder(port)
             if name is None or holder is None:
                 continue  # it came back meanwhile
@@ -189,7 +193,7 @@ class Upkeep:
                 failure = error
         if failure is not None:
             raise failure
-        return max(1.0, self._budget.delay(1)) if pool.leaving else 0.0
+        return self._until_budget() if pool.leaving else 0.0
 
     async def _mark(self, spare: Spare) -> bool:
         """Have it bear the name of ports that go; whether it is still there."""

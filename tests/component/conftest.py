@@ -1,6 +1,7 @@
 """A cloud with a dual-stack network for Pods, a cluster with a node, and a kuryr.conf."""
 
 import functools
+import socket
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,11 @@ def pytest_testnodedown(node):
 def pytest_terminal_summary(terminalreporter, config):
     for line in (*config.stash.get(report.LINES, []), *report.summary(config)):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def controller_url():
+    """Where the controller is to listen: options for it, and the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return {"health_server": {"port": str(port)}}, f"http://127.0.0.1:{port}"

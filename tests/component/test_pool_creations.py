@@ -6,10 +6,9 @@ from kuryr_k8s.cli.local import LocalController
 from tests.component.conftest import NODE
 from tests.component.ledger import settle
 from tests.component.test_pool_faults import pool
-from tests.component.test_pools import controller_url, run, until_ports
+from tests.component.test_pools import run, until_ports
 from tests.fakes.faults import answer, lose_reply
 
-__all__ = ["controller_url"]
 PORT_LIST = "/v2.0/ports"
 
 

@@ -1,7 +1,6 @@
 """Pools: Pods get ports that were made before them, and what comes back is given on."""
 
 import json
-import socket
 
 import pytest
 from aiohttp import web
@@ -85,14 +84,6 @@ async def test_restarted_controller_finds_its_pools(stage):
         _, other = await run(stage, "two")
         assert other in before - {port}
         assert len(stage.cloud.faults.writes) == writes
-
-
-@pytest.fixture
-def controller_url():
-    """Where the controller is to listen: options for it, and the URL."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    return {"health_server": {"port": str(port)}}, f"http://127.0.0.1:{port}"
 
 
 async def until_available(stage, local, pool_id, count):

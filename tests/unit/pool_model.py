@@ -163,10 +163,11 @@ class PoolModel:
     def check_wanted(self, key):
         """Whoever waits is cared for once, and the pool is filled, but not over its maximum."""
         awaited, refill = self.state.wanted(key, self.now)
+        pool = self.state.pools.get(key)
+        assert (pool.target(self.now) if pool else 0) == self.target(key)
         if key not in self.state.pools or key in self.closed:
             assert (awaited, refill) == (0, 0)
             return
-        assert self.state.pools[key].target(self.now) == self.target(key)
         coming = sum(count for one, count, *_ in self.creations if one == key)
         coming += len([port for port in self.pool(key, "returning") if port not in self.doubtful])
         assert awaited == max(0, len(self.queues[key]) - coming)
