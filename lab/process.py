@@ -7,6 +7,7 @@ can be found after everything that knew their pid is gone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -87,13 +88,23 @@ def succeeds(argv: Sequence[str], *, netns: str | None = None, timeout: float = 
 
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None if it is dead or a zombie."""
+    """When the process started, in clock ticks since boot; None if all of it is dead."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    # A leader that is a zombie may have threads that live, and hold its files and locks.
+    return None if fields[0] in "ZX" and not _has_threads(pid) else int(fields[19])
+
+
+def _has_threads(pid: int) -> bool:
+    """Whether one of the process's threads has not ended."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            if stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+    return False
 
 
 def pids() -> list[int]:

@@ -50,6 +50,7 @@ from lab.process import (
 )
 
 _LOG_LIMIT = 64 * 1024 * 1024
+_DEATH = 60.0  # seconds after SIGKILL: on a machine with much to do threads end late
 # Popen objects of children, kept so that they are reaped while this program lives.
 _children: list[subprocess.Popen[bytes]] = []
 _children_lock = threading.Lock()
@@ -137,7 +138,10 @@ class Supervisor:
         self._await_ready(record)
 
     def stop(self, name: str) -> None:
-        """Ask it to end, then force it; return when it is gone."""
+        """Ask it to end, then force it; return when it is gone.
+
+        :raises ComponentError: it hangs in the kernel.
+        """
         record = self.find(name)
         if record is None:
             return
@@ -146,17 +150,14 @@ class Supervisor:
             send(process, signal.Signals[component.stop_signal])
             if not wait_until(lambda: self._reaped(process), component.grace):
                 send(process, signal.SIGKILL, group=True)
-                wait_until(lambda: self._reaped(process), 5)
         self._clear_strays(record)
         self._save(Record(component))
 
     def kill(self, name: str) -> None:
-        """SIGKILL to all of its processes; return when they are gone."""
+        """SIGKILL to all of its processes; return when they are gone. Raises like `stop`."""
         record = self._known(name)
-        process = record.process
-        if process is not None:
-            send(process, signal.SIGKILL, group=True)
-            wait_until(lambda: self._reaped(process), 5)
+        if record.process is not None:
+            send(record.process, signal.SIGKILL, group=True)
         self._clear_strays(record)
         self._save(Record(record.component))
 
@@ -268,14 +269,20 @@ class Supervisor:
         return all(probe.answer(environment) for probe in component.ready)
 
     def _clear_strays(self, record: Record) -> None:
-        """Kill what a former process of the component left behind: its session, its mark."""
-        component = record.component
+        """Kill what lives of a former process: itself, its session, its mark.
+
+        A successor that met one of them would be refused what it holds (a pidfile's lock, a port).
+        """
+        component, process = record.component, record.process
         strays = marked(self.paths.state, component.name)
-        if record.process is not None:
-            strays += session(record.process)
+        if process is not None:
+            strays += session(process)
         if component.keeps_children:
             strays = [stray for stray in strays if arguments(stray.pid) == component.argv]
-        kill_all(strays)
+        strays += [process] if process is not None else []
+        if not kill_all(strays, _DEATH):
+            left = ", ".join(str(stray.pid) for stray in strays if not self._reaped(stray))
+            raise ComponentError(f"{component.name} does not die: {left}")
 
     @staticmethod
     def _reaped(process: Identity) -> bool:
