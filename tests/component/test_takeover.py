@@ -52,16 +52,18 @@ async def test_standby_takes_over_with_pods_in_flight(stage, what):
 
 
 async def test_frozen_leader_sends_no_write_when_it_wakes(stage):
-    """Most of its requests wait for a connection or a thread when it is stopped."""
+    """Most of its requests wait for a connection or a thread when it is stopped, and both of those
+    that may be under way are with Neutron: one that is just being sent nobody could stop."""
     slow = stage.proxy.faults.add(
         method="POST", path="/kuryrports$", times=None, action=delay(0.5)
     )
-    stage.cloud.latency["POST"] = 0.3
+    stage.cloud.latency["POST"] = 5.0
     async with two(stage, lease=LEASE, neutron={"max_calls": "2"}) as (first, second):
         for pod in range(MANY):
             await stage.cluster.add_pod(f"web-{pod}", node=NODE)
-        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("POST", "/v2.0/ports"))
+        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("POST", "/v2.0/ports") == 2)
         first.send(signal.SIGSTOP)
+        stage.cloud.latency["POST"] = 0.3
         slow.remove()
         await stage.until(second.leads, within=PATIENCE)
         for pod in range(MANY):
