@@ -7,7 +7,6 @@ can be found after everything that knew their pid is gone.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -89,22 +88,26 @@ def succeeds(argv: Sequence[str], *, netns: str | None = None, timeout: float = 
 
 def start_time(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None if all of it is dead."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
+    fields = _stat(Path(f"/proc/{pid}/stat"))
     # A leader that is a zombie may have threads that live, and hold its files and locks.
-    return None if fields[0] in "ZX" and not _has_threads(pid) else int(fields[19])
+    return int(fields[19]) if fields and (_lives(fields) or _has_threads(pid)) else None
 
 
 def _has_threads(pid: int) -> bool:
     """Whether one of the process's threads has not ended."""
-    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with contextlib.suppress(OSError):
-            if stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
-                return True
-    return False
+    return any(_lives(_stat(stat)) for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
+
+
+def _lives(fields: list[str]) -> bool:
+    return bool(fields) and fields[0] not in "ZX"
+
+
+def _stat(path: Path) -> list[str]:
+    """The fields after the name, which may hold spaces; none if it is gone. See proc(5)."""
+    try:
+        return path.read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def pids() -> list[int]:
@@ -154,11 +157,8 @@ def session(leader: Identity) -> list[Identity]:
         return []
     found = []
     for pid in pids():
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            continue
-        if int(stat.rpartition(")")[2].split()[3]) == leader.pid:
+        fields = _stat(Path(f"/proc/{pid}/stat"))
+        if fields and int(fields[3]) == leader.pid:
             start = start_time(pid)
             if start is not None:
                 found.append(Identity(pid, start))
