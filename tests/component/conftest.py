@@ -1,7 +1,6 @@
 """A cloud with a dual-stack network for Pods, a cluster with a node, and a kuryr.conf."""
 
 import functools
-import socket
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tests.component.confs import TAG
 from tests.component.lanes import Lanes, NestedLanes, permit
 from tests.component.stage import Stage
 from tests.fakes.cloud import FakeCloud
+from tests.kube.children import free_ports
 from tests.kube.fixtures import cluster, kube, kube_proxy, kube_server
 
 __all__ = ["TAG", "cluster", "kube", "kube_proxy", "kube_server"]
@@ -155,6 +155,5 @@ def pytest_terminal_summary(terminalreporter, config):
 @pytest.fixture
 def controller_url():
     """Where the controller is to listen: options for it, and the URL."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (port,) = free_ports(1)
     return {"health_server": {"port": str(port)}}, f"http://127.0.0.1:{port}"

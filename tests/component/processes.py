@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import signal
-import socket
 import sys
 from pathlib import Path
 
 import aiohttp
+
+from tests.kube.children import free_ports
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
 STARTING = 60.0  # seconds, on a machine with better things to do
@@ -17,7 +18,7 @@ class Process:
     """One controller: a lock of its own, as on another host, if no path of one is given."""
 
     def __init__(self, stage, name, *, lock=None, lease=8.0, **groups):
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self._port}"
         kubeconfig = stage.proxy.kubeconfig_for("controller")
         own = {"kubeconfig": str(kubeconfig), "lease_duration": str(lease)}
@@ -92,9 +93,3 @@ async def two(stage, *, same_host=False, **options):
     finally:
         for process in (first, second):
             await process.stop()
-
-
-def _free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
