@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from kuryr_k8s import errors
+from kuryr_k8s.engine.listening import listen
 from kuryr_k8s.engine.local_only import local_only
 
 
@@ -48,7 +49,7 @@ class HealthServer:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self._address, self._port).start()
+            await listen(web.TCPSite(runner, self._address, self._port))
             await asyncio.Event().wait()
         except OSError as error:
             raise errors.ConfigError(
