@@ -12,7 +12,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_log import log
 
-from kuryr_k8s import errors
+from kuryr_k8s import config_octavia, config_pools, errors
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -58,6 +58,7 @@ kubernetes = [
         default=["noop"],
         help="Decide about a Pod's further interfaces.",
     ),
+    *config_octavia.kubernetes,
     cfg.BoolOpt("use_events", default=True, help="Tell users by Events what went wrong."),
     cfg.StrOpt("lease_namespace", default="kube-system", help="Namespace of the Lease."),
     cfg.StrOpt(
@@ -92,6 +93,7 @@ neutron_defaults = [
         help="Subnet id for Pods; two of one network (IPv4 and IPv6) make Pods dual-stack.",
     ),
     cfg.ListOpt("pod_security_groups", default=[], help="Security group ids of Pods' ports."),
+    *config_octavia.neutron_defaults,
     cfg.StrOpt("ovs_bridge", help="Integration bridge; empty: the one that Neutron names."),
     cfg.IntOpt("network_device_mtu", default=0, help="Upper limit of the MTU; 0: none."),
     cfg.ListOpt(
@@ -99,14 +101,14 @@ neutron_defaults = [
         default=[],
         help="Tags on every object made in Neutron; must be set. The first one names the cluster "
         "and must be its own: ports that carry it and that no KuryrPort of this cluster names "
-        "are deleted.",
+        "are deleted, and load balancers that no Service has.",
     ),
     cfg.FloatOpt(
         "sweep_interval",
         default=600.0,
         min=1.0,
-        help="Seconds between two searches for ports of this cluster that nothing names; such "
-        "a port goes when two searches in a row have found it.",
+        help="Seconds between two searches for ports and load balancers of this cluster that "
+        "nothing names; such a one goes when two searches in a row have found it.",
     ),
 ]
 
@@ -127,99 +129,6 @@ pod_vif_nested = [
         default=3,
         min=1,
         help="How often VLAN ids are chosen anew, if others who use the trunk are faster.",
-    ),
-]
-
-vif_pool = [
-    cfg.IntOpt(
-        "ports_pool_min",
-        default=5,
-        min=0,
-        help="Ports that a pool has available at least. There is a pool for each project, node "
-        "(or trunk), network and set of security groups that Pods have asked for.",
-    ),
-    cfg.IntOpt(
-        "ports_pool_batch",
-        default=10,
-        min=1,
-        help="Ports that are made at once, at least, when a pool has fewer than ports_pool_min.",
-    ),
-    cfg.IntOpt(
-        "ports_pool_max",
-        default=0,
-        min=0,
-        help="Ports that a pool has available at most: one that comes back beyond is deleted. "
-        "0: no limit.",
-    ),
-    cfg.FloatOpt(
-        "ports_pool_ttl",
-        default=0.0,
-        min=0.0,
-        help="Seconds after which a port that nobody used is deleted, where the pool has more "
-        "than ports_pool_min. 0: never.",
-    ),
-    cfg.FloatOpt(
-        "ports_pool_idle",
-        default=3600.0,
-        min=0.0,
-        help="Seconds after which a pool that nobody uses is emptied. 0: never.",
-    ),
-    cfg.FloatOpt(
-        "ports_pool_cooldown",
-        default=10.0,
-        min=0.0,
-        help="Seconds before a port that came back is given to another Pod, unless there is no "
-        "other: neighbours and load balancers may still remember its addresses.",
-    ),
-    cfg.FloatOpt(
-        "ports_pool_update_frequency",
-        default=20.0,
-        min=1.0,
-        help="Seconds between two looks at a pool: ports that came back, or are too many.",
-    ),
-    cfg.FloatOpt(
-        "ports_pool_fill_rate",
-        default=10.0,
-        min=0.1,
-        help="Ports in a second that are made for Pods to come, by all pools together. Those "
-        "that a Pod waits for are not counted.",
-    ),
-    cfg.FloatOpt(
-        "ports_pool_cleanup_rate",
-        default=5.0,
-        min=0.1,
-        help="Ports in a second that are renamed or deleted, by all pools together.",
-    ),
-    cfg.IntOpt(
-        "ports_quota_reserve",
-        default=0,
-        min=0,
-        help="Ports of a project's quota that pools leave to others; Pods may use them. Heeded "
-        "where Neutron tells us the quota: of our own project, or of all to an administrator.",
-    ),
-    cfg.BoolOpt(
-        "port_names",
-        default=True,
-        help="Let a pool's port bear the name and the uid of the Pod that has it, some seconds "
-        "after it got it.",
-    ),
-    cfg.BoolOpt(
-        "park_ports",
-        default=True,
-        help="Let nodes keep the ports of their pools plugged, hence ACTIVE (KuryrPortPool).",
-    ),
-    cfg.DictOpt(
-        "vif_pool_mapping",
-        default={},
-        help="vif_pool_driver = multi_pool: the pool driver for each pod_vif driver that a Node's "
-        "label pod_vif may name, as nested-vlan:nested,neutron-vif:neutron.",
-    ),
-    cfg.DictOpt(
-        "pools_vif_drivers",
-        default={},
-        deprecated_for_removal=True,
-        deprecated_reason="vif_pool_mapping says the same the other way round.",
-        help="The pod_vif driver of each pool driver, as nested:nested-vlan.",
     ),
 ]
 
@@ -264,6 +173,13 @@ cni_daemon = [
         help="Seconds that an ADD may wait before it is answered with «try again later»; the "
         "kubelet gives up at 240. Where the Pod has no KuryrPort at all, 30 s are enough.",
     ),
+    cfg.BoolOpt(
+        "node_ports",
+        default=False,
+        help="Lead connections to Services' node ports, at any address of the node, to their "
+        "ClusterIPs, and answer at healthCheckNodePort. For clusters without kube-proxy, with "
+        "the handlers lbaas_spec and loadbalancer; it needs the program nft.",
+    ),
 ]
 
 binding = [
@@ -292,8 +208,9 @@ GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "kubernetes": kubernetes,
     "neutron": neutron,
     "neutron_defaults": neutron_defaults,
+    "octavia_defaults": config_octavia.octavia_defaults,
     "pod_vif_nested": pod_vif_nested,
-    "vif_pool": vif_pool,
+    "vif_pool": config_pools.vif_pool,
     "policy": policy,
     "cni_daemon": cni_daemon,
     "binding": binding,
@@ -311,7 +228,8 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         *loading.get_adapter_conf_options(include_deprecated=False),
     ]
     own = [(group, options) for group, options in GROUPS.items() if group != "neutron"]
-    return [("neutron", [*neutron, *_without_duplicates(auth)]), *own]
+    named = [(f"{config_octavia.CLASS_PREFIX}name", config_octavia.load_balancer_class)]
+    return [("neutron", [*neutron, *_without_duplicates(auth)]), *own, *named]
 
 
 def _without_duplicates(options: list[Any]) -> list[cfg.Opt]:
@@ -339,11 +257,21 @@ def read(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
             prog=prog,
             default_config_files=[str(default)] if default.exists() else [],
         )
-        for group in GROUPS:
+        for group in (*GROUPS, *_register_classes(conf)):
             dict(conf[group])  # reads, and so checks, every value
     except cfg.Error as error:
         raise errors.ConfigError(str(error)) from error
     return conf
+
+
+def _register_classes(conf: cfg.ConfigOpts) -> list[str]:
+    """The groups whose names the operator has chosen; case is nothing to oslo.config."""
+    prefix = config_octavia.CLASS_PREFIX
+    sections = [name.lower() for name in conf.list_all_sections()]
+    groups = [name for name in sections if name.startswith(prefix)]
+    for group in groups:
+        conf.register_opts(config_octavia.load_balancer_class, group=group)
+    return groups
 
 
 def load(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:

@@ -72,6 +72,10 @@ class Conflict(CloudError):
     """409 or 412 other than quota: somebody else changed the resource."""
 
 
+class Immutable(Conflict):
+    """409 of Octavia: it is at work on the load balancer, or a part of it is in ERROR."""
+
+
 class OverQuota(CloudError):
     """The project's quota, or the subnet's addresses, are used up: passing, worth an Event."""
 
@@ -79,9 +83,26 @@ class OverQuota(CloudError):
 
 
 class BadRequest(CloudError, Refused):
-    """400, 403 or 422: our request is wrong, or not allowed; a retry would be as wrong."""
+    """400, 403 or 422: our request is wrong, or not allowed; 501: the provider of a load balancer
+    cannot do it. A retry would be answered the same."""
 
     reason = "OpenStackRefused"
+
+
+class Unsupported(BadRequest):
+    """Octavia, its configuration or the provider cannot do what a load balancer is to have.
+
+    ``feature`` is the attribute in :mod:`kuryr_k8s.model.load_balancer` that it is about, as far
+    as the answer tells; else it is empty.
+    """
+
+    reason = "KuryrLoadBalancerUnsupported"
+
+    def __init__(
+        self, message: str, *, feature: str, status: int = 0, request_id: str | None = None
+    ) -> None:
+        super().__init__(message, status=status, request_id=request_id)
+        self.feature = feature
 
 
 class KubeError(KuryrError):

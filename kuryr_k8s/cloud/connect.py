@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import openstack
 import openstack.config
@@ -20,6 +20,7 @@ from kuryr_k8s import errors
 
 # Seconds for each request of authentication and discovery. Calls of the API bring their own.
 AUTHENTICATION = 8.0
+VERSIONS = ("/v2", "/v2.0")  # of Octavia, as they may end its address in the catalogue
 AGAIN = 1.0  # seconds for which a failed authentication stands for those that waited for it
 
 
@@ -59,18 +60,24 @@ def _from_options(conf: cfg.ConfigOpts) -> openstack.connection.Connection:
     )
 
 
-class NetworkAdapter:
-    """The SDK's adapter of Neutron, found in the catalogue at the first request.
+class ServiceAdapter:
+    """The SDK's adapter of Neutron or Octavia, found in the catalogue at the first request.
 
     Finding it asks Keystone; so it happens in the thread of the call, and again after a failure.
     Requests go past ``openstack.proxy.Proxy.request``, to keystoneauth's adapter beneath it: the
     response cache and the statistics in between are not used here, and cost half the time.
     """
 
-    def __init__(self, connection: openstack.connection.Connection) -> None:
+    def __init__(
+        self,
+        connection: openstack.connection.Connection,
+        service: Literal["network", "load_balancer"],
+    ) -> None:
         self._connection = connection
+        self._service = service
         self._lock = threading.Lock()
         self._failure: tuple[float, errors.CloudError] | None = None
+        self._octavia: Any = None
 
     def authenticate(self) -> str:
         """See :class:`kuryr_k8s.cloud.transport.Adapter`.
@@ -94,7 +101,7 @@ class NetworkAdapter:
     def _authenticate(self) -> str:
         with _translated("[neutron]"):
             try:
-                return str(self._connection.network.get_project_id())
+                return str(self._api().get_project_id())
             except (ksa.EndpointNotFound, ksa.NotFound) as error:
                 self.invalidate()  # the catalogue came with the token
                 # never NotFound: that would say that a port is gone
@@ -105,10 +112,26 @@ class NetworkAdapter:
 
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
         with _translated(f"{method} {url}"):
-            response: requests.Response = Adapter.request(
-                self._connection.network, url, method, **kwargs
-            )
+            response: requests.Response = Adapter.request(self._api(), url, method, **kwargs)
             return response
+
+    def _api(self) -> Any:
+        """Getting it asks Keystone, and Neutron for its versions, the first time.
+
+        Octavia answers the SDK's question for versions, asked below /v2.0 as its own proxy does,
+        with a text that the SDK stumbles over: its address is the catalogue's, without asking.
+        """
+        if self._service == "network":
+            return self._connection.network
+        if self._octavia is None:
+            adapter = self._connection.config.get_session_client("load-balancer")
+            endpoint = Adapter.get_endpoint(adapter, skip_discovery=True)
+            if endpoint is None:
+                raise ksa.EndpointNotFound("the catalogue has no load-balancer")
+            root = endpoint.rstrip("/")
+            adapter.endpoint_override = root if root.endswith(VERSIONS) else f"{root}/v2.0"
+            self._octavia = adapter
+        return self._octavia
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ class CallMetrics:
         )
 
     def __call__(self, method: str, path: str, status: int, seconds: float) -> None:
-        found = re.match(r"/([a-z-]+)", path)
+        found = re.match(r"/(?:lbaas/)?([a-z-]+)", path)
         kind = found.group(1) if found else "other"
         self._seconds.labels(method, kind, str(status)).observe(seconds)
 

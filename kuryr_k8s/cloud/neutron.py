@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.port_batches import PortBatches
+from kuryr_k8s.cloud.security_groups import SecurityGroups
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.cloud.trunks import Trunks
 
@@ -34,7 +36,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """``host_routes`` are pairs (destination, next hop)."""
+    """``host_routes`` are pairs (destination, next hop), ``allocation_pools`` (first, last)."""
 
     id: str
     network_id: str
@@ -43,6 +45,7 @@ class Subnet:
     gateway_ip: str | None
     dns_nameservers: tuple[str, ...]
     host_routes: tuple[tuple[str, str], ...]
+    allocation_pools: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,8 @@ class Neutron:
 
     def __init__(self, transport: Transport) -> None:
         self.trunks = Trunks(transport)
+        self.floating_ips = FloatingIPs(transport)
+        self.security_groups = SecurityGroups(transport)
         self._transport = transport
         self._batches: dict[str, PortBatches] = defaultdict(lambda: PortBatches(self._create))
         self._asking = asyncio.Lock()
@@ -229,17 +234,13 @@ class Neutron:
 
     async def get_subnet(self, subnet_id: str) -> Subnet:
         """:raises errors.NotFound: there is none that we may see."""
-        found = (await self._transport.call("GET", f"/subnets/{subnet_id}"))["subnet"]
-        routes = found.get("host_routes") or ()
-        return Subnet(
-            id=found["id"],
-            network_id=found["network_id"],
-            cidr=found["cidr"],
-            ip_version=found["ip_version"],
-            gateway_ip=found.get("gateway_ip"),
-            dns_nameservers=tuple(found.get("dns_nameservers") or ()),
-            host_routes=tuple((route["destination"], route["nexthop"]) for route in routes),
-        )
+        return _subnet((await self._transport.call("GET", f"/subnets/{subnet_id}"))["subnet"])
+
+    async def list_subnets(self, network_id: str) -> list[Subnet]:
+        """Those of the network that we may see."""
+        query = {"network_id": network_id}
+        answer = await self._transport.call("GET", "/subnets", query=query)
+        return [_subnet(one) for one in answer["subnets"]]
 
     async def get_network(self, network_id: str) -> Network:
         """:raises errors.NotFound: there is none that we may see."""
@@ -267,6 +268,21 @@ class Neutron:
             for policy in answer["rbac_policies"]
             if policy["action"] == "access_as_shared"
         )
+
+
+def _subnet(found: Json) -> Subnet:
+    routes = found.get("host_routes") or ()
+    pools = found.get("allocation_pools") or ()
+    return Subnet(
+        id=found["id"],
+        network_id=found["network_id"],
+        cidr=found["cidr"],
+        ip_version=found["ip_version"],
+        gateway_ip=found.get("gateway_ip"),
+        dns_nameservers=tuple(found.get("dns_nameservers") or ()),
+        host_routes=tuple((route["destination"], route["nexthop"]) for route in routes),
+        allocation_pools=tuple((pool["start"], pool["end"]) for pool in pools),
+    )
 
 
 def _owner_of(port: Json) -> tuple[str, str]:

@@ -27,6 +27,8 @@ _EXHAUSTION = re.compile(
     "OverQuota|Quota exceeded|Quota has been met|IpAddressGenerationFailure|No more IP addresses",
     re.IGNORECASE,
 )
+# Octavia's words where it is at work on a part, and on the load balancer itself
+_IMMUTABLE = re.compile("is immutable and cannot be updated|Invalid state .* of loadbalancer")
 
 
 class Adapter(Protocol):
@@ -178,9 +180,11 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
         kind = errors.NotFound
     elif status == 413 or (status in (403, 409) and _is_exhaustion(text)):
         kind = errors.OverQuota
+    elif status == 409 and _IMMUTABLE.search(text):
+        kind = errors.Immutable
     elif status in (409, 412):
         kind = errors.Conflict
-    elif status in (400, 401, 403, 422):
+    elif status in (400, 401, 403, 422, 501):
         kind = errors.BadRequest
     retry_after = response.headers.get("Retry-After", "")
     return kind(

@@ -1,0 +1,175 @@
+"""Floating IPs of the Neutron API v2.0, and the external networks that they are of.
+
+https://docs.openstack.org/api-ref/network/v2/#floating-ips-floatingips
+
+Neutron takes no tags in the body of a creation: what must stand on a floating IP from its first
+instant stands in its ``description``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.transport import Query, Transport
+
+Json = dict[str, Any]
+PAGE = 500
+FIELDS = (
+    "id",
+    "floating_ip_address",
+    "floating_network_id",
+    "project_id",
+    "port_id",
+    "fixed_ip_address",
+    "port_forwardings",
+    "description",
+    "tags",
+    "created_at",
+)
+
+# Kinds of errors (errors.CloudError.kind).
+GONE = "FloatingIPNotFound"
+PORT_HAS_ONE = "FloatingIPPortAlreadyAssociated"  # of this network, on this fixed address
+ADDRESS_TAKEN = "IpAddressAlreadyAllocated"
+NO_ROUTER = "ExternalGatewayForFloatingIPNotFound"
+NO_NETWORK = "NetworkNotFound"
+QUOTA = "OverQuota"
+EXHAUSTED = "ExternalIpAddressExhausted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatingIP:
+    """``port_id`` is that of the port that it leads to, ``fixed_ip_address`` which of its
+    addresses; ``forwards``: it has port forwardings, and so no such port."""
+
+    id: str
+    address: str
+    network_id: str
+    project_id: str
+    port_id: str | None
+    fixed_ip_address: str | None
+    forwards: bool
+    description: str
+    tags: tuple[str, ...]
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalSubnet:
+    """A subnet from which floating IPs are taken: IPv4 always."""
+
+    id: str
+    network_id: str
+    name: str
+    cidr: str
+    tags: tuple[str, ...]
+
+
+class FloatingIPs:
+    """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list_all(self, query: Query) -> list[FloatingIP]:
+        """All floating IPs that match and that we may see (those of our own project, where we are
+        no administrator), read page by page. None, where Neutron has no routers (404)."""
+        found: list[FloatingIP] = []
+        page: dict[str, Any] = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
+        page["fields"] = FIELDS
+        while True:
+            try:
+                answer = await self._transport.call("GET", "/floatingips", query={**query, **page})
+            except errors.NotFound:
+                return []
+            found += map(_floating_ip, answer["floatingips"])
+            if len(answer["floatingips"]) < PAGE:
+                return found
+            page["marker"] = found[-1].id
+
+    async def create(self, body: Json) -> FloatingIP:
+        """Make one.
+
+        :raises errors.OverQuota: of kind ``QUOTA``; else the network, or the subnet that was asked
+            for, has no free address.
+        :raises errors.Conflict: of the kinds ``PORT_HAS_ONE`` and ``ADDRESS_TAKEN``.
+        :raises errors.NotFound: of kind ``NO_ROUTER``: none leads from the port to the network.
+        """
+        try:
+            answer = await self._transport.call("POST", "/floatingips", body={"floatingip": body})
+        except errors.BadRequest as error:
+            if error.kind == EXHAUSTED:
+                raise errors.OverQuota(
+                    error.brief, status=error.status, request_id=error.request_id, kind=error.kind
+                ) from error
+            raise
+        return _floating_ip(answer["floatingip"])
+
+    async def update(self, floating_ip_id: str, fields: Json) -> FloatingIP:
+        """Change these fields; those of an association (``port_id``, ``fixed_ip_address``) go
+        together.
+
+        :raises errors.NotFound: of the kinds ``GONE`` and ``NO_ROUTER``; or the port is not
+            there.
+        :raises errors.Conflict: of kind ``PORT_HAS_ONE``.
+        """
+        path, body = f"/floatingips/{floating_ip_id}", {"floatingip": fields}
+        answer = await self._transport.call("PUT", path, body=body)
+        return _floating_ip(answer["floatingip"])
+
+    async def set_tags(self, floating_ip_id: str, tags: Sequence[str]) -> None:
+        """Give it these tags, and no others.
+
+        :raises errors.CloudError: where it is gone, with status 500.
+        """
+        path = f"/floatingips/{floating_ip_id}/tags"
+        await self._transport.call("PUT", path, body={"tags": list(tags)})
+
+    async def delete(self, floating_ip_id: str) -> None:
+        """Gone already is as good."""
+        try:
+            await self._transport.call("DELETE", f"/floatingips/{floating_ip_id}")
+        except errors.NotFound:
+            return
+
+    async def is_external(self, network_id: str) -> bool:
+        """Whether floating IPs can be of this network. :raises errors.NotFound: we see none."""
+        answer = await self._transport.call("GET", f"/networks/{network_id}")
+        return bool(answer["network"]["router:external"])
+
+    async def subnets_of(self, network_id: str) -> list[ExternalSubnet]:
+        """Those of the network that floating IPs can be of, by name."""
+        query = {"network_id": network_id, "ip_version": "4"}
+        answer = await self._transport.call("GET", "/subnets", query=query)
+        return sorted(map(_subnet, answer["subnets"]), key=lambda one: (one.name, one.id))
+
+    async def get_subnet(self, subnet_id: str) -> ExternalSubnet:
+        """:raises errors.NotFound: there is none that we may see."""
+        answer = await self._transport.call("GET", f"/subnets/{subnet_id}")
+        return _subnet(answer["subnet"])
+
+
+def _floating_ip(found: Json) -> FloatingIP:
+    return FloatingIP(
+        id=found["id"],
+        address=found["floating_ip_address"],
+        network_id=found["floating_network_id"],
+        project_id=found["project_id"],
+        port_id=found["port_id"],
+        fixed_ip_address=found["fixed_ip_address"],
+        forwards=bool(found.get("port_forwardings")),
+        description=found.get("description") or "",
+        tags=tuple(sorted(found.get("tags") or ())),
+        created_at=found.get("created_at") or "",
+    )
+
+
+def _subnet(found: Json) -> ExternalSubnet:
+    return ExternalSubnet(
+        id=found["id"],
+        network_id=found["network_id"],
+        name=found["name"],
+        cidr=found["cidr"],
+        tags=tuple(sorted(found.get("tags") or ())),
+    )

@@ -1,0 +1,145 @@
+"""Load balancers from the JSON of the Octavia API v2.
+
+https://docs.openstack.org/api-ref/load-balancer/v2/
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kuryr_k8s.model.load_balancer import (
+    Address,
+    FoundListener,
+    FoundLoadBalancer,
+    FoundPool,
+    HealthMonitor,
+    Listener,
+    Member,
+    Pool,
+)
+
+Json = dict[str, Any]
+
+
+class Parts(NamedTuple):
+    """A load balancer and what is in it, as lists show it: of members there are the ids.
+
+    :param monitors: those that are known, by the ids of their pools.
+    """
+
+    load_balancer: Json
+    listeners: list[Json]
+    pools: list[Json]
+    monitors: dict[str, Json]
+
+    def mark(self) -> bytes:
+        """Another one as soon as anything has changed, but for operating statuses: among others
+        ``updated_at``, which tells, in whole seconds, of changes of members too."""
+        rows = [self.load_balancer, *self.listeners, *self.pools, *self.monitors.values()]
+        shown = [{**row, "operating_status": None} for row in rows]
+        shown.sort(key=lambda row: str(row["id"]))
+        return hashlib.blake2b(json.dumps(shown, sort_keys=True).encode()).digest()
+
+
+def found(
+    load_balancer: Json,
+    listeners: Sequence[Json],
+    pools: Sequence[Json],
+    members: Mapping[str, Sequence[Json]],
+    monitors: Mapping[str, Json],
+) -> FoundLoadBalancer:
+    """A load balancer from what Octavia shows of its parts.
+
+    :param members: by the ids of their pools.
+    :param monitors: health monitors, by the ids of their pools.
+    """
+    names = {pool["id"]: pool["name"] for pool in pools}
+    return FoundLoadBalancer(
+        id=load_balancer["id"],
+        name=load_balancer["name"],
+        project_id=load_balancer["project_id"],
+        provider=load_balancer["provider"],
+        vip_address=load_balancer["vip_address"],
+        vip_subnet_id=load_balancer["vip_subnet_id"],
+        vip_port_id=load_balancer["vip_port_id"],
+        provisioning_status=load_balancer["provisioning_status"],
+        operating_status=load_balancer["operating_status"],
+        tags=tuple(load_balancer["tags"]),
+        listeners=tuple(_listener(one, names) for one in listeners),
+        pools=tuple(
+            _pool(one, members.get(one["id"], ()), monitors.get(one["id"])) for one in pools
+        ),
+        vip_network_id=load_balancer["vip_network_id"],
+        flavor_id=load_balancer["flavor_id"],
+        availability_zone=load_balancer["availability_zone"],
+    )
+
+
+def _listener(shown: Json, pool_names: Mapping[str, str]) -> FoundListener:
+    pool_id = shown["default_pool_id"]
+    listener = Listener(
+        name=shown["name"],
+        protocol=shown["protocol"],
+        port=shown["protocol_port"],
+        pool=pool_names.get(pool_id, ""),
+        timeout_client_data=shown["timeout_client_data"],
+        timeout_member_data=shown["timeout_member_data"],
+        timeout_member_connect=shown["timeout_member_connect"],
+        timeout_tcp_inspect=shown["timeout_tcp_inspect"],
+        allowed_cidrs=tuple(sorted(shown["allowed_cidrs"] or ())),  # it keeps no order
+        connection_limit=shown["connection_limit"],
+        insert_headers=_headers(shown["insert_headers"] or {}),
+        default_tls_container_ref=shown["default_tls_container_ref"],
+        tags=tuple(shown["tags"]),
+    )
+    return FoundListener(
+        id=shown["id"],
+        provisioning_status=shown["provisioning_status"],
+        listener=listener,
+        pool_id=pool_id,
+    )
+
+
+def _headers(shown: Mapping[str, str]) -> tuple[str, ...]:
+    """Those that are added: Octavia keeps what is not "true" too."""
+    return tuple(sorted(name for name, value in shown.items() if value.lower() == "true"))
+
+
+def _pool(shown: Json, members: Sequence[Json], monitor: Json | None) -> FoundPool:
+    persistence = shown["session_persistence"] or {}
+    pool = Pool(
+        name=shown["name"],
+        protocol=shown["protocol"],
+        lb_algorithm=shown["lb_algorithm"],
+        persistence=persistence.get("type"),
+        persistence_timeout=persistence.get("persistence_timeout"),
+        members=tuple(map(_member, members)),
+        health_monitor=_monitor(monitor) if monitor is not None else None,
+        tags=tuple(shown["tags"]),
+    )
+    shown_by_key = {Address(one["address"], one["protocol_port"]): one for one in members}
+    return FoundPool(
+        id=shown["id"],
+        provisioning_status=shown["provisioning_status"],
+        pool=pool,
+        member_statuses={key: one["provisioning_status"] for key, one in shown_by_key.items()},
+        member_ids={key: one["id"] for key, one in shown_by_key.items()},
+        health_monitor_id=monitor["id"] if monitor is not None else None,
+        health_monitor_status=monitor["provisioning_status"] if monitor is not None else None,
+    )
+
+
+def _monitor(shown: Json) -> HealthMonitor:
+    names = ("type", "delay", "timeout", "max_retries", "max_retries_down")
+    return HealthMonitor(**{name: shown[name] for name in names})
+
+
+def _member(shown: Json) -> Member:
+    return Member(
+        address=shown["address"],
+        port=shown["protocol_port"],
+        name=shown["name"] or "",
+        subnet_id=shown["subnet_id"],
+        weight=shown["weight"],
+    )

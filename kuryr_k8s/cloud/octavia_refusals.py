@@ -1,0 +1,61 @@
+"""What Octavia cannot do, told from the words of its answers.
+
+There is no call that tells what a provider can do (its capabilities are those of flavors, and for
+administrators): it is asked, and answers 501; and 400 or 403 for what Octavia itself cannot do, or
+is configured not to. https://docs.openstack.org/octavia/latest/user/feature-classification/
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kuryr_k8s import errors
+
+UNSUPPORTED = 501
+# of a body that this version of the API does not know, or does not take
+_ATTRIBUTE = re.compile(r"field/attribute (\w+)|^Unknown attribute for argument [\w.]+: (\w+)")
+_MONITORS = ("healthmonitor", "type", "delay", "timeout", "max_retries", "max_retries_down")
+_NAMES = {"session_persistence": "persistence", **dict.fromkeys(_MONITORS, "health_monitor")}
+# The first that fits. They are the words of octavia/common/exceptions.py, octavia/api/v2 and of
+# the providers' drivers.
+FEATURES = tuple(
+    (feature, re.compile(words, re.IGNORECASE))
+    for feature, words in (
+        ("allowed_cidrs", "allowed.cidrs|^validation failure: CIDR "),
+        ("insert_headers", "insert.headers|header insertion"),
+        ("health_monitor", "health monitor|health check|type is only supported for pools"),
+        ("lb_algorithm", "support [A-Z_]+ algorithm"),
+        ("persistence", "session persistence|session_persistence|persistence_timeout"),
+        ("default_tls_container_ref", "certificate"),
+        ("flavor_id", "flavor"),
+        ("availability_zone", "availability.zone"),
+        ("vip_port_id", "use of vip_port_id is disallowed"),
+        ("vip_network_id", "use of vip_network_id is disallowed"),
+        ("protocol", r"support \S+ protocol|not allowed in this deployment: [A-Z_]+$"),
+        ("provider", r"^Provider '\S+' (is not enabled|was not found)"),
+    )
+)
+
+
+@contextmanager
+def named() -> Iterator[None]:
+    """Have a refusal of what cannot be done raised as such.
+
+    :raises errors.Unsupported: instead of the :class:`errors.BadRequest` that it was.
+    """
+    try:
+        yield
+    except errors.BadRequest as error:
+        feature = _feature_of(error.brief)
+        if not feature and error.status != UNSUPPORTED:
+            raise
+        raise errors.Unsupported(
+            error.brief, feature=feature, status=error.status, request_id=error.request_id
+        ) from error
+
+
+def _feature_of(text: str) -> str:
+    if attribute := _ATTRIBUTE.search(text):
+        name = attribute[1] or attribute[2]
+        return _NAMES.get(name, name)
+    return next((feature for feature, words in FEATURES if words.search(text)), "")

@@ -1,0 +1,232 @@
+"""Octavia as far as plans are concerned: it carries steps out at once, and takes no wrong ones."""
+
+import itertools
+from dataclasses import replace
+
+from kuryr_k8s.drivers import lb_changes
+from kuryr_k8s.model.load_balancer import (
+    ACTIVE,
+    ERROR,
+    Address,
+    FoundListener,
+    FoundLoadBalancer,
+    FoundPool,
+    Listener,
+    Pool,
+)
+
+L4 = {"TCP": "TCP", "HTTP": "TCP", "TERMINATED_HTTPS": "TCP", "UDP": "UDP", "SCTP": "SCTP"}
+POOLS_OF = {
+    "TCP": ("TCP", "PROXY", "PROXYV2"),
+    "HTTP": ("HTTP", "PROXY"),
+    "TERMINATED_HTTPS": ("HTTP", "PROXYV2"),
+    "UDP": ("UDP",),
+    "SCTP": ("SCTP",),
+}
+LIMITS = {
+    "timeout_client_data": 50000,
+    "timeout_member_data": 50000,
+    "timeout_member_connect": 5000,
+    "timeout_tcp_inspect": 0,
+    "connection_limit": -1,
+}
+AFFINITY = 360
+ANY_ADDRESS = "10.3.0.99"
+DEFAULT_PROVIDER = "amphora"
+_numbers = itertools.count()
+
+
+def new_id(kind):
+    """In no order: neither are Octavia's."""
+    return f"{kind}-{next(_numbers) * 7919 % 99991:05}"
+
+
+class Refused(AssertionError):
+    """A step that Octavia would not take, or that hurts."""
+
+
+def require(condition, why):
+    if not condition:
+        raise Refused(why)
+
+
+class OctaviaModel:
+    """``found`` is what it has: one load balancer or none."""
+
+    def __init__(self, found=None):
+        self.found = found
+
+    def apply(self, step):
+        match step:
+            case lb_changes.CreateLoadBalancer(wanted):
+                require(self.found is None, "a second load balancer")
+                self.found = made(wanted)
+            case lb_changes.DeleteLoadBalancer(found_id):
+                require(self.found is not None and self.found.id == found_id, "404")
+                self.found = None
+            case lb_changes.Pending():
+                raise Refused("nothing is PENDING")
+            case _:
+                self._change(step)
+
+    def _change(self, step):
+        require(self.found is not None, "404")
+        require(self.found.provisioning_status == ACTIVE, "409: immutable")
+        parts = (*self.found.listeners, *self.found.pools)
+        broken = {one.id for one in parts if one.provisioning_status == ERROR}
+        pools = self.found.pools
+        broken |= {one.health_monitor_id for one in pools if one.health_monitor_status == ERROR}
+        deletes = isinstance(
+            step,
+            lb_changes.DeleteListener | lb_changes.DeletePool | lb_changes.DeleteHealthMonitor,
+        )
+        require(not broken or (deletes and step.id in broken), "409: something is in ERROR")
+        match step:
+            case lb_changes.CreateListener(found_id, listener, pool_id):
+                require(found_id == self.found.id, "404")
+                self._check_port(listener)
+                self._check_pool(listener.protocol, pool_id)
+                one = found_listener(listener, pool_id)
+                self._put("listeners", one)
+            case lb_changes.UpdateListener(listener_id, listener, pool_id):
+                old = self._get("listeners", listener_id)
+                require(old.listener.key == listener.key, "400: cannot be changed")
+                require(set(old.listener.tags) <= set(listener.tags), "somebody's tag is lost")
+                if pool_id is None:
+                    pool_id = old.pool_id
+                else:
+                    require(pool_id != old.pool_id, "needless")
+                    self._check_pool(listener.protocol, pool_id)
+                self._put("listeners", replace(found_listener(listener, pool_id), id=old.id))
+            case lb_changes.DeleteListener(listener_id):
+                self._drop("listeners", self._get("listeners", listener_id))
+            case lb_changes.CreatePool(found_id, pool, listener_id):
+                require(found_id == self.found.id, "404")
+                require(pool.name not in [one.pool.name for one in self.found.pools], "two names")
+                one = found_pool(replace(pool, members=(), health_monitor=None))
+                self._put("pools", one)
+                if listener_id is not None:
+                    listener = self._get("listeners", listener_id)
+                    require(listener.pool_id is None, "409: the listener has a pool")
+                    self._check_pool(listener.listener.protocol, one.id)
+                    self._put("listeners", replace(listener, pool_id=one.id))
+            case lb_changes.UpdatePool(pool_id, pool):
+                old = self._get("pools", pool_id)
+                wanted, is_now = (pool.name, pool.protocol), (old.pool.name, old.pool.protocol)
+                require(wanted == is_now, "400: cannot be changed")
+                require(set(old.pool.tags) <= set(pool.tags), "somebody's tag is lost")
+                has = {"members": old.pool.members, "health_monitor": old.pool.health_monitor}
+                self._put("pools", replace(old, pool=found_pool(replace(pool, **has)).pool))
+            case lb_changes.DeletePool(pool_id):
+                self._drop("pools", self._get("pools", pool_id))
+                for one in self.found.listeners:
+                    if one.pool_id == pool_id:
+                        self._put("listeners", replace(one, pool_id=None))
+            case lb_changes.SetMembers(pool_id, members):
+                old = self._get("pools", pool_id)
+                require(len({one.key for one in members}) == len(members), "400: twice")
+                statuses = dict.fromkeys((one.key for one in members), ACTIVE)
+                changed = replace(old.pool, members=members)
+                self._put("pools", replace(old, pool=changed, member_statuses=statuses))
+            case lb_changes.CreateHealthMonitor(pool_id, monitor):
+                old = self._get("pools", pool_id)
+                require(old.health_monitor_id is None, "409: the pool has a monitor")
+                self._put("pools", monitored(old, monitor))
+            case lb_changes.UpdateHealthMonitor(monitor_id, monitor):
+                old = self._monitored(monitor_id)
+                require(old.pool.health_monitor.type == monitor.type, "400: cannot be changed")
+                require(self.found.provider != "ovn", "the listeners would stay PENDING")
+                changed = replace(old.pool, health_monitor=monitor)
+                self._put("pools", replace(old, pool=changed))
+            case lb_changes.DeleteHealthMonitor(monitor_id):
+                self._put("pools", monitored(self._monitored(monitor_id), None))
+            case _:
+                raise Refused(f"no such step: {step}")
+
+    def users(self, pool_id):
+        return [one for one in self.found.listeners if one.pool_id == pool_id]
+
+    def _check_port(self, listener):
+        taken = {(L4[one.listener.protocol], one.listener.port) for one in self.found.listeners}
+        require((L4[listener.protocol], listener.port) not in taken, "409: the port is taken")
+
+    def _check_pool(self, protocol, pool_id):
+        pool = self._get("pools", pool_id)
+        require(pool.pool.protocol in POOLS_OF[protocol], "400: the pool's protocol")
+        require(not self.users(pool_id), "the pool is another listener's")
+
+    def _get(self, parts, found_id):
+        for one in getattr(self.found, parts):
+            if one.id == found_id:
+                return one
+        raise Refused(f"404: {found_id}")
+
+    def _monitored(self, monitor_id):
+        for one in self.found.pools:
+            if one.health_monitor_id == monitor_id:
+                return one
+        raise Refused(f"404: {monitor_id}")
+
+    def _drop(self, parts, gone):
+        left = tuple(one for one in getattr(self.found, parts) if one.id != gone.id)
+        self.found = replace(self.found, **{parts: left})
+
+    def _put(self, parts, new):
+        self._drop(parts, new)
+        self.found = replace(self.found, **{parts: (*getattr(self.found, parts), new)})
+
+
+def found_listener(listener: Listener, pool_id, status=ACTIVE):
+    """As Octavia shows it: what was not given has a value."""
+    missing = {name: one for name, one in LIMITS.items() if getattr(listener, name) is None}
+    shown = replace(listener, **missing)
+    return FoundListener(
+        id=new_id("listener"), provisioning_status=status, listener=shown, pool_id=pool_id
+    )
+
+
+def found_pool(pool: Pool, status=ACTIVE, broken=()):
+    if pool.persistence and pool.protocol in ("UDP", "SCTP"):
+        pool = replace(pool, persistence_timeout=pool.persistence_timeout or AFFINITY)
+    found = FoundPool(
+        id=new_id("pool"),
+        provisioning_status=status,
+        pool=pool,
+        member_statuses={
+            Address(one.address, one.port): ERROR if one.key in broken else ACTIVE
+            for one in pool.members
+        },
+    )
+    return monitored(found, pool.health_monitor)
+
+
+def monitored(found: FoundPool, monitor, status=ACTIVE):
+    """The pool with this health monitor, or none."""
+    return replace(
+        found,
+        pool=replace(found.pool, health_monitor=monitor),
+        health_monitor_id=monitor and new_id("monitor"),
+        health_monitor_status=monitor and status,
+    )
+
+
+def made(wanted):
+    """What one create makes."""
+    pools = {pool.name: found_pool(pool) for pool in wanted.pools}
+    return FoundLoadBalancer(
+        id=new_id("lb"),
+        name=wanted.name,
+        project_id=wanted.project_id,
+        provider=wanted.provider or DEFAULT_PROVIDER,
+        vip_address=wanted.vip_address or ANY_ADDRESS,
+        vip_subnet_id=wanted.vip_subnet_id or "services",
+        vip_port_id=wanted.vip_port_id or "port",
+        provisioning_status=ACTIVE,
+        operating_status="ONLINE",
+        tags=wanted.tags,
+        listeners=tuple(found_listener(one, pools[one.pool].id) for one in wanted.listeners),
+        pools=tuple(pools.values()),
+        vip_network_id=wanted.vip_network_id or "network",
+        flavor_id=wanted.flavor_id,
+        availability_zone=wanted.availability_zone,
+    )
