@@ -1,0 +1,285 @@
+"""What we read of Services, their EndpointSlices and their Endpoints, for the caches."""
+
+import hashlib
+import ipaddress
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from kuryr_k8s.model import annotations, service_annotations
+from kuryr_k8s.model.annotations import annotation
+
+Json = dict[str, Any]
+CLUSTER_IP = "ClusterIP"
+EXTERNAL_NAME = "ExternalName"
+LOAD_BALANCER = "LoadBalancer"
+HEADLESS = "None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePort:
+    """:param target_port: a number or a name, as text; the slices know the numbers.
+    :param node_port: at every node; None: there is none.
+    """
+
+    name: str
+    protocol: str
+    port: int
+    target_port: str
+    node_port: int | None = None
+
+    @classmethod
+    def read(cls, item: Json) -> Self:
+        return cls(
+            name=sys.intern(item.get("name") or ""),
+            protocol=sys.intern(item.get("protocol") or "TCP"),
+            port=item["port"],
+            target_port=str(item.get("targetPort") or item["port"]),
+            node_port=item.get("nodePort"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """metav1.Condition, ours or another's."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str
+    observed_generation: int | None = None
+
+    @classmethod
+    def read(cls, item: Json) -> Self:
+        return cls(
+            type=item["type"],
+            status=item["status"],
+            reason=item.get("reason") or "",
+            message=item.get("message") or "",
+            last_transition_time=item.get("lastTransitionTime") or "",
+            observed_generation=item.get("observedGeneration"),
+        )
+
+    def to_json(self) -> Json:
+        found = {
+            "type": self.type,
+            "status": self.status,
+            "reason": self.reason,
+            "message": self.message,
+            "lastTransitionTime": self.last_transition_time,
+            "observedGeneration": self.observed_generation,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A Service, cut down to what decides about its load balancer.
+
+    :param cluster_ips: canonical, in the order of ``ip_families``; empty where there are none.
+    :param session_timeout: seconds of ``sessionAffinity: ClientIP``, else None.
+    :param traffic_local: ``internalTrafficPolicy: Local``.
+    :param marks: those of its annotations by which users ask for something.
+    :param lbaas_spec: the annotation's text, as ``lbaas_spec_version``.
+    :param lbaas_state: digest of what :func:`digest` takes.
+    :param ingress: of its status, as :func:`ingress_text` writes it.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    type: str
+    cluster_ips: tuple[str, ...]
+    ip_families: tuple[str, ...]
+    headless: bool
+    ports: tuple[ServicePort, ...]
+    has_selector: bool
+    session_timeout: int | None
+    publish_not_ready_addresses: bool
+    load_balancer_class: str | None
+    load_balancer_ip: str | None
+    source_ranges: tuple[str, ...]
+    traffic_local: bool
+    traffic_distribution: str | None
+    proxy_name: str | None
+    deleting: bool
+    finalizers: tuple[str, ...]
+    marks: tuple[tuple[str, str], ...]
+    lbaas_spec: str | None
+    lbaas_spec_version: str | None
+    lbaas_state: str | None
+    ingress: str
+    conditions: tuple[Condition, ...]
+
+    @classmethod
+    def read(cls, item: Json) -> Self:
+        meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+        addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or ""]
+        affine = spec.get("sessionAffinity") == "ClientIP"
+        client_ip = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        return cls(
+            namespace=sys.intern(meta["namespace"]),
+            name=meta["name"],
+            uid=meta["uid"],
+            resource_version=meta["resourceVersion"],
+            type=sys.intern(spec.get("type") or CLUSTER_IP),
+            cluster_ips=tuple(canonical(one) for one in addresses if one not in ("", HEADLESS)),
+            ip_families=tuple(map(sys.intern, spec.get("ipFamilies") or ())),
+            headless=HEADLESS in addresses,
+            ports=tuple(ServicePort.read(port) for port in spec.get("ports") or ()),
+            has_selector=bool(spec.get("selector")),
+            session_timeout=client_ip.get("timeoutSeconds") if affine else None,
+            publish_not_ready_addresses=bool(spec.get("publishNotReadyAddresses")),
+            load_balancer_class=spec.get("loadBalancerClass"),
+            load_balancer_ip=spec.get("loadBalancerIP") or None,
+            source_ranges=tuple(spec.get("loadBalancerSourceRanges") or ()),
+            traffic_local=spec.get("internalTrafficPolicy") == "Local",
+            traffic_distribution=spec.get("trafficDistribution"),
+            proxy_name=(meta.get("labels") or {}).get(annotations.PROXY_NAME_LABEL),
+            deleting="deletionTimestamp" in meta,
+            finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
+            marks=tuple(
+                (sys.intern(name), str(text))
+                for name, text in sorted((meta.get("annotations") or {}).items())
+                if name in service_annotations.NAMES
+            ),
+            lbaas_spec=annotation(item, annotations.LBAAS_SPEC),
+            lbaas_spec_version=annotation(item, annotations.LBAAS_SPEC_VERSION),
+            lbaas_state=_state_digest(item),
+            ingress=ingress_text((status.get("loadBalancer") or {}).get("ingress") or ()),
+            conditions=tuple(map(Condition.read, status.get("conditions") or ())),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointPort:
+    name: str
+    protocol: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """:param address: the first one, canonical: all of an endpoint are the same to Kubernetes.
+    :param pod: name of the Pod behind it, in the slice's namespace; None: something else.
+    """
+
+    address: str
+    ready: bool
+    serving: bool
+    terminating: bool
+    pod: str | None
+    node: str | None
+
+    @classmethod
+    def read(cls, item: Json) -> Self:
+        """What the conditions leave open is as the API defines it."""
+        conditions = item.get("conditions") or {}
+        target = item.get("targetRef") or {}
+        node = item.get("nodeName")
+        ready, serving = conditions.get("ready"), conditions.get("serving")
+        return cls(
+            address=canonical(item["addresses"][0]),
+            ready=ready is not False,
+            serving=(ready is not False) if serving is None else serving,
+            terminating=bool(conditions.get("terminating")),
+            pod=target.get("name") if target.get("kind") == "Pod" else None,
+            node=sys.intern(node) if node else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSlice:
+    """A part of a Service's endpoints, of one address family (``IPv4`` or ``IPv6``).
+
+    All endpoints of a slice listen on all of its ports; those of another one may listen on others.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    service: str
+    family: str
+    ports: tuple[EndpointPort, ...]
+    endpoints: tuple[Endpoint, ...]
+
+    @classmethod
+    def read(cls, item: Json) -> Self:
+        meta = item["metadata"]
+        family = sys.intern(item["addressType"])
+        named = family in ("IPv4", "IPv6")  # else they are names of hosts, which nobody uses
+        return cls(
+            namespace=sys.intern(meta["namespace"]),
+            name=meta["name"],
+            uid=meta["uid"],
+            resource_version=meta["resourceVersion"],
+            service=(meta.get("labels") or {}).get(annotations.SERVICE_NAME_LABEL, ""),
+            family=family,
+            ports=tuple(
+                EndpointPort(
+                    name=sys.intern(port.get("name") or ""),
+                    protocol=sys.intern(port.get("protocol") or "TCP"),
+                    port=port["port"],
+                )
+                for port in item.get("ports") or ()
+                if port.get("port")
+            ),
+            endpoints=tuple(map(Endpoint.read, item.get("endpoints") or ())) if named else (),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """The annotations of a Service's Endpoints: of its addresses the slices tell."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    lbaas_spec: str | None
+    lbaas_spec_version: str | None
+    lbaas_state: str | None
+
+    @classmethod
+    def read(cls, item: Json) -> Self:
+        meta = item["metadata"]
+        return cls(
+            namespace=sys.intern(meta["namespace"]),
+            name=meta["name"],
+            uid=meta["uid"],
+            resource_version=meta["resourceVersion"],
+            lbaas_spec=annotation(item, annotations.LBAAS_SPEC),
+            lbaas_spec_version=annotation(item, annotations.LBAAS_SPEC_VERSION),
+            lbaas_state=_state_digest(item),
+        )
+
+
+def canonical(address: str) -> str:
+    """The one way to write it, as OpenStack does. Kubernetes has let leading zeros pass."""
+    try:
+        if ":" not in address:
+            address = ".".join(str(int(part)) for part in address.split("."))
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address  # OpenStack will say what is wrong with it
+
+
+def digest(state: str, cut: str | None) -> str:
+    """Stands in the caches for a state, which may be long: its text, and the mark of a cut."""
+    return hashlib.blake2b(f"{cut or ''} {state}".encode(), digest_size=16).hexdigest()
+
+
+def ingress_text(ingress: Sequence[Json]) -> str:
+    """``status.loadBalancer.ingress`` for comparisons; empty where there is none."""
+    return json.dumps(list(ingress), sort_keys=True) if ingress else ""
+
+
+def _state_digest(item: Json) -> str | None:
+    state = annotation(item, annotations.LBAAS_STATE)
+    cut = annotation(item, annotations.LBAAS_STATE_CUT)
+    return None if state is None and cut is None else digest(state or "", cut)

@@ -1,0 +1,292 @@
+"""What users ask of a load balancer by annotations of its Service. Pure.
+
+The vocabulary is that of the OpenStack cloud provider, with the same meanings
+(kubernetes/cloud-provider-openstack, docs/openstack-cloud-controller-manager), and some of our
+own. docs/service-annotations.md says of each what it does. A value that cannot be read is a
+problem, told in words for users, and leaves alone what the others ask for.
+"""
+
+import ipaddress
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "loadbalancer.openstack.org/"
+INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
+SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+ADDRESS = "openstack.org/kuryr-load-balancer-ip"
+OWN_TIMEOUTS = {
+    "timeout_client_data": "openstack.org/kuryr-timeout-client-data",
+    "timeout_member_data": "openstack.org/kuryr-timeout-member-data",
+}
+# Written by us, as by the cloud provider; the third one says which id was of our writing: it is
+# no wish.
+LOAD_BALANCER_ID = f"{PREFIX}load-balancer-id"
+LOAD_BALANCER_ADDRESS = f"{PREFIX}load-balancer-address"
+WRITTEN_ID = "openstack.org/kuryr-load-balancer-id"
+# Members are Pods: no nodes are chosen, and their subnets are those of the Pods.
+WITHOUT_MEANING = (f"{PREFIX}member-subnet-id", f"{PREFIX}node-selector")
+
+LONGEST = 365 * 24 * 3600 * 1000  # milliseconds: Octavia's limit of timeouts
+MOST = 2**31 - 1
+LONGEST_NAME = 255  # characters, in Neutron
+_HOSTNAME = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
+# what Kubernetes takes for an address, and no hostname in a status: zeros in front or not
+_LIKE_ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """None: nothing is asked. Timeouts are in milliseconds, those of health monitors in seconds.
+
+    :param address: the public one that is wanted; with ``internal``, the VIP.
+    :param floating_subnet: a pattern of names, as ``floating_subnet_tags`` one of tags: see
+        :mod:`kuryr_k8s.model.subnet_patterns`.
+    :param class_name: a group ``[load_balancer_class:NAME]`` of kuryr.conf.
+    :param proxy_protocol: PROXY or PROXYV2, the protocol of pools.
+    :param load_balancer_id: whose listeners are to be the Service's; not what we wrote there.
+    :param source_ranges: canonical; empty: everybody.
+    """
+
+    internal: bool = False
+    address: str | None = None
+    keep_floating_ip: bool = False
+    hostname: str | None = None
+    floating_network_id: str | None = None
+    floating_subnet_id: str | None = None
+    floating_subnet: str | None = None
+    floating_subnet_tags: str | None = None
+    class_name: str | None = None
+    subnet_id: str | None = None
+    network_id: str | None = None
+    port_id: str | None = None
+    load_balancer_id: str | None = None
+    flavor_id: str | None = None
+    availability_zone: str | None = None
+    connection_limit: int | None = None
+    proxy_protocol: str | None = None
+    x_forwarded_for: bool = False
+    default_tls_container_ref: str | None = None
+    lb_method: str | None = None
+    timeout_client_data: int | None = None
+    timeout_member_connect: int | None = None
+    timeout_member_data: int | None = None
+    timeout_tcp_inspect: int | None = None
+    enable_health_monitor: bool | None = None
+    health_monitor_delay: int | None = None
+    health_monitor_timeout: int | None = None
+    health_monitor_max_retries: int | None = None
+    health_monitor_max_retries_down: int | None = None
+    source_ranges: tuple[str, ...] = ()
+
+
+def _text(value: str) -> str:
+    if not value:
+        raise ValueError("is empty")
+    return value
+
+
+def _pattern(value: str) -> str:
+    """As of :mod:`kuryr_k8s.model.subnet_patterns`, without regular expressions: there are such as
+    take years to say that a name is not like them, and nobody would be served meanwhile."""
+    if value.removeprefix("!").startswith("~"):
+        raise ValueError(
+            "is a regular expression, which is for the operator to write: in a group "
+            f"[load_balancer_class:NAME] of kuryr.conf, to be named by {PREFIX}class"
+        )
+    if len(value) > LONGEST_NAME:
+        raise ValueError(f"is longer than {LONGEST_NAME} characters, as no name is")
+    return _text(value)
+
+
+def _flag(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return value.lower() == "true"
+
+
+def _one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    def parse(value: str) -> Any:
+        if value not in values:
+            raise ValueError(f"is none of {', '.join(values)}")
+        return values[value]
+
+    return parse
+
+
+def _number(lowest: int, highest: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,12}", value) or not lowest <= int(value) <= highest:
+            raise ValueError(f"is no number from {lowest} to {highest}")
+        return int(value)
+
+    return parse
+
+
+def _id(value: str) -> str:
+    try:
+        return str(uuid.UUID(value))
+    except ValueError:
+        raise ValueError("is no id (UUID)") from None
+
+
+def _address(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise ValueError("is no IP address") from None
+
+
+def _hostname(value: str) -> str:
+    if not _HOSTNAME.fullmatch(value) or _LIKE_ADDRESS.fullmatch(value):
+        raise ValueError("is no DNS name")
+    return value
+
+
+def networks(value: str) -> tuple[str, ...]:
+    """Empty: everybody, as each family that is named is open. One that is open opens nothing of
+    the other.
+
+    :raises ValueError: one of them is none.
+    """
+    try:
+        found = {ipaddress.ip_network(one.strip(), strict=False) for one in value.split(",")}
+    except ValueError:
+        raise ValueError("is no list of networks (10.0.0.0/8,192.0.2.0/24)") from None
+    families = {one.version for one in found}
+    opened = {one.version for one in found if one.prefixlen == 0}
+    return () if families == opened else tuple(sorted(map(str, found)))
+
+
+_MILLISECONDS = _number(0, LONGEST)
+_SECONDS = _number(1, MOST)
+_RETRIES = _number(1, 10)
+# field → annotation, and how its value is read
+FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "internal": (INTERNAL, _flag),
+    "address": (ADDRESS, _address),
+    "source_ranges": (SOURCE_RANGES, networks),
+} | {
+    field: (f"{PREFIX}{name}", parse)
+    for field, name, parse in (
+        ("keep_floating_ip", "keep-floatingip", _flag),
+        ("hostname", "hostname", _hostname),
+        ("floating_network_id", "floating-network-id", _id),
+        ("floating_subnet_id", "floating-subnet-id", _id),
+        ("floating_subnet", "floating-subnet", _pattern),
+        ("floating_subnet_tags", "floating-subnet-tags", _text),
+        ("class_name", "class", _text),
+        ("subnet_id", "subnet-id", _id),
+        ("network_id", "network-id", _id),
+        ("port_id", "port-id", _id),
+        ("load_balancer_id", "load-balancer-id", _id),
+        ("flavor_id", "flavor-id", _id),
+        ("availability_zone", "availability-zone", _text),
+        ("connection_limit", "connection-limit", _number(-1, MOST)),
+        (
+            "proxy_protocol",
+            "proxy-protocol",
+            _one_of({"true": "PROXY", "v1": "PROXY", "v2": "PROXYV2", "false": None}),
+        ),
+        ("x_forwarded_for", "x-forwarded-for", _flag),
+        ("default_tls_container_ref", "default-tls-container-ref", _text),
+        (
+            "lb_method",
+            "lb-method",
+            _one_of(
+                {
+                    one: one
+                    for one in ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
+                }
+            ),
+        ),
+        ("timeout_client_data", "timeout-client-data", _MILLISECONDS),
+        ("timeout_member_connect", "timeout-member-connect", _MILLISECONDS),
+        ("timeout_member_data", "timeout-member-data", _MILLISECONDS),
+        ("timeout_tcp_inspect", "timeout-tcp-inspect", _MILLISECONDS),
+        ("enable_health_monitor", "enable-health-monitor", _flag),
+        ("health_monitor_delay", "health-monitor-delay", _SECONDS),
+        ("health_monitor_timeout", "health-monitor-timeout", _SECONDS),
+        ("health_monitor_max_retries", "health-monitor-max-retries", _RETRIES),
+        ("health_monitor_max_retries_down", "health-monitor-max-retries-down", _RETRIES),
+    )
+}
+# What the caches keep of a Service's annotations.
+NAMES = frozenset(
+    {
+        *(name for name, _parse in FIELDS.values()),
+        *OWN_TIMEOUTS.values(),
+        *WITHOUT_MEANING,
+        LOAD_BALANCER_ADDRESS,
+        WRITTEN_ID,
+    }
+)
+
+
+def read_settings(
+    marks: Mapping[str, str], address: str | None, source_ranges: tuple[str, ...]
+) -> tuple[Settings, tuple[str, ...]]:
+    """What a Service of type LoadBalancer asks for, and what of it cannot be read, in words.
+
+    :param marks: its annotations.
+    :param address: ``spec.loadBalancerIP``, and
+    :param source_ranges: ``spec.loadBalancerSourceRanges``: both go before the annotations.
+    """
+    values, problems = _parse(marks, FIELDS)
+    own, own_problems = _parse(
+        marks, {field: (name, _MILLISECONDS) for field, name in OWN_TIMEOUTS.items()}
+    )
+    values = own | values
+    problems += own_problems
+    if marks.get(LOAD_BALANCER_ID) == marks.get(WRITTEN_ID):
+        values.pop("load_balancer_id", None)
+    try:
+        if address:
+            values["address"] = _address(address)
+        if source_ranges:
+            values["source_ranges"] = networks(",".join(source_ranges))
+    except ValueError as error:
+        problems.append(f"spec.loadBalancerIP or spec.loadBalancerSourceRanges {error}")
+    found = Settings(**values)
+    return found, (*problems, *_contradictions(found))
+
+
+def read_timeouts(marks: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
+    """As :func:`read_settings`, of a Service of any other type: what is asked by our own names."""
+    values, problems = _parse(
+        marks, {field: (name, _MILLISECONDS) for field, name in OWN_TIMEOUTS.items()}
+    )
+    return Settings(**values), tuple(problems)
+
+
+def _parse(
+    marks: Mapping[str, str], fields: Mapping[str, tuple[str, Callable[[str], Any]]]
+) -> tuple[dict[str, Any], list[str]]:
+    values: dict[str, Any] = {}
+    problems = []
+    for field, (name, parse) in fields.items():
+        text = marks.get(name)
+        if text is None:
+            continue
+        try:
+            values[field] = parse(text.strip())
+        except ValueError as error:
+            problems.append(f"annotation {name}: {text!r} {error}")
+    return values, problems
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    found = []
+    if settings.proxy_protocol and settings.x_forwarded_for:
+        found.append(f"annotations {PREFIX}proxy-protocol and x-forwarded-for exclude each other")
+    delay, timeout = settings.health_monitor_delay, settings.health_monitor_timeout
+    if delay is not None and timeout is not None and timeout > delay:
+        found.append(
+            f"annotation {PREFIX}health-monitor-timeout: {timeout} s is more than "
+            f"health-monitor-delay ({delay} s)"
+        )
+    return found
