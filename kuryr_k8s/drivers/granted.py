@@ -8,8 +8,16 @@ refused.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from oslo_config import cfg
+
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Network, Neutron
+
+
+def projects(conf: cfg.ConfigOpts) -> frozenset[str]:
+    """Ids of all that Pods and Services can be of."""
+    named = (pair.partition(":")[2] for pair in conf.policy.projects)
+    return frozenset((conf.neutron_defaults.project, *named))
 
 
 class Grants:

@@ -1,20 +1,22 @@
-"""The project of a Pod's ports: one for all, or the one that its Namespace names."""
+"""The project of a Pod's ports, and of a Service's load balancer: one for all, or the one that
+the Namespace names."""
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import PodProjectDriver
+from kuryr_k8s.drivers.base import PodProjectDriver, ServiceProjectDriver
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.annotations import PROJECT
 from kuryr_k8s.model.pod import Pod
+from kuryr_k8s.model.service import Service
 
 
-class DefaultProject(PodProjectDriver):
-    """``[neutron_defaults] project`` for every Pod."""
+class DefaultProject(PodProjectDriver, ServiceProjectDriver):
+    """``[neutron_defaults] project`` for every Pod and Service."""
 
     async def start(self) -> None:
         if not self._context.conf.neutron_defaults.project:
             raise errors.ConfigError("[neutron_defaults] project is not set")
 
-    async def project(self, pod: Pod) -> str:
+    async def project(self, owner: Pod | Service) -> str:
         return str(self._context.conf.neutron_defaults.project)
 
 
@@ -25,16 +27,16 @@ class AnnotationProject(DefaultProject):
     namespace in ``[policy] projects`` is taken.
     """
 
-    async def project(self, pod: Pod) -> str:
-        namespace = self._context.namespaces.get(Key("", pod.namespace))
+    async def project(self, owner: Pod | Service) -> str:
+        namespace = self._context.namespaces.get(Key("", owner.namespace))
         if namespace is None:
-            raise errors.Wait(f"namespace {pod.namespace} is not in the cache yet", delay=1.0)
-        default = await super().project(pod)
+            raise errors.Wait(f"namespace {owner.namespace} is not in the cache yet", delay=1.0)
+        default = await super().project(owner)
         wanted = namespace.project_id or default
-        granted = {f"{pod.namespace}:{wanted}", f"*:{wanted}"}
+        granted = {f"{owner.namespace}:{wanted}", f"*:{wanted}"}
         if wanted != default and granted.isdisjoint(self._context.conf.policy.projects):
             raise errors.Refused(
-                f"namespace {pod.namespace} asks by its annotation {PROJECT} for project "
+                f"namespace {owner.namespace} asks by its annotation {PROJECT} for project "
                 f"{wanted}, which [policy] projects does not grant to it"
             )
         return wanted

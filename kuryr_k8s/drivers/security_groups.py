@@ -1,17 +1,24 @@
-"""The security groups of a Pod's ports."""
+"""The security groups of a Pod's ports, and of a Service's ClusterIPs."""
 
 import contextlib
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers import granted
-from kuryr_k8s.drivers.base import DriverContext, PodSecurityGroupsDriver
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    PodSecurityGroupsDriver,
+    ServiceSecurityGroupsDriver,
+)
+from kuryr_k8s.drivers.member_group import MemberGroup
 from kuryr_k8s.model.pod import Pod
+from kuryr_k8s.model.service import Service
 
 
-class DefaultSecurityGroups(PodSecurityGroupsDriver):
-    """``[neutron_defaults] pod_security_groups`` for every Pod.
+class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver):
+    """``[neutron_defaults] pod_security_groups`` for every Pod and Service. Where Services are
+    served, Pods have one more, by which load balancers reach them.
 
-    The Pods of a project that may not use one of them are refused, rather than left with fewer
+    Those of a project that may not use one of them are refused, rather than left with fewer
     rules than the operator meant.
     """
 
@@ -19,6 +26,10 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver):
         super().__init__(context)
         self._groups = tuple(sorted(context.conf.neutron_defaults.pod_security_groups))
         self._grants = granted.Grants(self._check)
+        conf = context.conf
+        served = "loadbalancer" in conf.kubernetes.enabled_handlers
+        wanted = served and conf.octavia_defaults.member_security_group
+        self._members = MemberGroup(context.neutron, conf) if wanted else None
 
     async def start(self) -> None:
         if not self._groups:
@@ -32,9 +43,11 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver):
         with contextlib.suppress(errors.Refused):  # if other projects alone may use them, so be it
             await self._grants.require(self._context.conf.neutron_defaults.project)
 
-    async def security_groups(self, pod: Pod, project_id: str) -> tuple[str, ...]:
+    async def security_groups(self, owner: Pod | Service, project_id: str) -> tuple[str, ...]:
         await self._grants.require(project_id)
-        return self._groups
+        if self._members is None or isinstance(owner, Service):
+            return self._groups
+        return tuple(sorted({*self._groups, await self._members.id_for(project_id)}))
 
     async def _check(self, project_id: str) -> None:
         for group in self._groups:

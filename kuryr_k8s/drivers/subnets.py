@@ -1,18 +1,28 @@
-"""The subnets of a Pod's default interface."""
+"""The subnets of a Pod's default interface, and those of Services."""
 
 import asyncio
+from typing import ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import Subnet
 from kuryr_k8s.drivers import granted
-from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PodSubnetsDriver
+from kuryr_k8s.drivers.base import (
+    Driver,
+    DriverContext,
+    PodNetwork,
+    PodSubnetsDriver,
+    ServiceSubnetsDriver,
+)
 from kuryr_k8s.model.pod import Pod
+from kuryr_k8s.model.service import Service
 
 REFRESH = 600.0  # seconds after which subnets are read again: DNS servers and routes change
 
 
-class DefaultSubnets(PodSubnetsDriver):
-    """``[neutron_defaults] pod_subnet``: one subnet, or one of each family of one network."""
+class _ConfiguredSubnets(Driver):
+    """An option of ``[neutron_defaults]``: one subnet, or one of each family of one network."""
+
+    option: ClassVar[str]
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
@@ -21,15 +31,18 @@ class DefaultSubnets(PodSubnetsDriver):
         self._grants = granted.Grants(self._check)
 
     async def start(self) -> None:
-        ids = self._context.conf.neutron_defaults.pod_subnet
-        if not ids:
-            raise errors.ConfigError("[neutron_defaults] pod_subnet is not set")
+        if not self._ids:
+            raise errors.ConfigError(f"[neutron_defaults] {self.option} is not set")
         try:
             await self._network()
         except (errors.NotFound, errors.Refused) as error:
-            raise errors.ConfigError(f"[neutron_defaults] pod_subnet: {error}") from error
+            raise errors.ConfigError(f"[neutron_defaults] {self.option}: {error}") from error
 
-    async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
+    @property
+    def _ids(self) -> list[str]:
+        return list(self._context.conf.neutron_defaults[self.option])
+
+    async def _network_for(self, project_id: str) -> PodNetwork:
         found = await self._network()
         await self._grants.require(project_id)
         return found
@@ -48,14 +61,37 @@ class DefaultSubnets(PodSubnetsDriver):
 
     async def _read(self) -> PodNetwork:
         neutron = self._context.neutron
-        ids = self._context.conf.neutron_defaults.pod_subnet
         try:
-            subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in ids])
+            subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in self._ids])
         except errors.NotFound as error:
             raise errors.Refused(f"no such subnet in Neutron: {error}") from error
         check_families(subnets)
         network = await neutron.get_network(subnets[0].network_id)
         return PodNetwork(network=network, subnets=subnets)
+
+
+class DefaultSubnets(_ConfiguredSubnets, PodSubnetsDriver):
+    """``[neutron_defaults] pod_subnet`` for every Pod."""
+
+    option = "pod_subnet"
+
+    async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
+        return await self._network_for(project_id)
+
+    async def subnets_of(self, namespace: str) -> tuple[Subnet, ...]:
+        return (await self._network()).subnets
+
+
+class DefaultServiceSubnets(_ConfiguredSubnets, ServiceSubnetsDriver):
+    """``[neutron_defaults] service_subnet`` for every Service."""
+
+    option = "service_subnet"
+
+    async def subnets(self, service: Service, project_id: str) -> tuple[Subnet, ...]:
+        return (await self._network_for(project_id)).subnets
+
+    async def all_subnets(self) -> tuple[Subnet, ...]:
+        return (await self._network()).subnets
 
 
 def check_families(subnets: tuple[Subnet, ...]) -> None:

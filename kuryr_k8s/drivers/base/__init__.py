@@ -1,0 +1,72 @@
+"""What a driver is: one abstract class for each slot.
+
+A third party subclasses one of these and ships it as a package with an entry
+point in ``kuryr_k8s.controller.drivers.<slot>``; an option in ``kuryr.conf``
+names it. A driver is made once, is handed all that it may use, and keeps no
+state outside itself. Methods are idempotent: they are called again after any
+failure, and after a restart.
+"""
+
+from kuryr_k8s.drivers.base.driver import (
+    Driver,
+    DriverContext,
+)
+from kuryr_k8s.drivers.base.pods import (
+    AdditionalInterface,
+    MultiVIFDriver,
+    NodeNotReady,
+    PodNetwork,
+    PodProjectDriver,
+    PodSecurityGroupsDriver,
+    PodSubnetsDriver,
+    PodVIFDriver,
+    PortRequest,
+)
+from kuryr_k8s.drivers.base.pools import (
+    Holder,
+    PooledVIFDriver,
+    PoolKey,
+    Records,
+    Spare,
+    VIFPoolDriver,
+)
+from kuryr_k8s.drivers.base.services import (
+    LBaaSDriver,
+    OthersAtWork,
+    Owned,
+    PortTaken,
+    PublicIPRequest,
+    ServiceProjectDriver,
+    ServicePublicIPDriver,
+    ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver,
+)
+
+__all__ = [
+    "AdditionalInterface",
+    "Driver",
+    "DriverContext",
+    "Holder",
+    "LBaaSDriver",
+    "MultiVIFDriver",
+    "NodeNotReady",
+    "OthersAtWork",
+    "Owned",
+    "PodNetwork",
+    "PodProjectDriver",
+    "PodSecurityGroupsDriver",
+    "PodSubnetsDriver",
+    "PodVIFDriver",
+    "PoolKey",
+    "PooledVIFDriver",
+    "PortRequest",
+    "PortTaken",
+    "PublicIPRequest",
+    "Records",
+    "ServiceProjectDriver",
+    "ServicePublicIPDriver",
+    "ServiceSecurityGroupsDriver",
+    "ServiceSubnetsDriver",
+    "Spare",
+    "VIFPoolDriver",
+]

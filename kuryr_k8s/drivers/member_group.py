@@ -1,0 +1,100 @@
+"""The security group by which load balancers reach Pods, whatever the other groups of Pods say.
+
+What comes from the subnets of Services is let in, and nothing else: amphora connects to members
+from an address of its own there (with ``member_mode = L3``), and with ovn, which keeps clients'
+addresses, a Pod that reaches itself through a Service comes from the Service's. Nobody else has
+addresses there. There is one group for the cluster, made when the first Pod needs it; it stays.
+"""
+
+import asyncio
+from typing import Any
+
+from oslo_config import cfg
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.drivers import granted
+
+Json = dict[str, Any]
+REFRESH = 600.0  # seconds after which it is compared again
+_SAID = (
+    "direction",
+    "ethertype",
+    "remote_ip_prefix",
+    "remote_group_id",
+    "remote_address_group_id",
+    "protocol",
+    "port_range_min",
+    "port_range_max",
+)
+
+
+class MemberGroup:
+    """Found again by its name, in the project of Pods: that stands on it from the beginning."""
+
+    def __init__(self, neutron: Neutron, conf: cfg.ConfigOpts) -> None:
+        defaults = conf.neutron_defaults
+        self._neutron = neutron
+        self._project: str = defaults.project
+        self._tags = list(defaults.resource_tags)
+        self._subnets = list(defaults.service_subnet)
+        self._id: str | None = None
+        self._compared_at = 0.0
+        self._comparing = asyncio.Lock()
+        self._grants = granted.Grants(self._share)
+
+    async def id_for(self, project_id: str) -> str:
+        """The group's id; Pods of the project may use it.
+
+        :raises errors.CloudError: among others :class:`errors.OverQuota`, of groups or rules.
+        """
+        async with self._comparing:
+            now = asyncio.get_running_loop().time()
+            if self._id is None or now - self._compared_at > REFRESH:
+                self._compared_at = now  # what is known is good enough if it fails
+                self._id = await self._ensure()
+        if project_id != self._project:
+            await self._grants.require(project_id)
+        return self._id
+
+    async def _ensure(self) -> str:
+        groups = self._neutron.security_groups
+        subnets = [await self._neutron.get_subnet(one) for one in self._subnets]
+        wanted = [_rule(f"IPv{one.ip_version}", one.cidr) for one in subnets]
+        name = f"kuryr {self._tags[0]}: from load balancers"
+        found = await groups.list_groups({"name": name, "project_id": self._project})
+        group = min(found, key=lambda one: (one["created_at"], one["id"]), default=None)
+        if group is None:
+            description = "Pods are reached from the subnets of Services"
+            body = {"name": name, "project_id": self._project, "description": description}
+            group = await groups.create_group(body)
+        group_id: str = group["id"]
+        present = []
+        for rule in group["security_group_rules"]:
+            said = {name: rule.get(name) for name in _SAID}
+            if said in wanted:
+                present.append(said)
+            else:  # others' groups decide about everything else
+                await groups.delete_rule(rule["id"])
+        of = {"security_group_id": group_id, "project_id": self._project}
+        missing = [rule | of for rule in wanted if rule not in present]
+        if missing:
+            await groups.create_rules(missing)
+        if not set(self._tags) <= set(group["tags"]):
+            await groups.set_tags(group_id, self._tags)
+        return group_id
+
+    async def _share(self, project_id: str) -> None:
+        if self._id is None:
+            return
+        if {project_id, "*"} & await self._neutron.shares("security_group", self._id):
+            return
+        try:
+            await self._neutron.security_groups.share(self._id, project_id)
+        except errors.Conflict:
+            return  # somebody was faster
+
+
+def _rule(ethertype: str, prefix: str) -> Json:
+    said = {"direction": "ingress", "ethertype": ethertype, "remote_ip_prefix": prefix}
+    return dict.fromkeys(_SAID) | said

@@ -1,0 +1,132 @@
+"""How far a found load balancer is from what it is to be, in calls: told without the plan."""
+
+from dataclasses import replace
+
+from kuryr_k8s.model.load_balancer import ERROR
+from tests.unit.octavia_model import LIMITS
+
+PLACE = ("vip_subnet_id", "vip_network_id", "vip_port_id")
+CHOSEN = ("flavor_id", "availability_zone")
+
+
+def like(wanted, found):
+    """None in what is wanted is anything."""
+    return wanted is None or wanted == found
+
+
+def differences(desired, found):
+    """Calls that are needed at the most. 0: it is as it is to be."""
+    if found is None or desired is None:
+        return int(found is not desired)
+    if found.provisioning_status == ERROR or not _same_frame(desired, found):
+        return 2
+    listeners = {one.listener.key: one for one in found.listeners if not _broken(one)}
+    pools = [one for one in found.pools if not _broken(one)]
+    wanted = {one.key: one for one in desired.listeners}
+    kept = _kept(desired, listeners, pools)
+    broken = [one for one in (*found.listeners, *found.pools) if _broken(one)]
+    broken += [one for one in pools if one.health_monitor_status == ERROR]
+    calls = len(broken) + len(pools) - len(kept) + len(listeners.keys() - wanted.keys())
+    for pool in desired.pools if found.provider != "ovn" else map(drained, desired.pools):
+        new = 1 + bool(pool.members) + bool(pool.health_monitor)
+        anew = found.provider == "ovn"
+        calls += _pool(pool, kept[pool.name], anew) if pool.name in kept else new
+    for key, listener in wanted.items():
+        calls += key not in listeners or _listener(listener, listeners[key], kept)
+    return calls + _circles(wanted, listeners, kept)
+
+
+def drained(pool):
+    """As a provider without weights has it."""
+    return replace(pool, members=tuple(one for one in pool.members if one.weight))
+
+
+def _broken(found):
+    return found.provisioning_status == ERROR
+
+
+def _same_frame(desired, found):
+    return all(
+        like(getattr(desired, name), getattr(found, name))
+        for name in ("provider", "vip_address", "project_id", *PLACE, *CHOSEN)
+    )
+
+
+def _kept(desired, listeners, pools):
+    """By name; of two that would do, the one in its place."""
+    kept = {}
+    for wanted in desired.pools:
+        front = next((one.key for one in desired.listeners if one.pool == wanted.name), None)
+        place = listeners[front].pool_id if front in listeners else None
+        alike = [
+            one
+            for one in pools
+            if (one.pool.name, one.pool.protocol) == (wanted.name, wanted.protocol)
+        ]
+        if alike:
+            kept[wanted.name] = min(alike, key=lambda one, place=place: (one.id != place, one.id))
+    return kept
+
+
+def _pool(wanted, found, anew):
+    there = {one.key: one for one in found.pool.members}
+    members = {one.key: one for one in wanted.members}
+    unlike = (
+        there.keys() != members.keys()
+        or ERROR in found.member_statuses.values()
+        or any(
+            one.weight != there[key].weight or not like(one.subnet_id, there[key].subnet_id)
+            for key, one in members.items()
+        )
+    )
+    settings = (
+        wanted.lb_algorithm == found.pool.lb_algorithm
+        and wanted.persistence == found.pool.persistence
+        and like(wanted.persistence_timeout, found.pool.persistence_timeout)
+        and not set(wanted.tags) - set(found.pool.tags)
+    )
+    return unlike + (not settings) + _monitor(wanted.health_monitor, found, anew)
+
+
+def _monitor(wanted, found, anew):
+    """One in ERROR is counted among what is broken, and is none.
+
+    :param anew: it is not updated.
+    """
+    there = found.pool.health_monitor if found.health_monitor_status != ERROR else None
+    if wanted is None or there is None or wanted.type != there.type:
+        return (there is not None) + (wanted is not None)
+    return (1 + anew) * (wanted != there)
+
+
+def _listener(wanted, found, kept):
+    own = kept.get(wanted.pool)
+    return not (
+        own is not None
+        and own.id == found.pool_id
+        and all(like(getattr(wanted, name), getattr(found.listener, name)) for name in LIMITS)
+        and like(wanted.default_tls_container_ref, found.listener.default_tls_container_ref)
+        and set(wanted.allowed_cidrs) == set(found.listener.allowed_cidrs)
+        and wanted.insert_headers == found.listener.insert_headers
+        and not set(wanted.tags) - set(found.listener.tags)
+    )
+
+
+def _circles(wanted, listeners, kept):
+    """Rings of listeners that have each other's pools: one of each must go for a while."""
+    wanter = {kept[one.pool].id: key for key, one in wanted.items() if one.pool in kept}
+    follows = {
+        key: wanter[listeners[key].pool_id]
+        for key in wanted.keys() & listeners.keys()
+        if listeners[key].pool_id in wanter
+    }
+    rings = set()
+    for start in follows:
+        ring = []
+        key = start
+        while key in follows and key not in ring:
+            ring.append(key)
+            key = follows[key]
+        if key == start and len(ring) > 1:
+            rings.add(frozenset(ring))
+    return len(rings)

@@ -1,0 +1,47 @@
+"""Load balancers for plans, in short; and plans carried out in the model of Octavia."""
+
+from kuryr_k8s.drivers import lb_plan
+from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
+from tests.unit.lb_differences import differences
+from tests.unit.octavia_model import OctaviaModel
+
+MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
+
+
+def pool(name="web", protocol="TCP", *, members=("10.2.0.1",), **values):
+    some = tuple(Member(address=one, port=8080) for one in members)
+    return Pool(name=name, protocol=protocol, lb_algorithm="ROUND_ROBIN", members=some, **values)
+
+
+def listener(name="web", port=80, protocol="TCP", **values):
+    return Listener(name=f"default/{name}", protocol=protocol, port=port, pool=name, **values)
+
+
+def wanted(*parts, **values):
+    return LoadBalancer(
+        name="default/web",
+        project_id="project",
+        vip_subnet_id="services",
+        vip_address=values.pop("vip_address", "10.3.0.1"),
+        provider=values.pop("provider", None),
+        tags=("cluster", "kuryr-service:u1"),
+        listeners=tuple(one for one in parts if isinstance(one, Listener)),
+        pools=tuple(one for one in parts if isinstance(one, Pool)),
+    )
+
+
+def carry_out(desired, found):
+    """The steps until nothing is left to do; each brings it nearer."""
+    octavia, steps = OctaviaModel(found), []
+    left = differences(desired, found)
+    while (step := lb_plan.next_step(desired, octavia.found)) is not None:
+        octavia.apply(step)
+        steps.append(step)
+        before, left = left, differences(desired, octavia.found)
+        assert left < before, steps
+    assert left == 0, steps
+    return steps
+
+
+def kinds(steps):
+    return [type(step).__name__ for step in steps]

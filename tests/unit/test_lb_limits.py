@@ -1,0 +1,46 @@
+"""Since which version of its API Octavia can do what a load balancer is to have."""
+
+import pytest
+
+from kuryr_k8s.drivers.lb_limits import needed
+from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
+
+
+def wanted(**values):
+    place = {"vip_subnet_id": "s", "vip_address": None, "provider": None, "tags": ("one",)}
+    return LoadBalancer(**{"name": "n", "project_id": "p"} | place | values)
+
+
+def pool(protocol="TCP", algorithm="ROUND_ROBIN"):
+    return Pool(name="one", protocol=protocol, lb_algorithm=algorithm)
+
+
+@pytest.mark.parametrize(
+    ("values", "feature", "version"),
+    [
+        ({}, "tags", (2, 5)),
+        ({"flavor_id": "f"}, "flavor_id", (2, 6)),
+        ({"availability_zone": "z"}, "availability_zone", (2, 14)),
+        (
+            {
+                "listeners": (
+                    Listener(
+                        name="n", protocol="TCP", port=1, pool="one", allowed_cidrs=("::/0",)
+                    ),
+                )
+            },
+            "allowed_cidrs",
+            (2, 12),
+        ),
+        ({"pools": (pool(algorithm="SOURCE_IP_PORT"),)}, "lb_algorithm", (2, 13)),
+        ({"pools": (pool("PROXYV2"),)}, "protocol", (2, 22)),
+        ({"pools": (pool("SCTP"),)}, "protocol", (2, 23)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_feature_is_there_since_a_version(values, feature, version):
+    assert dict(needed(wanted(**values)))[feature] == version
+
+
+def test_what_every_octavia_has_needs_no_version_but_that_of_tags():
+    assert list(needed(wanted(pools=(pool(), pool("PROXY"))))) == [("tags", (2, 5))]

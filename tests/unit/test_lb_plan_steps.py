@@ -1,0 +1,186 @@
+"""Plans for load balancers: what is done about which trouble and which change, in which order."""
+
+from dataclasses import replace
+
+from kuryr_k8s.drivers import lb_changes, lb_plan
+from kuryr_k8s.model.load_balancer import DELETED, ERROR
+from tests.unit.lb_plans import MONITOR, carry_out, kinds, listener, pool, wanted
+from tests.unit.octavia_model import found_pool, made, monitored
+
+
+def test_load_balancer_in_error_goes_whatever_its_parts_are_waiting_for():
+    desired = wanted(listener(), pool())
+    found = made(desired)
+    stuck = replace(found.listeners[0], provisioning_status="PENDING_CREATE")
+    found = replace(found, provisioning_status=ERROR, listeners=(stuck,))
+    assert lb_plan.next_step(desired, found) == lb_changes.DeleteLoadBalancer(found.id)
+    assert lb_plan.next_step(None, found) == lb_changes.DeleteLoadBalancer(found.id)
+
+
+def test_deleted_one_that_octavia_still_shows_is_none():
+    desired = wanted()
+    found = replace(made(desired), provisioning_status=DELETED)
+    assert lb_plan.next_step(desired, found) == lb_changes.CreateLoadBalancer(desired)
+    assert lb_plan.next_step(None, found) is None
+
+
+def test_drained_member_is_one_call_that_keeps_the_others():
+    old = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"]))
+    first, second = old.pools[0].members
+    new = replace(old, pools=(replace(old.pools[0], members=(replace(first, weight=0), second)),))
+    [step] = carry_out(new, made(old))
+    assert [(one.address, one.weight) for one in step.members] == [
+        ("10.2.0.1", 0),
+        ("10.2.0.2", 1),
+    ]
+
+
+def test_drained_member_goes_where_the_provider_knows_no_weights():
+    old = replace(wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"])), provider="ovn")
+    first, second = old.pools[0].members
+    new = replace(old, pools=(replace(old.pools[0], members=(replace(first, weight=0), second)),))
+    [step] = carry_out(new, made(old))
+    assert [(one.address, one.weight) for one in step.members] == [("10.2.0.2", 1)]
+
+
+def test_udp_beside_tcp_on_the_same_port_leaves_tcp_alone():
+    tcp = (listener("dns-tcp", 53, "TCP"), pool("dns-tcp", "TCP"))
+    udp = (listener("dns", 53, "UDP"), pool("dns", "UDP"))
+    steps = carry_out(wanted(*tcp, *udp), made(wanted(*tcp)))
+    assert kinds(steps) == ["CreatePool", "SetMembers", "CreateListener"]
+    steps = carry_out(wanted(*udp), made(wanted(*tcp, *udp)))
+    assert kinds(steps) == ["DeleteListener", "DeletePool"]
+
+
+def test_port_whose_number_changes_takes_its_pool_along():
+    steps = carry_out(wanted(listener(port=81), pool()), made(wanted(listener(port=80), pool())))
+    assert kinds(steps) == ["DeleteListener", "CreateListener"]
+
+
+def test_port_whose_protocol_changes_is_down_for_two_calls_alone():
+    old = wanted(listener("web", 80, "TCP"), pool("web", "TCP"))
+    new = wanted(listener("site", 80, "HTTP"), pool("site", "HTTP"))
+    assert kinds(carry_out(new, made(old))) == [
+        "CreatePool",
+        "SetMembers",
+        "DeleteListener",
+        "CreateListener",
+        "DeletePool",
+    ]
+
+
+def test_another_pool_of_a_listener_is_filled_before_it_takes_over():
+    old = wanted(listener("web"), pool("web"))
+    new = wanted(listener("web2"), pool("web2"))
+    assert kinds(carry_out(new, made(old))) == [
+        "CreatePool",
+        "SetMembers",
+        "UpdateListener",
+        "DeletePool",
+    ]
+
+
+def test_protocol_of_a_pool_is_changed_by_another_pool_of_its_name():
+    old = wanted(listener(), pool(protocol="TCP"))
+    new = wanted(listener(), pool(protocol="PROXY"))
+    assert kinds(carry_out(new, made(old))) == ["DeletePool", "CreatePool", "SetMembers"]
+
+
+def test_pool_in_use_goes_after_its_successor_though_one_that_cannot_serve_has_the_name():
+    old = wanted(listener("old"), pool("old"))
+    found = made(old)
+    useless = found_pool(pool("web", "TCP"))
+    new = wanted(listener("web"), pool("web", "PROXY"))
+    steps = carry_out(new, replace(found, pools=(*found.pools, useless)))
+    assert steps[0] == lb_changes.DeletePool(useless.id)
+    assert kinds(steps[1:]) == ["CreatePool", "SetMembers", "UpdateListener", "DeletePool"]
+
+
+def test_pools_that_two_ports_exchange_are_kept():
+    old = wanted(listener("a", 80), pool("a"), listener("b", 81), pool("b"))
+    new = wanted(listener("b", 80), pool("a"), listener("a", 81), pool("b"))
+    steps = carry_out(new, made(old))
+    assert kinds(steps) == ["DeleteListener", "UpdateListener", "CreateListener"]
+
+
+def test_persistence_and_algorithm_are_changed_in_place_and_by_one_call():
+    old = wanted(listener(), pool(persistence="SOURCE_IP"))
+    changed = replace(pool(), lb_algorithm="LEAST_CONNECTIONS")
+    [step] = carry_out(wanted(listener(), changed), made(old))
+    assert isinstance(step, lb_changes.UpdatePool)
+    assert step.pool.persistence is None
+
+
+def test_health_monitor_comes_and_goes_by_one_call_and_its_type_by_two():
+    bare, checked = wanted(listener(), pool()), wanted(listener(), pool(health_monitor=MONITOR))
+    other = wanted(listener(), pool(health_monitor=replace(MONITOR, type="HTTP")))
+    assert kinds(carry_out(checked, made(bare))) == ["CreateHealthMonitor"]
+    assert kinds(carry_out(bare, made(checked))) == ["DeleteHealthMonitor"]
+    assert kinds(carry_out(other, made(checked))) == ["DeleteHealthMonitor", "CreateHealthMonitor"]
+
+
+def test_health_monitor_is_not_updated_where_octavia_would_never_end_it():
+    slower = replace(MONITOR, delay=9)
+    old, new = (
+        wanted(listener(), pool(health_monitor=one), provider="ovn") for one in (MONITOR, slower)
+    )
+    assert kinds(carry_out(new, made(old))) == ["DeleteHealthMonitor", "CreateHealthMonitor"]
+
+
+def test_health_monitor_in_error_is_made_again():
+    desired = wanted(listener(), pool(health_monitor=MONITOR))
+    found = made(desired)
+    broken = replace(found, pools=(monitored(found.pools[0], MONITOR, ERROR),))
+    assert kinds(carry_out(desired, broken)) == ["DeleteHealthMonitor", "CreateHealthMonitor"]
+    bare = wanted(listener(), pool())
+    assert kinds(carry_out(bare, broken)) == ["DeleteHealthMonitor"]
+
+
+def test_tags_that_are_missing_are_put_on_once_and_those_of_others_stay():
+    tags = ("cluster", "kuryr-service:u1")
+    old = wanted(listener(tags=("somebody's",)), pool(tags=("cluster",)))
+    new = wanted(listener(tags=tags), pool(tags=tags))
+    found = made(old)
+    front, back = carry_out(new, found)[::-1]
+    assert front.listener.tags == (*tags, "somebody's")
+    assert back.pool.tags == tags
+    more = replace(found.listeners[0].listener, tags=("somebody's", *tags[::-1]))
+    seen = replace(found, listeners=(replace(found.listeners[0], listener=more),))
+    assert kinds(carry_out(new, seen)) == ["UpdatePool"]
+
+
+def test_what_is_in_error_is_made_again_and_the_rest_stays():
+    desired = wanted(listener(), pool(), listener("api", 81), pool("api"))
+    found = made(desired)
+    broken = replace(found.listeners[0], provisioning_status=ERROR)
+    steps = carry_out(desired, replace(found, listeners=(broken, found.listeners[1])))
+    assert kinds(steps) == ["DeleteListener", "CreateListener"]
+    broken = replace(found.pools[0], provisioning_status=ERROR)
+    steps = carry_out(desired, replace(found, pools=(broken, found.pools[1])))
+    assert kinds(steps) == ["DeletePool", "CreatePool", "SetMembers"]
+
+
+def test_member_in_error_is_set_anew_by_one_call():
+    desired = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"]))
+    found = made(desired)
+    first = found.pools[0].pool.members[0].key
+    broken = replace(found.pools[0], member_statuses={first: ERROR})
+    steps = carry_out(desired, replace(found, pools=(broken,)))
+    assert steps == [lb_changes.SetMembers(broken.id, desired.pools[0].members)]
+
+
+def test_second_pool_of_a_name_goes_and_the_one_in_its_place_stays():
+    desired = wanted(listener(), pool())
+    found = made(desired)
+    for name in ("0", "z"):
+        twin = replace(found_pool(desired.pools[0]), id=name)
+        steps = carry_out(desired, replace(found, pools=(twin, *found.pools)))
+        assert steps == [lb_changes.DeletePool(twin.id)]
+
+
+def test_pool_that_two_listeners_have_stays_with_its_own():
+    desired = wanted(listener("a", 80), pool("a"), listener("b", 81), pool("b"))
+    found = made(desired)
+    a, b = found.listeners
+    shared = replace(found, listeners=(a, replace(b, pool_id=a.pool_id)))
+    assert kinds(carry_out(desired, shared)) == ["UpdateListener"]

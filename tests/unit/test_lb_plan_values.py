@@ -1,0 +1,135 @@
+"""Plans for load balancers: which values are differences, and what each costs."""
+
+from dataclasses import replace
+
+import pytest
+
+from kuryr_k8s.drivers import lb_plan
+from kuryr_k8s.model.load_balancer import Member
+from tests.unit.lb_plans import MONITOR, carry_out, kinds, listener, pool, wanted
+from tests.unit.octavia_model import made
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"provider": "ovn"},
+        {"vip_address": "10.3.0.2"},
+        {"vip_subnet_id": "services2"},
+        {"project_id": "other"},
+        {"vip_network_id": "elsewhere"},
+        {"vip_port_id": "another"},
+        {"flavor_id": "large"},
+        {"availability_zone": "there"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_a_load_balancer_is_given_once_makes_it_anew(change):
+    desired = wanted(listener(), pool(), provider="amphora")
+    steps = carry_out(replace(desired, **change), made(desired))
+    assert kinds(steps) == ["DeleteLoadBalancer", "CreateLoadBalancer"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (wanted(vip_address="fd03::1"), wanted(vip_address="FD03:0:0::1")),
+        (wanted(pool(members=["fd02::1"])), wanted(pool(members=["fd02:0::0:1"]))),
+        (
+            wanted(pool(), listener(allowed_cidrs=("fd00:0::/8", "10.0.0.0/8"))),
+            wanted(pool(), listener(allowed_cidrs=("10.0.0.0/8", "fd00::/8"))),
+        ),
+        (
+            wanted(pool(members=["10.2.0.1", "10.2.0.2"])),
+            wanted(pool(members=["10.2.0.2", "10.2.0.1"])),
+        ),
+    ],
+    ids=["vip", "member", "cidrs", "order"],
+)
+def test_another_spelling_or_order_is_no_difference(old, new):
+    assert lb_plan.next_step(new, made(old)) is None
+
+
+def test_what_octavia_fills_in_is_no_difference():
+    desired = wanted(
+        listener("dns", 53, "UDP"), pool("dns", "UDP", persistence="SOURCE_IP"), vip_address=None
+    )
+    found = made(desired)
+    assert found.listeners[0].listener.timeout_client_data
+    assert found.pools[0].pool.persistence_timeout
+    assert lb_plan.next_step(desired, found) is None
+
+
+def test_what_was_chosen_at_the_making_stays_where_nothing_is_asked_for():
+    desired = wanted(listener(), pool())
+    found = made(replace(desired, flavor_id="large", availability_zone="there", vip_port_id="p"))
+    nowhere = replace(desired, vip_subnet_id=None, vip_network_id="network", vip_address=None)
+    assert lb_plan.next_step(desired, found) is None
+    assert lb_plan.next_step(nowhere, found) is None
+    assert lb_plan.next_step(replace(nowhere, vip_port_id="p"), found) is None
+
+
+def test_names_for_people_are_no_difference_but_are_written_along():
+    old = wanted(listener(), pool())
+    [only] = old.pools
+    renamed = replace(only, members=(replace(only.members[0], name="default/other"),))
+    new = replace(
+        old, name="x", listeners=(replace(old.listeners[0], name="y"),), pools=(renamed,)
+    )
+    assert lb_plan.next_step(new, made(old)) is None
+    more = (*renamed.members, Member(address="10.2.0.9", port=8080))
+    [step] = carry_out(replace(new, pools=(replace(renamed, members=more),)), made(old))
+    assert step.members[0].name == "default/other"
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("listener", {"timeout_client_data": 2000}),
+        ("listener", {"timeout_member_data": 2000}),
+        ("listener", {"allowed_cidrs": ("10.0.0.0/8",)}),
+        ("listener", {"allowed_cidrs": ()}),
+        ("listener", {"timeout_member_connect": 2000}),
+        ("listener", {"timeout_tcp_inspect": 2000}),
+        ("listener", {"connection_limit": 7}),
+        ("listener", {"insert_headers": ("X-Forwarded-For", "X-Forwarded-Port")}),
+        ("listener", {"insert_headers": ()}),
+        ("listener", {"default_tls_container_ref": "two"}),
+        ("monitor", {"delay": 9}),
+        ("monitor", {"timeout": 2}),
+        ("monitor", {"max_retries": 2}),
+        ("monitor", {"max_retries_down": 2}),
+        ("pool", {"lb_algorithm": "SOURCE_IP"}),
+        ("pool", {"persistence": None, "persistence_timeout": None}),
+        ("pool", {"persistence_timeout": 60}),
+        ("member", {"weight": 0}),
+        ("member", {"weight": 2}),
+        ("member", {"subnet_id": "nodes"}),
+        ("member", {"address": "10.2.0.9"}),
+        ("member", {"port": 8081}),
+    ],
+    ids=str,
+)
+def test_each_single_change_is_one_call_and_so_is_its_way_back(part, change):
+    cidrs = ("fd00::/8",)
+    times = ("timeout_client_data", "timeout_member_data", "timeout_member_connect")
+    front = listener("sip", 5060, "SCTP", allowed_cidrs=cidrs, **dict.fromkeys(times, 1000))
+    front = replace(front, timeout_tcp_inspect=1000, connection_limit=5)
+    front = replace(front, insert_headers=("X-Forwarded-For",), default_tls_container_ref="one")
+    backs = pool("sip", "SCTP", persistence="SOURCE_IP", persistence_timeout=10800)
+    member = replace(backs.members[0], subnet_id="pods")
+    backs = replace(backs, members=(member,), health_monitor=MONITOR)
+    changed = {
+        "listener": lambda: (replace(front, **change), backs),
+        "pool": lambda: (front, replace(backs, **change)),
+        "member": lambda: (front, replace(backs, members=(replace(member, **change),))),
+        "monitor": lambda: (front, replace(backs, health_monitor=replace(MONITOR, **change))),
+    }[part]()
+    kind = {
+        "listener": "UpdateListener",
+        "pool": "UpdatePool",
+        "member": "SetMembers",
+        "monitor": "UpdateHealthMonitor",
+    }[part]
+    assert kinds(carry_out(wanted(*changed), made(wanted(front, backs)))) == [kind]
+    assert kinds(carry_out(wanted(front, backs), made(wanted(*changed)))) == [kind]

@@ -1,0 +1,18 @@
+"""What is said while Octavia is at work."""
+
+import asyncio
+from typing import Any, cast
+
+from kuryr_k8s.drivers.lb_memory import Known
+from kuryr_k8s.drivers.lb_work import StillPending, Work
+
+NOTHING = cast(Any, None)
+
+
+async def test_what_stays_pending_is_told_in_the_same_words_every_time():
+    """Other words would be another Event, and another write of the status."""
+    work = Work(NOTHING, NOTHING, NOTHING, limit=1, longest=2.0)
+    now = asyncio.get_running_loop().time()
+    told = [work.at_work(Known(id="a", since=now - seconds)) for seconds in (4, 34)]
+    assert all(isinstance(one, StillPending) for one in told)
+    assert len({str(one) for one in told}) == 1
