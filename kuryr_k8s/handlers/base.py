@@ -1,30 +1,50 @@
 """What a handler is: it makes the world match one object, named by its key."""
 
 import abc
+import dataclasses
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from oslo_config import cfg
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import (
     Driver,
+    DriverContext,
+    LBaaSDriver,
     MultiVIFDriver,
     PodProjectDriver,
     PodSecurityGroupsDriver,
     PodSubnetsDriver,
     PodVIFDriver,
+    ServiceProjectDriver,
+    ServicePublicIPDriver,
+    ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver,
     VIFPoolDriver,
 )
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder, Reference
 from kuryr_k8s.k8s.informer import Informer, Versioned
-from kuryr_k8s.k8s.resources import NODES, Key
+from kuryr_k8s.k8s.resources import (
+    ENDPOINTS,
+    ENDPOINTSLICES,
+    KURYRPORTPOOLS,
+    KURYRPORTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    Key,
+)
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.pod import Namespace, Node, Pod
+from kuryr_k8s.model.service import Endpoints, EndpointSlice, Service
 
 T = TypeVar("T", bound=Versioned)
 # What a user, or the operator, can mend.
@@ -34,16 +54,37 @@ TELL_AFTER = 3  # failures in a row before a user is told of something that may 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Informers:
-    """The caches, one for each kind, shared by all handlers."""
+    """The caches, one for each kind, shared by all handlers. Those of Services are filled only
+    where a handler watches them."""
 
     pods: Informer[Pod]
     nodes: Informer[Node]
     namespaces: Informer[Namespace]
     kuryrports: Informer[KuryrPort]
     kuryrportpools: Informer[KuryrPortPool]
+    services: Informer[Service]
+    endpointslices: Informer[EndpointSlice]
+    endpoints: Informer[Endpoints]
 
-    def all(self) -> tuple[Informer[Any], ...]:
+    @classmethod
+    def of(cls, kube: KubeApi) -> Self:
+        """Empty ones, of everything in the cluster."""
+        return cls(
+            pods=Informer(kube, PODS, Pod.read),
+            nodes=Informer(kube, NODES, Node.read),
+            namespaces=Informer(kube, NAMESPACES, Namespace.read),
+            kuryrports=Informer(kube, KURYRPORTS, KuryrPort.read),
+            kuryrportpools=Informer(kube, KURYRPORTPOOLS, KuryrPortPool.read),
+            services=Informer(kube, SERVICES, Service.read),
+            endpointslices=Informer(kube, ENDPOINTSLICES, EndpointSlice.read),
+            endpoints=Informer(kube, ENDPOINTS, Endpoints.read),
+        )
+
+    def of_pods(self) -> tuple[Informer[Any], ...]:
         return (self.pods, self.nodes, self.namespaces, self.kuryrports, self.kuryrportpools)
+
+    def of_services(self) -> tuple[Informer[Any], ...]:
+        return (self.services, self.endpointslices, self.endpoints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +97,57 @@ class Drivers:
     pod_security_groups: PodSecurityGroupsDriver
     vif_pool: VIFPoolDriver
     multi_vif: tuple[MultiVIFDriver, ...]
+    service_project: ServiceProjectDriver
+    service_subnets: ServiceSubnetsDriver
+    service_security_groups: ServiceSecurityGroupsDriver
+    endpoints_lbaas: LBaaSDriver
+    service_public_ip: ServicePublicIPDriver
 
-    def all(self) -> tuple[Driver, ...]:
+    @classmethod
+    def load(cls, context: DriverContext) -> Self:
+        """Those that the options name.
+
+        :raises errors.ConfigError: there is none of that name.
+        """
+        options = context.conf.kubernetes
+        pod_vif = registry.load(PodVIFDriver, options.pod_vif_driver, context)
+        over = dataclasses.replace(context, pod_vif=pod_vif)
+        return cls(
+            pod_vif=pod_vif,
+            pod_project=registry.load(PodProjectDriver, options.pod_project_driver, context),
+            pod_subnets=registry.load(PodSubnetsDriver, options.pod_subnets_driver, context),
+            pod_security_groups=registry.load(
+                PodSecurityGroupsDriver, options.pod_security_groups_driver, context
+            ),
+            vif_pool=registry.load(VIFPoolDriver, options.vif_pool_driver, over),
+            multi_vif=tuple(
+                registry.load(MultiVIFDriver, name, context, "[kubernetes] multi_vif_drivers")
+                for name in options.multi_vif_drivers
+            ),
+            service_project=registry.load(
+                ServiceProjectDriver, options.service_project_driver, context
+            ),
+            service_subnets=registry.load(
+                ServiceSubnetsDriver, options.service_subnets_driver, context
+            ),
+            service_security_groups=registry.load(
+                ServiceSecurityGroupsDriver, options.service_security_groups_driver, context
+            ),
+            endpoints_lbaas=registry.load(LBaaSDriver, options.endpoints_lbaas_driver, context),
+            service_public_ip=registry.load(
+                ServicePublicIPDriver, options.service_public_ip_driver, context
+            ),
+        )
+
+    def of_pods(self) -> tuple[Driver, ...]:
         """In the order in which they start."""
         decide = (self.pod_project, self.pod_subnets, self.pod_security_groups)
         return (*decide, *self.multi_vif, self.pod_vif, self.vif_pool)
+
+    def of_services(self) -> tuple[Driver, ...]:
+        """Likewise; those of Pods are started before."""
+        decide = (self.service_project, self.service_subnets, self.service_security_groups)
+        return (*decide, self.endpoints_lbaas, self.service_public_ip)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +160,7 @@ class HandlerContext:
 
     conf: cfg.ConfigOpts
     kube: KubeApi
+    neutron: Neutron
     events: EventRecorder
     informers: Informers
     drivers: Drivers

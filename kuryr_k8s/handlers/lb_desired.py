@@ -1,0 +1,279 @@
+"""What is given of a Service → a load balancer as it is to be. Nothing here does I/O.
+
+One listener with one pool for each port of the Service. A ClusterIP's is transparent, whatever the
+Service asks for: who connects there from within the cluster speaks to Pods. So of a Service's
+settings it has what is not to be seen on the wire (timeouts, limits, algorithm, health monitors),
+and the `-external` one has them all.
+"""
+
+import dataclasses
+import functools
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oslo_config import cfg
+
+from kuryr_k8s.cloud.neutron import Subnet
+from kuryr_k8s.drivers import lb_tags
+from kuryr_k8s.handlers.lb_members import NAME_LIMIT, members_of
+from kuryr_k8s.handlers.lb_wires import Wire, is_transparent, monitor_of, wire_of
+from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
+from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
+from kuryr_k8s.model.service import EndpointSlice, Service
+from kuryr_k8s.model.service_annotations import Settings
+
+SOURCE_IP = "SOURCE_IP"
+KEEPS_TIMEOUT = ("UDP", "SCTP")  # protocols whose persistence has a timeout in Octavia
+SECOND = "-second"  # in the name of the owner of a dual-stack Service's other load balancer
+EXTERNAL = "-external"  # and of the one with a VIP elsewhere than at a ClusterIP
+SHARED = "-shared"  # and of what it has in the load balancer of another
+UNLIMITED = -1  # connections: said, so that a limit that is taken away goes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the operator decides for all load balancers.
+
+    :param member_subnets: of the Pods, with ``member_mode = L2``; None with ``L3``.
+    :param timeout_client_data: milliseconds; None: as Octavia has it.
+    """
+
+    provider: str | None = None
+    lb_algorithm: str = "ROUND_ROBIN"
+    member_subnets: tuple[Subnet, ...] | None = None
+    timeout_client_data: int | None = None
+    timeout_member_data: int | None = None
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts, pod_subnets: tuple[Subnet, ...]) -> "Options":
+        provider, defaults = (
+            conf.kubernetes.endpoints_driver_octavia_provider,
+            conf.octavia_defaults,
+        )
+        return cls(
+            provider=None if provider == "default" else provider,
+            lb_algorithm=defaults.lb_algorithm,
+            member_subnets=pod_subnets if defaults.member_mode == "L2" else None,
+            timeout_client_data=defaults.timeout_client_data or None,
+            timeout_member_data=defaults.timeout_member_data or None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """From what a Service's load balancers are made, as it is in one reconcile.
+
+    :param specs: one for each ClusterIP, in their order.
+    """
+
+    service: Service
+    specs: Sequence[LBaaSServiceSpec]
+    slices: Sequence[EndpointSlice]
+    options: Options
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a VIP is to be that is no ClusterIP: in a subnet, or else a network, or at a port.
+
+    :param family: IPv4 or IPv6.
+    :param member_subnet_id: of members that are in no subnet of Pods.
+    """
+
+    family: str
+    subnet_id: str | None = None
+    network_id: str | None = None
+    port_id: str | None = None
+    address: str | None = None
+    member_subnet_id: str | None = None
+
+
+def owners_of(service: Service) -> tuple[str, str]:
+    """Under which names the driver knows the load balancers of the Service's ClusterIPs: of the
+    first one, and of the second one where it is dual-stack. Those of another Service of that name
+    are others."""
+    return service.uid, f"{service.uid}{SECOND}"
+
+
+def external_owner(service: Service) -> str:
+    """Likewise of the one with a VIP elsewhere."""
+    return f"{service.uid}{EXTERNAL}"
+
+
+def shared_owner(service: Service) -> str:
+    """Likewise of what it has in the load balancer of another."""
+    return f"{service.uid}{SHARED}"
+
+
+def uid_of(owner: str) -> str:
+    """The Service's, whichever of them it is."""
+    return owner.removesuffix(SECOND).removesuffix(EXTERNAL).removesuffix(SHARED)
+
+
+def family_of(address: str) -> str:
+    return f"IPv{ipaddress.ip_address(address).version}"
+
+
+def desired_of(given: Given, spec: LBaaSServiceSpec, tags: tuple[str, ...]) -> LoadBalancer:
+    """:param spec: of one of the Service's ClusterIPs.
+    :param tags: all that are to be on it.
+    """
+    family, service = family_of(spec.ip or ""), given.service
+    name = f"{service.namespace}/{service.name}"
+    if spec.ip != service.cluster_ips[0]:
+        name = f"{name}/{family}"
+    tree = _Tree(name, family, given, spec.subnet_id, tags)
+    return dataclasses.replace(
+        tree.load_balancer(),
+        vip_subnet_id=spec.subnet_id or "",
+        vip_address=spec.ip,
+        provider=given.options.provider,
+    )
+
+
+def external_of(given: Given, place: Place, tags: tuple[str, ...]) -> LoadBalancer:
+    """The one whose VIP is elsewhere than at a ClusterIP, or which is not transparent."""
+    name, settings = f"{given.service.namespace}/{given.service.name}/external", given.settings
+    tree = _Tree(name, place.family, given, place.member_subnet_id, tags, transparent=False)
+    return dataclasses.replace(
+        tree.load_balancer(),
+        vip_subnet_id=place.subnet_id,
+        vip_network_id=place.network_id,
+        vip_port_id=place.port_id,
+        vip_address=place.address,
+        provider=given.options.provider,
+        flavor_id=settings.flavor_id,
+        availability_zone=settings.availability_zone,
+    )
+
+
+def shared_of(given: Given, tags: tuple[str, ...]) -> LoadBalancer:
+    """What it is to have in the load balancer of another: listeners and pools, not transparent.
+    Its members are of IPv4, where the Service has a ClusterIP of it; its source ranges are all,
+    as its VIP is not known here."""
+    first = given.specs[0]
+    spec = next((one for one in given.specs if family_of(one.ip or "") == "IPv4"), first)
+    name = f"{given.service.namespace}/{given.service.name}/shared"
+    family = family_of(spec.ip or "")
+    wanted = _Tree(name, family, given, spec.subnet_id, tags, transparent=False).load_balancer()
+    ranges = given.settings.source_ranges
+    return dataclasses.replace(
+        wanted,
+        listeners=tuple(
+            dataclasses.replace(one, allowed_cidrs=ranges) for one in wanted.listeners
+        ),
+    )
+
+
+def needs_external(settings: Settings, cluster_ips: Sequence[str], subnets: Sequence[str]) -> bool:
+    """Whether the load balancers of the ClusterIPs (in these subnets) cannot be what is asked."""
+    elsewhere = settings.internal and settings.address not in (None, *cluster_ips)
+    return bool(
+        elsewhere
+        or settings.subnet_id not in (None, *subnets)
+        or settings.network_id
+        or settings.port_id
+        or settings.source_ranges
+        or settings.flavor_id
+        or settings.availability_zone
+        or not is_transparent(settings)
+    )
+
+
+def ranges_of(settings: Settings, family: str) -> tuple[str, ...]:
+    return tuple(
+        one
+        for one in settings.source_ranges
+        if f"IPv{ipaddress.ip_network(one).version}" == family
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """What is the same for all ports of one load balancer.
+
+    :param subnet_id: of members that are in no subnet of Pods.
+    """
+
+    name: str
+    family: str
+    given: Given
+    subnet_id: str | None
+    tags: tuple[str, ...]
+    transparent: bool = True
+
+    def load_balancer(self) -> LoadBalancer:
+        """All of it but where it is."""
+        spec = self.given.specs[0]
+        return LoadBalancer(
+            name=self.name,
+            project_id=spec.project_id or "",
+            vip_subnet_id=None,
+            vip_address=None,
+            provider=None,
+            tags=self.tags,
+            listeners=tuple(self.listener(port) for port in spec.ports),
+            pools=tuple(self.pool(port) for port in spec.ports),
+        )
+
+    def listener(self, port: LBaaSPortSpec) -> Listener:
+        settings, options, wire = self.given.settings, self.given.options, self._wire(port)
+        client, member = settings.timeout_client_data, settings.timeout_member_data
+        timeouts = {
+            "timeout_client_data": _first(client, options.timeout_client_data),
+            "timeout_member_data": _first(member, options.timeout_member_data),
+            "timeout_member_connect": settings.timeout_member_connect,
+            "timeout_tcp_inspect": settings.timeout_tcp_inspect,
+        }
+        asked = (f"{lb_tags.SET_TAG}{name}" for name, one in timeouts.items() if one is not None)
+        return Listener(
+            name=self._front(port),
+            protocol=wire.listener,
+            port=port.port,
+            pool=self._front(port),
+            allowed_cidrs=() if self.transparent else ranges_of(settings, self.family),
+            connection_limit=_first(settings.connection_limit, UNLIMITED),
+            insert_headers=wire.insert_headers,
+            default_tls_container_ref=wire.default_tls_container_ref,
+            tags=(*self.tags, *asked),
+            **timeouts,
+        )
+
+    def pool(self, port: LBaaSPortSpec) -> Pool:
+        given, service = self.given, self.given.service
+        affine = service.session_timeout is not None
+        keeps_timeout = port.protocol in KEEPS_TIMEOUT
+        own = [one for one in given.slices if one.family == self.family]
+        subnet_of = functools.partial(_subnet_of, self.subnet_id, given.options)
+        return Pool(
+            name=self._front(port),
+            protocol=self._wire(port).pool,
+            lb_algorithm=given.settings.lb_method or given.options.lb_algorithm,
+            persistence=SOURCE_IP if affine else None,
+            persistence_timeout=service.session_timeout if keeps_timeout else None,
+            members=members_of(port, service, own, subnet_of),
+            health_monitor=monitor_of(port.protocol, given.settings),
+            tags=self.tags,
+        )
+
+    def _wire(self, port: LBaaSPortSpec) -> Wire:
+        return wire_of(port.protocol, Settings() if self.transparent else self.given.settings)
+
+    def _front(self, port: LBaaSPortSpec) -> str:
+        return f"{self.name}:{port.protocol}:{port.port}"[:NAME_LIMIT]
+
+
+def _subnet_of(subnet_id: str | None, options: Options, address: str) -> str | None:
+    """The Pods' subnet in which a member is; the VIP's, for what is in none of them, as API
+    servers are: the ovn provider wants to be told one."""
+    if options.member_subnets is None:
+        return None
+    where = ipaddress.ip_address(address)
+    near = (one.id for one in options.member_subnets if where in ipaddress.ip_network(one.cidr))
+    return next(near, subnet_id)
+
+
+def _first(asked: int | None, default: int | None) -> int | None:
+    return default if asked is None else asked

@@ -1,0 +1,182 @@
+"""Where a Service's VIP and floating IP are to be, by what its user names: subnets, networks and
+ports, checked by Neutron's word.
+
+Users can write ids of other projects, and our account may see those. So what is named must be the
+project's own, or shared with it. A port has to be nobody's: Octavia sees that by
+its device_id alone.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Neutron, Subnet
+from kuryr_k8s.drivers import granted, lb_leftovers, lb_parts
+from kuryr_k8s.handlers.lb_desired import Place, family_of, ranges_of
+from kuryr_k8s.model import subnet_patterns
+from kuryr_k8s.model.lbaas import LBaaSServiceSpec
+from kuryr_k8s.model.service_annotations import PREFIX, Settings
+
+Json = dict[str, Any]
+REFRESH = 600.0  # seconds after which Neutron is asked again
+
+
+class Places:
+    """Remembers for a while what was in order.
+
+    :param external_network: the one where floating IPs are, if the user names none.
+    :param tags: on all that is of this cluster: ports of Pods among them, also while they are of
+        no device.
+    """
+
+    def __init__(
+        self, neutron: Neutron, external_network: str | None, tags: Sequence[str]
+    ) -> None:
+        self._neutron = neutron
+        self._tags = frozenset(tags)
+        self._external_network = external_network
+        self._known: dict[str, tuple[float, object, Place]] = {}  # of each owner
+
+    async def of_vip(
+        self, owner: str, settings: Settings, specs: Sequence[LBaaSServiceSpec]
+    ) -> Place:
+        """Where the VIP of the owner is to be.
+
+        :param specs: of the ClusterIPs, beside which it is where nothing is named.
+        :raises errors.Refused: there is no such subnet, network, port or address for the project;
+            or none of the source ranges is of the VIP's family.
+        """
+        now, wanted = asyncio.get_running_loop().time(), (settings, tuple(specs))
+        known = self._known.get(owner)
+        if known is not None and known[1] == wanted and now - known[0] < REFRESH:
+            return known[2]
+        try:
+            place = await self._place(settings, specs)
+        except errors.NotFound as error:
+            raise errors.Refused(f"what an annotation names is not there: {error}") from error
+        if settings.source_ranges and not ranges_of(settings, place.family):
+            raise lb_parts.NobodyConnects(settings.source_ranges, place.family)
+        self._known[owner] = (now, wanted, place)
+        return place
+
+    def forget(self, owner: str) -> None:
+        self._known.pop(owner, None)
+
+    async def floating_subnets(self, settings: Settings) -> tuple[str, ...]:
+        """Ids of the subnets that the floating IP may be of; empty: any.
+
+        :raises errors.Refused: a pattern is none, or no subnet is like it.
+        """
+        if settings.floating_subnet_id:
+            return (settings.floating_subnet_id,)
+        name, tags = settings.floating_subnet, settings.floating_subnet_tags
+        network_id = settings.floating_network_id or self._external_network
+        if network_id is None or not (name or tags):
+            return ()
+        try:
+            of_name = subnet_patterns.by_name(name) if name else None
+            of_tags = subnet_patterns.by_tags(tags) if tags else None
+        except ValueError as error:
+            raise errors.Refused(f"annotation {PREFIX}floating-subnet: {error}") from error
+        found = tuple(
+            one.id
+            for one in await self._neutron.floating_ips.subnets_of(network_id)
+            if (of_name is None or of_name(one.name)) and (of_tags is None or of_tags(one.tags))
+        )
+        if not found:
+            raise errors.Refused(
+                f"network {network_id} has no subnet of name {name or '*'} and tags {tags or '*'} "
+                f"(annotations {PREFIX}floating-subnet, floating-subnet-tags)"
+            )
+        return found
+
+    async def _place(self, settings: Settings, specs: Sequence[LBaaSServiceSpec]) -> Place:
+        first = next((one for one in specs if family_of(one.ip or "") == "IPv4"), specs[0])
+        project_id = first.project_id or ""
+        address = settings.address if settings.internal else None
+        if settings.port_id:
+            address = await self._of_port(settings.port_id, address, project_id)
+            place = Place(family=family_of(address), port_id=settings.port_id, address=address)
+        elif settings.subnet_id or not settings.network_id:
+            subnet_id = settings.subnet_id or first.subnet_id or ""
+            subnet = await self._neutron.get_subnet(subnet_id)
+            family = await self._of_subnet(subnet, address, project_id, specs)
+            place = Place(family=family, subnet_id=subnet_id, address=address)
+        else:
+            await self._check_network(settings.network_id, project_id)
+            family = "IPv4"  # Octavia chooses a subnet of it where there is one
+            if address is not None:
+                subnet = await self._with(address, settings.network_id)
+                family = await self._of_subnet(subnet, address, project_id, specs)
+            place = Place(family=family, network_id=settings.network_id, address=address)
+        return place
+
+    async def _of_port(self, port_id: str, address: str | None, project_id: str) -> str:
+        """Its address. :raises errors.Refused: it is not for the Service."""
+        port = await self._neutron.get_port(port_id)
+        if port["project_id"] != project_id:
+            raise errors.Refused(f"port {port_id} is not of project {project_id}")
+        if self._tags <= set(port["tags"]) or not _is_free(port):
+            user = port["device_id"] or port["device_owner"] or "a Pod"
+            raise errors.Refused(f"port {port_id} is in use by {user}")
+        addresses = sorted((one["ip_address"] for one in port["fixed_ips"]), key=family_of)
+        if not addresses or address not in (None, *addresses):
+            raise errors.Refused(f"port {port_id} has the addresses {addresses}, not {address}")
+        return address or str(addresses[0])
+
+    async def _with(self, address: str, network_id: str) -> Subnet:
+        """The network's subnet that the address is in. :raises errors.Refused: there is none."""
+        for subnet in await self._neutron.list_subnets(network_id):
+            if _is_in(address, subnet):
+                return subnet
+        raise errors.Refused(f"{address} is in no subnet of network {network_id}")
+
+    async def _of_subnet(
+        self,
+        subnet: Subnet,
+        address: str | None,
+        project_id: str,
+        specs: Sequence[LBaaSServiceSpec],
+    ) -> str:
+        """The family of its addresses. :raises errors.Refused: it is not for the Service."""
+        await self._check_network(subnet.network_id, project_id)
+        if address is not None and not _is_in(address, subnet):
+            raise errors.Refused(
+                f"{address} is not in subnet {subnet.id} ({subnet.cidr}): name another one by "
+                f"the annotation {PREFIX}subnet-id"
+            )
+        if address is not None and not _is_in_pools(address, subnet):
+            services = [await self._neutron.get_subnet(one.subnet_id or "") for one in specs]
+            if subnet.network_id in {one.network_id for one in services}:
+                raise errors.Refused(
+                    f"{address} may become another Service's ClusterIP: of subnet {subnet.id} "
+                    "addresses in its allocation pools can be had"
+                )
+        return f"IPv{subnet.ip_version}"
+
+    async def _check_network(self, network_id: str, project_id: str) -> None:
+        network = await self._neutron.get_network(network_id)
+        await granted.check_network(self._neutron, network, project_id)
+
+
+def _is_free(port: Json) -> bool:
+    """Or a load balancer's: ours by now, or Octavia refuses it."""
+    if port["device_owner"] in lb_leftovers.NAMES:
+        return True
+    of_octavia = port["device_id"].startswith(lb_leftovers.DEVICE)
+    return not port["device_owner"] and (of_octavia or not port["device_id"])
+
+
+def _is_in(address: str, subnet: Subnet) -> bool:
+    return ipaddress.ip_address(address) in ipaddress.ip_network(subnet.cidr)
+
+
+def _is_in_pools(address: str, subnet: Subnet) -> bool:
+    """ClusterIPs are outside of them: see service_ranges.py."""
+    where = ipaddress.ip_address(address)
+    return any(
+        ipaddress.ip_address(first) <= where <= ipaddress.ip_address(last)  # type: ignore[operator]
+        for first, last in subnet.allocation_pools
+    )

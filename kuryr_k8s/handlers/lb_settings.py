@@ -1,0 +1,114 @@
+"""What is asked of a Service's load balancers, by its user and by the operator, and what of it
+cannot be done: the same for every provider. Nothing here does I/O."""
+
+import dataclasses
+from typing import Any
+
+from oslo_config import cfg
+
+from kuryr_k8s import errors
+from kuryr_k8s.config_octavia import CLASS_PREFIX
+from kuryr_k8s.handlers.lb_desired import KEEPS_TIMEOUT
+from kuryr_k8s.model.service import Service
+from kuryr_k8s.model.service_annotations import (
+    PREFIX,
+    WITHOUT_MEANING,
+    Settings,
+    read_settings,
+    read_timeouts,
+)
+
+DEFAULT_TIMEOUT = 10800  # seconds: what Kubernetes sets where the user says nothing
+UNKEPT_TIMEOUT = "KuryrAffinityTimeoutNotKept"
+UNKEPT_LOCALITY = "KuryrInternalTrafficPolicyIgnored"
+UNKEPT_DISTRIBUTION = "KuryrTrafficDistributionIgnored"
+UNKEPT_ANNOTATIONS = "KuryrAnnotationIgnored"
+REASONS = (UNKEPT_TIMEOUT, UNKEPT_LOCALITY, UNKEPT_DISTRIBUTION, UNKEPT_ANNOTATIONS)
+KEEP = f"{PREFIX}keep-floatingip"
+
+
+def settings_of(
+    service: Service, conf: cfg.ConfigOpts, *, exposed: bool
+) -> tuple[Settings, tuple[str, ...]]:
+    """Also what cannot be read, in words for users.
+
+    :param exposed: it is a Service of type LoadBalancer, and ours: only there have annotations of
+        the cloud provider a meaning.
+    """
+    marks = dict(service.marks)
+    if not exposed:
+        return read_timeouts(marks)
+    found, problems = read_settings(marks, service.load_balancer_ip, service.source_ranges)
+    if found.enable_health_monitor is None:
+        enabled = conf.octavia_defaults.enable_health_monitor
+        found = dataclasses.replace(found, enable_health_monitor=enabled)
+    if found.default_tls_container_ref and all(one.protocol != "TCP" for one in service.ports):
+        problems += ("a TLS container is of no use: the Service has no port of TCP",)
+    if found.class_name is None:
+        return found, problems
+    group = f"{CLASS_PREFIX}{found.class_name.lower()}"
+    if group not in conf:
+        return found, (*problems, f"the operator has no [{group}] in kuryr.conf")
+    return dataclasses.replace(found, **_of_class(conf, group)), problems
+
+
+def check_container(settings: Settings, project_id: str, conf: cfg.ConfigOpts) -> None:
+    """Barbican asks who reads a TLS container, and that is our account, whoever names it: so users
+    of our project alone may name one.
+
+    :param project_id: the Service's.
+    :raises errors.Refused: it is another one's.
+    """
+    if settings.default_tls_container_ref and project_id != conf.neutron_defaults.project:
+        raise errors.Refused(
+            f"annotation {PREFIX}default-tls-container-ref: is for Services of kuryr's own "
+            f"project, as Barbican would not be asked whether project {project_id} may use it"
+        )
+
+
+def keeps_address(service: Service) -> bool:
+    """Whether its floating IP outlives it: asked when it goes, where what cannot be read is a
+    yes, as a deleted address does not come back."""
+    text = dict(service.marks).get(KEEP, "false")
+    return text.strip().lower() != "false"
+
+
+def _of_class(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
+    """What a class says of a subnet leaves nothing of what the annotations say of it."""
+    given = {name: value for name, value in conf[group].items() if value}
+    values: dict[str, Any] = {}
+    for together in (
+        ("floating_subnet_id", "floating_subnet", "floating_subnet_tags"),
+        ("floating_network_id",),
+        ("network_id", "subnet_id"),
+    ):
+        if any(name in given for name in together):
+            values |= {name: given.get(name) for name in together}
+    return values
+
+
+def unkept(service: Service, *, exposed: bool) -> dict[str, str]:
+    """What is asked for and Octavia cannot do: reason of the Event → note."""
+    notes = {}
+    tcp = sorted({port.port for port in service.ports if port.protocol not in KEEPS_TIMEOUT})
+    if service.session_timeout not in (None, DEFAULT_TIMEOUT) and tcp:
+        notes[UNKEPT_TIMEOUT] = (
+            f"sessionAffinity: the timeout of {service.session_timeout} s cannot be kept for TCP "
+            f"(ports {', '.join(map(str, tcp))}); clients stay with their endpoint"
+        )
+    if service.traffic_local:
+        notes[UNKEPT_LOCALITY] = (
+            "internalTrafficPolicy: Local: a load balancer is the same for all nodes; connections "
+            "go to endpoints of any node"
+        )
+    if service.traffic_distribution:
+        notes[UNKEPT_DISTRIBUTION] = (
+            f"trafficDistribution: {service.traffic_distribution}: a load balancer knows nothing "
+            "of zones; connections go to all endpoints"
+        )
+    ignored = [name for name, _text in service.marks if name in WITHOUT_MEANING]
+    if exposed and ignored:
+        notes[UNKEPT_ANNOTATIONS] = (
+            f"{', '.join(ignored)}: without a meaning here, as members are Pods and not nodes"
+        )
+    return notes

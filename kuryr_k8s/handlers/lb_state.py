@@ -1,0 +1,105 @@
+"""What was made in Octavia, as an LBaaSState for people and other programs to read.
+
+A member has more than 400 bytes there, and all annotations of an object together may have 256 KiB:
+of too many members the first ones are in, and a mark says of how many.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kuryr_k8s.model.lbaas import (
+    LBaaSListener,
+    LBaaSLoadBalancer,
+    LBaaSMember,
+    LBaaSPool,
+    LBaaSServiceSpec,
+    LBaaSState,
+)
+from kuryr_k8s.model.load_balancer import FoundLoadBalancer
+
+BUDGET = 200 * 1024  # bytes of the state's text
+
+
+class Publication(NamedTuple):
+    """The annotations' texts. ``cut`` is None where all members are in."""
+
+    state: str
+    cut: str | None
+
+
+def publication(
+    found: FoundLoadBalancer, spec: LBaaSServiceSpec, budget: int = BUDGET
+) -> Publication:
+    """The state, with as many members as the budget allows."""
+    primitive = _state(found, spec).to_json()
+    left = budget - len(_text(primitive))
+    every = [member.to_json() for member in _members(found)]
+    fitting = []
+    for member in every:
+        left -= len(_text(member)) + len(", ")
+        if left < 0:
+            break
+        fitting.append(member)
+    primitive["versioned_object.data"]["members"] = fitting
+    cut = None if len(fitting) == len(every) else f"{len(fitting)} of {len(every)}"
+    return Publication(_text(primitive), cut)
+
+
+def _state(found: FoundLoadBalancer, spec: LBaaSServiceSpec) -> LBaaSState:
+    """All but the members; in an order that does not depend on Octavia's."""
+    fronts = {listener.pool_id: listener.id for listener in found.listeners}
+    listeners = [
+        LBaaSListener(
+            id=one.id,
+            project_id=found.project_id,
+            name=one.listener.name,
+            loadbalancer_id=found.id,
+            protocol=one.listener.protocol,
+            port=one.listener.port,
+        )
+        for one in found.listeners
+    ]
+    pools = [
+        LBaaSPool(
+            id=one.id,
+            project_id=found.project_id,
+            name=one.pool.name,
+            loadbalancer_id=found.id,
+            listener_id=fronts.get(one.id),
+            protocol=one.pool.protocol,
+        )
+        for one in found.pools
+    ]
+    return LBaaSState(
+        loadbalancer=LBaaSLoadBalancer(
+            id=found.id,
+            project_id=found.project_id,
+            name=found.name,
+            ip=found.vip_address,
+            subnet_id=found.vip_subnet_id,
+            port_id=found.vip_port_id,
+            provider=found.provider,
+            security_groups=spec.security_groups_ids,
+        ),
+        listeners=tuple(sorted(listeners, key=lambda one: one.name)),
+        pools=tuple(sorted(pools, key=lambda one: one.name)),
+    )
+
+
+def _members(found: FoundLoadBalancer) -> Iterable[LBaaSMember]:
+    for one in sorted(found.pools, key=lambda one: one.pool.name):
+        for member in sorted(one.pool.members, key=lambda member: member.key):
+            yield LBaaSMember(
+                id=one.member_ids[member.key],
+                project_id=found.project_id,
+                name=member.name,
+                pool_id=one.id,
+                subnet_id=member.subnet_id or found.vip_subnet_id,
+                ip=member.address,
+                port=member.port,
+            )
+
+
+def _text(primitive: object) -> str:
+    return json.dumps(primitive, sort_keys=True)

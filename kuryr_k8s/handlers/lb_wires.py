@@ -1,0 +1,58 @@
+"""A Service's settings → what is spoken with clients and with members, and how members are asked
+whether they are well. Nothing here does I/O."""
+
+from dataclasses import dataclass
+
+from kuryr_k8s.model.load_balancer import HealthMonitor
+from kuryr_k8s.model.service_annotations import Settings
+
+FORWARDED_FOR = "X-Forwarded-For"
+# How the cloud provider asks members, where nothing is said.
+MONITORS = {"TCP": "TCP", "UDP": "UDP-CONNECT", "SCTP": "SCTP"}
+DELAY, TIMEOUT, RETRIES, RETRIES_DOWN = 5, 3, 1, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What is spoken with clients, and with members."""
+
+    listener: str
+    pool: str
+    insert_headers: tuple[str, ...] = ()
+    default_tls_container_ref: str | None = None
+
+
+def wire_of(protocol: str, settings: Settings) -> Wire:
+    """Ports of other protocols than TCP stay what they are."""
+    if protocol != "TCP" or is_transparent(settings):
+        return Wire(listener=protocol, pool=protocol)
+    tls, headers = settings.default_tls_container_ref, settings.x_forwarded_for
+    front = "TERMINATED_HTTPS" if tls else "HTTP" if headers else "TCP"
+    return Wire(
+        listener=front,
+        pool=settings.proxy_protocol or ("HTTP" if tls or headers else "TCP"),
+        insert_headers=(FORWARDED_FOR,) if headers else (),
+        default_tls_container_ref=tls,
+    )
+
+
+def is_transparent(settings: Settings) -> bool:
+    """Whether members are spoken to as clients speak."""
+    return not (
+        settings.proxy_protocol or settings.x_forwarded_for or settings.default_tls_container_ref
+    )
+
+
+def monitor_of(protocol: str, settings: Settings) -> HealthMonitor | None:
+    """What is not said is as the cloud provider has it; a timeout is never longer than a delay."""
+    if not settings.enable_health_monitor:
+        return None
+    timeout = settings.health_monitor_timeout
+    delay = settings.health_monitor_delay or max(DELAY, timeout or 0)
+    return HealthMonitor(
+        type=MONITORS.get(protocol, protocol),
+        delay=delay,
+        timeout=timeout or min(TIMEOUT, delay),
+        max_retries=settings.health_monitor_max_retries or RETRIES,
+        max_retries_down=settings.health_monitor_max_retries_down or RETRIES_DOWN,
+    )

@@ -1,0 +1,93 @@
+"""Service → its spec, in annotations of the Service and of its Endpoints.
+
+Beside the spec stands the resourceVersion of the Service from which it was computed. Both are
+written only when the spec changes: writing them changes the resourceVersion, so it says which of
+two specs is the later one, and no more. With the first spec comes our finalizer, in one PATCH;
+the handler ``loadbalancer`` makes nothing before, and takes it off again.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.service_spec import service_reference, specs_of, text_of
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key
+from kuryr_k8s.model.annotations import LBAAS_SPEC, LBAAS_SPEC_VERSION, SERVICE_FINALIZER
+from kuryr_k8s.model.service import Endpoints, Service
+from kuryr_k8s.model.service_class import Classes, is_handled
+
+Json = dict[str, Any]
+
+
+class LBaaSSpecHandler(Handler):
+    """:raises errors.ConfigError: nobody would take the finalizer off."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        if "loadbalancer" not in context.conf.kubernetes.enabled_handlers:
+            raise errors.ConfigError(
+                "[kubernetes] enabled_handlers: lbaas_spec needs the handler loadbalancer"
+            )
+        self._classes = Classes.read(context.conf)
+
+    def watches(self) -> Sequence[Watch[Any]]:
+        informers = self._context.informers
+        return (Watch(informers.services, _of_service), Watch(informers.endpoints, _of_endpoints))
+
+    async def reconcile(self, key: Key) -> float | None:
+        service = self._context.informers.services.get(key)
+        if service is None or service.deleting:
+            return None
+        spec = version = None
+        if is_handled(service, self._classes):
+            spec = text_of((await specs_of(self._context.drivers, service))[0])
+            same = service.lbaas_spec == spec and service.lbaas_spec_version
+            version = service.lbaas_spec_version if same else service.resource_version
+        try:
+            await self._write(key, service, spec, version)
+        except errors.KubeNotFound:
+            return None  # gone in the meantime
+        except errors.KubeConflict as error:
+            raise errors.Wait(f"the cache lags behind Service {key}", delay=1.0) from error
+        return None
+
+    async def _write(
+        self, key: Key, service: Service, spec: str | None, version: str | None
+    ) -> None:
+        """The Service first: its version is that of the Endpoints, whoever is interrupted."""
+        kube, informers = self._context.kube, self._context.informers
+        meta: Json = {"uid": service.uid}
+        if (service.lbaas_spec, service.lbaas_spec_version) != (spec, version):
+            meta["annotations"] = {LBAAS_SPEC: spec, LBAAS_SPEC_VERSION: version}
+        if spec is not None and SERVICE_FINALIZER not in service.finalizers:
+            meta["finalizers"] = [*service.finalizers, SERVICE_FINALIZER]
+            meta["resourceVersion"] = service.resource_version  # others may add theirs
+        if len(meta) > 1:
+            answer = await kube.merge_patch(SERVICES, key, {"metadata": meta})
+            informers.services.learn(answer)
+        endpoints = informers.endpoints.get(key)
+        if endpoints and (endpoints.lbaas_spec, endpoints.lbaas_spec_version) != (spec, version):
+            meta = {
+                "uid": endpoints.uid,
+                "annotations": {LBAAS_SPEC: spec, LBAAS_SPEC_VERSION: version},
+            }
+            answer = await kube.merge_patch(ENDPOINTS, key, {"metadata": meta})
+            informers.endpoints.learn(answer)
+
+    def about(self, key: Key) -> Reference | None:
+        return service_reference(self._context.informers.services.get(key))
+
+
+def _of_service(key: Key, _old: Service | None, _new: Service | None) -> Iterable[Key]:
+    return (key,)
+
+
+def _of_endpoints(key: Key, old: Endpoints | None, new: Endpoints | None) -> Iterable[Key]:
+    """What was made is nothing to do with us."""
+
+    def matters(endpoints: Endpoints | None) -> object:
+        return endpoints and (endpoints.uid, endpoints.lbaas_spec, endpoints.lbaas_spec_version)
+
+    return () if matters(old) == matters(new) else (key,)

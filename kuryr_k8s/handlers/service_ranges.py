@@ -1,0 +1,141 @@
+"""Whether ClusterIPs can be addresses of load balancers: each range that the API server takes them
+from is to be part of a subnet of Services, whose gateway and allocation pools are outside of it.
+
+Kubernetes 1.33 shows its ranges as ServiceCIDRs. Of an older one only the first address is known,
+that of ``default/kubernetes``.
+"""
+
+import ipaddress
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron import Subnet
+from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import SERVICECIDRS, SERVICES, Key, Resource
+
+LOG = logging.getLogger(__name__)
+OF_THE_SERVER = "kubernetes"  # the ServiceCIDR that stands for --service-cluster-ip-range
+API_SERVER = Key("default", "kubernetes")  # its Service has the first address of the range
+UNFIT = "KuryrServiceRangeUnfit"
+
+
+class ServiceRange(NamedTuple):
+    """:param about: the object that tells of it."""
+
+    cidr: str
+    about: Reference
+
+    @property
+    def added(self) -> bool:
+        """Whether somebody added it to those that the API server was started with."""
+        return self.about.resource == SERVICECIDRS and self.about.name != OF_THE_SERVER
+
+
+class ServiceRanges:
+    """Looked at before the work begins, then every ``interval`` seconds: a Controller runs it.
+
+    Of ranges that are added later, and of subnets that are changed, the log tells and an Event:
+    Pods need not suffer from them, so nothing stops.
+    """
+
+    KEY = "ranges of ClusterIPs"
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._kube = context.kube
+        self._events = context.events
+        self._subnets = context.drivers.service_subnets
+        self._interval: float = context.conf.neutron_defaults.sweep_interval
+
+    async def check(self) -> None:
+        """:raises errors.ConfigError: the API server's own range is not fit."""
+        for found, fault in await self._look():
+            if fault is not None and not found.added:
+                raise errors.ConfigError(fault)
+
+    async def reconcile(self, _key: str) -> float:
+        """Tell of those that are not fit; seconds until the next look."""
+        for found, fault in await self._look():
+            source = f"{UNFIT} {found.cidr}"  # an object may tell of two
+            if fault is None:
+                self._events.well(source, found.about)
+            else:
+                LOG.warning("%s %s: %s", found.about.resource.kind, found.about.name, fault)
+                await self._events.warn(source, found.about, UNFIT, fault)
+        return self._interval
+
+    async def _look(self) -> list[tuple[ServiceRange, str | None]]:
+        subnets = await self._subnets.all_subnets()
+        if not subnets:
+            return []  # the driver alone knows
+        return [(one, fault_of(one.cidr, subnets)) for one in await self._ranges()]
+
+    async def _ranges(self) -> list[ServiceRange]:
+        try:
+            pages = self._kube.list_pages(SERVICECIDRS, {})
+            shown = [item async for items, _version in pages for item in items]
+        except errors.KubeNotFound:
+            shown = []
+        if shown:
+            return [
+                ServiceRange(cidr, _reference(SERVICECIDRS, one))
+                for one in shown
+                for cidr in one["spec"].get("cidrs", ())
+            ]
+        service = await self._kube.find(SERVICES, API_SERVER)
+        if service is None:
+            return []
+        addresses = service["spec"].get("clusterIPs", ())
+        return [ServiceRange(one, _reference(SERVICES, service)) for one in addresses]
+
+
+def _reference(resource: Resource, shown: dict[str, Any]) -> Reference:
+    meta = shown["metadata"]
+    return Reference(
+        resource=resource,
+        namespace=meta.get("namespace", ""),
+        name=meta["name"],
+        uid=meta["uid"],
+    )
+
+
+def fault_of(cidr: str, subnets: Sequence[Subnet]) -> str | None:
+    """What is wrong with a range of ClusterIPs, and what to change; None: nothing.
+
+    :param cidr: a range, or one address.
+    """
+    ips = ipaddress.ip_network(cidr)
+    subnet = next((one for one in subnets if _contains(one, ips)), None)
+    if subnet is None:
+        cidrs = ", ".join(one.cidr for one in subnets)
+        return (
+            f"[neutron_defaults] service_subnet: ClusterIPs are of {cidr}, which is part of none "
+            f"of its subnets ({cidrs}): name a larger one, or change --service-cluster-ip-range"
+        )
+    if subnet.gateway_ip is not None and ipaddress.ip_address(subnet.gateway_ip) in ips:
+        return (
+            f"[neutron_defaults] service_subnet: the gateway {subnet.gateway_ip} of subnet "
+            f"{subnet.id} ({subnet.cidr}) is one of the ClusterIPs ({cidr}): make a subnet with "
+            "its gateway outside of them"
+        )
+    for first, last in subnet.allocation_pools:
+        if _number(first) <= _number(ips[-1]) and _number(ips[0]) <= _number(last):
+            return (
+                f"[neutron_defaults] service_subnet: Neutron gives addresses of {first} to {last} "
+                f"in subnet {subnet.id} ({subnet.cidr}) to ports of its own choice, and some are "
+                f"ClusterIPs ({cidr}): set its allocation pools outside of them"
+            )
+    return None
+
+
+def _contains(subnet: Subnet, ips: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    whole = ipaddress.ip_network(subnet.cidr)
+    if isinstance(whole, ipaddress.IPv4Network):
+        return isinstance(ips, ipaddress.IPv4Network) and ips.subnet_of(whole)
+    return isinstance(ips, ipaddress.IPv6Network) and ips.subnet_of(whole)
+
+
+def _number(address: str | ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
+    return int(ipaddress.ip_address(address))

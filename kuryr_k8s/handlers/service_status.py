@@ -1,0 +1,102 @@
+"""The status of Services: how they are reached, and conditions. Nobody else writes it.
+
+Written only when it changes. Conditions of others, and the ingress of a Service that is not ours,
+stay as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from kuryr_k8s import errors
+from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.resources import SERVICES, Key
+from kuryr_k8s.model.service import Condition, Service, ingress_text
+
+Json = dict[str, Any]
+# Whether what type LoadBalancer means is done.
+READY = "kuryr.openstack.org/LoadBalancerReady"
+# True: something that the Service asks for cannot be done, and the rest is.
+UNSUPPORTED = "kuryr.openstack.org/Unsupported"
+MESSAGE_LIMIT = 1000
+
+
+class Verdict(NamedTuple):
+    """What a condition says. ``reason`` is one CamelCase word."""
+
+    status: bool
+    reason: str
+    message: str = ""
+
+
+class ServiceStatus:
+    def __init__(self, kube: KubeApi, services: Informer[Service]) -> None:
+        self._kube = kube
+        self._services = services
+
+    def says(self, key: Key, uid: str, kind: str, verdict: Verdict | None) -> bool:
+        """Whether the condition of this kind is so already; None: that there is none."""
+        service = self._services.get(key)
+        if service is None or service.uid != uid:
+            return False
+        return _conditions(service.conditions, {kind: verdict}) == service.conditions
+
+    async def write(
+        self,
+        key: Key,
+        uid: str,
+        verdicts: Mapping[str, Verdict | None],
+        ingress: Sequence[Json] | None,
+    ) -> None:
+        """Have the Service say so.
+
+        :param verdicts: of conditions of ours; None: it has no such condition, and those that are
+            not named stay.
+        :param ingress: None: as it is.
+        :raises errors.Wait: it has changed in the meantime.
+        """
+        service = self._services.get(key)  # as our own last write has left it
+        if service is None or service.uid != uid:
+            return
+        status: Json = {}
+        conditions = _conditions(service.conditions, verdicts)
+        if conditions != service.conditions:
+            status["conditions"] = [one.to_json() for one in conditions]
+        if ingress is not None and ingress_text(ingress) != service.ingress:
+            status["loadBalancer"] = {"ingress": list(ingress) or None}
+        if not status:
+            return
+        meta = {"uid": uid, "resourceVersion": service.resource_version}
+        patch = {"metadata": meta, "status": status}
+        try:
+            answer = await self._kube.merge_patch(SERVICES, key, patch, subresource="status")
+        except errors.KubeNotFound:
+            return  # gone in the meantime
+        except errors.KubeConflict as error:
+            raise errors.Wait(f"the cache lags behind Service {key}", delay=1.0) from error
+        self._services.learn(answer)
+
+
+def _conditions(
+    there: tuple[Condition, ...], verdicts: Mapping[str, Verdict | None]
+) -> tuple[Condition, ...]:
+    """Those that are there, in their order, with ours as they are to be. One that says the same
+    is since then."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    by_type = {one.type: one for one in there}
+    for kind, verdict in verdicts.items():
+        if verdict is None:
+            by_type.pop(kind, None)
+            continue
+        status = str(verdict.status)
+        before = by_type.get(kind)
+        same = before is not None and before.status == status
+        by_type[kind] = Condition(
+            type=kind,
+            status=status,
+            reason=verdict.reason,
+            message=verdict.message[:MESSAGE_LIMIT],
+            last_transition_time=before.last_transition_time if before and same else now,
+        )
+    return tuple(by_type.values())
