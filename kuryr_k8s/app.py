@@ -4,7 +4,6 @@ Everything is made here, once, and handed in; nothing below looks anything up.
 """
 
 import asyncio
-import dataclasses
 import functools
 import gc
 import socket
@@ -17,21 +16,17 @@ from typing import Any
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
+from kuryr_k8s import sweeps
 from kuryr_k8s.admin import PoolAdmin
 from kuryr_k8s.cloud import connect as cloud_connect
+from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
 from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.octavia import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry
-from kuryr_k8s.drivers.base import (
-    DriverContext,
-    MultiVIFDriver,
-    PodProjectDriver,
-    PodSecurityGroupsDriver,
-    PodSubnetsDriver,
-    PodVIFDriver,
-    VIFPoolDriver,
-)
+from kuryr_k8s.drivers.base import DriverContext
+from kuryr_k8s.drivers.lbaasv2 import LBaaSv2
 from kuryr_k8s.drivers.pool_metrics import PoolCollector
 from kuryr_k8s.drivers.pools import PoolWork
 from kuryr_k8s.engine.controller import Controller
@@ -40,32 +35,23 @@ from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
-from kuryr_k8s.handlers.lost_ports import LostPorts
+from kuryr_k8s.handlers.loadbalancer import LoadBalancerHandler
 from kuryr_k8s.handlers.pool_worker import PoolWorker, pools_of
 from kuryr_k8s.handlers.port_sweeper import PortSweeper
+from kuryr_k8s.handlers.service_ranges import ServiceRanges
 from kuryr_k8s.handlers.takeover import Takeover
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.leader import Lease
-from kuryr_k8s.k8s.resources import (
-    KURYRPORTPOOLS,
-    KURYRPORTS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    Key,
-)
-from kuryr_k8s.model.kuryrport import KuryrPort
-from kuryr_k8s.model.kuryrportpool import KuryrPortPool
-from kuryr_k8s.model.pod import Namespace, Node, Pod
+from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.process import HostLock, reach, start
 from kuryr_k8s.status import Status
+from kuryr_k8s.sweeps import SLOWEST
 
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead
-SLOWEST = 30.0  # seconds between two tries: Pods wait for pools, and for their recovery
 POOL_WORKERS = 128  # creations, and rounds of upkeep, at the same time
 SOON = 2.0  # seconds until Neutron's ports are searched through after one was missing
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
@@ -101,72 +87,83 @@ class ControllerApp:
             lease_kube = await kube_connect.connect(self.conf, connections=1)
             stack.push_async_callback(lease_kube.close)
             self._lease = lease = self._make_lease(lease_kube, lock)
-            transport = self._transport()
-            stack.callback(transport.close)
-            calls = {"neutron": lambda: transport.limit.taken}
+            neutron, octavia = self._transports()
+            stack.callback(neutron.close)
+            stack.callback(octavia.close)
+            calls = {
+                "neutron": lambda: neutron.limit.taken,
+                "octavia": lambda: octavia.limit.taken,
+            }
             status = Status(lease, self.leading.is_set, calls, self.registry)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(self._health(status).run(), name="health")
-            await self._run(group, kube, Neutron(transport), lease, status)
+            clouds = Neutron(neutron), Octavia(octavia)
+            await self._run(group, kube, *clouds, lease, status)
 
     async def _run(
         self,
         group: asyncio.TaskGroup,
         kube: KubeApi,
         neutron: Neutron,
+        octavia: Octavia,
         lease: Lease,
         status: Status,
     ) -> None:
-        informers = _informers(kube)
-        status.caches = informers.all()
-        drivers = self._drivers(neutron, informers)
+        informers = Informers.of(kube)
+        drivers = Drivers.load(
+            DriverContext(
+                conf=self.conf,
+                neutron=neutron,
+                namespaces=informers.namespaces,
+                octavia=octavia,
+            )
+        )
         events = EventRecorder(
             kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
         )
         context = HandlerContext(
-            conf=self.conf, kube=kube, events=events, informers=informers, drivers=drivers
+            conf=self.conf,
+            kube=kube,
+            neutron=neutron,
+            events=events,
+            informers=informers,
+            drivers=drivers,
         )
         controllers = self._controllers(context)
+        with_services = _watch_any(controllers, informers.of_services())
+        caches = informers.of_pods() + (informers.of_services() if with_services else ())
+        status.caches = caches
         pools = self._pools(context)
         self._admin.context, self._admin.leading = context, status.is_leading
         status.queues = {controller.name: controller.queue for _, controller in controllers}
         status.queues |= {controller.name: controller.queue for controller in pools}
         self.registry.register(QueueMetrics(status.queues))
         takeover = Takeover(kube, informers.kuryrports, context.incarnation)
-        defaults = self.conf.neutron_defaults
-        sweeper = PortSweeper(
-            neutron,
-            kube,
-            informers.kuryrports,
-            drivers.vif_pool,
-            tuple(defaults.resource_tags),
-            defaults.sweep_interval,
-            LostPorts(context, neutron),
-        )
-        sweeps = Controller[str](
-            "port-sweeper", sweeper.reconcile, queue=WorkQueue(cap=SLOWEST), workers=1
-        )
-        sweeps.queue.add(PortSweeper.KEY)
+        searches = self._sweeps(context, neutron, octavia, controllers)
         for pool in pools_of(drivers.vif_pool):
-            pool.pools.lost = lambda: sweeps.queue.add_after(PortSweeper.KEY, SOON)
-        for informer in informers.all():
+            pool.pools.lost = lambda: searches[0].queue.add_after(PortSweeper.KEY, SOON)
+        for informer in caches:
             await reach("Kubernetes", functools.partial(kube.probe, informer.resource))
-        for driver in drivers.all():
+        for driver in drivers.of_pods():
             await reach("Neutron", driver.start)
-        for informer in informers.all():
+        for driver in drivers.of_services() if with_services else ():
+            await reach("OpenStack", driver.start)
+        if with_services:
+            await reach("Kubernetes", ServiceRanges(context).check)
+        for informer in caches:
             group.create_task(informer.run(), name=f"informer-{informer.resource.plural}")
-        for informer in informers.all():
+        for informer in caches:
             await informer.synced.wait()
         gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
-        await lease.hold(lambda: self._lead(takeover, controllers, pools, sweeps))
+        await lease.hold(lambda: self._lead(takeover, controllers, pools, searches))
 
     async def _lead(
         self,
         takeover: Takeover,
         controllers: Sequence[tuple[Handler, Controller[Key]]],
         pools: Sequence[Controller[PoolWork]],
-        sweeps: Controller[str],
+        searches: Sequence[Controller[str]],
     ) -> None:
         self._fenced = True
         await reach("Kubernetes", takeover.run)
@@ -178,7 +175,8 @@ class ControllerApp:
                 # not before: who stands by would gather keys for ever
                 _follow(handler, controller)
                 group.create_task(controller.run(), name=controller.name)
-            group.create_task(sweeps.run(), name=sweeps.name)
+            for search in searches:
+                group.create_task(search.run(), name=search.name)
 
     def _pools(self, context: HandlerContext) -> list[Controller[PoolWork]]:
         """One controller for each driver that keeps ports."""
@@ -189,7 +187,7 @@ class ControllerApp:
             controller = Controller[PoolWork](
                 name,
                 worker.reconcile,
-                queue=WorkQueue(cap=SLOWEST),
+                queue=WorkQueue(cap=SLOWEST),  # Pods wait for pools
                 workers=POOL_WORKERS,
                 report=worker.report,
                 observe=self._reconciles,
@@ -201,25 +199,52 @@ class ControllerApp:
         self.registry.register(PoolCollector(kept))
         return controllers
 
+    def _sweeps(
+        self,
+        context: HandlerContext,
+        neutron: Neutron,
+        octavia: Octavia,
+        controllers: Sequence[tuple[Handler, Controller[Key]]],
+    ) -> list[Controller[str]]:
+        """For ports; and for what Services have, where any are served."""
+        found = [sweeps.of_ports(context, neutron)]
+        for handler, controller in controllers:
+            if isinstance(handler, LoadBalancerHandler):
+                calmly = functools.partial(controller.queue.add, urgent=False)
+                found.append(sweeps.of_load_balancers(context, calmly))
+                found.append(sweeps.of_public_ips(context, calmly))
+                found.append(sweeps.of_vip_ports(context, neutron, octavia))
+                found.append(sweeps.of_service_ranges(ServiceRanges(context)))
+        if isinstance(context.drivers.endpoints_lbaas, LBaaSv2):
+            found.append(sweeps.of_pending(context.drivers.endpoints_lbaas.pending))
+        return found
+
     def _make_lease(self, kube: KubeApi, lock: HostLock) -> Lease:
         options = self.conf.kubernetes
         key = Key(options.lease_namespace, options.lease_name)
         return Lease(kube, key, lock.identity, duration=options.lease_duration)
 
-    def _transport(self) -> Transport:
-        limit = self.conf.neutron.max_calls
-        connection = cloud_connect.connect(self.conf, connections=limit)
+    def _transports(self) -> tuple[Transport, Transport]:
+        """To Neutron and to Octavia: one account and token, and a limit for each."""
+        limits = self.conf.neutron.max_calls, self.conf.octavia_defaults.max_calls
+        connection = cloud_connect.connect(self.conf, connections=max(limits))
+        return (
+            self._transport("neutron", ServiceAdapter(connection, "network"), limits[0]),
+            self._transport("octavia", ServiceAdapter(connection, "load_balancer"), limits[1]),
+        )
+
+    def _transport(self, name: str, adapter: ServiceAdapter, limit: int) -> Transport:
         transport = Transport(
-            cloud_connect.NetworkAdapter(connection),
+            adapter,
             limit=limit,
             deadline=self._deadline,
-            observe=CallMetrics("neutron", self.registry),
+            observe=CallMetrics(name, self.registry),
         )
-        self.registry.register(LimitMetrics("neutron", transport.limit))
+        self.registry.register(LimitMetrics(name, transport.limit))
         return transport
 
     def _deadline(self) -> float:
-        """Seconds that a call of Neutron may take, which knows no fencing."""
+        """Seconds that a call of OpenStack may take, which knows no fencing."""
         timeout = float(self.conf.neutron.call_timeout)
         return min(timeout, self._left() if self._fenced else STARTING)
 
@@ -233,26 +258,6 @@ class ControllerApp:
         checks = {"caches synced": status.synced}
         routes = [*status.routes(), *self._admin.routes()]
         return HealthServer(options.address, options.port, checks, self.registry, routes)
-
-    def _drivers(self, neutron: Neutron, informers: Informers) -> Drivers:
-        """Load what the options name."""
-        options = self.conf.kubernetes
-        context = DriverContext(conf=self.conf, neutron=neutron, namespaces=informers.namespaces)
-        pod_vif = registry.load(PodVIFDriver, options.pod_vif_driver, context)
-        over = dataclasses.replace(context, pod_vif=pod_vif)
-        return Drivers(
-            pod_vif=pod_vif,
-            pod_project=registry.load(PodProjectDriver, options.pod_project_driver, context),
-            pod_subnets=registry.load(PodSubnetsDriver, options.pod_subnets_driver, context),
-            pod_security_groups=registry.load(
-                PodSecurityGroupsDriver, options.pod_security_groups_driver, context
-            ),
-            vif_pool=registry.load(VIFPoolDriver, options.vif_pool_driver, over),
-            multi_vif=tuple(
-                registry.load(MultiVIFDriver, name, context, "[kubernetes] multi_vif_drivers")
-                for name in options.multi_vif_drivers
-            ),
-        )
 
     def _controllers(self, context: HandlerContext) -> list[tuple[Handler, Controller[Key]]]:
         """One controller with its own queue for each enabled handler."""
@@ -277,6 +282,15 @@ class ControllerApp:
         return controllers
 
 
+def _watch_any(
+    controllers: Sequence[tuple[Handler, Controller[Key]]], informers: Sequence[Informer[Any]]
+) -> bool:
+    """Whether a handler watches any of these."""
+    return any(
+        watch.informer in informers for handler, _ in controllers for watch in handler.watches()
+    )
+
+
 def _follow(handler: Handler, controller: Controller[Key]) -> None:
     """Changes of what the handler watches become keys in its queue.
 
@@ -289,13 +303,3 @@ def _follow(handler: Handler, controller: Controller[Key]) -> None:
                 controller.queue.add(concerned, urgent=not watch.informer.replaying)
 
         watch.informer.subscribe(changed)
-
-
-def _informers(kube: KubeApi) -> Informers:
-    return Informers(
-        pods=Informer(kube, PODS, Pod.read),
-        nodes=Informer(kube, NODES, Node.read),
-        namespaces=Informer(kube, NAMESPACES, Namespace.read),
-        kuryrports=Informer(kube, KURYRPORTS, KuryrPort.read),
-        kuryrportpools=Informer(kube, KURYRPORTPOOLS, KuryrPortPool.read),
-    )

@@ -20,8 +20,8 @@ from kuryr_k8s.engine.systemd import notify
 LOG = logging.getLogger(__name__)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 RETRY = 2.0  # seconds between two looks at an API that is down at start
-# Seconds for which an API server that is just starting may refuse what it will grant: its
-# permissions are not loaded yet.
+# Seconds for which an API that is just starting may refuse what it will grant: an API server has
+# not loaded its permissions yet (403), Neutron does not show us all there is yet (404).
 GRACE = 5.0
 # What does not heal by waiting, in the words of the C library and of OpenSSL.
 HOPELESS = (
@@ -83,17 +83,23 @@ async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
     """Make the first call to an API; wait, visibly, while it is merely down.
 
     :raises errors.ConfigError: waiting would not help: the name does not resolve, the
-        certificate does not verify, we are refused.
+        certificate does not verify, we are refused, what an option names is not there.
     """
-    started = asyncio.get_running_loop().time()
+    refused_since: float | None = None
     while True:
         try:
             await call()
-        except (errors.CloudError, errors.KubeError) as error:
-            waited = asyncio.get_running_loop().time() - started
-            loading = isinstance(error, errors.KubeError) and error.status == 403
-            if is_hopeless(error) and (waited > GRACE or not loading):
-                raise errors.ConfigError(f"{what}: {error}") from error
+        except (errors.ConfigError, errors.CloudError, errors.KubeError) as error:
+            now = asyncio.get_running_loop().time()
+            if not _may_be_loading(error):
+                refused_since = None
+            elif refused_since is None:
+                refused_since = now  # while it was down, it was not loading
+            if refused_since is None or now - refused_since > GRACE:
+                if isinstance(error, errors.ConfigError):
+                    raise
+                if is_hopeless(error):
+                    raise errors.ConfigError(f"{what}: {error}") from error
             LOG.warning("waiting for %s: %s", what, error)
             notify(f"STATUS=waiting for {what}: {error}")
             await asyncio.sleep(RETRY)
@@ -106,6 +112,13 @@ def is_hopeless(error: errors.CloudError | errors.KubeError) -> bool:
     if 400 <= error.status < 500 and error.status not in (408, 409, 429):
         return True
     return any(sign in str(cause) for cause in _causes(error) for sign in HOPELESS)
+
+
+def _may_be_loading(error: errors.KuryrError) -> bool:
+    """Whether an API that has just been started answers like this, for a while."""
+    if isinstance(error, errors.KubeError):
+        return error.status == 403
+    return any(isinstance(cause, errors.NotFound) for cause in _causes(error))
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

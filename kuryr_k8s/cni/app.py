@@ -3,6 +3,7 @@
 kuryr-cni → server → daemon → attachments → bindings → netlink, ovs
                                    ↑ ports ← informer of this node's KuryrPorts
 parking ← informer of its KuryrPortPool → parked → netlink, ovs
+node_ports, health_checks ← informer of Services → nft; where they are wanted
 kuryrports (acknowledges), node (publishes the chassis), housekeeping (cleans up)
 """
 
@@ -24,10 +25,12 @@ from kuryr_k8s.cni import conflist
 from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings import base
 from kuryr_k8s.cni.daemon import Daemon
+from kuryr_k8s.cni.health_checks import HealthChecks
 from kuryr_k8s.cni.housekeeping import Housekeeping
 from kuryr_k8s.cni.kuryrports import KuryrPortAcknowledger
-from kuryr_k8s.cni.netlink import Links
+from kuryr_k8s.cni.netlink import Flows, Links
 from kuryr_k8s.cni.node import HostIdPublisher
+from kuryr_k8s.cni.node_ports import PACE, NodePorts, remove
 from kuryr_k8s.cni.openflow import OpenFlow
 from kuryr_k8s.cni.ovs import OpenVSwitch
 from kuryr_k8s.cni.parked import Parked
@@ -41,9 +44,11 @@ from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.informer import Informer
-from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, KURYRPORTS, Key
+from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, KURYRPORTS, SERVICES, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
+from kuryr_k8s.model.node_port import WITH_NODE_PORTS, ServiceAtNodes
+from kuryr_k8s.model.service_class import Classes
 from kuryr_k8s.process import reach, start
 
 LOG = logging.getLogger(__name__)
@@ -150,6 +155,10 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
             del runs[part]
         del checks["openvswitch"]
         published = []
+    if options.node_ports:
+        runs |= _node_ports(api, Classes.read(conf), links.flows, registry)
+    else:
+        runs["node-ports"] = remove
     server = Server(Path(options.socket), daemon.handle)
     LOG.info("kuryr-k8s-daemon of node %s", node_name)
     async with asyncio.TaskGroup() as group:
@@ -160,6 +169,37 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
         LOG.info("stopping")
         for task in tasks:
             task.cancel()
+
+
+def _node_ports(
+    api: KubeApi, classes: Classes, flows: Flows, registry: CollectorRegistry
+) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """What runs where Services are to be answered at the node."""
+    key = Key("", "node")  # of both queues, the only one
+    read = functools.partial(ServiceAtNodes.read, classes=classes)
+    services = Informer(api, SERVICES, read, selectors=WITH_NODE_PORTS)
+    node_ports = NodePorts(services, flows, registry)
+    health_checks = HealthChecks(services, lambda: node_ports.working)
+    ports = Controller("node-ports", node_ports.reconcile, workers=1)
+    checks = Controller("health-checks", health_checks.reconcile, workers=1)
+
+    def changed(_key: Key, old: ServiceAtNodes | None, new: ServiceAtNodes | None) -> None:
+        if old is None or new is None or old.node_ports != new.node_ports:
+            ports.queue.add_after(key, PACE)
+        checks.queue.add(key)
+
+    async def begin() -> None:
+        await services.synced.wait()
+        ports.queue.add(key)  # also where there is no Service: an earlier daemon left a table
+
+    services.subscribe(changed)
+    return {
+        "services": functools.partial(_follow, api, services),
+        "node-ports": ports.run,
+        "node-ports-begin": begin,
+        "health-checks": checks.run,
+        "health-check-ports": health_checks.run,
+    }
 
 
 async def _follow(api: KubeApi, informer: Informer[Any]) -> None:

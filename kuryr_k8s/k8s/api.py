@@ -20,6 +20,9 @@ from kuryr_k8s.k8s.resources import Key, Resource
 Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"  # RFC 7396
 JSON_PATCH = "application/json-patch+json"  # RFC 6902
+JSON = "application/json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 500
 
 
@@ -76,7 +79,8 @@ class KubeApi:
         """Read a collection by quorum, page by page: (items, resourceVersion) of each page."""
         query: dict[str, str] = dict(selectors) | {"limit": str(PAGE)}
         while True:
-            page = await self.call("GET", resource.path(namespace), query=query)
+            accept = METADATA_LIST if resource.metadata_only else JSON
+            page = await self.call("GET", resource.path(namespace), query=query, accept=accept)
             meta: Json = page["metadata"]
             yield page["items"] or [], meta["resourceVersion"]
             if not meta.get("continue"):
@@ -176,9 +180,9 @@ class KubeApi:
         :raises errors.KubeGone: the resourceVersion is too old.
         """
         timeout = aiohttp.ClientTimeout(sock_connect=self._timeout, sock_read=idle)
-        response = await self._send(
-            "GET", resource.path(namespace), {"watch": "true"} | dict(query), None, "", timeout
-        )
+        headers = {"Accept": METADATA if resource.metadata_only else JSON}
+        query = {"watch": "true"} | dict(query)
+        response = await self._send("GET", resource.path(namespace), query, None, headers, timeout)
         async with response:
             await _raise_for_status(response)
             try:
@@ -197,7 +201,8 @@ class KubeApi:
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Json:
         """One request and its whole answer.
 
@@ -205,7 +210,8 @@ class KubeApi:
         """
         seconds = time_for(method, self._deadline, self._timeout)
         timeout = aiohttp.ClientTimeout(total=seconds)
-        response = await self._send(method, path, query or {}, body, content_type, timeout)
+        headers = {"Accept": accept, "Content-Type": content_type}
+        response = await self._send(method, path, query or {}, body, headers, timeout)
         async with response:
             await _raise_for_status(response)
             try:
@@ -220,10 +226,9 @@ class KubeApi:
         path: str,
         query: Mapping[str, str],
         body: Any,
-        content_type: str,
+        headers: dict[str, str],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - handed on to aiohttp
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type}
         try:
             response: aiohttp.ClientResponse = await self._client.call_api(
                 path,

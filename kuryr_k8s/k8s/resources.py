@@ -19,13 +19,17 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of the Kubernetes API."""
+    """One kind of the Kubernetes API.
+
+    ``metadata_only``: that alone is asked for where it is listed and watched.
+    """
 
     kind: str
     plural: str
     group: str = ""
     version: str = "v1"
     namespaced: bool = True
+    metadata_only: bool = False
 
     @property
     def api_version(self) -> str:
@@ -45,6 +49,10 @@ class Resource:
 PODS = Resource("Pod", "pods")
 NODES = Resource("Node", "nodes", namespaced=False)
 NAMESPACES = Resource("Namespace", "namespaces", namespaced=False)
+SERVICES = Resource("Service", "services")
+ENDPOINTS = Resource("Endpoints", "endpoints", metadata_only=True)
+ENDPOINTSLICES = Resource("EndpointSlice", "endpointslices", group="discovery.k8s.io")
+SERVICECIDRS = Resource("ServiceCIDR", "servicecidrs", group="networking.k8s.io", namespaced=False)
 EVENTS = Resource("Event", "events", group="events.k8s.io")
 LEASES = Resource("Lease", "leases", group="coordination.k8s.io")
 KURYRPORTS = Resource("KuryrPort", "kuryrports", group="openstack.org")

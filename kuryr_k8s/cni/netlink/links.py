@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pyroute2 import IPRoute
 
 from kuryr_k8s.cni.netlink import device, namespace, parked, rtnl
+from kuryr_k8s.cni.netlink.flows import Flows
 from kuryr_k8s.cni.netlink.refusals import guarded as _guarded
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.netlink.vlans import Vlans
@@ -23,10 +24,13 @@ class Links:
         self._threads = Threads("netlink", threads)
         self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: not before anybody's ADD
         self.vlans = Vlans(self._threads, self._slow)
+        self._conntrack = Threads("conntrack", 1)  # a table of flows may be long
+        self.flows = Flows(self._conntrack)
 
     def close(self) -> None:
         self._threads.close()
         self._slow.close()
+        self._conntrack.close()
 
     async def create(self, host: str, alias: str, netns: str, wiring: Wiring) -> str:
         """Make the pair, the Pod's end in its namespace at once, and prepare that end.

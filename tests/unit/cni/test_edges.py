@@ -35,10 +35,11 @@ async def exchange(path, request):
 
 class Echo:
     def __init__(self):
-        self.gate = asyncio.Event()
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
 
     async def __call__(self, request):
+        self.reached.set()
         await self.gate.wait()
         return 3, request
 
@@ -74,9 +75,9 @@ async def test_requests_in_work_get_their_grace(tmp_path):
         group.create_task(serving.run(stop))
         await turns()
         asking = group.create_task(exchange(path, b"x"))
-        await asyncio.sleep(0.05)
+        await echo.reached.wait()
         stop.set()
-        await asyncio.sleep(0.05)
+        await turns()
         echo.gate.set()
         assert await asking == b"3 1\nx"
 
@@ -89,7 +90,7 @@ async def test_requests_that_do_not_end_are_cut_off(tmp_path):
         group.create_task(serving.run(stop, grace=0.05))
         await turns()
         asking = group.create_task(exchange(path, b"x"))
-        await asyncio.sleep(0.05)
+        await echo.reached.wait()
         stop.set()
         assert await asking == b""
 

@@ -1,0 +1,80 @@
+"""What `bench services` prints of what it measured, and what it takes for reached."""
+
+import json
+
+import pytest
+
+from bench.ancestor_services import tables
+from bench.service_floors import Floor
+from bench.service_lives import Churn, Cost, Play
+from bench.service_program import Restart, ServiceCase, Weather, weathers
+from bench.service_watch import ANNOTATION, STATUS
+from bench.services_report import services_report
+from kuryr_k8s.model.annotations import LBAAS_STATE
+
+SLOW = Weather(0.3, 1.0)
+FLOORS = {1: Floor(made=1.3, seen=1.6), 500: Floor(made=10.0, seen=20.0)}
+
+
+def case(number, *, seconds=1.7, total=24.0, octavia=1, writes=3, plays=1):
+    """Services that are all as fast as each other."""
+    cost = Cost(octavia * number, 0, {}, writes * number, 0, {}, 0.01 * number, 0.5)
+    play = Play([seconds] * number, 0.5, total, cost)
+    return ServiceCase(number, 2, SLOW, FLOORS[number], [play] * plays)
+
+
+def restart(*, octavia=0, writes=0):
+    return Restart(500, SLOW, 3.0, 9.0, octavia, 10, {}, writes, 1.0)
+
+
+def missed(cases=(), churns=(), restarts=()):
+    report = services_report(cases, [(SLOW, one) for one in churns], restarts)
+    return [target.name.rpartition(": ")[2] for target in report.targets if not target.reached]
+
+
+def test_everything_in_time_reaches_every_target():
+    churn = Churn(seconds=11.0, between=10.0, octavia_writes=11, writes=11)
+    assert not missed([case(1), case(500)], [churn], [restart()])
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        ({"cases": [case(1, seconds=1.81)]}, ["ACTIVE, p50 above Octavia's own"]),
+        ({"cases": [case(500, total=26.1)]}, ["all ACTIVE"]),
+        ({"cases": [case(500, octavia=3)]}, ["Octavia writes"]),
+        ({"cases": [case(1, writes=5)]}, ["Kubernetes writes"]),
+        ({"churns": [Churn(10.0, 10.0, 12, 1)]}, ["Octavia writes"]),
+        ({"restarts": [restart(octavia=1)]}, ["Octavia writes"]),
+        ({"restarts": [restart(writes=1)]}, ["Kubernetes writes"]),
+    ],
+)
+def test_each_promise_is_a_target(found, names):
+    assert missed(**found) == names
+
+
+def test_costs_are_told_for_each_service_however_often_it_was_played():
+    (figures,) = services_report([case(1, plays=20)], [], []).figures["cases"]
+    assert figures["octavia_writes_per_service"] == 1
+    assert figures["kubernetes_writes_per_service"] == 3
+
+
+def test_ancestor_and_we_stand_beside_the_same_floor():
+    found = {"theirs": [case(1, seconds=6.8, total=6.8)], "ours": [case(1, total=1.7)]}
+    times, _costs = tables(found)
+    (row,) = times.rows
+    assert row[-2:] == pytest.approx([4.0, 4.0])
+
+
+def test_weathers_are_seconds_a_call_and_seconds_pending():
+    assert weathers(["0:0", "0.3:1"]) == [Weather(0.0, 0.0), SLOW]
+
+
+def test_members_are_counted_where_each_controller_publishes_them():
+    state = json.dumps({"versioned_object.data": {"members": [{}, {}]}})
+    endpoints = {"metadata": {"name": "web", "annotations": {LBAAS_STATE: state}}}
+    assert ANNOTATION.members(endpoints) == 2
+    assert ANNOTATION.members({"metadata": {"name": "web"}}) is None
+    assert STATUS.members({"metadata": {}, "status": {"members": [{}]}}) == 1
+    assert STATUS.members({"metadata": {}, "status": {}}) is None
+    assert STATUS.path("shop") == "/apis/openstack.org/v1/namespaces/shop/kuryrloadbalancers"
