@@ -1,7 +1,8 @@
 """Every test here that asks for `side` runs on the fake and, if there is a lab, on the real one.
 
 --real=auto (default) runs the real half if the lab is up, --real=yes insists on it, --real=no
-leaves it out. Where the option cannot be given, the environment variable CONTRACT_REAL can.
+leaves it out, --real=only leaves out all others. Where the option cannot be given, the environment
+variable CONTRACT_REAL can.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from urllib.parse import urlsplit
 import openstack
 import pytest
 
+from kuryr_k8s.cloud.connect import ServiceAdapter
+from kuryr_k8s.cloud.octavia import Octavia as Client
+from kuryr_k8s.cloud.transport import Transport
+
+from .balancers import Octavia
 from .sides import Side, fake_side, real_side
 
 _HERE = Path(__file__).parent
@@ -25,7 +31,9 @@ _SDK_ABOUT_ITSELF = "ignore::PendingDeprecationWarning"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--real", choices=("auto", "yes", "no"), help="contract tests on the lab's real Neutron"
+        "--real",
+        choices=("auto", "yes", "no", "only"),
+        help="contract tests on the lab's real Neutron",
     )
 
 
@@ -36,12 +44,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.filterwarnings(_SDK_ABOUT_ITSELF))
     real = [item for item in mine if _side_of(item) == "real"]
     wanted = _wanted(config)
-    if not real or (wanted != "no" and _find_lab() is not None):
-        return
-    if wanted == "yes":
-        raise pytest.UsageError("--real=yes, but no lab is up (python -m lab up)")
-    config.hook.pytest_deselected(items=real)
-    items[:] = [item for item in items if item not in real]
+    left_out = [item for item in mine if item not in real] if wanted == "only" else []
+    if real and (wanted == "no" or _find_lab() is None):
+        if wanted in ("yes", "only"):
+            raise pytest.UsageError(f"--real={wanted}, but no lab is up (python -m lab up)")
+        left_out = real
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +80,48 @@ async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
 async def pods(side: Side) -> dict[str, Any]:
     """A network of the cluster's project with both families."""
     return await side.network("10.213.0.0/24", "fd00:213::/64")
+
+
+@pytest.fixture
+async def octavia(side: Side) -> AsyncIterator[Octavia]:
+    """Octavia as the cluster's user; the load balancers that it makes are removed."""
+    user = Octavia(side.kuryr.connection, side.kuryr.project_id, [])
+    yield user
+    await user.clean()
+
+
+@pytest.fixture
+async def client(side: Side) -> AsyncIterator[Client]:
+    """Our own client of Octavia, as the cluster's user."""
+    transport = Transport(ServiceAdapter(side.kuryr.connection, "load_balancer"), limit=4)
+    yield Client(transport)
+    transport.close()
+
+
+@pytest.fixture(params=["ovn", "amphora"])
+def provider(request: pytest.FixtureRequest) -> str:
+    """Each of Octavia's providers."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def admin(side: Side) -> Octavia:
+    """Octavia as the admin."""
+    return Octavia(side.admin.connection, side.admin.project_id, [])
+
+
+@pytest.fixture
+def stranger(side: Side) -> Octavia:
+    """Octavia as a user of another project."""
+    return Octavia(side.stranger.connection, side.stranger.project_id, [])
+
+
+@pytest.fixture
+async def subnet(side: Side) -> str:
+    """Of the VIPs, in a network of the cluster's project."""
+    network = await side.network("10.219.0.0/24")
+    return str(network["subnets"][0])
 
 
 def _wanted(config: pytest.Config) -> str:

@@ -19,6 +19,8 @@ from openstack.connection import Connection
 from tests.fakes import FakeCloud
 
 Json = dict[str, Any]
+PENDING = 0.1  # seconds that a change of a load balancer takes on the fake
+BALANCERS_PORTS = ("ovn-lb-", "octavia-lb-")
 
 
 @dataclass(frozen=True)
@@ -31,18 +33,24 @@ class Reply:
 
     @property
     def error(self) -> Json:
-        """The error, whose type and message clients look at."""
+        """Neutron's error, whose type and message clients look at."""
         found: Json = self.body["NeutronError"]
         return found
+
+    @property
+    def fault(self) -> tuple[int, str]:
+        """The status, and the words of Octavia."""
+        return self.status, self.body["faultstring"]
 
 
 @dataclass
 class Neutron:
-    """Neutron as one user; new resources are noted in `made` for their removal."""
+    """Neutron (or another service) as one user; what it makes is noted in `made`, for removal."""
 
     connection: Connection
     project_id: str
     made: list[str]
+    service: str = "network"
 
     async def get(self, path: str, **params: Any) -> Reply:
         """GET; a parameter with a list is repeated."""
@@ -74,8 +82,8 @@ class Neutron:
     async def _request(self, method: str, path: str, **arguments: Any) -> Reply:
         def send() -> Any:
             """`connection.network` itself asks Keystone, so it belongs into the thread too."""
-            network = self.connection.network
-            return network.request(path, method, raise_exc=False, **arguments)
+            api = getattr(self.connection, self.service)
+            return api.request(path, method, raise_exc=False, **arguments)
 
         response = await asyncio.to_thread(send)
         body = response.json() if response.content else {}
@@ -94,6 +102,7 @@ class Side:
     admin: Neutron
     stranger: Neutron
     host: str
+    fake: FakeCloud | None = None
     mark: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex[:12]}")
 
     async def network(self, *cidrs: str, owner: Neutron | None = None, **attributes: Any) -> Json:
@@ -120,18 +129,35 @@ class Side:
             **attributes,
         )
 
+    def take_time(self, seconds: float) -> None:
+        """Have changes of load balancers take so long, on the fake; a real one takes its time."""
+        if self.fake is not None:
+            self.fake.octavia_pending = seconds
+
     async def clean(self) -> None:
         """Remove everything, trunks and then last things first: a subport is not deleted."""
         made = self.admin.made[::-1]
+        await self._remove_balancers_ports()
         for path in sorted(made, key=lambda path: not path.startswith("/trunks/")):
             reply = await self.admin.delete(path)
             assert reply.status in (204, 404), (path, reply.body)
+
+    async def _remove_balancers_ports(self) -> None:
+        """Octavia's own ports in networks of ours hold the subnets: it leaves those of ovn's
+        monitors, and VIPs' of creations that it refused."""
+        networks = (path for path in self.admin.made if path.startswith("/networks/"))
+        for path in tuple(networks):
+            network = path.rpartition("/")[2]
+            for port in (await self.admin.get("/ports", network_id=network)).body["ports"]:
+                if port["name"].startswith(BALANCERS_PORTS):
+                    await self.admin.delete(f"/ports/{port['id']}")
 
 
 @asynccontextmanager
 async def fake_side() -> AsyncIterator[Side]:
     """The fake, which starts empty."""
     async with FakeCloud(hosts=["node-1"]) as cloud:
+        cloud.octavia_pending = PENDING
         tenant = cloud.add_user("tenant2", cloud.add_project("tenant2"))
         made: list[str] = []
         users = (cloud.kuryr, cloud.admin, tenant)
@@ -141,7 +167,7 @@ async def fake_side() -> AsyncIterator[Side]:
             for connection, user in zip(connections, users, strict=True)
         ]
         try:
-            yield Side(*clients, host="node-1")
+            yield Side(*clients, host="node-1", fake=cloud)
         finally:
             for connection in connections:
                 connection.close()

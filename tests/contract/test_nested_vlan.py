@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kuryr_k8s import config
-from kuryr_k8s.cloud.connect import NetworkAdapter
+from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PoolKey, PortRequest
@@ -43,7 +43,7 @@ async def trunk(side: Side) -> Json:
 
 @pytest.fixture
 async def neutron(side: Side) -> AsyncIterator[Neutron]:
-    transport = Transport(NetworkAdapter(side.kuryr.connection), limit=16)
+    transport = Transport(ServiceAdapter(side.kuryr.connection, "network"), limit=16)
     yield Neutron(transport)
     transport.close()
 

@@ -183,14 +183,14 @@ async def test_the_first_port_of_a_list_decides_whether_tags_are_shown(
     assert [("tags" in port) for port in ports] == [shown, shown]
 
 
-async def test_the_quota_of_ones_own_project_is_told_with_what_is_used(
-    side: Side, pods: Json
-) -> None:
-    path = f"/quotas/{side.kuryr.project_id}/details.json"
-    before = (await side.kuryr.get(path)).body["quota"]["port"]
+async def test_the_quota_of_ones_own_project_is_told_with_what_is_used(side: Side) -> None:
+    """Of one where nobody else makes ports meanwhile."""
+    network = await side.network("10.218.0.0/24", owner=side.stranger)
+    path = f"/quotas/{side.stranger.project_id}/details.json"
+    before = (await side.stranger.get(path)).body["quota"]["port"]
     assert before.keys() == {"limit", "used", "reserved"}
-    await side.kuryr.post("/ports", {"ports": [{"network_id": pods["id"]}] * 3})
-    after = (await side.kuryr.get(path)).body["quota"]["port"]
+    await side.stranger.post("/ports", {"ports": [{"network_id": network["id"]}] * 3})
+    after = (await side.stranger.get(path)).body["quota"]["port"]
     assert after == before | {"used": before["used"] + 3}
 
 

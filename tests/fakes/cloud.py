@@ -1,4 +1,4 @@
-"""FakeCloud: Keystone and Neutron on one port of this machine, with faults and a look inside.
+"""FakeCloud: Keystone, Neutron and Octavia on one port, with faults and a look inside.
 
     async with FakeCloud(hosts=["node-1"]) as cloud:
         network = cloud.add_network("pods", "10.1.0.0/16", "fd00:1::/64")
@@ -11,7 +11,6 @@ It runs on the loop of the test. openstacksdk blocks, so call it from a thread.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from collections.abc import Callable, Iterable
@@ -21,17 +20,20 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from . import keystone, serving
-from .faults import Answer, Faults
+from . import serving
+from .answering import middleware
+from .faults import Faults
 from .keystone import Keystone, User
-from .neutron import errors
 from .neutron.api import NeutronAPI
 from .neutron.ipam import Allocator, default_gateway, default_pools
 from .neutron.kinds import NETWORK, SECURITY_GROUP, SUBNET
 from .neutron.marks import Quotas, Tags
 from .neutron.policy import Context
 from .neutron.store import Store
-from .observing import Call, Calls, Changes
+from .observing import PATIENCE, Calls, Changes
+from .octavia.api import ROOT as OCTAVIA
+from .octavia.api import OctaviaAPI
+from .octavia.kinds import LOAD_BALANCER
 
 Json = dict[str, Any]
 
@@ -50,17 +52,19 @@ class FakeCloud:
         self.latency_per_port = 0.0
         self.url = ""
         self._neutron = NeutronAPI(self.store, self._context_of)
+        self.octavia = OctaviaAPI(self._neutron, self._context_of, self.changes.notify)
         self._runner: web.AppRunner | None = None
         self.admin = self.add_user("admin", self.add_project("admin"), ("admin", "service"))
         self.project_id = self.add_project("k8s")
         self.kuryr = self.add_user("kuryr", self.project_id, ("member", "service"))
 
     async def __aenter__(self) -> Self:
-        app = web.Application(middlewares=[self._middleware()], client_max_size=2**26)
+        app = web.Application(middlewares=[middleware(self)], client_max_size=2**26)
         app.add_routes(self.keystone.routes())
         app.add_routes(self._neutron.routes())
         app.add_routes(Tags(self._neutron).routes())
         app.add_routes(Quotas(self._neutron, self._context_of).routes())
+        app.add_routes(self.octavia.routes())
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -70,7 +74,7 @@ class FakeCloud:
         self.keystone.endpoints |= {
             "identity": f"{self.url}/v3",
             "network": self.url,
-            "load-balancer": f"{self.url}/load-balancer",
+            "load-balancer": f"{self.url}{OCTAVIA}",
         }
         return self
 
@@ -106,9 +110,28 @@ class FakeCloud:
         return self.store.trunks
 
     @property
+    def floating_ips(self) -> dict[str, Json]:
+        """All floating IPs by id."""
+        return self.store.floatingips
+
+    @property
     def security_groups(self) -> dict[str, Json]:
         """All security groups by id."""
         return self.store.security_groups
+
+    @property
+    def load_balancers(self) -> dict[str, Json]:
+        """All load balancers by id; what is in one: `octavia.tree(load_balancer_id)`."""
+        return self.octavia.store.of(LOAD_BALANCER)
+
+    @property
+    def octavia_pending(self) -> float:
+        """Seconds that a change of a load balancer takes; infinite: see `octavia.progress`."""
+        return self.octavia.progress.pending
+
+    @octavia_pending.setter
+    def octavia_pending(self, seconds: float) -> None:
+        self.octavia.progress.pending = seconds
 
     def ports_tagged(self, tag: str) -> list[Json]:
         """All ports that carry the tag."""
@@ -191,9 +214,40 @@ class FakeCloud:
         body = {"network_id": network_id, "device_owner": "compute:nova", "device_id": "vm"}
         return self._neutron.add_trunk(context, body | port)
 
-    def set_quota(self, project_id: str, *, port: int) -> None:
-        """How many ports the project may have; -1 is without limit."""
-        self.store.quotas.setdefault(project_id, {})["port"] = port
+    def add_external_network(self, name: str, *cidrs: str) -> Json:
+        """A network that floating IPs are of, with a subnet for each CIDR."""
+        project_id = self.admin.project_id
+        return self.add_network(name, *cidrs, project_id=project_id, **{"router:external": True})
+
+    def add_router(self, external_id: str, *subnet_ids: str) -> Json:
+        """A router of the cluster's project, from subnets to an external network."""
+        context = Context(self.project_id, frozenset({"admin", "member"}))
+        return self._neutron.add_router(context, external_id, subnet_ids)
+
+    def add_floating_ip(self, network_id: str, **attributes: Any) -> Json:
+        """One that people make, in the cluster's project if not said."""
+        context = Context(self.project_id, frozenset({"admin", "member"}))
+        return self._neutron.add_floating_ip(
+            context, {"floating_network_id": network_id, **attributes}
+        )
+
+    def remove_floating_ip(self, floating_ip_id: str) -> None:
+        """Somebody deletes it."""
+        self._neutron.remove_floating_ip(floating_ip_id)
+
+    def add_port(self, network_id: str, **attributes: Any) -> Json:
+        """A port of the cluster's project that another service makes."""
+        context = Context(self.project_id, frozenset({"admin", "member"}))
+        return self._neutron.add_port(context, {"network_id": network_id, **attributes})
+
+    def remove_port(self, port_id: str) -> None:
+        """Its maker deletes it."""
+        self._neutron.remove_port(port_id)
+
+    def set_quota(self, project_id: str, **limits: int) -> None:
+        """How many ports (`port`), floating IPs (`floatingip`) the project may have; -1 is without
+        limit."""
+        self.store.quotas.setdefault(project_id, {}).update(limits)
 
     def switch_extension(self, alias: str, *, on: bool) -> None:
         """Have an extension in the list, or not; what it does stays."""
@@ -214,7 +268,7 @@ class FakeCloud:
         """All tokens given out so far are worth nothing any more."""
         self.keystone.tokens.clear()
 
-    async def wait_for(self, predicate: Callable[[], object], *, within: float = 10.0) -> None:
+    async def wait_for(self, predicate: Callable[[], object], *, within: float = PATIENCE) -> None:
         """Wait until the predicate over this cloud is true; asked after every request."""
         await self.changes.wait_for(predicate, within=within)
 
@@ -253,47 +307,3 @@ class FakeCloud:
     def _context_of(self, request: web.Request) -> Context:
         user = self.keystone.user_of(request)
         return Context(user.project_id, user.all_roles())
-
-    def _middleware(self) -> Any:
-        @web.middleware
-        async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
-            resource = request.match_info.route.resource
-            what = resource.canonical if resource is not None else request.path
-            self.calls.append(Call(request.method, what, request.path, request.query_string))
-
-            async def proceed() -> web.StreamResponse:
-                await self._take_time(request)
-                try:
-                    return await handler(request)
-                finally:
-                    self.changes.notify()
-
-            try:
-                response = await self.faults.around(request, proceed)
-            except Answer as fault:
-                response = _error(request, fault)
-            except web.HTTPException as error:
-                response = _error(request, Answer(error.status))
-            response.headers["x-openstack-request-id"] = f"req-{uuid.uuid4()}"
-            self.changes.notify()
-            return response
-
-        return answer
-
-    async def _take_time(self, request: web.Request) -> None:
-        if request.path.startswith("/v3"):
-            return
-        seconds = self.latency.get(request.method, 0.0)
-        if self.latency_per_port and request.method == "POST" and request.path == "/v2.0/ports":
-            seconds += self.latency_per_port * len((await request.json()).get("ports", [None]))
-        if seconds:
-            await asyncio.sleep(seconds)
-
-
-def _error(request: web.Request, fault: Answer) -> web.Response:
-    by_keystone = request.path.startswith("/v3") or fault.status == 401
-    body = keystone.render(fault) if by_keystone else errors.render(fault)
-    headers = dict(fault.headers)
-    if fault.status == 401:
-        headers["WWW-Authenticate"] = f'Keystone uri="{request.url.origin()}"'
-    return web.json_response(body, status=fault.status, headers=headers)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+PATIENCE = 60.0  # seconds in which a condition comes true, unless something is wrong
+
 
 class Call(NamedTuple):
     """One request: `what` is the path with its ids replaced by names."""
@@ -41,7 +43,7 @@ class Changes:
             if not future.done() and predicate():
                 future.set_result(None)
 
-    async def wait_for(self, predicate: Callable[[], object], *, within: float = 10.0) -> None:
+    async def wait_for(self, predicate: Callable[[], object], *, within: float = PATIENCE) -> None:
         """Return when the predicate is true; TimeoutError after `within` seconds."""
         if predicate():
             return

@@ -109,7 +109,7 @@ class Cluster:
         """Even an established kind is refused for a moment, while its storage starts."""
         spec = crd["spec"]
         group = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await self.client.list(f"{group}/{spec['names']['plural']}", limit=1)

@@ -79,3 +79,59 @@ def make_binding(pod: Json, node: str) -> Json:
     metadata = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+def make_service(
+    name: str,
+    *ports: tuple[Any, ...],
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """A Service with a selector; ports are (name, number) or (name, number, protocol)."""
+    body = {"selector": {"app": name}, "ports": [_port(*port) for port in ports], **spec}
+    metadata = {"name": name, "namespace": namespace}
+    metadata |= {"labels": labels or {}, "annotations": annotations or {}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": body}
+
+
+def make_endpoints(name: str, namespace: str = "default") -> Json:
+    """Endpoints without addresses."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
+
+
+def make_endpointslice(
+    name: str,
+    service: str,
+    endpoints: tuple[Any, ...],
+    ports: list[tuple[Any, ...]],
+    *,
+    namespace: str = "default",
+    family: str = "IPv4",
+) -> Json:
+    """A slice of the Service; endpoints are addresses of Pods that are ready, or (address,
+    conditions)."""
+    named = [one if isinstance(one, tuple) else (one, {"ready": True}) for one in endpoints]
+    labels = {"kubernetes.io/service-name": service}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "addressType": family,
+        "ports": [_port(*port) for port in ports],
+        "endpoints": [
+            {
+                "addresses": [address],
+                "conditions": conditions,
+                "targetRef": {"kind": "Pod", "name": f"pod-{address.replace(':', '-')}"},
+            }
+            for address, conditions in named
+        ],
+    }
+
+
+def _port(name: str | None, number: int, protocol: str = "TCP") -> Json:
+    port = {"port": number, "protocol": protocol}
+    return port | {"name": name} if name else port

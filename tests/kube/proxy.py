@@ -26,12 +26,13 @@ from yarl import URL
 
 from tests.fakes import serving
 from tests.fakes.faults import Answer, Faults, drop
-from tests.fakes.observing import Call, Calls, Changes
+from tests.fakes.observing import PATIENCE, Call, Calls, Changes
 
 from .server import KubeServer
 from .streams import Events, Stream
 
 _PASSED_ON = ("Authorization", "Accept", "Content-Type", "User-Agent", "Impersonate-User")
+_NARROWED = ("pods", "kuryrports", "services", "endpoints", "endpointslices")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -134,7 +135,7 @@ class KubeProxy:
             if stream.resource == resource:
                 await stream.bookmark()
 
-    async def wait_for(self, predicate: Callable[[], object], *, within: float = 10.0) -> None:
+    async def wait_for(self, predicate: Callable[[], object], *, within: float = PATIENCE) -> None:
         """Wait until the predicate is true; asked after every request, event and watch."""
         await self.changes.wait_for(predicate, within=within)
 
@@ -203,7 +204,7 @@ class KubeProxy:
         }
         if path in names:
             query = f"{query}&fieldSelector=metadata.name%3D{names[path]}"
-        elif plural in ("pods", "kuryrports") and "/namespaces/" not in head:
+        elif plural in _NARROWED and "/namespaces/" not in head:
             path = f"{head}/namespaces/{self._namespace}/{plural}"
         return f"{path}?{query}" if query else path
 

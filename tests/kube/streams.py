@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +32,7 @@ class Events:
     Bookmarks are neither dropped nor doubled: they carry nothing but a version.
     """
 
-    passed: int = 0
+    told: Counter[tuple[str, str]] = field(default_factory=Counter)  # by resource and name
     _drop: dict[str | None, int] = field(default_factory=dict)
     _double: dict[str | None, int] = field(default_factory=dict)
     _slow: dict[str | None, float] = field(default_factory=dict)
@@ -49,6 +50,11 @@ class Events:
     def slow(self, seconds: float, resource: str | None = None) -> None:
         """Keep each event back for so long."""
         self._slow[resource] = seconds
+
+    @property
+    def passed(self) -> int:
+        """How many events there were so far."""
+        return self.told.total()
 
     @property
     def dropping(self) -> bool:
@@ -71,11 +77,12 @@ class Events:
             await self._open.wait()
         if seconds := self._slow.get(resource, self._slow.get(None, 0.0)):
             await asyncio.sleep(seconds)
-        if json.loads(line)["type"] == "BOOKMARK":
+        event = json.loads(line)
+        if event["type"] == "BOOKMARK":
             return 1
         if _use(self._drop, resource):
             return 0
-        self.passed += 1
+        self.told[resource, event["object"].get("metadata", {}).get("name", "")] += 1
         return 2 if _use(self._double, resource) else 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,13 @@ from aiohttp import web
 from tests.fakes.faults import BREAK, Answer, Break
 
 from . import errors
-from .kinds import KINDS, PORT, TRUNK, Kind
+from .floating_ips import FloatingIPs
+from .kinds import FLOATING_IP, KINDS, PORT, ROUTER, TRUNK, Kind
 from .listing import Listing, select
 from .policy import Context, Policy
 from .ports import Ports
 from .resources import Resources
+from .routers import Interfaces, Routers
 from .store import Store
 from .trunks import Subports, Trunks
 
@@ -51,6 +53,8 @@ class NeutronAPI:
         self._policy = Policy(store)
         self._ports = Ports(store, self._policy)
         self._trunks = Trunks(store, self._policy)
+        self._routers = Routers(store, self._policy, self._ports)
+        self._floating_ips = FloatingIPs(store, self._policy, self._ports, self._routers)
         self._resources = Resources(store, self._policy)
         self._listing = Listing(store, self._policy)
 
@@ -71,12 +75,38 @@ class NeutronAPI:
                 web.delete(kind.path + "/{id}", partial(self._delete, kind)),
             ]
         find = partial(self.find, kind=TRUNK)
-        return [*result, *Subports(self._trunks, self._policy, find, _check_revision).routes()]
+        result += Subports(self._trunks, self._policy, find, _check_revision).routes()
+        return [*result, *Interfaces(self._routers, self._policy, self.find).routes()]
 
     def add_trunk(self, context: Context, port: Json) -> Json:
         """A trunk on a new port with these attributes."""
         parent = self._ports.create(context, _with_project(port, context))
         return self._trunks.create(context, _with_project({"port_id": parent["id"]}, context))
+
+    def add_router(self, context: Context, external_id: str, subnet_ids: Iterable[str]) -> Json:
+        """A router from subnets to an external network."""
+        body = {"external_gateway_info": {"network_id": external_id}}
+        router = self._routers.create(context, _with_project(body, context))
+        for subnet_id in subnet_ids:
+            self._routers.add_interface(router, subnet_id, as_gateway=False)
+        return router
+
+    def add_floating_ip(self, context: Context, body: Json) -> Json:
+        """One that somebody else makes."""
+        return self._floating_ips.create(context, _with_project(body, context))
+
+    def remove_floating_ip(self, floating_ip_id: str) -> None:
+        """Delete one by hand."""
+        self._floating_ips.delete(self.store.floatingips[floating_ip_id])
+
+    def add_port(self, context: Context, port: Json) -> Json:
+        """A port that another service makes."""
+        return self._ports.create(context, _with_project(port, context))
+
+    def remove_port(self, port_id: str) -> None:
+        """Delete a port that another service made, if it is there."""
+        if port_id in self.store.ports:
+            self._ports.delete(self.store.ports[port_id])
 
     def find(self, request: web.Request, kind: Kind) -> tuple[Context, Json]:
         """Who asks, and the resource of the path; 404 if they do not see it."""
@@ -164,6 +194,10 @@ class NeutronAPI:
         item = _with_project(item, context)
         if kind is TRUNK:
             return self._trunks.create(context, item)
+        if kind is ROUTER:
+            return self._routers.create(context, item)
+        if kind is FLOATING_IP:
+            return self._floating_ips.create(context, item)
         if kind is not PORT:
             return self._resources.create(context, kind, item)
         if not self.tags_at_creation:
@@ -176,6 +210,8 @@ class NeutronAPI:
         _check_revision(request, resource)
         if kind is PORT:
             self._ports.update(resource, context, changes)
+        elif kind is FLOATING_IP:
+            self._floating_ips.update(context, resource, changes)
         else:
             self._resources.update(context, kind, resource, changes)
         view = self._policy.view(context, kind.name, resource)
@@ -193,6 +229,10 @@ class NeutronAPI:
             self._ports.delete(resource)
         elif kind is TRUNK:
             self._trunks.delete(resource)
+        elif kind is ROUTER:
+            self._routers.delete(resource)
+        elif kind is FLOATING_IP:
+            self._floating_ips.delete(resource)
         else:
             self._resources.delete(kind, resource)
 

@@ -29,6 +29,8 @@ _MISSING = {
     "security_group": ("SecurityGroupNotFound", "Security group {} does not exist"),
     "security_group_rule": ("SecurityGroupRuleNotFound", "Security group rule {} does not exist"),
     "trunk": ("TrunkNotFound", "Trunk {} could not be found."),
+    "router": ("RouterNotFound", "Router {} could not be found"),
+    "floatingip": ("FloatingIPNotFound", "Floating IP {} could not be found"),
     "rbac_policy": ("RbacPolicyNotFound", "RBAC policy of type network with ID {} not found"),
 }
 

@@ -122,6 +122,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "device_owner": _text,
     "description": _text,
     "network_id": _uuid,
+    "floating_network_id": _uuid,
     "security_groups": _uuids,
     "tags": _tags,
     "fixed_ips": _fixed_ips,
@@ -236,4 +237,44 @@ TRUNK = Kind(
     required=("port_id",),
 )
 
-KINDS = (NETWORK, SUBNET, PORT, SECURITY_GROUP, SECURITY_GROUP_RULE, RBAC_POLICY, TRUNK)
+ROUTER = Kind(
+    "router",
+    _STANDARD
+    | {
+        "admin_state_up": "cuf", "status": "f", "external_gateway_info": "cu", "routes": "u",
+        "distributed": "c", "ha": "c", "flavor_id": "cf", "enable_ndp_proxy": "cu",
+    },
+    defaults={
+        "name": "", "description": "", "admin_state_up": True, "status": "ACTIVE",
+        "external_gateway_info": None, "routes": [], "tags": [],
+    },
+)  # fmt: skip
+
+FLOATING_IP = Kind(
+    "floatingip",
+    {name: letters for name, letters in _STANDARD.items() if name != "name"}
+    | {
+        "floating_ip_address": "cf", "floating_network_id": "cf", "subnet_id": "c",
+        "port_id": "cuf", "fixed_ip_address": "cuf", "router_id": "cuf", "status": "f",
+        "qos_policy_id": "cuf", "dns_name": "cf", "dns_domain": "cf", "port_forwardings": "",
+        "port_details": "",
+    },
+    defaults={
+        "description": "", "floating_ip_address": None, "port_id": None,
+        "fixed_ip_address": None, "qos_policy_id": None, "dns_name": "", "dns_domain": "",
+        "tags": [],
+    },
+    required=("floating_network_id",),
+)  # fmt: skip
+
+KINDS = (
+    NETWORK,
+    SUBNET,
+    PORT,
+    SECURITY_GROUP,
+    SECURITY_GROUP_RULE,
+    RBAC_POLICY,
+    TRUNK,
+    ROUTER,
+    FLOATING_IP,
+)

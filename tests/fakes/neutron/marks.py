@@ -11,11 +11,20 @@ from tests.fakes.faults import Answer
 
 from . import errors
 from .api import NeutronAPI
-from .kinds import KINDS, Kind
+from .kinds import FLOATING_IP, KINDS, Kind
 
 Json = dict[str, Any]
 
-_LIMITED = ("port", "network", "subnet", "security_group", "security_group_rule", "rbac_policy")
+_LIMITED = (
+    "port",
+    "network",
+    "subnet",
+    "security_group",
+    "security_group_rule",
+    "rbac_policy",
+    "router",
+    "floatingip",
+)
 _MAX_TAGS = 50
 
 
@@ -78,6 +87,8 @@ class Tags:
         return web.Response(status=204)
 
     def _of_member(self, kind: Kind, request: web.Request) -> Json:
+        if kind is FLOATING_IP and request.match_info["id"] not in self._api.store.floatingips:
+            raise Answer(500)  # so does the real one
         context, resource = self._api.find(request, kind)
         self._api.check_tags(context, kind, resource)
         return resource
@@ -94,7 +105,7 @@ class Tags:
 
 
 class Quotas:
-    """/v2.0/quotas/<project>; only the limit of ports is enforced."""
+    """/v2.0/quotas/<project>; the limits of ports and of floating IPs are enforced."""
 
     def __init__(self, api: NeutronAPI, context_of: Any) -> None:
         self._api = api

@@ -20,6 +20,14 @@ _BINDING_SEEN_BY_PRIVILEGED = (
     "binding:vif_type",
     "binding:vif_details",
 )
+_OF_PROJECTS = (  # `service` is not enough to see another project's
+    "security_group",
+    "security_group_rule",
+    "rbac_policy",
+    "trunk",
+    "router",
+    "floatingip",
+)
 _PROVIDER = ("provider:network_type", "provider:physical_network", "provider:segmentation_id")
 
 
@@ -56,7 +64,7 @@ class Policy:
 
     def sees(self, context: Context, kind: str, resource: Json) -> bool:
         """Whether a GET shows the resource."""
-        if kind in ("security_group", "security_group_rule", "rbac_policy", "trunk"):
+        if kind in _OF_PROJECTS:
             return context.is_admin or context.owns(resource, "reader")
         if context.privileged or context.owns(resource, "reader"):
             return True
@@ -72,6 +80,8 @@ class Policy:
         self._check_project(context, body)
         if kind == "port":
             self._check_port(context, body)
+        elif kind == "floatingip":
+            self._check_floating_ip(context, body)
         elif not (context.is_admin or "member" in context.roles):
             raise errors.disallowed(f"create_{kind}")
 
@@ -159,6 +169,16 @@ class Policy:
                 "Specifying 'project_id' other than the authenticated project in request is not"
                 " allowed for the current user."
             )
+
+    def _check_floating_ip(self, context: Context, body: Json) -> None:
+        rules = []
+        if not (context.is_admin or context.owns(body, "member")):
+            rules.append("create_floatingip")
+        chosen = body["floating_ip_address"] is not None
+        if chosen and not (context.is_admin or context.owns(body, "manager")):
+            rules = ["create_floatingip", "create_floatingip:floating_ip_address"]
+        if rules:
+            raise errors.disallowed(*rules)
 
     def _check_port(self, context: Context, body: Json) -> None:
         network = self.store.get("network", body["network_id"])

@@ -72,6 +72,10 @@ class Ports:
         self._check_no_trunk(port["id"])
         self._free(port["fixed_ips"])
         self._store.remove("port", port)
+        for one in self._store.floatingips.values():
+            if one["port_id"] == port["id"]:
+                nowhere = {"port_id": None, "fixed_ip_address": None, "router_id": None}
+                self._store.change("floatingip", one, nowhere)
 
     def _check_no_trunk(self, port_id: str) -> None:
         if trunk := self._store.trunk_carrying(port_id):
@@ -94,10 +98,16 @@ class Ports:
             return [self._store.default_group(body["project_id"])["id"]] if enabled else []
         for group_id in asked:
             group = self._store.security_groups.get(group_id)
-            foreign = group is not None and group["project_id"] != body["project_id"]
-            if group is None or (foreign and not context.is_admin):
+            if group is None or not (context.is_admin or self._has(body["project_id"], group)):
                 raise errors.missing("security_group", group_id)
         return sorted(set(asked))
+
+    def _has(self, project_id: str, group: Json) -> bool:
+        """Whether the group is the project's own, or shared with it."""
+        return group["project_id"] == project_id or any(
+            policy["object_id"] == group["id"] and policy["target_tenant"] in (project_id, "*")
+            for policy in self._store.rbac_policys.values()
+        )
 
     def _binding(self, port: Json) -> Json:
         if not port["binding:host_id"]:

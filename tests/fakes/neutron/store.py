@@ -24,6 +24,8 @@ class Store:
         self.security_group_rules: dict[str, Json] = {}
         self.rbac_policys: dict[str, Json] = {}
         self.trunks: dict[str, Json] = {}
+        self.routers: dict[str, Json] = {}
+        self.floatingips: dict[str, Json] = {}
         self.quotas: dict[str, dict[str, int]] = {}
         self.allocators: dict[str, Allocator] = {}
         self.hosts: set[str] = set()

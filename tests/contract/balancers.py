@@ -1,0 +1,125 @@
+"""Octavia as one user, on either side, and the load balancers that cases start from."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from .sides import Neutron, Reply, Side
+
+Json = dict[str, Any]
+BALANCERS, LISTENERS, POOLS = "/lbaas/loadbalancers", "/lbaas/listeners", "/lbaas/pools"
+MONITORS = "/lbaas/healthmonitors"
+ALGORITHMS = {"ovn": "SOURCE_IP_PORT", "amphora": "ROUND_ROBIN"}
+OWNERS = ("ovn-lb:vip", "Octavia")
+# For cases of Octavia itself, where no provider has a say.
+ANY_PROVIDER = pytest.mark.parametrize("provider", ["ovn"])
+WITHIN = 60.0  # seconds for a change
+PAUSE = 0.2  # seconds: a real Octavia can only be polled, and each answer costs it 0.05
+
+
+@dataclass
+class Octavia(Neutron):
+    """Requests of one user; the load balancers that it makes are removed by `clean`."""
+
+    service: str = "load_balancer"
+
+    async def settled(self, balancer_id: str) -> Json:
+        """The status tree, as soon as nothing in it is PENDING."""
+        async with asyncio.timeout(WITHIN):
+            while True:
+                reply = await self.get(f"{BALANCERS}/{balancer_id}/status")
+                assert reply.status == 200, reply.body
+                tree: Json = reply.body["statuses"]["loadbalancer"]
+                if not any(status.startswith("PENDING") for status in statuses(tree)):
+                    return tree
+                await asyncio.sleep(PAUSE)
+
+    async def until_members(self, pool_id: str, *addresses: str) -> list[Json]:
+        """The pool's members, as soon as they have these addresses: of those that are replaced,
+        ovn says nothing while they go, and all is ACTIVE meanwhile."""
+        async with asyncio.timeout(WITHIN):
+            while True:
+                found: list[Json] = (await self.get(f"{POOLS}/{pool_id}/members")).body["members"]
+                if sorted(one["address"] for one in found) == sorted(addresses):
+                    return found
+                await asyncio.sleep(PAUSE)
+
+    async def gone(self, balancer_id: str) -> None:
+        """Wait until the load balancer is not found any more."""
+        await self.until_gone(f"{BALANCERS}/{balancer_id}")
+
+    async def until_gone(self, path: str) -> None:
+        """Wait until it is not found any more: with ovn all else may be ACTIVE before."""
+        async with asyncio.timeout(WITHIN):
+            while True:
+                if (await self.get(path)).status == 404:
+                    return
+                await asyncio.sleep(PAUSE)
+
+    async def make(self, body: Json) -> Json:
+        """A load balancer that must come to be ACTIVE, with all that the body has."""
+        reply = await self.post(BALANCERS, {"loadbalancer": body})
+        assert reply.status == 201, reply.body
+        found: Json = reply.body["loadbalancer"]
+        assert statuses(await self.settled(found["id"])) == {"ACTIVE"}
+        return found
+
+    async def change(self, balancer_id: str, reply: Reply) -> Reply:
+        """Of a change that must be accepted, wait for the end."""
+        assert reply.status < 300, reply.body
+        assert statuses(await self.settled(balancer_id)) == {"ACTIVE"}
+        return reply
+
+    async def clean(self) -> None:
+        """Remove the load balancers; the ports that refused ones have left go with the side."""
+        ids = [path.rpartition("/")[2] for path in self.made if path.startswith(BALANCERS)]
+        for one in ids:
+            if (await self.get(f"{BALANCERS}/{one}")).status == 200:
+                await self.settled(one)
+                await self.delete(f"{BALANCERS}/{one}?cascade=true")
+        for one in ids:
+            await self.gone(one)
+
+
+def statuses(tree: Any) -> set[str]:
+    """All provisioning statuses in what Octavia has shown."""
+    if isinstance(tree, list):
+        return set().union(*map(statuses, tree))
+    if not isinstance(tree, dict):
+        return set()
+    own = {tree["provisioning_status"]} if "provisioning_status" in tree else set()
+    return own.union(*map(statuses, tree.values()))
+
+
+async def vip_ports(side: Side) -> list[Json]:
+    """The ports of VIPs on the networks of this case."""
+    networks = (await side.admin.get("/networks", name=side.mark)).body["networks"]
+    query = {"network_id": [one["id"] for one in networks], "device_owner": list(OWNERS)}
+    found = (await side.admin.get("/ports", **query)).body["ports"]
+    # those of amphorae have the id of a server
+    return [port for port in found if port["device_id"].startswith("lb-")]
+
+
+def populated(subnet_id: str, provider: str, **attributes: Any) -> Json:
+    """The body of a load balancer with a listener, its pool, and two members of the subnet."""
+    members = [
+        {"address": f"10.219.0.{number}", "protocol_port": 8080, "subnet_id": subnet_id}
+        for number in (101, 102)
+    ]
+    pool = {"name": "web", "protocol": "TCP", "lb_algorithm": ALGORITHMS[provider]}
+    listener = {"name": "web", "protocol": "TCP", "protocol_port": 80}
+    return {
+        "vip_subnet_id": subnet_id,
+        "provider": provider,
+        "listeners": [listener | {"default_pool": pool | {"members": members}}],
+        **attributes,
+    }
+
+
+def bare(subnet_id: str, provider: str, **attributes: Any) -> Json:
+    """The body of a load balancer without anything in it."""
+    return {"vip_subnet_id": subnet_id, "provider": provider, **attributes}

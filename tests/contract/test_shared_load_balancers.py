@@ -1,0 +1,140 @@
+"""What is attached to the load balancers of others, with either provider; by our driver's part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia import Octavia as Client
+from kuryr_k8s.drivers import lb_tags
+from kuryr_k8s.drivers.base import Owned, PortTaken
+from kuryr_k8s.drivers.lb_attached import Attachments, Unusable
+from kuryr_k8s.drivers.lb_limits import Limits
+from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
+from kuryr_k8s.drivers.lb_work import Work
+from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
+
+from .balancers import ALGORITHMS, LISTENERS, PAUSE, WITHIN, Octavia, bare, populated
+from .sides import Side
+
+Json = dict[str, Any]
+T = TypeVar("T")
+NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
+FIRST, SECOND = "first-shared", "second-shared"
+
+
+class Controller(Attachments):
+    """What one has at its start."""
+
+    def __init__(self, side: Side, client: Client) -> None:
+        self.pending = PendingLoadBalancers(client, [side.mark])
+        work = Work(client, self.pending, Limits(client), limit=1, longest=WITHIN)
+        super().__init__(client, work, [side.mark])
+
+    async def done(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """What it gives when Octavia is not at work any more."""
+        async with asyncio.timeout(WITHIN):
+            while True:
+                try:
+                    return await begin()
+                except errors.Wait:
+                    await asyncio.sleep(PAUSE)
+                    await self.pending.reconcile("")
+
+
+def wanted(
+    side: Side, subnet: str, provider: str, owner: str, *fronts: tuple[str, int]
+) -> LoadBalancer:
+    """A listener for each protocol and port, and a pool with one member."""
+    tags = lb_tags.shared_tags_of([side.mark], "default", owner)
+    member = Member(address="10.219.0.103", port=8080, name="pod", subnet_id=subnet)
+    names = {front: f"{owner}:{front[0]}:{front[1]}" for front in fronts}
+    return LoadBalancer(
+        name=owner,
+        project_id=side.kuryr.project_id,
+        vip_subnet_id=None,
+        vip_address=None,
+        provider=None,
+        tags=(),
+        listeners=tuple(
+            Listener(name=name, protocol=protocol, port=port, pool=name, tags=tags)
+            for (protocol, port), name in names.items()
+        ),
+        pools=tuple(
+            Pool(
+                name=name,
+                protocol=protocol,
+                lb_algorithm=ALGORITHMS[provider],
+                members=(member,),
+                tags=tags,
+            )
+            for (protocol, _port), name in names.items()
+        ),
+    )
+
+
+def tree(found: Any) -> set[tuple[str, int, str, int]]:
+    """(protocol, port, pool, number of members) of each listener."""
+    members = {one.id: len(one.pool.members) for one in found.pools}
+    return {
+        (one.listener.protocol, one.listener.port, one.listener.pool, members[one.pool_id])
+        for one in found.listeners
+    }
+
+
+async def test_owners_come_and_go_on_an_operators_load_balancer(
+    side: Side, octavia: Octavia, subnet: str, client: Client, provider: str
+) -> None:
+    shared = (await octavia.make(populated(subnet, provider)))["id"]
+    own = {("TCP", 80, "web", 2)}
+    driver = Controller(side, client)
+
+    def wake() -> None:
+        """Is not waited for."""
+
+    def attach(
+        to: Controller, owner: str, *fronts: tuple[str, int]
+    ) -> Callable[[], Awaitable[Any]]:
+        desired = wanted(side, subnet, provider, owner, *fronts)
+        return lambda: to.ensure(owner, shared, desired, wake)
+
+    found = await driver.done(attach(driver, FIRST, ("UDP", 80), ("TCP", 81)))
+    first = {("UDP", 80, f"{FIRST}:UDP:80", 1), ("TCP", 81, f"{FIRST}:TCP:81", 1)}
+    assert tree(found) == first
+    with pytest.raises(PortTaken) as taken:
+        await driver.done(attach(driver, SECOND, ("TCP", 80), ("TCP", 81), ("UDP", 82)))
+    assert set(taken.value.ports) == {("TCP", 80), ("TCP", 81)}
+    second = {("UDP", 82, f"{SECOND}:UDP:82", 1)}
+    assert tree(await client.read(shared)) == own | first | second
+    # another controller finds them again, and asks for nothing that is there
+    again = Controller(side, client)
+    owned = [Owned(one, "default", shared) for one in (FIRST, SECOND)]
+    assert await again.list_all() == owned
+    await again.ensure(SECOND, shared, wanted(side, subnet, provider, SECOND, ("UDP", 82)), wake)
+    await again.done(lambda: again.leave(FIRST, wake))
+    assert tree(await client.read(shared)) == own | second
+    await again.done(lambda: again.leave(SECOND, wake))
+    left = await client.read(shared)
+    assert tree(left) == own
+    assert len(left.pools) == 1
+    assert await Controller(side, client).list_all() == []
+
+
+async def test_load_balancer_of_another_project_or_of_nobody_is_not_to_be_had(
+    side: Side, subnet: str, client: Client, stranger: Octavia
+) -> None:
+    network = await side.network("10.220.0.0/24", owner=side.stranger)
+    desired = wanted(side, subnet, "ovn", FIRST, ("TCP", 80))
+    driver = Controller(side, client)
+    try:
+        theirs = (await stranger.make(bare(network["subnets"][0], "ovn")))["id"]
+        for one in (theirs, NOBODY):
+            with pytest.raises(Unusable, match=one):
+                await driver.ensure(FIRST, one, desired, lambda: None)
+        assert (await stranger.get(LISTENERS, loadbalancer_id=theirs)).body["listeners"] == []
+    finally:
+        await stranger.clean()

@@ -1,0 +1,59 @@
+"""What becomes of a change: PENDING at first, and then done, after a time that tests dial."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .store import Store
+
+Json = dict[str, Any]
+
+
+class Progress:
+    """The work that the providers have before them.
+
+    `pending` is the seconds that a change takes: 0 for done as soon as the answer is written, and
+    infinite for never, until `finish` is called. With the provider ovn, the load balancer itself
+    is done after half of the time, before its parts.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        discard: Callable[[str], None],
+        notify: Callable[[], None],
+    ) -> None:
+        self.pending = 0.0
+        self._store = store
+        self._discard = discard
+        self._notify = notify
+
+    def begin(self, load_balancer: Json, parts: Iterable[str]) -> None:
+        """Have the load balancer and the parts of it with these ids done, in their time."""
+        ids = list(parts)
+        loop = asyncio.get_running_loop()
+        if self.pending == 0:
+            loop.call_soon(self._done, [load_balancer["id"], *ids])
+        elif self.pending < float("inf"):
+            own = self.pending / 2 if load_balancer["provider"] == "ovn" else self.pending
+            loop.call_later(own, self._done, [load_balancer["id"]])
+            loop.call_later(self.pending, self._done, ids)
+
+    def finish(self, load_balancer_id: str) -> None:
+        """Have everything of the load balancer done now."""
+        self._done([load_balancer_id, *self._store.ids_inside(load_balancer_id)])
+
+    def _done(self, ids: Iterable[str]) -> None:
+        for one in ids:
+            part = self._store.part(one)
+            if part is None:
+                continue
+            if part["provisioning_status"] == "PENDING_DELETE":
+                self._discard(one)
+            elif part["provisioning_status"].startswith("PENDING"):
+                self._store.set_status(part, "ACTIVE")
+                if part["operating_status"] == "OFFLINE":
+                    part["operating_status"] = "ONLINE"
+        self._notify()

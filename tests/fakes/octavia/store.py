@@ -1,0 +1,130 @@
+"""All load balancers and what is in them, by kind and id."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+from . import errors
+from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
+
+Json = dict[str, Any]
+# What tells whose a part is: in the store, not in what is shown.
+OWNER = "load_balancer_id"
+_INSIDE = (LISTENER, POOL, MEMBER, HEALTH_MONITOR)
+
+
+class Store:
+    """Plain dictionaries by id; what is in a load balancer knows its id.
+
+    Add and remove only through the methods, for the indexes' sake.
+    """
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, dict[str, Json]] = {
+            kind.name: {} for kind in (LOAD_BALANCER, *_INSIDE)
+        }
+        # by the kind, and the id of the load balancer or the pool that they are in
+        self._inside: defaultdict[tuple[str, str], dict[str, Json]] = defaultdict(dict)
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self.quotas: dict[str, dict[str, int]] = {}
+        self.flavors: dict[str, str] = {}  # the providers that they are for, by id
+        self.zones: set[str] = set()  # names of availability zones
+        self.certificates: set[str] = set()  # references to those that there are
+
+    def of(self, kind: Kind) -> dict[str, Json]:
+        """The resources of a kind."""
+        return self._by_kind[kind.name]
+
+    def get(self, kind: Kind, resource_id: str) -> Json:
+        """The resource, or 404."""
+        found = self.of(kind).get(resource_id)
+        if found is None:
+            raise errors.missing(kind.title, resource_id)
+        return found
+
+    def part(self, resource_id: str) -> Json | None:
+        """The resource with this id, of whatever kind."""
+        for resources in self._by_kind.values():
+            if resource_id in resources:
+                return resources[resource_id]
+        return None
+
+    def add(self, kind: Kind, body: Json) -> Json:
+        """Give the resource an id, statuses and times, and keep it."""
+        resource = body | {
+            "id": str(uuid.uuid4()),
+            "provisioning_status": "PENDING_CREATE",
+            "operating_status": "NO_MONITOR" if kind is MEMBER else "OFFLINE",
+            "created_at": _now(),
+            "updated_at": None,
+        }
+        self.of(kind)[resource["id"]] = resource
+        self._counts[kind.name, resource["project_id"]] += 1
+        for owner in _owners(resource):
+            self._inside[kind.name, owner][resource["id"]] = resource
+        return resource
+
+    def change(self, resource: Json, changes: Json) -> None:
+        """Change the resource."""
+        resource.update(changes)
+        resource["updated_at"] = _now()
+
+    def set_status(self, resource: Json, status: str) -> None:
+        """Change the provisioning status: that changes the row, as everything does."""
+        self.change(resource, {"provisioning_status": status})
+
+    def parts(self, kind: Kind, load_balancer_id: str) -> list[Json]:
+        """The load balancer's resources of the kind."""
+        return list(self._inside[kind.name, load_balancer_id].values())
+
+    def ids_inside(self, load_balancer_id: str) -> list[str]:
+        """Ids of all that is in the load balancer."""
+        return [one["id"] for kind in _INSIDE for one in self.parts(kind, load_balancer_id)]
+
+    def members(self, pool_id: str) -> list[Json]:
+        """The pool's members."""
+        return list(self._inside[MEMBER.name, pool_id].values())
+
+    def monitor(self, pool_id: str) -> Json | None:
+        """The pool's health monitor."""
+        return next(iter(self._inside[HEALTH_MONITOR.name, pool_id].values()), None)
+
+    def listeners_of(self, pool: Json) -> list[Json]:
+        """The listeners whose default pool it is."""
+        listeners = self.parts(LISTENER, pool[OWNER])
+        return [one for one in listeners if one["default_pool_id"] == pool["id"]]
+
+    def remove(self, resource_id: str) -> None:
+        """Forget the resource and all that is in it."""
+        pool = self.of(POOL).get(resource_id)
+        for listener in self.listeners_of(pool) if pool is not None else ():
+            listener["default_pool_id"] = None
+        monitor = self.monitor(resource_id)
+        of_pool = [*self.members(resource_id), *([monitor] if monitor else [])]
+        ids = [resource_id, *self.ids_inside(resource_id), *(one["id"] for one in of_pool)]
+        for one in ids:
+            self._forget(one)
+
+    def count(self, kind: Kind, project_id: str) -> int:
+        """How many resources of the kind the project has."""
+        return self._counts[kind.name, project_id]
+
+    def _forget(self, resource_id: str) -> None:
+        for name, resources in self._by_kind.items():
+            resource = resources.pop(resource_id, None)
+            if resource is None:
+                continue
+            self._counts[name, resource["project_id"]] -= 1
+            for owner in _owners(resource):
+                self._inside[name, owner].pop(resource_id, None)
+
+
+def _owners(resource: Json) -> list[str]:
+    return [resource[name] for name in (OWNER, "pool_id") if resource.get(name)]
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")

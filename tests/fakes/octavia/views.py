@@ -1,0 +1,143 @@
+"""What is shown of the resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
+from .store import OWNER, Store
+
+Json = dict[str, Any]
+_OF_STATUS = ("id", "name", "provisioning_status", "operating_status")
+_OF_BALANCER = (
+    "name", "project_id", "provider", "vip_address", "vip_subnet_id", "flavor_id",
+    "availability_zone",
+)  # fmt: skip
+_OF_LISTENER = (
+    "name", "protocol", "protocol_port", "allowed_cidrs", "timeout_client_data",
+    "timeout_member_data", "timeout_member_connect", "timeout_tcp_inspect", "connection_limit",
+    "insert_headers", "default_tls_container_ref",
+)  # fmt: skip
+_OF_MONITOR = ("type", "delay", "timeout", "max_retries", "max_retries_down")
+_HIDDEN = (OWNER, "pool_id")
+
+
+class Views:
+    """One state of the cloud, as the API shows it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def show(self, kind: Kind, resource: Json) -> Json:
+        """A resource with the ids of what is in it."""
+        shown = {name: value for name, value in resource.items() if name not in _HIDDEN}
+        shown["tenant_id"] = shown["project_id"]
+        if kind is LOAD_BALANCER:
+            for inner in (LISTENER, POOL):
+                shown[inner.plural] = _ids(self._store.parts(inner, resource["id"]))
+        elif kind in (LISTENER, POOL):
+            shown["loadbalancers"] = [{"id": resource[OWNER]}]
+        if kind is LISTENER:
+            shown["allowed_cidrs"] = resource["allowed_cidrs"] or None
+        elif kind is POOL:
+            shown["listeners"] = _ids(self._store.listeners_of(resource))
+            shown["members"] = _ids(self._store.members(resource["id"]))
+            shown["session_persistence"] = _persistence(resource["session_persistence"])
+            if monitor := self._store.monitor(resource["id"]):
+                shown["healthmonitor_id"] = monitor["id"]
+        elif kind is HEALTH_MONITOR:
+            shown["pools"] = [{"id": resource["pool_id"]}]
+        return shown
+
+    def full(self, load_balancer: Json) -> Json:
+        """A load balancer with all that is in it: what a create answers."""
+        shown = self.show(LOAD_BALANCER, load_balancer)
+        shown["listeners"] = [
+            _without(self.show(LISTENER, one), "loadbalancers")
+            for one in self._store.parts(LISTENER, load_balancer["id"])
+        ]
+        shown["pools"] = [
+            self._full_pool(one) for one in self._store.parts(POOL, load_balancer["id"])
+        ]
+        return shown
+
+    def _full_pool(self, pool: Json) -> Json:
+        shown = _without(self.show(POOL, pool), "loadbalancers", "healthmonitor_id")
+        shown["members"] = [self.show(MEMBER, one) for one in self._store.members(pool["id"])]
+        if monitor := self._store.monitor(pool["id"]):
+            shown["healthmonitor"] = _without(self.show(HEALTH_MONITOR, monitor), "pools")
+        return shown
+
+    def statuses(self, load_balancer: Json) -> Json:
+        """The status tree, in which a pool without a listener is not."""
+        listeners = []
+        for listener in self._store.parts(LISTENER, load_balancer["id"]):
+            pool = self._store.of(POOL).get(listener["default_pool_id"] or "")
+            pools = [_status(pool) | self._in_pool(pool)] if pool else []
+            listeners.append(_status(listener) | {"pools": pools})
+        return _status(load_balancer) | {"listeners": listeners}
+
+    def tree(self, load_balancer: Json) -> Json:
+        """What there is, without ids, times and statuses: two of the same are equal."""
+        pools = {one["id"]: one for one in self._store.parts(POOL, load_balancer["id"])}
+        owned = {one["id"] for one in pools.values() if self._store.listeners_of(one)}
+        listeners = [
+            {name: one[name] for name in _OF_LISTENER}
+            | {"tags": sorted(one["tags"])}
+            | {"pool": self._pool_tree(pools.get(one["default_pool_id"] or ""))}
+            for one in self._store.parts(LISTENER, load_balancer["id"])
+        ]
+        loose = [self._pool_tree(one) for one in pools.values() if one["id"] not in owned]
+        return {name: load_balancer[name] for name in _OF_BALANCER} | {
+            "tags": sorted(load_balancer["tags"]),
+            "listeners": sorted(
+                listeners, key=lambda one: (one["protocol_port"], one["protocol"])
+            ),
+            "loose_pools": sorted(loose, key=lambda one: str(one and one["name"])),
+        }
+
+    def _pool_tree(self, pool: Json | None) -> Json | None:
+        if pool is None:
+            return None
+        named = ("name", "address", "protocol_port", "subnet_id", "weight")
+        members = [{name: one[name] for name in named} for one in self._store.members(pool["id"])]
+        monitor = self._store.monitor(pool["id"])
+        return {
+            "name": pool["name"],
+            "protocol": pool["protocol"],
+            "lb_algorithm": pool["lb_algorithm"],
+            "session_persistence": pool["session_persistence"],
+            "tags": sorted(pool["tags"]),
+            "health_monitor": monitor and {name: monitor[name] for name in _OF_MONITOR},
+            "members": sorted(members, key=lambda one: (one["address"], one["protocol_port"])),
+        }
+
+    def _in_pool(self, pool: Json) -> Json:
+        """What the status tree has below a pool."""
+        monitor = self._store.monitor(pool["id"])
+        members = [
+            _status(one) | {"address": one["address"], "protocol_port": one["protocol_port"]}
+            for one in self._store.members(pool["id"])
+        ]
+        shown = _status(monitor) | {"type": monitor["type"]} if monitor else None
+        return {"health_monitor": shown, "members": members}
+
+
+def _ids(resources: Iterable[Json]) -> list[Json]:
+    return [{"id": one["id"]} for one in resources]
+
+
+def _status(resource: Json) -> Json:
+    return {name: resource[name] for name in _OF_STATUS}
+
+
+def _without(shown: Json, *names: str) -> Json:
+    return {name: value for name, value in shown.items() if name not in names}
+
+
+def _persistence(given: Json | None) -> Json | None:
+    if not given:
+        return None
+    names = ("type", "cookie_name", "persistence_timeout", "persistence_granularity")
+    return {name: given.get(name) for name in names}
