@@ -10,7 +10,7 @@ from tests.component.state import differences, state_of
 from tests.fakes.faults import Hang, answer, cut, garble, lose_reply
 
 LATE = 1.3  # seconds: longer than a first back-off and than the Retry-After below
-PATIENCE = 100.0  # seconds for a whole run
+PATIENCE = 250.0  # seconds for a whole run
 
 SHORT_FAULTS = {
     "500": lambda: answer(500),

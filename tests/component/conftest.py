@@ -10,10 +10,13 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron import Neutron
 from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.drivers import lb_pending, lb_repairs, lb_work, port_pool
+from kuryr_k8s.engine import controller
+from kuryr_k8s.handlers import loadbalancer
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.model.annotations import HOST_ID
-from tests.component import confs, report
+from tests.component import confs, load_balancers, report
 from tests.component.confs import TAG
 from tests.component.lanes import Lanes, NestedLanes, permit
 from tests.component.stage import Stage
@@ -26,6 +29,24 @@ __all__ = ["TAG", "cluster", "kube", "kube_proxy", "kube_server"]
 ETC = Path(__file__).parent.parent.parent / "etc"
 HOST = "chassis1"
 NODE = "node1"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kuryr-k8s-controller"
+
+
+def pytest_collection_modifyitems(items):
+    """Those of many lives at once, or one after another, take long where the machine is busy."""
+    for item in items:
+        if {"lanes", "nested_lanes"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_made_up_for():
+    """What asks again for safety does so too late to hide that a wake-up was lost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loadbalancer, "SPEC_PATIENCE", 600.0)
+        patch.setattr(port_pool, "PATIENCE", 600.0)
+        patch.setattr(lb_work, "PATIENCE", 600.0)
+        yield
 
 
 @pytest.fixture
@@ -53,7 +74,7 @@ def load_conf(write_conf):
 @pytest.fixture
 def transport(load_conf):
     """Our way to the fake Neutron."""
-    adapter = connect.NetworkAdapter(connect.connect(load_conf(), connections=16))
+    adapter = connect.ServiceAdapter(connect.connect(load_conf(), connections=16), "network")
     transport = Transport(adapter, limit=16)
     yield transport
     transport.close()
@@ -101,6 +122,8 @@ async def stage(shipped_permissions, cloud, kube_proxy, load_conf):
     yield stage
     kube_proxy.faults.clear()
     cloud.faults.clear()
+    if await stage.client.find(LEASE):  # of a controller that could not give it back
+        await stage.client.delete(LEASE)
 
 
 @pytest.fixture
@@ -118,11 +141,35 @@ async def nested_lanes(shipped_permissions, kube_server, tmp_path):
 
 
 @pytest.fixture
+def make_worker(cloud, load_conf, neutron, monkeypatch):
+    """Lives of a controller that does nothing but load balancers, with delays that tests can wait
+    for; keyword arguments are groups of options."""
+    monkeypatch.setattr(lb_pending, "FIRST", 0.02)
+    monkeypatch.setattr(lb_repairs, "FIRST", 0.02)
+    monkeypatch.setattr(controller, "FIRST_REFUSED_DELAY", 0.03)
+    monkeypatch.setattr(controller, "REFUSED_DELAY", 0.06)
+    load_balancers.furnish(cloud)
+    cloud.octavia_pending = 0.01
+
+    def make(**groups):
+        return load_balancers.Worker(load_conf(**groups), neutron).running()
+
+    return make
+
+
+@pytest.fixture
+async def worker(make_worker):
+    """One such life."""
+    async with make_worker() as worker:
+        yield worker
+
+
+@pytest.fixture
 def short_calls(monkeypatch):
     """Deadlines of calls that tests can wait for; the options that go with them."""
-    monkeypatch.setattr(kube_connect, "KubeApi", functools.partial(KubeApi, timeout=3.0))
-    monkeypatch.setattr(connect, "AUTHENTICATION", 2.0)
-    return {"neutron": {"call_timeout": "2"}}
+    monkeypatch.setattr(kube_connect, "KubeApi", functools.partial(KubeApi, timeout=6.0))
+    monkeypatch.setattr(connect, "AUTHENTICATION", 5.0)
+    return {"neutron": {"call_timeout": "5"}}
 
 
 def pytest_addoption(parser):

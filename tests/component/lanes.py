@@ -26,6 +26,7 @@ class Lanes:
     """Opens lanes, so many at once and the others afterwards."""
 
     options: ClassVar[dict] = {"annotations": {HOST_ID: HOST}}  # of the node
+    kind = Stage
 
     def __init__(self, server, client, directory):
         self.server, self.client = server, client
@@ -46,7 +47,7 @@ class Lanes:
             ):
                 confs.furnish(cloud)
                 load = _loader(directory, cloud, cluster, self.conf(cloud))
-                stage = Stage(cluster, cloud, proxy, load, node)
+                stage = self.kind(cluster, cloud, proxy, load, node)
                 try:
                     if made:
                         await cluster.add_namespace()
@@ -108,7 +109,7 @@ async def permit(client, server):
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     review |= {"spec": {"resourceAttributes": wanted | {"namespace": "kube-system"}}}
     token = server.token_for("controller")
-    async with KubeClient(server.base_url, token, server.ca_file) as user, asyncio.timeout(10):
+    async with KubeClient(server.base_url, token, server.ca_file) as user, asyncio.timeout(60):
         while True:
             path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
             if (await user.request("POST", path, review))["status"]["allowed"]:

@@ -5,6 +5,8 @@ What the pools have is asked of the controller's metrics; who has a port, of the
 
 from collections import Counter
 
+from tests.fakes.observing import PATIENCE
+
 MOVING = ("creating", "returning", "leaving", "waiting")
 
 
@@ -48,7 +50,7 @@ async def mismatch(stage, app):
     return "; ".join(problems)
 
 
-async def settle(stage, current, *, within=25.0):
+async def settle(stage, current, *, within=PATIENCE):
     """Wait until Neutron's ports are those of Pods and pools, exactly, and none is on its way.
 
     :param current: gives the controller at work.

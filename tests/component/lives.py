@@ -79,7 +79,7 @@ async def other_groups(stage, keeper, at):
 
 # No Events there: whether one is written before the Pod is gone is not always the same.
 deleted_early.options = {"kubernetes": {"use_events": "false"}}
-LONG = 25.0  # seconds that a step may take with a fault in it
+LONG = 100.0  # seconds that a step may take with a fault in it
 LIVES = {
     life.__name__: life for life in (deleted, finished, made_again, deleted_early, other_groups)
 }

@@ -17,7 +17,7 @@ STARTING = 60.0  # seconds, on a machine with better things to do
 class Process:
     """One controller: a lock of its own, as on another host, if no path of one is given."""
 
-    def __init__(self, stage, name, *, lock=None, lease=8.0, **groups):
+    def __init__(self, stage, name, *, lock=None, lease, **groups):
         (self._port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self._port}"
         kubeconfig = stage.proxy.kubeconfig_for("controller")
@@ -52,7 +52,11 @@ class Process:
         if self._process is not None and self._process.returncode is None:
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
-            await self.ended()
+            try:
+                await self.ended()
+            except TimeoutError:
+                self.send(signal.SIGKILL)
+                raise
 
     async def status(self):
         """What it says of itself; None while it does not."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kuryr_k8s.app import ControllerApp
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
+from tests.fakes.observing import PATIENCE
 
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
 
@@ -94,6 +95,10 @@ class Stage:
             if node and event["regarding"].get("uid") == node["metadata"]["uid"]
         ]
 
+    async def more_state(self):
+        """What else is to be compared between two lives."""
+        return {}
+
     def ports_of(self, pod):
         """The ports made for a Pod, in Neutron."""
         uid = pod["metadata"]["uid"]
@@ -101,7 +106,7 @@ class Stage:
 
     # Waiting, for conditions: asked again and again, until they hold.
 
-    async def until(self, condition, *, within=25.0):
+    async def until(self, condition, *, within=PATIENCE):
         """Ask an asynchronous condition until it holds; its value."""
         async with asyncio.timeout(within):
             while True:
@@ -117,7 +122,7 @@ class Stage:
         """How much the controller has asked for and heard of so far."""
         return len(self.proxy.calls), self.proxy.events.passed
 
-    async def until_plugged_in(self, name, *, within=25.0):
+    async def until_plugged_in(self, name, *, within=PATIENCE):
         """Wait until the KuryrPort names its interfaces; the default one's data."""
 
         async def vif():

@@ -9,7 +9,7 @@ import re
 
 _VOLATILE = {"resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp"}
 _VOLATILE |= {"created_at", "updated_at", "openstack.org/kuryr-creator", "eventTime"}
-_VOLATILE |= {"openstack.org/kuryr-leader"}
+_VOLATILE |= {"openstack.org/kuryr-leader", "lastTransitionTime"}
 # Neutron counts its own changes, and an adopted port may be one change older or younger.
 _VOLATILE |= {"revision_number"}
 _TOKEN = re.compile(
@@ -17,7 +17,7 @@ _TOKEN = re.compile(
     r"|(?P<id>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[0-9a-f]{32}\b)"
     r"|(?P<namespace>test-[0-9a-f]{10})"
     r"|(?P<mac>\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b)"
-    r"|(?P<v4>\b10\.62\.\d+\.\d+\b(?!/))"
+    r"|(?P<v4>\b(?:10\.(?:62|96|97)|172\.24)\.\d+\.\d+\b(?!/))"
     r"|(?P<v6>\bfd62:[0-9a-f:]+\b(?!/))"
 )
 
@@ -37,6 +37,7 @@ async def state_of(stage):
         "events": sorted(await stage.events() + await stage.node_events()),
         "ports": ports,
         "trunks": list(stage.cloud.trunks.values()),
+        **await stage.more_state(),
     }
     return _named(_kept(found))
 

@@ -96,7 +96,7 @@ async def told_once_and_recovered(lanes, case):
         await try_again(stage, pod, asks=case != "junk for a project")
         tried = len(stage.cloud.calls) + len(stage.proxy.faults.writes)
         await mend()
-        await stage.until_plugged_in(POD, within=45)
+        await stage.until_plugged_in(POD)
         seconds = asyncio.get_running_loop().time() - begun
         # the last try and the look for an earlier one's port included
         calls = len(stage.cloud.calls) + len(stage.proxy.faults.writes) - tried

@@ -20,7 +20,6 @@ def lives(config):
     return LIVES.values() if config.getoption("--all-faults") else [deleted, LIVES["other_groups"]]
 
 
-@pytest.mark.timeout(300)
 async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed(lanes, request):
     cells = []
     for life in lives(request.config):

@@ -333,7 +333,7 @@ async def test_second_controller_stands_by_and_takes_over_when_the_first_ends(st
     async with asyncio.TaskGroup() as group:
         group.create_task(first())
         await started.wait()
-        lock = {"lock_file": str(tmp_path / "other.lock"), "lease_duration": "3"}
+        lock = {"lock_file": str(tmp_path / "other.lock")}
         async with stage.controller(leading=False, kubernetes=lock) as second:
             await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 2)
             await stage.cluster.add_pod("two", node=NODE)
@@ -422,6 +422,6 @@ async def test_nothing_is_remembered_of_pods_that_are_gone(stage, handlers):
             return not remembered()
 
         try:
-            await stage.until(nothing, within=10)
+            await stage.until(nothing)
         except TimeoutError:
             pytest.fail(f"{remembered()}")

@@ -22,7 +22,9 @@ def make_transport(load_conf):
     made = []
 
     def make(limit, **options):
-        adapter = connect.NetworkAdapter(connect.connect(load_conf(), connections=limit))
+        adapter = connect.ServiceAdapter(
+            connect.connect(load_conf(), connections=limit), "network"
+        )
         made.append(Transport(adapter, limit=limit, **options))
         return made[-1]
 
@@ -139,7 +141,7 @@ async def test_slow_refill_leaves_a_slot_for_a_pod(make_transport, cloud):
             for _ in range(8):
                 group.create_task(neutron.list_ports({}))
         await hang.reached.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await neutron.get_network(cloud.pods["id"])
         assert transport.limit.in_flight(Priority.REFILL) == 3
         hang.release()

@@ -210,9 +210,9 @@ async def test_silent_keystone_ends_a_call_all_the_same(load_conf, cloud, monkey
     monkeypatch.setattr(connect, "AUTHENTICATION", 0.3)
     silence = Hang()
     cloud.faults.add(method="POST", path="/v3/auth/tokens", times=None, action=silence)
-    adapter = connect.NetworkAdapter(connect.connect(load_conf(), connections=1))
+    adapter = connect.ServiceAdapter(connect.connect(load_conf(), connections=1), "network")
     transport = Transport(adapter, limit=1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(errors.CloudError):
             await Neutron(transport).list_ports({})
     silence.release()

@@ -154,7 +154,7 @@ async def before_the_pod(stage, past, keeper):
                 await stage.let_go(POD)
         return recorded is None and not stage.cloud.ports
 
-    await stage.until(nothing_is_left, within=40)
+    await stage.until(nothing_is_left)
 
 
 POINTS = (
@@ -186,7 +186,7 @@ async def test_controller_over_a_rewound_api_server_leaves_each_pod_one_port(lan
                         f"{point.__name__}: {error!r}; ports {list(stage.cloud.ports)}"
                     )
 
-    async with asyncio.timeout(100), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(250), asyncio.TaskGroup() as group:
         for point in POINTS:
             group.create_task(life(point))
     assert not problems

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.component.conftest import NODE
+from tests.component.conftest import LEASE, NODE
 from tests.fakes.faults import answer
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
@@ -18,7 +18,7 @@ WRONG = {
     "unknown handler": (
         {"kubernetes": {"enabled_handlers": "vif,nope"}},
         "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, "
-        "vif)",
+        "lbaas_spec, loadbalancer, vif)",
     ),
     "missing subnet": (
         {"neutron_defaults": {"pod_subnet": "no-such-subnet"}},
@@ -81,7 +81,7 @@ async def launch(stage, write_conf, kube_server, tmp_path):
 @pytest.mark.parametrize("what", WRONG)
 async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
     options, expected = WRONG[what]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         process = await launch(**options)
         _, printed = await process.communicate()
     told = [line for line in printed.decode().splitlines() if line.startswith("kuryr-k8s-")]
@@ -93,7 +93,7 @@ async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
 async def test_daemon_that_is_refused_ends_its_start_as_well(launch, tmp_path):
     node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
     wrong = {"token_file": "/etc/hostname"}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         process = await launch(
             DAEMON, kubernetes=wrong, cni_daemon=node, cni_health_server={"port": "0"}
         )
@@ -105,12 +105,36 @@ async def test_daemon_that_is_refused_ends_its_start_as_well(launch, tmp_path):
 async def test_neutron_that_is_down_is_waited_for(stage, launch):
     rule = stage.cloud.faults.add(path="/v2.0/", times=None, action=answer(503))
     process = await launch()
-    async for line in process.stdout:
-        if b"waiting for Neutron" in line:
-            break
+    await waits_for_neutron(process)
     rule.remove()
     await stage.cluster.add_pod("web", node=NODE)
     await stage.until_plugged_in("web")
+
+
+async def test_subnet_that_neutron_does_not_show_yet_is_asked_for_again(stage, launch):
+    stage.cloud.faults.add(method="GET", path=r"/subnets/", times=1, action=answer(404))
+    process = await launch()
+    await waits_for_neutron(process)
+    await stage.cluster.add_pod("web", node=NODE)
+    await stage.until_plugged_in("web")
+
+
+async def test_neutron_that_was_down_for_long_may_still_hide_a_subnet_for_a_while(stage, launch):
+    down = stage.cloud.faults.add(path="/v2.0/", times=None, action=answer(503))
+    process = await launch()
+    await waits_for_neutron(process, times=5)  # looks at it, two seconds apart
+    stage.cloud.faults.add(method="GET", path=r"/subnets/", times=1, action=answer(404))
+    down.remove()
+    await stage.cluster.add_pod("web", node=NODE)
+    await stage.until_plugged_in("web")
+
+
+async def waits_for_neutron(process, times=1):
+    """Read what it prints until it has said so."""
+    async for line in process.stdout:
+        times -= b"waiting for Neutron" in line
+        if not times:
+            return
 
 
 async def test_sigterm_ends_it_at_once_and_gives_the_lease_back(stage, launch):
@@ -118,9 +142,8 @@ async def test_sigterm_ends_it_at_once_and_gives_the_lease_back(stage, launch):
     await stage.cluster.add_pod("web", node=NODE)
     await stage.until_plugged_in("web")
     process.terminate()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await process.communicate()
     assert process.returncode == 0
-    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kuryr-k8s-controller"
-    lease = await stage.client.get(path)
+    lease = await stage.client.get(LEASE)
     assert not lease["spec"].get("holderIdentity")

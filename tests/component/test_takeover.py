@@ -1,7 +1,5 @@
-"""Processes that are frozen, killed and ended: how long until the other one works, and that the
-word of the one that was deposed counts no more.
-
-Times are printed (`pytest -s`), and asserted only as what is promised at the least.
+"""Processes that are frozen, killed and ended: the other one works on, and the word of the one
+that was deposed counts no more. How long it took is printed (`pytest -s`).
 """
 
 import asyncio
@@ -19,35 +17,35 @@ from tests.component.report import judge
 from tests.component.state import differences, state_of
 from tests.fakes.faults import Hang, delay
 
-LEASE = 8.0  # seconds
+LEASE = 20.0  # seconds; for half of it the processors may be busy with others
+LONG = 6000.0  # seconds: nobody waits for the end of such a Lease
 PODS = 20  # in flight
 MANY = 60  # more than there are connections
-PATIENCE = 60.0  # seconds, on a busy machine
 ENDS = {
-    "SIGKILL, the other one on another host": (signal.SIGKILL, False, LEASE + 2),
-    "SIGKILL, the other one on the same host": (signal.SIGKILL, True, LEASE + 2),
-    "SIGTERM": (signal.SIGTERM, False, 5.0),
+    "SIGKILL, the other one on another host": (signal.SIGKILL, False, LEASE),
+    "SIGKILL, the other one on the same host": (signal.SIGKILL, True, LEASE),
+    "SIGTERM": (signal.SIGTERM, False, LONG),
 }
 
 
 @pytest.mark.parametrize("what", ENDS)
 async def test_standby_takes_over_with_pods_in_flight(stage, what):
-    number, same_host, limit = ENDS[what]
+    number, same_host, lease = ENDS[what]
     stage.cloud.latency["POST"] = 0.3
-    async with two(stage, same_host=same_host, lease=LEASE) as (first, second):
+    async with two(stage, same_host=same_host, lease=lease) as (first, second):
         for pod in range(PODS):
             await stage.cluster.add_pod(f"web-{pod}", node=NODE)
         await stage.cloud.wait_for(lambda: stage.cloud.calls.count("POST", "/v2.0/ports"))
         first.send(number)
         started = time.monotonic()
-        await stage.until(second.leads, within=PATIENCE)
+        await stage.until(second.leads, within=120)
         leads = time.monotonic() - started
         for pod in range(PODS):
-            await stage.until_plugged_in(f"web-{pod}", within=PATIENCE)
+            await stage.until_plugged_in(f"web-{pod}")
         done = time.monotonic() - started
         print(f"\n{what}: leads after {leads:.2f} s, {PODS} Pods have ports after {done:.2f} s")
         await first.ended()
-        assert leads <= limit
+        assert leads < 2 * LEASE  # one Lease, whatever the processors do meanwhile
         assert len(stage.cloud.ports) == PODS
 
 
@@ -61,13 +59,13 @@ async def test_frozen_leader_sends_no_write_when_it_wakes(stage):
     async with two(stage, lease=LEASE, neutron={"max_calls": "2"}) as (first, second):
         for pod in range(MANY):
             await stage.cluster.add_pod(f"web-{pod}", node=NODE)
-        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("POST", "/v2.0/ports") == 2)
+        await stage.cloud.wait_for(lambda: stage.cloud.calls.count("POST", "/v2.0/ports") >= 2)
         first.send(signal.SIGSTOP)
         stage.cloud.latency["POST"] = 0.3
         slow.remove()
-        await stage.until(second.leads, within=PATIENCE)
+        await stage.until(second.leads, within=120)
         for pod in range(MANY):
-            await stage.until_plugged_in(f"web-{pod}", within=PATIENCE)
+            await stage.until_plugged_in(f"web-{pod}")
         before = _writes(stage)
         first.send(signal.SIGCONT)
         assert await first.ended() == 1
@@ -87,7 +85,7 @@ async def test_late_word_of_a_frozen_leader_is_refused_before_the_new_one_has_de
         first.send(signal.SIGSTOP)
         # the new one looks for the port that was made
         stage.cloud.faults.add(method="GET", path="/ports$", action=undecided, times=None)
-        await stage.until(second.leads, within=PATIENCE)
+        await stage.until(second.leads, within=120)
         await undecided.reached.wait()
         late.release()
         first.send(signal.SIGCONT)
@@ -95,11 +93,10 @@ async def test_late_word_of_a_frozen_leader_is_refused_before_the_new_one_has_de
         await asyncio.sleep(LATE)  # nothing may come: that takes time to see
         assert "status" not in await stage.kuryrport("web")
         undecided.release()
-        await stage.until_plugged_in("web", within=PATIENCE)
+        await stage.until_plugged_in("web")
     assert len(stage.cloud.ports) == 1
 
 
-@pytest.mark.timeout(300)
 async def test_frozen_in_the_midst_of_any_write_it_does_no_harm(lanes, request):
     record = await undisturbed(lanes, deleted)
     some = asyncio.Semaphore(3)  # each starts two processes
@@ -119,7 +116,7 @@ async def _frozen(lanes, record, place):
     held = Hang()
     woken = False
     sweeps = {"sweep_interval": "1"}  # a port that Neutron makes too late is a case for it
-    async with lanes.open() as stage, two(stage, lease=12.0, neutron_defaults=sweeps) as both:
+    async with lanes.open() as stage, two(stage, lease=LEASE, neutron_defaults=sweeps) as both:
         first, _second = both
         place.strike(stage, held)
 
@@ -142,7 +139,7 @@ async def _frozen(lanes, record, place):
                 return not differences(wanted, await state_of(stage))
 
             try:
-                await stage.until(as_undisturbed, within=10.0)
+                await stage.until(as_undisturbed, within=150)
             except TimeoutError:
                 cell.problems += differences(wanted, await state_of(stage))
 

@@ -28,7 +28,7 @@ PHASES = ("making", "giving back")
 async def lose(stage, kind, then):
     """The next event gets lost with its connection."""
     stage.proxy.events.drop(1, kind)
-    await stage.proxy.wait_for(lambda: not stage.proxy.events.dropping, within=20)
+    await stage.proxy.wait_for(lambda: not stage.proxy.events.dropping)
     then(kind)
 
 
@@ -84,7 +84,7 @@ async def life(stage, at, lie, phase, *, node_goes):
         pod = await stage.cluster.add_pod(POD, node=stage.node)
         published = {"metadata": {"annotations": {HOST_ID: HOST}}}
         await stage.client.patch(node, published)
-        await stage.until_plugged_in(POD, within=25)
+        await stage.until_plugged_in(POD)
         await stage.activate(POD)
         await at("running")
         if phase == "giving back":
@@ -116,7 +116,7 @@ async def live(lanes, kind, lie, phase):
         async def at(moment):
             record.states[moment] = await state_of(stage)
 
-        async with asyncio.timeout(70), stage.controller(**options):
+        async with asyncio.timeout(200), stage.controller(**options):
             await stage.proxy.wait_for(
                 lambda: all(stage.proxy.watching(one) == 1 for one in KINDS)
             )

@@ -1,0 +1,133 @@
+"""The security group by which load balancers reach Pods: whose groups may let in nobody."""
+
+import pytest
+
+from tests.component.conftest import NODE
+from tests.fakes.faults import WRITES, cut, lose_reply
+
+V4, V6 = ("ingress", "IPv4", "10.96.0.0/15"), ("ingress", "IPv6", "fd96::/64")
+NAME = "kuryr test-cluster: from load balancers"
+
+
+def ours(services):
+    """The groups of that name."""
+    return [one for one in services.cloud.store.security_groups.values() if one["name"] == NAME]
+
+
+def rules_of(services, group):
+    """What the group lets through."""
+    return sorted(
+        (rule["direction"], rule["ethertype"], rule["remote_ip_prefix"])
+        for rule in services.cloud.store.security_group_rules.values()
+        if rule["security_group_id"] == group["id"]
+    )
+
+
+async def start_pod(services, name="web"):
+    """The groups of a new Pod's port."""
+    pod = await services.cluster.add_pod(name, node=NODE)
+    await services.until_plugged_in(name)
+    (port,) = services.ports_of(pod)
+    return set(port["security_groups"])
+
+
+async def test_pods_are_reached_from_the_subnets_of_services_and_it_opens_nothing_else(services):
+    async with services.controller():
+        groups = await start_pod(services)
+    (group,) = ours(services)
+    assert groups == {services.cloud.group["id"], group["id"]}
+    assert rules_of(services, group) == [V4, V6]
+    assert group["project_id"] == services.cloud.project_id
+    assert group["tags"] == ["test-cluster"]
+
+
+async def test_service_is_not_said_to_have_it(services):
+    """Its spec names the groups that decide who may connect."""
+    async with services.controller():
+        await start_pod(services)
+        await services.add_service("web", ("http", 80))
+        await services.until_published()
+        spec = (await services.endpoints())["metadata"]["annotations"]
+    assert services.cloud.group["id"] in str(spec)
+    assert ours(services)[0]["id"] not in str(spec)
+
+
+async def test_restarted_controller_finds_it_and_puts_right_what_others_changed(services):
+    async with services.controller():
+        before = await start_pod(services)
+    (group,) = ours(services)
+    store = services.cloud.store
+    for rule in list(store.security_group_rules.values()):
+        if rule["remote_ip_prefix"] == "fd96::/64":
+            store.remove("security_group_rule", rule)
+    everybody = rule | {"id": "everybody", "remote_ip_prefix": "0.0.0.0/0"}
+    store.security_group_rules["everybody"] = everybody | {"security_group_id": group["id"]}
+    async with services.controller():
+        assert await start_pod(services, "other") == before
+    assert ours(services) == [group]
+    assert rules_of(services, group) == [V4, V6]
+
+
+@pytest.mark.parametrize("fault", [cut(), lose_reply()], ids=["not sent", "reply lost"])
+async def test_fault_at_any_write_leaves_one_group(services, fault):
+    async with services.controller():
+        await start_pod(services)
+    kinds = [
+        call.what.rpartition("/v2.0/")[2]
+        for call in services.cloud.calls
+        if call.method in WRITES and "/v2.0/" in call.what
+    ]
+    number = next(at for at, kind in enumerate(kinds) if kind == "ports")
+    assert number == 5, kinds  # the group, its two rules that go, those that come, the tags
+    store = services.cloud.store
+    for strike in range(1, number + 1):
+        for group in ours(services):
+            for port in list(store.ports.values()):
+                store.remove("port", port)
+            for rule in list(store.security_group_rules.values()):
+                if rule["security_group_id"] == group["id"]:
+                    store.remove("security_group_rule", rule)
+            store.remove("security_group", group)
+        services.cloud.faults.at_write(strike, fault)
+        async with services.controller():
+            groups = await start_pod(services, f"pod-{strike}")
+        (group,) = ours(services)
+        assert group["id"] in groups
+        assert rules_of(services, group) == [V4, V6]
+        assert group["tags"] == ["test-cluster"]
+
+
+async def test_pods_of_other_projects_may_use_it(services):
+    cloud = services.cloud
+    other = cloud.add_project("other")
+    cloud.share(cloud.pods["id"], other)
+    theirs = {"object_type": "security_group", "action": "access_as_shared"}
+    theirs |= {"object_id": cloud.group["id"], "target_tenant": other}
+    cloud.store.add("rbac_policy", theirs | {"project_id": cloud.project_id})
+    path = f"/api/v1/namespaces/{services.cluster.namespace}"
+    mark = {"metadata": {"annotations": {"openstack.org/kuryr-project": other}}}
+    await services.client.patch(path, mark)
+    driver = {"pod_project_driver": "annotation"}
+    policy = {"projects": f"{services.cluster.namespace}:{other}"}
+    async with services.controller(kubernetes=driver, policy=policy):
+        groups = await start_pod(services)
+    (group,) = ours(services)
+    assert group["id"] in groups
+    policies = cloud.store.rbac_policys.values()
+    shared = [one["target_tenant"] for one in policies if one["object_id"] == group["id"]]
+    assert shared == [other]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"octavia_defaults": {"member_security_group": "false"}},
+        {"kubernetes": {"enabled_handlers": "vif,kuryrport"}},
+    ],
+    ids=["not wanted", "no Services"],
+)
+async def test_pods_have_the_operators_groups_alone(services, options):
+    async with services.controller(**options):
+        groups = await start_pod(services)
+    assert groups == {services.cloud.group["id"]}
+    assert not ours(services)

@@ -1,0 +1,510 @@
+"""Each annotation of the OpenStack cloud provider, by its name: what it does in Octavia, in
+Neutron and to the Service's status. docs/service-annotations.md names these tests."""
+
+import dataclasses
+import uuid
+
+import pytest
+
+from tests.component.confs import TAG
+from tests.component.services.outside import (
+    HTTP,
+    INTERNAL,
+    PREFIX,
+    READY,
+    balancer,
+    expose,
+    floating,
+    ingress_of,
+    listener,
+    marks,
+    open_up,
+    until_condition,
+    until_ingress,
+    until_reached,
+)
+
+CLIENTS, MEMBERS, CONNECT, INSPECT = 11000, 22000, 3300, 440
+
+
+@pytest.fixture(autouse=True)
+def scene(services):
+    open_up(services)
+
+
+async def annotate(services, annotations):
+    await services.patch_service(metadata={"annotations": annotations})
+
+
+async def served(services, annotations, *ports, **spec):
+    """A Service with these annotations is reached; its ingress."""
+    await expose(services, *ports, annotations=annotations, **spec)
+    return await until_reached(services)
+
+
+async def until_same(services, look, expected):
+    async def same():
+        return look() == expected
+
+    await services.until(same)
+
+
+async def test_openstack_internal_load_balancer(services):
+    async with services.controller():
+        (ingress,) = await served(services, {INTERNAL: "true"})
+        assert ingress["ip"] == (await services.service())["spec"]["clusterIP"]
+        assert not floating(services)
+        await annotate(services, {INTERNAL: "false"})
+        (public,) = await until_reached(services, but=[ingress])
+        assert public["ip"] in floating(services)
+        await annotate(services, {INTERNAL: "true"})
+        await until_ingress(services, [ingress["ip"]])
+    assert not floating(services)
+
+
+async def test_internal_with_an_address_of_its_own_has_a_vip_there(services):
+    async with services.controller():
+        (ingress,) = await served(services, {INTERNAL: "true"}, loadBalancerIP="10.97.3.4")
+        assert ingress["ip"] == "10.97.3.4"
+        assert balancer(services, "external")["vip_address"] == "10.97.3.4"
+        own = (await services.service())["spec"]["clusterIP"]
+        await services.patch_service(spec={"loadBalancerIP": own})
+        await until_ingress(services, [own])
+        await until_same(services, lambda: balancer(services, "external"), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [(None, "10.96.200.200"), ("network-id", "10.96.200.200"), ("network-id", "fd96::abc")],
+)
+async def test_internal_address_that_may_become_a_cluster_ip_is_refused(services, name, address):
+    named = {f"{PREFIX}{name}": services.cloud.services["id"]} if name else {}
+    async with services.controller():
+        await expose(services, annotations={INTERNAL: "true"} | named, loadBalancerIP=address)
+        _reason, message = await until_condition(services, READY, "False")
+    assert "may become another Service's ClusterIP" in message
+    assert balancer(services, "external") is None
+
+
+async def test_floating_network_id(services):
+    other = services.cloud.add_external_network("other", "203.0.113.0/24")
+    services.cloud.add_router(other["id"], services.cloud.services["subnets"][0])
+    async with services.controller():
+        (ingress,) = await served(services, marks(floating_network_id=other["id"]))
+        assert ingress["ip"].startswith("203.0.113.")
+        await annotate(services, {f"{PREFIX}floating-network-id": None})
+        (moved,) = await until_reached(services, but=[ingress])
+    assert moved["ip"].startswith("172.24.")
+    assert len(floating(services)) == 1
+
+
+async def test_floating_network_id_of_a_network_that_is_not_external(services):
+    async with services.controller():
+        await expose(services, annotations=marks(floating_network_id=services.cloud.pods["id"]))
+        _reason, message = await until_condition(services, READY, "False")
+    assert "is not external" in message
+    assert not floating(services)
+
+
+async def test_floating_subnet_id(services):
+    second = services.cloud.public["subnets"][1]
+    async with services.controller():
+        (ingress,) = await served(services, marks(floating_subnet_id=second))
+    assert ingress["ip"].startswith("172.24.5.")
+
+
+@pytest.mark.parametrize("pattern", ["gold*", "!silver"], ids=["glob", "not"])
+async def test_floating_subnet(services, pattern):
+    name_subnets(services)
+    async with services.controller():
+        (ingress,) = await served(services, marks(floating_subnet=pattern))
+    assert ingress["ip"].startswith("172.24.5.")
+
+
+async def test_floating_subnet_by_a_regular_expression_is_the_operators(services):
+    name_subnets(services)
+    best = {"load_balancer_class:best": {"floating_subnet": "~^go.d$"}}
+    async with services.controller(**best):
+        await expose(services, annotations=marks(floating_subnet="~^go.d$"))
+        _reason, message = await until_condition(services, READY, "False")
+        assert "[load_balancer_class:NAME]" in message
+        await annotate(services, marks(**{"class": "best"}) | {f"{PREFIX}floating-subnet": None})
+        (ingress,) = await until_reached(services)
+    assert ingress["ip"].startswith("172.24.5.")
+
+
+async def test_floating_subnet_that_is_not_there(services):
+    async with services.controller():
+        await expose(services, annotations=marks(floating_subnet="bronze"))
+        _reason, message = await until_condition(services, READY, "False")
+    assert "no subnet of name bronze" in message
+
+
+@pytest.mark.parametrize("pattern", ["fast,other", "&fast,paid", "!slow"])
+async def test_floating_subnet_tags(services, pattern):
+    name_subnets(services)
+    async with services.controller():
+        (ingress,) = await served(services, marks(floating_subnet_tags=pattern))
+    assert ingress["ip"].startswith("172.24.5.")
+
+
+async def test_class(services):
+    """Its values go before the annotations'."""
+    other = services.cloud.add_external_network("other", "203.0.113.0/24")
+    services.cloud.add_router(other["id"], services.cloud.services["subnets"][0])
+    gold = {"load_balancer_class:gold": {"floating_network_id": other["id"]}}
+    mine = {"class": "gold", "floating_network_id": services.cloud.public["id"]}
+    async with services.controller(**gold):
+        (ingress,) = await served(services, marks(**mine))
+        assert ingress["ip"].startswith("203.0.113.")
+        await annotate(services, {f"{PREFIX}class": "lead"})
+        _reason, message = await until_condition(services, READY, "False")
+    assert "[load_balancer_class:lead]" in message
+    assert await ingress_of(services) == [ingress]
+
+
+async def test_subnet_id(services):
+    frontend = services.cloud.add_network("frontend", "10.44.0.0/24")
+    services.cloud.add_router(services.cloud.public["id"], frontend["subnets"][0])
+    async with services.controller():
+        service = await expose(services, annotations=marks(subnet_id=frontend["subnets"][0]))
+        (ingress,) = await until_reached(services)
+        outer = balancer(services, "external")
+        assert outer["vip_subnet_id"] == frontend["subnets"][0]
+        assert floating(services) == {ingress["ip"]: outer["vip_address"]}
+        assert balancer(services)["vip_address"] == service["spec"]["clusterIP"]
+        await annotate(services, {f"{PREFIX}subnet-id": None})
+        await until_same(services, lambda: balancer(services, "external"), None)
+        assert floating(services) == {ingress["ip"]: service["spec"]["clusterIP"]}
+
+
+async def test_subnet_id_of_another_project_is_refused(services):
+    theirs = services.cloud.add_network("theirs", "10.45.0.0/24", project_id="b" * 32)
+    async with services.controller():
+        await expose(services, annotations=marks(subnet_id=theirs["subnets"][0]))
+        _reason, message = await until_condition(services, READY, "False")
+        await services.until_published()
+    assert "is neither of project" in message
+    assert len(services.trees()) == 1
+
+
+async def test_network_id(services):
+    frontend = services.cloud.add_network("frontend", "10.44.0.0/24")
+    async with services.controller():
+        (ingress,) = await served(services, marks(network_id=frontend["id"]) | {INTERNAL: "true"})
+    assert ingress["ip"].startswith("10.44.0.")
+    assert balancer(services, "external")["vip_address"] == ingress["ip"]
+
+
+async def test_network_id_with_an_address_of_one_of_its_subnets(services):
+    frontend = services.cloud.add_network("frontend", "10.44.0.0/24", "10.45.0.0/24")
+    internal = marks(network_id=frontend["id"]) | {INTERNAL: "true"}
+    async with services.controller():
+        (ingress,) = await served(services, internal, loadBalancerIP="10.45.0.9")
+        assert ingress["ip"] == balancer(services, "external")["vip_address"] == "10.45.0.9"
+        await services.patch_service(spec={"loadBalancerIP": "10.46.0.9"})
+        _reason, message = await until_condition(services, READY, "False")
+    assert "10.46.0.9 is in no subnet" in message
+
+
+async def test_port_id(services):
+    frontend = services.cloud.add_network("frontend", "10.44.0.0/24")
+    port = services.cloud.add_port(frontend["id"], name="mine")
+    async with services.controller():
+        (ingress,) = await served(services, marks(port_id=port["id"]) | {INTERNAL: "true"})
+        assert ingress["ip"] == port["fixed_ips"][0]["ip_address"]
+        await services.delete_service()
+        await services.until_service_gone()
+    assert port["id"] in services.cloud.ports  # it is the user's
+
+
+async def test_port_id_of_another_project_is_refused(services):
+    port = services.cloud.add_port(services.cloud.pods["id"], project_id="b" * 32)
+    async with services.controller():
+        await expose(services, annotations=marks(port_id=port["id"]))
+        _reason, message = await until_condition(services, READY, "False")
+    assert "is not of project" in message
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        {"device_owner": "trunk:subport"},  # attached: it has no device_id
+        {"tags": [TAG]},  # a nested Pod's, not attached yet
+        {"device_id": "vm", "device_owner": "compute:nova"},
+    ],
+    ids=["subport", "pod", "server"],
+)
+async def test_port_id_that_is_in_use_is_refused(services, use):
+    port = services.cloud.add_port(services.cloud.pods["id"])
+    services.cloud.store.change("port", port, use)
+    async with services.controller():
+        await expose(services, annotations=marks(port_id=port["id"]))
+        _reason, message = await until_condition(services, READY, "False")
+    assert f"port {port['id']} is in use by" in message
+    assert balancer(services, "external") is None
+
+
+async def test_connection_limit(services):
+    async with services.controller():
+        await served(services, marks(connection_limit=7))
+        assert listener(services)["connection_limit"] == 7
+        await annotate(services, marks(connection_limit=8))
+        await until_same(services, lambda: listener(services)["connection_limit"], 8)
+        await annotate(services, {f"{PREFIX}connection-limit": None})
+        await until_same(services, lambda: listener(services)["connection_limit"], -1)
+
+
+async def test_keep_floatingip(services):
+    async with services.controller():
+        (ingress,) = await served(services, marks(keep_floatingip="true"))
+        await services.delete_service()
+        await services.until_service_gone()
+    (kept,) = services.cloud.floating_ips.values()
+    assert kept["floating_ip_address"] == ingress["ip"]
+    assert (kept["port_id"], kept["description"], kept["tags"]) == (None, "", [])
+
+
+async def test_keep_floatingip_when_another_takes_its_place(services):
+    made = services.cloud.add_floating_ip(services.cloud.public["id"])
+    async with services.controller():
+        (ingress,) = await served(services, marks(keep_floatingip="true"))
+        await services.patch_service(spec={"loadBalancerIP": made["floating_ip_address"]})
+        await until_ingress(services, [made["floating_ip_address"]])
+    assert floating(services)[ingress["ip"]] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "protocol"), [("true", "PROXY"), ("v1", "PROXY"), ("v2", "PROXYV2")]
+)
+async def test_proxy_protocol(services, text, protocol):
+    async with services.controller():
+        (ingress,) = await served(services, marks(proxy_protocol=text))
+    outer, inner = listener(services, "external"), listener(services)
+    assert (outer["protocol"], outer["pool"]["protocol"]) == ("TCP", protocol)
+    assert inner["pool"]["protocol"] == "TCP"  # who is in the cluster speaks to Pods
+    assert ingress["ipMode"] == "Proxy"
+
+
+async def test_x_forwarded_for(services):
+    async with services.controller():
+        (ingress,) = await served(services, marks(x_forwarded_for="true"))
+    outer, inner = listener(services, "external"), listener(services)
+    assert (outer["protocol"], outer["pool"]["protocol"]) == ("HTTP", "HTTP")
+    assert outer["insert_headers"] == {"X-Forwarded-For": "true"}
+    assert (inner["protocol"], inner["insert_headers"]) == ("TCP", {})
+    assert ingress["ipMode"] == "Proxy"
+
+
+async def test_lb_method(services):
+    async with services.controller():
+        await served(services, marks(lb_method="LEAST_CONNECTIONS"))
+        assert listener(services)["pool"]["lb_algorithm"] == "LEAST_CONNECTIONS"
+        await annotate(services, {f"{PREFIX}lb-method": None})
+        method = "ROUND_ROBIN"
+        await until_same(services, lambda: listener(services)["pool"]["lb_algorithm"], method)
+
+
+async def test_lb_method_that_the_provider_does_not_know(services):
+    """The ClusterIP is served as if nobody had asked for it."""
+    async with services.controller():
+        await served(services, marks(lb_method="LEAST_CONNECTIONS"))
+        await annotate(services, marks(lb_method="SOURCE_IP_PORT"))
+        note = await services.until_event("KuryrPortRefused")
+        assert "SOURCE_IP_PORT" in note
+        method = "ROUND_ROBIN"
+        await until_same(services, lambda: listener(services)["pool"]["lb_algorithm"], method)
+        await services.set_slice("a", "10.62.0.9", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.0.9", 8080): 1}})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "timeout-client-data",
+        "timeout-member-connect",
+        "timeout-member-data",
+        "timeout-tcp-inspect",
+    ],
+)
+async def test_timeouts(services, name):
+    """One that is taken away is Octavia's own again."""
+    field = name.replace("-", "_")
+    async with services.controller():
+        await served(services, None)
+        default = listener(services)[field]
+        await annotate(services, {f"{PREFIX}{name}": "12345"})
+        await until_same(services, lambda: listener(services)[field], 12345)
+    async with services.controller():
+        await annotate(services, {f"{PREFIX}{name}": None})
+        await until_same(services, lambda: listener(services)[field], default)
+
+
+async def test_enable_health_monitor(services):
+    ports = (HTTP, ("dns", 53, "UDP"), ("sip", 5060, "SCTP"))
+    async with services.controller():
+        await served(services, marks(enable_health_monitor="true"), *ports)
+
+        def monitors():
+            return [one["pool"]["health_monitor"] for one in balancer(services)["listeners"]]
+
+        found = {one["type"]: one for one in monitors()}
+        assert found.keys() == {"TCP", "UDP-CONNECT", "SCTP"}
+        assert found["TCP"] == {
+            "type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1, "max_retries_down": 3,
+        }  # fmt: skip
+        await annotate(services, marks(enable_health_monitor="false"))
+        await until_same(services, monitors, [None, None, None])
+
+
+async def test_enable_health_monitor_as_the_operator_decides_where_nothing_is_said(services):
+    async with services.controller(octavia_defaults={"enable_health_monitor": "true"}):
+        await served(services, None)
+        assert listener(services)["pool"]["health_monitor"]["type"] == "TCP"
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("health-monitor-delay", "delay"),
+        ("health-monitor-timeout", "timeout"),
+        ("health-monitor-max-retries", "max_retries"),
+        ("health-monitor-max-retries-down", "max_retries_down"),
+    ],
+)
+async def test_health_monitor(services, name, field):
+    async with services.controller():
+        await served(services, marks(enable_health_monitor="true") | {f"{PREFIX}{name}": "4"})
+        assert listener(services)["pool"]["health_monitor"][field] == 4
+        await annotate(services, {f"{PREFIX}{name}": "5"})
+
+        def value():
+            return listener(services)["pool"]["health_monitor"][field]
+
+        await until_same(services, value, 5)
+
+
+async def test_flavor_id(services):
+    flavor = str(uuid.uuid4())
+    services.cloud.octavia.store.flavors[flavor] = "amphora"
+    async with services.controller():
+        await served(services, marks(flavor_id=flavor))
+    assert balancer(services, "external")["flavor_id"] == flavor
+    assert balancer(services)["flavor_id"] is None
+
+
+async def test_availability_zone(services):
+    services.cloud.octavia.store.zones.add("zone-1")
+    async with services.controller():
+        await served(services, marks(availability_zone="zone-1"))
+    assert balancer(services, "external")["availability_zone"] == "zone-1"
+
+
+async def test_default_tls_container_ref(services):
+    ref = f"https://barbican.example/v1/containers/{uuid.uuid4()}"
+    services.cloud.octavia.store.certificates.add(ref)
+    async with services.controller():
+        (ingress,) = await served(services, marks(default_tls_container_ref=ref))
+    outer, inner = listener(services, "external"), listener(services)
+    assert (outer["protocol"], outer["pool"]["protocol"]) == ("TERMINATED_HTTPS", "HTTP")
+    assert outer["default_tls_container_ref"] == ref
+    assert inner["protocol"] == "TCP"
+    assert ingress["ipMode"] == "Proxy"
+
+
+async def test_default_tls_container_ref_of_a_service_of_another_project_is_refused(services):
+    """Octavia could read it: it is asked in our name."""
+    ref = f"https://barbican.example/v1/containers/{uuid.uuid4()}"
+    cloud, other = services.cloud, services.cloud.add_project("other")
+    cloud.octavia.store.certificates.add(ref)
+    cloud.keystone.users[cloud.kuryr.id] = dataclasses.replace(
+        cloud.kuryr, roles=(*cloud.kuryr.roles, "admin")
+    )
+    cloud.share(cloud.services["id"], other)
+    theirs = {"object_type": "security_group", "action": "access_as_shared"}
+    theirs |= {"object_id": cloud.group["id"], "target_tenant": other}
+    cloud.store.add("rbac_policy", theirs | {"project_id": cloud.project_id})
+    path = f"/api/v1/namespaces/{services.cluster.namespace}"
+    mark = {"metadata": {"annotations": {"openstack.org/kuryr-project": other}}}
+    await services.client.patch(path, mark)
+    driver = {"service_project_driver": "annotation"}
+    policy = {"projects": f"{services.cluster.namespace}:{other}"}
+    async with services.controller(kubernetes=driver, policy=policy):
+        await expose(services, annotations=marks(default_tls_container_ref=ref))
+        _reason, message = await until_condition(services, READY, "False")
+    assert f"whether project {other} may use it" in message
+    assert (balancer(services)["project_id"], balancer(services, "external")) == (other, None)
+
+
+async def test_hostname(services):
+    async with services.controller():
+        (ingress,) = await served(services, marks(hostname="web.example.org"))
+        assert (ingress["hostname"], "ip" in ingress) == ("web.example.org", False)
+        (address,) = floating(services)
+        await until_written(services, "load-balancer-address", address)
+
+
+async def test_load_balancer_id_and_load_balancer_address_are_written_back(services):
+    async with services.controller():
+        (ingress,) = await served(services, None)
+        (balancer_id,) = services.cloud.load_balancers
+        await until_written(services, "load-balancer-id", balancer_id)
+        await until_written(services, "load-balancer-address", ingress["ip"])
+        await services.patch_service(spec={"loadBalancerSourceRanges": ["192.0.2.0/24"]})
+        await until_same(services, lambda: len(services.cloud.load_balancers), 2)
+        outer = next(one for one in services.cloud.load_balancers if one != balancer_id)
+        await until_written(services, "load-balancer-id", outer)
+    assert not await services.events()
+
+
+@pytest.mark.parametrize("name", ["member-subnet-id", "node-selector"])
+async def test_without_a_meaning(services, name):
+    async with services.controller():
+        await served(services, {f"{PREFIX}{name}": "anything=at-all"})
+        assert name in await services.until_event("KuryrAnnotationIgnored")
+
+
+async def test_load_balancer_source_ranges(services):
+    name = "service.beta.kubernetes.io/load-balancer-source-ranges"
+    async with services.controller():
+        await served(services, {name: "192.0.2.0/24, 198.51.100.0/24"})
+        cidrs = listener(services, "external")["allowed_cidrs"]
+    assert cidrs == ["192.0.2.0/24", "198.51.100.0/24"]
+
+
+async def test_of_another_type_they_have_no_meaning(services):
+    async with services.controller():
+        await services.add_service("web", HTTP, annotations=marks(connection_limit=7, flavor_id=1))
+        await services.until_published()
+        assert listener(services)["connection_limit"] == -1
+    assert not await services.events()
+
+
+async def test_our_own_timeouts_have_one_with_every_type(services):
+    own = "openstack.org/kuryr-timeout-client-data"
+    async with services.controller():
+        await services.add_service("web", HTTP, annotations={own: "7000"})
+        await services.until_published()
+        assert listener(services)["timeout_client_data"] == 7000
+        await annotate(services, {own: "soon"})
+        assert own in await services.until_event("KuryrRefused")
+        await services.set_slice("a", "10.62.0.9", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.0.9", 8080): 1}})
+        assert listener(services)["timeout_client_data"] == 7000
+
+
+async def until_written(services, name, text):
+    async def written():
+        return (await services.service())["metadata"]["annotations"].get(PREFIX + name) == text
+
+    await services.until(written)
+
+
+def name_subnets(services):
+    names = zip(
+        services.cloud.public["subnets"],
+        (("silver", ["slow"]), ("gold", ["fast", "paid"])),
+        strict=True,
+    )
+    for subnet_id, (name, tags) in names:
+        services.cloud.subnets[subnet_id] |= {"name": name, "tags": tags}

@@ -1,0 +1,306 @@
+"""What others do to Services and load balancers, and what cannot be had."""
+
+import json
+
+import pytest
+
+from kuryr_k8s.handlers import loadbalancer
+from kuryr_k8s.handlers.lb_state import BUDGET
+from kuryr_k8s.handlers.loadbalancer import LoadBalancerHandler
+from tests.component.services.stage import CUT, SPEC, STATE, VERSION, ServiceStage
+from tests.component.services.test_life_of_a_service import HTTP, TWO, UP, run
+from tests.fakes.faults import answer
+from tests.fakes.octavia.kinds import LISTENER, POOL
+from tests.kube.objects import make_endpointslice, path_of
+
+
+@pytest.mark.parametrize("provider", ["ovn", "amphora"])
+async def test_service_is_served_while_octavia_takes_its_time(services, provider):
+    services.cloud.octavia_pending = 0.3
+    services.options["kubernetes"]["endpoints_driver_octavia_provider"] = provider
+    if provider == "amphora":
+        services.options["octavia_defaults"] |= {
+            "member_mode": "L3",
+            "lb_algorithm": "ROUND_ROBIN",
+        }
+    async with services.controller():
+        await run(services)
+        await services.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.0.5", 8080): 1}})
+        await services.delete_service()
+        await services.until_service_gone()
+    assert not services.cloud.load_balancers
+
+
+async def test_thousand_members_are_served_and_those_that_fit_are_published(services):
+    addresses = [f"10.62.{number // 250}.{number % 250}" for number in range(1000)]
+    async with services.controller():
+        for start in range(0, 1000, 100):
+            some = addresses[start : start + 100]
+            await services.set_slice(f"s{start}", *some, ports=[("http", 8080)])
+        await services.add_service("web", HTTP)
+        await services.until_members({("TCP", 80): {(one, 8080): 1 for one in addresses}})
+        marks = await services.until_published()
+    state = json.loads(marks[STATE])["versioned_object.data"]
+    assert len(marks[STATE]) <= BUDGET
+    assert marks[CUT] == f"{len(state['members'])} of 1000"
+    assert len(state["members"]) > 300
+
+
+async def test_state_that_cannot_be_published_holds_up_nothing(services):
+    async with services.controller():
+        await run(services)
+        services.proxy.faults.add(
+            method="PATCH", path="/endpoints/", times=None, action=answer(500)
+        )
+        for number in range(3):
+            await services.set_slice("a", f"10.62.1.{number}", ports=[("http", 8080)])
+            await services.until_members({("TCP", 80): {(f"10.62.1.{number}", 8080): 1}})
+        await services.patch_service(spec={"sessionAffinity": "ClientIP"})
+
+        async def followed():
+            (tree,) = services.trees()
+            return tree["listeners"][0]["pool"]["session_persistence"] is not None
+
+        await services.until(followed)
+
+
+async def test_annotations_of_users_are_never_taken_for_the_truth(services):
+    async with services.controller():
+        await run(services)
+        marks = (await services.service())["metadata"]["annotations"]
+        forged = json.loads(marks[SPEC])
+        forged["versioned_object.data"]["project_id"] = "somebody-else"
+        both = {SPEC: json.dumps(forged, sort_keys=True), VERSION: "1"}
+        patch = {"metadata": {"annotations": both}}
+        await services.client.patch(services.endpoints_path(), patch)
+        await services.client.patch(services.service_path(), patch)
+
+        async def put_right():
+            places = (await services.service(), await services.endpoints())
+            return [one["metadata"]["annotations"][SPEC] for one in places] == [marks[SPEC]] * 2
+
+        await services.until(put_right)
+    (tree,) = services.trees()
+    assert tree["project_id"] == services.cloud.project_id
+
+
+async def test_annotations_that_are_lost_are_written_again_and_change_nothing(services):
+    async with services.controller():
+        await run(services)
+        writes = services.octavia_calls()
+        await services.client.patch(services.endpoints_path(), {"metadata": {"annotations": None}})
+        await services.client.patch(services.service_path(), {"metadata": {"annotations": None}})
+        await services.until_published()
+    assert services.octavia_calls() == writes
+    assert services.members() == UP
+
+
+async def test_endpoints_deleted_by_hand_are_annotated_when_they_come_back(services):
+    async with services.controller():
+        await run(services)
+        await services.client.delete(services.endpoints_path())
+        await services.add_endpoints("web")
+        await services.until_published()
+    assert services.members() == UP
+
+
+async def test_load_balancer_of_nobody_goes_when_two_searches_have_found_it(services):
+    quick = {"neutron_defaults": {"sweep_interval": "1"}}
+    async with services.controller(**quick):
+        await run(services)
+    await services.patch_service(metadata={"finalizers": None})
+    await services.delete_service()
+    async with services.controller(**quick):
+        await services.add_service("other", HTTP)
+        await services.until_published("other")
+
+        async def alone():
+            return [tree["name"].partition("/")[2] for tree in services.trees()] == ["other"]
+
+        await services.until(alone)
+
+
+@pytest.mark.parametrize("what", ["listener", "pool", "member", "weight", "load balancer"])
+async def test_what_others_change_in_octavia_is_put_right_and_told(services, what):
+    octavia = services.cloud.octavia
+    async with services.controller(neutron_defaults={"sweep_interval": "1"}):
+        await run(services)
+        (before,) = services.trees()
+        (balancer,) = services.cloud.load_balancers.values()
+        (listener,) = octavia.store.parts(LISTENER, balancer["id"])
+        (pool,) = octavia.store.parts(POOL, balancer["id"])
+        member = octavia.store.members(pool["id"])[0]
+        balancer["updated_at"] = "2030-01-01T00:00:00"
+        if what == "weight":
+            member["weight"] = 7
+        else:
+            victims = {"listener": listener, "pool": pool, "member": member}
+            octavia.remove(victims.get(what, balancer)["id"])
+        assert services.trees() != [before]
+
+        async def mended():
+            return services.trees() == [before]
+
+        await services.until(mended)
+
+        async def told():
+            return "KuryrLoadBalancerChanged" in dict(await services.events())
+
+        await services.until(told)
+
+
+async def test_timeout_of_affinity_that_cannot_be_kept_is_told_once(services):
+    timeout = {"clientIP": {"timeoutSeconds": 60}}
+    async with services.controller():
+        await run(services, sessionAffinity="ClientIP", sessionAffinityConfig=timeout)
+        await services.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.0.5", 8080): 1}})
+
+        async def told():
+            return [reason for reason, _ in await services.events()]
+
+        assert await services.until(told) == ["KuryrAffinityTimeoutNotKept"]
+        (tree,) = services.trees()
+    assert tree["listeners"][0]["pool"]["session_persistence"]["type"] == "SOURCE_IP"
+
+
+async def test_cache_that_lags_behind_takes_no_load_balancer_away(services):
+    label = "service.kubernetes.io/service-proxy-name"
+    async with services.controller():
+        await run(services)
+        services.proxy.events.slow(0.5, "services")
+        await services.patch_service(metadata={"labels": {label: "other"}})
+        affine = {"sessionAffinity": "ClientIP"}
+        await services.patch_service(metadata={"labels": {label: None}}, spec=affine)
+
+        async def followed():
+            persistent = [
+                tree["listeners"][0]["pool"]["session_persistence"] for tree in services.trees()
+            ]
+            return persistent == [{"type": "SOURCE_IP"}] or None
+
+        await services.until(followed)
+    assert ("DELETE", "/loadbalancers/{id}") not in services.octavia_calls()
+
+
+async def test_quota_that_is_used_up_is_told_and_waited_for(services):
+    octavia = services.cloud.octavia
+    octavia.set_quota(services.cloud.project_id, loadbalancer=0)
+    async with services.controller():
+        await services.set_slice("a", "10.62.0.5", "10.62.0.6", ports=[("http", 8080)])
+        await services.add_service("web", HTTP)
+        await services.until_event("OpenStackQuotaExceeded")
+        octavia.set_quota(services.cloud.project_id, loadbalancer=-1)
+        await services.until_members({("TCP", 80): TWO})
+
+
+async def test_the_api_servers_own_service_is_served_with_its_addresses(
+    services, shipped_permissions, kube_proxy
+):
+    """Its endpoints are no Pods; this server leaves its slice to us."""
+    everywhere = ServiceStage(
+        shipped_permissions,
+        services.cloud,
+        kube_proxy,
+        services.load_conf,
+        options=services.options,
+    )
+    path = "/api/v1/namespaces/default/services/kubernetes"
+    own = make_endpointslice(
+        "kubernetes", "kubernetes", ("192.0.2.1", "192.0.2.2"), [("https", 6443)]
+    )
+    for endpoint in own["endpoints"]:
+        del endpoint["targetRef"]
+    await everywhere.client.create(own)
+    try:
+        async with everywhere.controller():
+
+            async def served():
+                members = {("192.0.2.1", 6443): 1, ("192.0.2.2", 6443): 1}
+                return everywhere.members().get(("TCP", 443)) == members
+
+            await everywhere.until(served)
+            service = await everywhere.client.get(path)
+        addresses = [tree["vip_address"] for tree in everywhere.trees()]
+        assert service["spec"]["clusterIP"] in addresses
+    finally:
+        await everywhere.client.delete(path_of(own))
+        nothing = {"metadata": {"finalizers": None, "annotations": None}}
+        await everywhere.client.patch(path, nothing)
+
+
+@pytest.fixture
+def handler(monkeypatch):
+    """A function that gives the controller's handler."""
+    made, init = [], LoadBalancerHandler.__init__
+
+    def remember(self, context):
+        init(self, context)
+        made.append(self)
+
+    monkeypatch.setattr(LoadBalancerHandler, "__init__", remember)
+    return lambda: made[-1]
+
+
+async def test_nothing_is_remembered_of_a_service_that_went_before_it_had_a_finalizer(
+    services, handler
+):
+    services.proxy.faults.add(method="PATCH", path="/services/", times=None, action=answer(500))
+
+    async def remembered():
+        return handler()._settings
+
+    async def forgotten():
+        return not handler()._settings
+
+    async with services.controller():
+        await services.add_service("web", HTTP)
+        await services.until(remembered)
+        await services.delete_service()
+        await services.until(forgotten)
+
+
+async def test_since_when_a_service_waits_is_forgotten_when_it_is_no_more_ours(
+    services, handler, monkeypatch
+):
+    monkeypatch.setattr(loadbalancer, "SLICES_PATIENCE", 60.0)
+
+    async def waits():
+        return handler()._unsliced
+
+    async def forgotten():
+        return not handler()._unsliced
+
+    async with services.controller():
+        await services.add_service("web", HTTP)
+        await services.until(waits)
+        outside = {"type": "ExternalName", "externalName": "example.org"}
+        gone = {"clusterIP": None, "clusterIPs": None, "ipFamilies": None, "ipFamilyPolicy": None}
+        await services.patch_service(spec=outside | gone)
+        await services.until(forgotten)
+
+
+async def test_members_that_octavia_refuses_once_are_asked_for_again_soon(services):
+    """It answers 400 for what it could not ask Neutron, too."""
+    async with services.controller():
+        await run(services)
+        services.cloud.faults.add(method="PUT", path="/members", times=1, action=answer(400))
+        await services.set_slice("a", "10.62.0.8", ports=[("http", 8080)])
+        await services.until_event("OpenStackRefused")
+        await services.set_slice("a", "10.62.0.9", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.0.9", 8080): 1}})
+
+
+@pytest.mark.parametrize("settings", [{}, {"openstack.org/kuryr-timeout-client-data": "7000"}])
+async def test_creation_that_octavia_refuses_once_is_asked_for_again_as_it_was(services, settings):
+    """It answers 403 for a moment after its start: no reason to leave out what users ask for."""
+    path = "/lbaas/loadbalancers"
+    services.cloud.faults.add(method="POST", path=path, times=1, action=answer(403))
+    async with services.controller():
+        await services.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+        await services.add_service("web", HTTP, annotations=settings)
+        await services.until_members({("TCP", 80): {("10.62.0.5", 8080): 1}})
+        await services.until_published()
+        (tree,) = services.trees()
+    assert (tree["listeners"][0]["timeout_client_data"] == 7000) == bool(settings)

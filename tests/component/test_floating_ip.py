@@ -1,0 +1,622 @@
+"""The driver neutron_floating_ip against the fake Neutron: what stands there afterwards, and for
+how many calls."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import DriverContext, PublicIPRequest
+from kuryr_k8s.drivers.fip_wishes import NoNetwork
+from kuryr_k8s.drivers.floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from tests.component.confs import TAG
+from tests.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, lose_reply
+
+OWNER = "6f1c9a52-1111-4222-8333-444455556666"
+OTHER = "0e3b7d10-1111-4222-8333-444455556666"
+MARK = f"kuryr-service:{OWNER} {TAG}"
+TAGS = {TAG, "kuryr-namespace:default", f"kuryr-service:{OWNER}"}
+
+
+@pytest.fixture(autouse=True)
+def scene(cloud):
+    """An external network with two subnets of which the first one is small, and two VIPs."""
+    cloud.services = cloud.add_network("services", "10.3.0.0/24")
+    cloud.public = cloud.add_external_network("public", "172.24.4.0/24", "172.24.5.0/24")
+    cloud.router = cloud.add_router(cloud.public["id"], *cloud.services["subnets"])
+    cloud.vips = [add_vip(cloud) for _ in range(2)]
+
+
+def add_vip(cloud):
+    return cloud.add_port(cloud.services["id"], name="vip")
+
+
+@pytest.fixture
+def start(load_conf, neutron, cloud):
+    """A new life of the driver; keyword arguments are of [neutron_defaults]."""
+
+    def make(**options):
+        options = {"external_svc_net": cloud.public["id"], **options}
+        conf = load_conf(
+            neutron_defaults={name: value for name, value in options.items() if value}
+        )
+        return NeutronFloatingIP(DriverContext(conf=conf, neutron=neutron, namespaces=None))
+
+    return make
+
+
+@pytest.fixture
+def driver(start):
+    return start()
+
+
+def request(cloud, vip=0, **changes):
+    port = cloud.vips[vip]
+    values = {
+        "owner": OWNER,
+        "namespace": "default",
+        "name": "web",
+        "project_id": cloud.project_id,
+        "port_id": port["id"],
+        "vip_address": port["fixed_ips"][0]["ip_address"],
+    }
+    return PublicIPRequest(**(values | changes))
+
+
+async def have(driver, wanted):
+    """As a handler does: again and again, until it is so."""
+    for _ in range(6):
+        try:
+            return await driver.ensure(wanted)
+        except (errors.CloudError, errors.Wait):
+            continue
+    return await driver.ensure(wanted)
+
+
+async def lose(driver, *, keep=False):
+    for _ in range(6):
+        try:
+            return await driver.release(OWNER, keep=keep)
+        except errors.CloudError:
+            continue
+    return await driver.release(OWNER, keep=keep)
+
+
+def calls(cloud, *, writes):
+    """Those of Neutron since the last clear."""
+    return [
+        f"{one.method} {one.what.removeprefix('/v2.0/')}"
+        for one in cloud.calls
+        if one.path.startswith("/v2.0/") and (one.method in WRITES) == writes
+    ]
+
+
+def shown(cloud):
+    """What there is, but for what is anybody's choice."""
+    left_out = ("id", "created_at", "updated_at", "revision_number", "router_id")
+    found = [
+        {name: value for name, value in one.items() if name not in left_out}
+        | {"tags": sorted(one["tags"])}
+        for one in cloud.floating_ips.values()
+    ]
+    return sorted(found, key=lambda one: one["floating_ip_address"])
+
+
+def promote(cloud, role):
+    """Our account has one more; an admin sees all projects."""
+    user = cloud.keystone.users[cloud.kuryr.id]
+    cloud.keystone.users[user.id] = dataclasses.replace(user, roles=(*user.roles, role))
+    cloud.expire_tokens()
+
+
+def only(cloud):
+    [one] = cloud.floating_ips.values()
+    return one
+
+
+async def test_vip_gets_one_that_leads_to_it_and_bears_its_owner(driver, cloud):
+    address = await driver.ensure(request(cloud))
+    one = only(cloud)
+    assert one["floating_ip_address"] == address
+    assert (one["port_id"], one["project_id"]) == (cloud.vips[0]["id"], cloud.project_id)
+    assert set(one["tags"]) == TAGS
+    assert calls(cloud, writes=True) == ["POST floatingips", "PUT floatingips/{id}/tags"]
+
+
+async def test_unchanged_one_asks_neutron_nothing(driver, cloud):
+    await driver.ensure(request(cloud))
+    cloud.calls.clear()
+    await driver.ensure(request(cloud))
+    assert not cloud.calls
+
+
+async def test_restart_reads_one_list_for_all(start, cloud):
+    first = start()
+    for vip, owner in enumerate((OWNER, OTHER)):
+        await first.ensure(request(cloud, vip, owner=owner))
+    before = shown(cloud)
+    again = start()
+    cloud.calls.clear()
+    for vip, owner in enumerate((OWNER, OTHER)):
+        await again.ensure(request(cloud, vip, owner=owner))
+    await again.release("somebody who has none", keep=False)
+    assert (calls(cloud, writes=False), calls(cloud, writes=True)) == (["GET floatingips"], [])
+    assert shown(cloud) == before
+    owned = {(one.owner, one.namespace) for one in await again.list_owned()}
+    assert owned == {(OWNER, "default"), (OTHER, "default")}
+
+
+async def test_without_an_external_network_there_is_none(start, cloud):
+    driver = start(external_svc_net=None)
+    await driver.start()
+    assert await driver.ensure(request(cloud)) is None
+    assert not cloud.floating_ips
+    named = request(cloud, network_id=cloud.public["id"])
+    assert await driver.ensure(named) == only(cloud)["floating_ip_address"]
+    assert await driver.ensure(request(cloud)) is None
+    assert not cloud.floating_ips
+
+
+async def test_neutron_without_routers_has_none_and_that_is_no_error(start, cloud):
+    cloud.faults.add(path="/floatingips$", times=None, action=answer(404))
+    driver = start(external_svc_net=None)
+    await driver.start()
+    assert await driver.list_owned() == []
+    assert await driver.ensure(request(cloud)) is None
+    await driver.release(OWNER, keep=False)
+
+
+async def test_new_vip_gets_the_address_of_the_old_one(driver, cloud):
+    before = await driver.ensure(request(cloud))
+    cloud.remove_port(cloud.vips[0]["id"])
+    assert await driver.ensure(request(cloud, vip=1)) == before
+    assert only(cloud)["port_id"] == cloud.vips[1]["id"]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_one_that_we_made_goes_unless_it_is_to_be_kept(driver, cloud, keep):
+    address = await driver.ensure(request(cloud))
+    await driver.release(OWNER, keep=keep)
+    if not keep:
+        assert not cloud.floating_ips
+        return
+    one = only(cloud)
+    assert one["floating_ip_address"] == address
+    assert (one["port_id"], one["tags"], one["description"]) == (None, [], "")
+    assert await driver.list_owned() == []
+
+
+async def test_one_that_people_made_is_taken_by_its_address_and_left_to_them(start, cloud):
+    made = cloud.add_floating_ip(cloud.public["id"], description="ask Joe")
+    cloud.store.change("floatingip", made, {"tags": ["joes"]})
+    cloud.add_floating_ip(cloud.public["id"])
+    before = shown(cloud)
+    wanted = request(cloud, address=made["floating_ip_address"])
+    assert await start().ensure(wanted) == made["floating_ip_address"]
+    assert made["port_id"] == cloud.vips[0]["id"]
+    assert set(made["tags"]) == TAGS | {"joes", "kuryr-found"}
+    assert made["description"] == "ask Joe"
+    await start().release(OWNER, keep=False)
+    assert shown(cloud) == before
+
+
+async def test_address_kept_by_one_service_is_taken_by_the_next(driver, cloud):
+    address = await driver.ensure(request(cloud))
+    await driver.release(OWNER, keep=True)
+    wanted = request(cloud, vip=1, owner=OTHER, address=address)
+    assert await driver.ensure(wanted) == address
+    assert only(cloud)["port_id"] == cloud.vips[1]["id"]
+    await driver.release(OTHER, keep=False)
+    assert only(cloud)["tags"] == []
+
+
+async def test_address_in_use_by_another_port_is_refused_and_left_alone(driver, cloud):
+    made = cloud.add_floating_ip(cloud.public["id"], port_id=cloud.vips[1]["id"])
+    before = shown(cloud)
+    with pytest.raises(InUse, match=cloud.vips[1]["id"]):
+        await driver.ensure(request(cloud, address=made["floating_ip_address"]))
+    assert shown(cloud) == before
+
+
+async def test_address_of_another_service_is_refused_even_before_it_leads_anywhere(driver, cloud):
+    address = await driver.ensure(request(cloud, owner=OTHER))
+    cloud.store.change("floatingip", only(cloud), {"port_id": None, "fixed_ip_address": None})
+    before = shown(cloud)
+    with pytest.raises(InUse, match="another Service"):
+        await driver.ensure(request(cloud, address=address))
+    assert shown(cloud) == before
+
+
+async def test_of_two_services_that_ask_for_one_address_at_once_one_gets_it(driver, cloud):
+    cloud.latency["PUT"] = 0.1  # so that the other one looks before it is marked
+    made = cloud.add_floating_ip(cloud.public["id"])
+    wanted = [
+        request(cloud, vip, owner=owner, address=made["floating_ip_address"])
+        for vip, owner in enumerate((OWNER, OTHER))
+    ]
+
+    async def outcome(one):
+        try:
+            return await driver.ensure(one)
+        except InUse as refusal:
+            return refusal.reason
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(outcome(one)) for one in wanted]
+    outcomes = [task.result() for task in tasks]
+    assert sorted(outcomes) == [made["floating_ip_address"], InUse.reason]
+    winner = outcomes.index(made["floating_ip_address"])
+    assert made["port_id"] == cloud.vips[winner]["id"]
+
+
+async def test_address_of_another_project_is_refused(driver, cloud):
+    stranger = cloud.add_project("stranger")
+    made = cloud.add_floating_ip(cloud.public["id"], project_id=stranger)
+    with pytest.raises((InUse, NotPermitted)):
+        await driver.ensure(request(cloud, address=made["floating_ip_address"]))
+    assert (made["port_id"], made["tags"]) == (None, [])
+
+
+async def test_address_that_is_not_there_is_made_where_the_policy_lets_us(start, cloud):
+    wanted = request(cloud, address="172.24.4.200")
+    with pytest.raises(NotPermitted, match="administrator"):
+        await start().ensure(wanted)
+    promote(cloud, "manager")
+    assert await start().ensure(wanted) == "172.24.4.200"
+    await start().release(OWNER, keep=False)
+    assert not cloud.floating_ips
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"network_id": "services"}, NoNetwork),
+        ({"network_id": "00000000-0000-4000-8000-000000000000"}, NoNetwork),
+        ({"subnet_ids": ("services",)}, NoNetwork),
+        ({"address": "fd00::1"}, errors.Refused),
+        ({"address": "172.24.5.9", "subnet_ids": ("public",)}, errors.Refused),
+        ({"address": "192.0.2.1"}, errors.Refused),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_nothing_is_left(driver, cloud, options, problem):
+    def resolve(name, value):
+        if name == "network_id":
+            return getattr(cloud, value, {"id": value})["id"]
+        if name == "subnet_ids":
+            return tuple(getattr(cloud, one)["subnets"][0] for one in value)
+        return value
+
+    options = {name: resolve(name, value) for name, value in options.items()}
+    with pytest.raises(problem):
+        await driver.ensure(request(cloud, **options))
+    assert not cloud.floating_ips
+
+
+async def test_network_that_no_router_leads_to_is_refused(driver, cloud):
+    other = cloud.add_external_network("far", "198.51.100.0/24")
+    with pytest.raises(NoNetwork, match="not reachable"):
+        await driver.ensure(request(cloud, network_id=other["id"]))
+    assert not cloud.floating_ips
+
+
+async def test_next_subnet_is_tried_where_one_is_exhausted(driver, cloud):
+    small = cloud.add_subnet(cloud.public["id"], "192.0.2.0/30", allocation_pools=[])
+    wanted = request(cloud, subnet_ids=(small["id"], cloud.public["subnets"][1]))
+    assert (await driver.ensure(wanted)).startswith("172.24.5.")
+    with pytest.raises(errors.OverQuota, match="No more IP addresses"):
+        await driver.ensure(request(cloud, vip=1, owner=OTHER, subnet_ids=(small["id"],)))
+    assert len(cloud.floating_ips) == 1
+
+
+async def test_operators_subnets_are_used_where_the_service_names_none(start, cloud):
+    driver = start(external_svc_subnet=cloud.public["subnets"][1])
+    await driver.start()
+    assert (await driver.ensure(request(cloud))).startswith("172.24.5.")
+
+
+async def test_quota_is_told_and_no_further_subnet_is_tried(driver, cloud):
+    cloud.set_quota(cloud.project_id, floatingip=0)
+    with pytest.raises(errors.OverQuota):
+        await driver.ensure(request(cloud, subnet_ids=tuple(cloud.public["subnets"])))
+    assert calls(cloud, writes=True) == ["POST floatingips"]
+    cloud.set_quota(cloud.project_id, floatingip=-1)
+    await driver.ensure(request(cloud))
+    assert len(cloud.floating_ips) == 1
+
+
+async def test_what_is_asked_for_otherwise_is_another_one_and_the_old_one_goes(driver, cloud):
+    first = await driver.ensure(request(cloud, subnet_ids=(cloud.public["subnets"][0],)))
+    second = await driver.ensure(request(cloud, subnet_ids=(cloud.public["subnets"][1],)))
+    assert (first[:9], second[:9]) == ("172.24.4.", "172.24.5.")
+    assert only(cloud)["port_id"] == cloud.vips[0]["id"]
+    made = cloud.add_floating_ip(cloud.public["id"])
+    assert await driver.ensure(request(cloud, address=made["floating_ip_address"])) != second
+    assert only(cloud) is made
+
+
+async def test_address_that_is_to_be_kept_outlives_its_replacement(driver, cloud):
+    before = await driver.ensure(request(cloud, keep=True))
+    made = cloud.add_floating_ip(cloud.public["id"])
+    await driver.ensure(request(cloud, address=made["floating_ip_address"], keep=True))
+    kept = next(one for one in cloud.floating_ips.values() if one is not made)
+    assert kept["floating_ip_address"] == before
+    assert (kept["port_id"], kept["description"], kept["tags"]) == (None, "", [])
+
+
+async def test_address_that_is_to_be_kept_outlives_the_external_network(start, cloud):
+    before = await start().ensure(request(cloud, keep=True))
+    assert await start(external_svc_net=None).ensure(request(cloud, keep=True)) is None
+    assert (only(cloud)["floating_ip_address"], only(cloud)["tags"]) == (before, [])
+
+
+async def test_refused_change_leaves_what_was_there(driver, cloud):
+    before = await driver.ensure(request(cloud))
+    taken = cloud.add_floating_ip(cloud.public["id"], port_id=cloud.vips[1]["id"])
+    with pytest.raises(InUse):
+        await driver.ensure(request(cloud, address=taken["floating_ip_address"]))
+    assert await driver.ensure(request(cloud)) == before
+
+
+@pytest.mark.parametrize("found", [False, True])
+async def test_network_that_no_router_leads_to_does_not_cost_what_was_there(driver, cloud, found):
+    before = await driver.ensure(request(cloud))
+    far = cloud.add_external_network("far", "198.51.100.0/24")
+    made = cloud.add_floating_ip(far["id"])
+    address = made["floating_ip_address"] if found else None
+    for _ in range(2):
+        with pytest.raises(NoNetwork):
+            await driver.ensure(request(cloud, network_id=far["id"], address=address))
+    leading = [one for one in cloud.floating_ips.values() if one["port_id"]]
+    assert [one["floating_ip_address"] for one in leading] == [before]
+    assert await driver.ensure(request(cloud)) == before
+    assert (made["port_id"], made["tags"], len(cloud.floating_ips)) == (None, [], 2)
+
+
+async def test_other_network_takes_over_without_a_gap(driver, cloud):
+    await driver.ensure(request(cloud))
+    far = cloud.add_external_network("far", "198.51.100.0/24")
+    cloud.add_router(far["id"], *cloud.services["subnets"])
+    cloud.calls.clear()
+    wanted = request(cloud, network_id=far["id"])
+    address = await driver.ensure(wanted)
+    assert calls(cloud, writes=True) == [
+        "POST floatingips",
+        "PUT floatingips/{id}/tags",
+        "DELETE floatingips/{id}",
+    ]
+    assert (only(cloud)["floating_ip_address"], only(cloud)["port_id"]) == (
+        address,
+        wanted.port_id,
+    )
+
+
+async def test_floating_ip_that_people_put_on_the_vip_is_refused_and_left(driver, cloud):
+    made = cloud.add_floating_ip(cloud.public["id"], port_id=cloud.vips[0]["id"])
+    before = shown(cloud)
+    with pytest.raises(InUse, match="not of our making"):
+        await driver.ensure(request(cloud))
+    assert shown(cloud) == before
+    wanted = request(cloud, address=made["floating_ip_address"])
+    assert await driver.ensure(wanted) == made["floating_ip_address"]
+
+
+async def test_of_several_of_an_owner_the_oldest_stays(start, cloud):
+    await start().ensure(request(cloud))
+    first = only(cloud)
+    cloud.store.change("floatingip", first, {"created_at": "2020-01-01T00:00:00Z"})
+    twin = cloud.add_floating_ip(cloud.public["id"], description=MARK)
+    assert twin["id"] in cloud.floating_ips
+    await start().ensure(request(cloud, keep=True))
+    assert only(cloud) is first
+
+
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        lambda cloud: cloud.remove_floating_ip(only(cloud)["id"]),
+        lambda cloud: cloud.store.change("floatingip", only(cloud), {"port_id": None}),
+        lambda cloud: cloud.store.change(
+            "floatingip", only(cloud), {"port_id": cloud.vips[1]["id"]}
+        ),
+        lambda cloud: cloud.store.change("floatingip", only(cloud), {"tags": []}),
+    ],
+    ids=["deleted", "disassociated", "moved", "tags gone"],
+)
+async def test_what_was_changed_by_hand_is_put_right_after_a_resync(driver, cloud, by_hand):
+    await driver.ensure(request(cloud))
+    before = shown(cloud)
+    by_hand(cloud)
+    await driver.list_owned()
+    await driver.ensure(request(cloud))
+    assert shown(cloud) == before
+
+
+async def test_change_of_one_that_is_gone_makes_another(driver, cloud):
+    await driver.ensure(request(cloud))
+    cloud.remove_floating_ip(only(cloud)["id"])
+    with pytest.raises(errors.Wait):
+        await driver.ensure(request(cloud, vip=1))
+    await driver.ensure(request(cloud, vip=1))
+    assert only(cloud)["port_id"] == cloud.vips[1]["id"]
+
+
+@pytest.mark.parametrize("mark", [{"tags": sorted(TAGS)}, {"description": MARK}], ids=str)
+async def test_mark_of_ours_in_a_project_of_no_service_is_nobodys(start, cloud, mark):
+    stranger = cloud.add_project("stranger")
+    made = cloud.add_floating_ip(cloud.public["id"], project_id=stranger)
+    cloud.store.change("floatingip", made, mark)
+    promote(cloud, "admin")
+    driver = start()
+    assert await driver.list_owned() == []
+    address = await driver.ensure(request(cloud))
+    assert address != made["floating_ip_address"]
+    await driver.release(OWNER, keep=False)
+    assert only(cloud) is made
+
+
+async def test_service_of_another_project_has_a_floating_ip_of_that(load_conf, neutron, cloud):
+    other = cloud.add_project("other")
+    promote(cloud, "admin")
+    groups = {
+        "neutron_defaults": {"external_svc_net": cloud.public["id"]},
+        "policy": {"projects": f"default:{other}"},
+    }
+    conf = load_conf(**groups)
+    driver = NeutronFloatingIP(DriverContext(conf=conf, neutron=neutron, namespaces=None))
+    before = await driver.ensure(request(cloud))
+    assert await driver.ensure(request(cloud, project_id=other)) != before
+    assert only(cloud)["project_id"] == other
+
+
+async def test_other_clusters_are_none_of_ours(start, cloud):
+    other = start(resource_tags="other-cluster")
+    address = await other.ensure(request(cloud))
+    before = shown(cloud)
+    driver = start()
+    assert await driver.list_owned() == []
+    await driver.release(OWNER, keep=False)
+    with pytest.raises(InUse):
+        await driver.ensure(request(cloud, vip=1, address=address))
+    assert shown(cloud) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"external_svc_net": "00000000-0000-4000-8000-000000000000"},
+        {"external_svc_net": "services"},
+        {"external_svc_net": None, "external_svc_subnet": "public"},
+        {"external_svc_subnet": "services"},
+        {"resource_tags": "x" * 151},
+    ],
+    ids=str,
+)
+async def test_wrong_options_are_told_at_the_start(start, cloud, options):
+    options = dict(options)
+    if options.get("external_svc_net") == "services":
+        options["external_svc_net"] = cloud.services["id"]
+    if "external_svc_subnet" in options:
+        network = getattr(cloud, options["external_svc_subnet"])
+        options["external_svc_subnet"] = network["subnets"][0]
+    with pytest.raises(errors.ConfigError):
+        await start(**options).start()
+
+
+# -- faults
+
+
+async def live(start, cloud, *, adopt):
+    """A life with all kinds of writes but those at its end; each step by a new controller."""
+    await have(start(), request(cloud, subnet_ids=(cloud.public["subnets"][0],)))
+    await have(start(), request(cloud, vip=1))
+    await have(start(), request(cloud, vip=1, subnet_ids=(cloud.public["subnets"][1],)))
+    await have(start(), request(cloud, vip=1, address=adopt))
+    return shown(cloud)
+
+
+FAULTS = {
+    "reply lost": lambda: lose_reply(),
+    "not sent": lambda: cut(),
+    "half a reply": lambda: garble(),
+    "500 applied": lambda: answer(500, applied=True),
+    "500": lambda: answer(500),
+    "503": lambda: answer(503),
+    "409": lambda: answer(409),
+    "quota": lambda: answer(409, "OverQuota", "Quota exceeded for resources: ['floatingip']."),
+}
+WRITES_OF_A_LIFE = 10
+WRITES_AT_ITS_END = 2
+
+
+async def test_creation_that_comes_late_is_waited_for_and_is_the_one_that_stays(driver, cloud):
+    """Neutron carries out what nobody waits for any more, after we have looked in vain."""
+    late = {}
+
+    async def carry_out_later(request, proceed):
+        await request.read()
+        late["proceed"] = proceed
+        raise Answer(504)
+
+    async def come_first(_request, proceed):
+        await late["proceed"]()
+        return await proceed()
+
+    cloud.faults.at_write(1, carry_out_later)
+    cloud.faults.at_write(2, come_first)
+    with pytest.raises(errors.CloudError):
+        await driver.ensure(request(cloud))
+    with pytest.raises(errors.Wait):
+        await driver.ensure(request(cloud))
+    assert await driver.ensure(request(cloud)) == only(cloud)["floating_ip_address"]
+    assert set(only(cloud)["tags"]) == TAGS
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_fault_at_any_write_leaves_what_an_undisturbed_life_leaves(start, cloud, fault):
+    made = cloud.add_floating_ip(cloud.public["id"], description="ask Joe")
+    adopt, untouched = made["floating_ip_address"], shown(cloud)
+    undisturbed = await live(start, cloud, adopt=adopt)
+    assert len(calls(cloud, writes=True)) == WRITES_OF_A_LIFE
+    await lose(start())
+    assert len(calls(cloud, writes=True)) == WRITES_OF_A_LIFE + WRITES_AT_ITS_END
+    assert shown(cloud) == untouched
+    for number in range(1, WRITES_OF_A_LIFE + WRITES_AT_ITS_END + 1):
+        cloud.calls.clear()
+        cloud.faults.at_write(number, FAULTS[fault]())
+        assert await live(start, cloud, adopt=adopt) == undisturbed, number
+        await lose(start())
+        assert shown(cloud) == untouched, number
+        assert await start().list_owned() == []
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("keep", [False, True])
+async def test_controller_that_dies_at_any_write_leaves_its_heir_to_finish(
+    start, cloud, applied, keep
+):
+    """Broken off while the call is under way, before or after Neutron did it."""
+    await have(start(), request(cloud))
+    undisturbed = shown(cloud)
+    await lose(start(), keep=keep)
+    released = shown(cloud)
+    for one in list(cloud.floating_ips):
+        cloud.remove_floating_ip(one)
+    for number in range(1, 3 + (2 if keep else 1)):
+        hang = Hang(applied=applied)
+        cloud.faults.at_write(number, hang)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(_whole_life(start(), cloud, keep))
+            await hang.reached.wait()
+            task.cancel()
+            hang.release()
+        assert task.cancelled()
+        heir = start()
+        if number <= 2:
+            await have(heir, request(cloud))
+            assert shown(cloud) == undisturbed
+        await lose(heir, keep=keep)
+        assert shown(cloud) == released, number
+        for one in list(cloud.floating_ips):
+            cloud.remove_floating_ip(one)
+
+
+async def _whole_life(driver, cloud, keep):
+    await driver.ensure(request(cloud))
+    await driver.release(OWNER, keep=keep)
+
+
+async def test_answer_that_comes_after_a_list_was_begun_is_not_undone_by_it(driver, cloud):
+    """The list shows what was before."""
+    await driver.list_owned()
+    hang = Hang(applied=True)
+    cloud.faults.add(method="GET", path="/floatingips$", action=hang)
+    async with asyncio.TaskGroup() as group:
+        listing = group.create_task(driver.list_owned())
+        await hang.reached.wait()
+        await driver.ensure(request(cloud))
+        hang.release()
+    assert listing.result() == []
+    cloud.calls.clear()
+    await driver.ensure(request(cloud))
+    assert not cloud.calls

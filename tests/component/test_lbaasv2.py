@@ -1,0 +1,582 @@
+"""The driver lbaasv2 against the fake Octavia: what stands there afterwards, and for how many
+calls."""
+
+import asyncio
+import dataclasses
+import math
+
+import pytest
+from aiohttp import web
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud import octavia as octavia_calls
+from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.drivers import lb_pending, lb_work
+from kuryr_k8s.drivers.base import Owned
+from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
+from kuryr_k8s.drivers.lb_work import NotTaken
+from kuryr_k8s.model.load_balancer import HealthMonitor
+from tests.component.confs import TAG
+from tests.component.load_balancers import wanted
+from tests.fakes.faults import WRITES, answer, cut, garble, lose_reply
+from tests.fakes.octavia.kinds import POOL
+
+OWNER = "6f1c9a52-1111-4222-8333-444455556666"
+OTHER = "0e3b7d10-1111-4222-8333-444455556666"
+
+
+def calls(cloud, *, writes):
+    """Those of Octavia since the last clear."""
+    return [
+        f"{one.method} {one.what.rpartition('/lbaas/')[2]}"
+        for one in cloud.calls
+        if "/lbaas/" in one.path and (one.method in WRITES) == writes
+    ]
+
+
+def trees(cloud):
+    return [cloud.octavia.tree(one) for one in cloud.load_balancers]
+
+
+def ids(cloud, kind):
+    return list(cloud.octavia.store._by_kind[kind])
+
+
+async def test_service_is_one_write_and_everything_is_active_when_it_is_done(worker, cloud):
+    found = await worker.have(OWNER, wanted(cloud, OWNER))
+    assert calls(cloud, writes=True) == ["POST loadbalancers"]
+    assert found.statuses() == {"ACTIVE"}
+    assert list(cloud.load_balancers) == [found.id]
+    shown = await Octavia(worker.transport).read(found.id)
+    assert sorted(found.listeners, key=str) == sorted(shown.listeners, key=str)
+    assert _sorted_pools(found) == _sorted_pools(shown)
+    assert (found.vip_address, found.vip_port_id) == (shown.vip_address, shown.vip_port_id)
+
+
+def _sorted_pools(found):
+    """Octavia tells members in the order of their ids."""
+    pools = []
+    for one in sorted(found.pools, key=lambda one: one.pool.name):
+        members = tuple(sorted(one.pool.members, key=lambda member: member.key))
+        pools.append(dataclasses.replace(one, pool=dataclasses.replace(one.pool, members=members)))
+    return pools
+
+
+async def test_unchanged_service_asks_octavia_nothing(worker, cloud):
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.calls.clear()
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    assert calls(cloud, writes=True) == calls(cloud, writes=False) == []
+
+
+@pytest.mark.parametrize("provider", ["amphora", "ovn"])
+async def test_changed_endpoints_are_one_write_for_each_pool_and_no_read_before_it(
+    worker, cloud, provider
+):
+    new = {"provider": provider}
+    old = wanted(cloud, OWNER, ports=["http"], **new)
+    if provider == "ovn":
+        pool = dataclasses.replace(old.pools[0], lb_algorithm="SOURCE_IP_PORT", members=())
+        old = dataclasses.replace(old, pools=(pool,))
+    await worker.have(OWNER, old)
+    cloud.calls.clear()
+    member = dataclasses.replace(
+        wanted(cloud, OWNER).pools[0].members[0], subnet_id=cloud.pods["subnets"][0]
+    )
+    pool = dataclasses.replace(old.pools[0], members=(member,))
+    found = await worker.have(OWNER, dataclasses.replace(old, pools=(pool,)))
+    assert calls(cloud, writes=True) == ["PUT pools/{pool_id}/members"]
+    first = next(one.method for one in cloud.calls if "/lbaas/" in one.path)
+    assert first == "PUT"
+    assert [one.address for one in found.pools[0].pool.members] == ["10.62.1.1"]
+    assert found.statuses() == {"ACTIVE"}
+
+
+async def test_endpoints_that_change_while_octavia_works_wait_and_go_together(worker, cloud):
+    cloud.octavia_pending = math.inf
+    worker.want(OWNER, wanted(cloud, OWNER, ports=["http"]))
+    await cloud.wait_for(lambda: cloud.load_balancers)
+    for pods in (3, 4, 5):
+        worker.want(OWNER, wanted(cloud, OWNER, ports=["http"], pods=pods))
+    cloud.octavia_pending = 0.05
+    cloud.octavia.progress.finish(next(iter(cloud.load_balancers)))
+    found = await worker.done(OWNER)
+    assert calls(cloud, writes=True) == ["POST loadbalancers", "PUT pools/{pool_id}/members"]
+    assert calls(cloud, writes=False).count("GET loadbalancers/{id}/status") == 1
+    assert len(found.pools[0].pool.members) == 5
+
+
+async def test_ports_come_and_go(worker, cloud):
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))
+    ports = ["dns", "dns-tcp", "sip"]
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=ports, pods=1))
+    [tree] = trees(cloud)
+    [now] = await _fresh_trees(worker, cloud, wanted(cloud, OTHER, ports=ports, pods=1), OTHER)
+    assert _comparable(tree) == _comparable(now)
+
+
+async def _fresh_trees(worker, cloud, load_balancer, owner):
+    """What an undisturbed creation makes."""
+    before = set(cloud.load_balancers)
+    await worker.have(owner, load_balancer)
+    return [cloud.octavia.tree(one) for one in cloud.load_balancers if one not in before]
+
+
+def _comparable(tree):
+    """Without what is its own: names and addresses."""
+    own = {**tree, "vip_address": "", "tags": ""}
+    return str(own).replace(OTHER, OWNER)
+
+
+async def test_another_provider_or_address_makes_it_anew(worker, cloud):
+    first = await worker.have(OWNER, wanted(cloud, OWNER, address="10.3.0.10"))
+    second = await worker.have(OWNER, wanted(cloud, OWNER, address="10.3.0.11"))
+    assert list(cloud.load_balancers) == [second.id] != [first.id]
+    assert second.vip_address == "10.3.0.11"
+    assert len([one for one in cloud.ports.values() if "lb" in one["name"]]) == 1
+
+
+async def test_release_returns_when_it_is_gone(worker, cloud):
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.octavia_pending = math.inf
+    worker.want(OWNER, None)
+    await cloud.wait_for(lambda: calls(cloud, writes=True)[-1].startswith("DELETE"))
+    assert OWNER not in worker.found
+    [found] = cloud.load_balancers
+    cloud.octavia.progress.finish(found)
+    await worker.done(OWNER)
+    assert not cloud.load_balancers
+    assert not [one for one in cloud.ports.values() if "lb" in one["name"]]
+    cloud.calls.clear()
+    await worker.have(OWNER, None)
+    assert calls(cloud, writes=True) == calls(cloud, writes=False) == []
+
+
+async def test_deletion_that_ends_in_error_is_told_and_tried_again(worker, cloud):
+    found = await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.octavia_pending = math.inf
+    worker.want(OWNER, None)
+    await cloud.wait_for(lambda: calls(cloud, writes=True)[-1].startswith("DELETE"))
+    cloud.octavia.set_error(found.id)
+    assert (await worker.trouble(OWNER)).reason == "KuryrLoadBalancerError"
+    cloud.octavia_pending = 0.0
+    cloud.octavia.progress.finish(found.id)
+    await worker.done(OWNER)
+    assert not cloud.load_balancers
+
+
+async def test_service_deleted_while_its_load_balancer_is_being_made_leaves_nothing(worker, cloud):
+    worker.want(OWNER, wanted(cloud, OWNER))
+    await cloud.wait_for(lambda: cloud.load_balancers)
+    await worker.have(OWNER, None)
+    assert not cloud.load_balancers
+
+
+async def test_service_that_comes_back_while_its_load_balancer_goes_gets_another(worker, cloud):
+    first = await worker.have(OWNER, wanted(cloud, OWNER))
+    worker.want(OWNER, None)
+    await cloud.wait_for(lambda: calls(cloud, writes=True)[-1].startswith("DELETE"))
+    second = await worker.have(OWNER, wanted(cloud, OWNER))
+    assert list(cloud.load_balancers) == [second.id] != [first.id]
+
+
+async def test_restarted_controller_reads_lists_and_members_and_writes_nothing(make_worker, cloud):
+    owners = [OWNER, OTHER, "third", "fourth"]
+    async with make_worker() as worker:
+        for owner in owners:
+            worker.want(owner, wanted(cloud, owner))
+        for owner in owners:
+            await worker.done(owner)
+    cloud.calls.clear()
+    async with make_worker() as worker:
+        for owner in owners:
+            worker.want(owner, wanted(cloud, owner))
+        for owner in owners:
+            await worker.done(owner)
+        for owner in owners:
+            await worker.have(owner, wanted(cloud, owner))
+    assert calls(cloud, writes=True) == []
+    lists = ["GET loadbalancers", "GET listeners", "GET pools"]
+    members = ["GET pools/{pool_id}/members"] * len(owners) * 2
+    assert sorted(calls(cloud, writes=False)) == sorted([*lists, *members])
+
+
+async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud, monkeypatch):
+    owners = [OWNER, OTHER, "third", "fourth", "fifth"]
+    monitor = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
+    for number, owner in enumerate(owners):
+        one = wanted(cloud, owner, pods=number)
+        first, second = one.pools
+        first = dataclasses.replace(first, health_monitor=monitor)
+        await worker.have(owner, dataclasses.replace(one, pools=(first, second)))
+    octavia = Octavia(worker.transport)
+    await octavia.create_pool(
+        {
+            "name": "loose",
+            "protocol": "TCP",
+            "lb_algorithm": "ROUND_ROBIN",
+            "loadbalancer_id": next(iter(cloud.load_balancers)),
+        }
+    )
+    cloud.octavia.progress.finish(next(iter(cloud.load_balancers)))
+    monkeypatch.setattr(octavia_calls, "PAGE", 2)
+    cloud.calls.clear()
+    listed = await octavia.survey({"tags": TAG})
+    assert calls(cloud, writes=False).count("GET loadbalancers") == 3
+    assert len(calls(cloud, writes=False)) == 3 + 6 + 6 + 3  # two at a time
+    assert len(listed) == len(owners)
+    for parts in listed:
+        single = await octavia.read(parts.load_balancer["id"])
+        assert await octavia.complete(parts) == single
+
+
+@pytest.mark.parametrize("status", ["PENDING_UPDATE", "ERROR"])
+async def test_restarted_controller_looks_again_at_what_is_not_active(make_worker, cloud, status):
+    async with make_worker() as worker:
+        await worker.have(OWNER, wanted(cloud, OWNER))
+        before = trees(cloud)
+    pool = cloud.octavia.store.get(POOL, ids(cloud, "pool")[0])
+    cloud.octavia.store.set_status(pool, status)
+    async with make_worker() as worker:
+        worker.want(OWNER, wanted(cloud, OWNER))
+        if status == "PENDING_UPDATE":
+            await cloud.wait_for(lambda: "GET loadbalancers/{id}" in calls(cloud, writes=False))
+            cloud.octavia.store.set_status(pool, "ACTIVE")
+        found = await worker.done(OWNER)
+    assert found.statuses() == {"ACTIVE"}
+    assert trees(cloud) == before
+
+
+# -- faults
+
+
+async def _live(worker, cloud):
+    """A life with all kinds of writes but deletion; the tree afterwards."""
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"], pods=1))
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"], pods=2))
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["http", "dns"], pods=2))
+    changed = wanted(cloud, OWNER, ports=["http", "dns"], pods=2)
+    listeners = tuple(
+        dataclasses.replace(one, timeout_client_data=1000) for one in changed.listeners
+    )
+    pools = tuple(dataclasses.replace(one, persistence="SOURCE_IP") for one in changed.pools)
+    changed = dataclasses.replace(changed, listeners=listeners, pools=pools)
+    await worker.have(OWNER, changed)
+    await worker.have(
+        OWNER, dataclasses.replace(changed, listeners=listeners[1:], pools=pools[1:])
+    )
+    return trees(cloud)
+
+
+FAULTS = {
+    "reply lost": lose_reply(),
+    "not sent": cut(),
+    "half a reply": garble(),
+    "500 applied": answer(500, applied=True),
+    "503": answer(503),
+    "409": answer(409, message="Load Balancer x is immutable and cannot be updated."),
+    "404": answer(404),
+}
+WRITES_OF_A_LIFE = 11
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+async def test_fault_at_any_write_leaves_what_an_undisturbed_life_leaves(
+    make_worker, cloud, fault
+):
+    async with make_worker() as worker:
+        undisturbed = await _live(worker, cloud)
+        assert len(calls(cloud, writes=True)) == WRITES_OF_A_LIFE
+        await worker.have(OWNER, None)
+    for number in range(1, WRITES_OF_A_LIFE + 2):  # the last one is the deletion
+        async with make_worker() as worker:
+            cloud.calls.clear()
+            cloud.faults.at_write(number, FAULTS[fault])
+            after = await _live(worker, cloud)
+            assert len(calls(cloud, writes=True)) >= WRITES_OF_A_LIFE
+            assert _nameless(after) == _nameless(undisturbed)
+            await worker.have(OWNER, None)
+            assert not cloud.load_balancers
+
+
+def _nameless(trees):
+    """Addresses are of the allocation's choice."""
+    return [{**tree, "vip_address": "", "vip_port_id": ""} for tree in trees]
+
+
+async def test_lost_reply_to_a_create_makes_no_second_one_even_after_a_restart(make_worker, cloud):
+    async with make_worker() as worker:
+        cloud.faults.at_write(1, lose_reply())
+        worker.want(OWNER, wanted(cloud, OWNER))
+        await worker.trouble(OWNER)
+    async with make_worker() as worker:
+        found = await worker.have(OWNER, wanted(cloud, OWNER))
+    assert list(cloud.load_balancers) == [found.id]
+    assert calls(cloud, writes=True) == ["POST loadbalancers"]
+
+
+async def test_load_balancer_deleted_by_hand_is_made_again_at_the_next_change(worker, cloud):
+    first = await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.octavia.remove(first.id)
+    second = await worker.have(OWNER, wanted(cloud, OWNER, pods=3))
+    assert list(cloud.load_balancers) == [second.id]
+    assert len(second.pools[0].pool.members) == 3
+
+
+@pytest.mark.parametrize("kind", ["loadbalancer", "listener", "pool", "member"])
+async def test_what_was_deleted_by_hand_is_made_again_after_a_resync(worker, cloud, kind):
+    """Be it in the same second as our own last change: that alone no time shows."""
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    before = _nameless(trees(cloud))
+    assert await worker.driver.list_owned()
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.octavia.remove(ids(cloud, kind)[0])
+    await worker.driver.list_owned()
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    assert _nameless(trees(cloud)) == before
+
+
+async def test_resync_of_what_nobody_changed_reads_five_lists(worker, cloud):
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    await worker.driver.list_owned()
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.calls.clear()
+    [load_balancer] = cloud.load_balancers
+    assert await worker.driver.list_owned() == [Owned(OWNER, "default", load_balancer)]
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    assert calls(cloud, writes=True) == []
+    shared = ["GET listeners", "GET pools"]  # in the load balancers of others
+    lists = ["GET listeners", "GET loadbalancers", "GET pools"]
+    assert sorted(calls(cloud, writes=False)) == sorted(lists + shared)
+
+
+async def test_load_balancer_of_a_service_that_nobody_knows_can_be_released(make_worker, cloud):
+    async with make_worker() as worker:
+        await worker.have(OWNER, wanted(cloud, OWNER))
+    async with make_worker() as worker:
+        [owned] = await worker.driver.list_owned()
+        await worker.have(owned.owner, None)
+    assert not cloud.load_balancers
+
+
+async def test_load_balancers_of_others_are_none_of_ours(worker, cloud):
+    octavia = Octavia(worker.transport)
+    body = {"name": "x", "vip_subnet_id": cloud.services["subnets"][0], "tags": ["other-cluster"]}
+    await octavia.create_load_balancer(body)
+    await octavia.create_load_balancer({**body, "tags": ["test-cluster"]})
+    assert await worker.driver.list_owned() == []
+    await worker.have(OWNER, None)
+    assert len(cloud.load_balancers) == 2
+
+
+async def test_load_balancer_in_error_is_told_and_made_anew(worker, cloud):
+    first = await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.octavia.set_error(first.id)
+    cloud.load_balancers[first.id]["updated_at"] = "2031-01-01T00:00:00"
+    await worker.driver.list_owned()
+    worker.want(OWNER, wanted(cloud, OWNER))
+    problem = await worker.trouble(OWNER)
+    assert (problem.reason, first.id in str(problem)) == ("KuryrLoadBalancerError", True)
+    second = await worker.done(OWNER)
+    assert list(cloud.load_balancers) == [second.id] != [first.id]
+
+
+@pytest.mark.parametrize("kind", ["listener", "pool", "member"])
+async def test_part_in_error_is_made_anew_and_the_load_balancer_stays(worker, cloud, kind):
+    first = await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))
+    before = trees(cloud)
+    cloud.octavia.set_error(ids(cloud, kind)[0])
+    cloud.load_balancers[first.id]["updated_at"] = "2031-01-01T00:00:00"
+    await worker.driver.list_owned()
+    again = await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))
+    assert again.id == first.id
+    assert again.statuses() == {"ACTIVE"}
+    assert trees(cloud) == before
+
+
+async def test_load_balancer_that_ends_in_error_each_time_is_left_after_so_many(
+    make_worker, cloud
+):
+    async with make_worker(octavia_defaults={"rebuild_limit": "2"}) as worker:
+        cloud.octavia_pending = math.inf
+        worker.want(OWNER, wanted(cloud, OWNER))
+        seen = []
+        for _ in range(3):
+            await cloud.wait_for(lambda: cloud.load_balancers.keys() - set(seen))
+            [now] = cloud.load_balancers
+            seen.append(now)
+            cloud.octavia.progress.finish(now)
+            cloud.octavia.set_error(now)
+            cloud.octavia_pending = 0.0
+            if len(seen) < 3:
+                await cloud.wait_for(lambda: not cloud.load_balancers)
+            cloud.octavia_pending = math.inf
+        await worker.until(lambda: "left to people" in str(worker.problems.get(OWNER)))
+        assert list(cloud.load_balancers) == seen[-1:]
+        cloud.octavia.progress.finish(seen[-1])
+        cloud.load_balancers[seen[-1]]["provisioning_status"] = "ACTIVE"  # by failover
+        await worker.done(OWNER)
+    assert len(set(seen)) == 3
+
+
+async def test_second_load_balancer_of_an_owner_goes_and_the_oldest_stays(make_worker, cloud):
+    async with make_worker() as worker:
+        first = await worker.have(OWNER, wanted(cloud, OWNER))
+        cloud.load_balancers[first.id]["created_at"] = "2020-01-01T00:00:00"
+        body = {
+            "name": "twin",
+            "vip_subnet_id": cloud.services["subnets"][0],
+            "tags": list(wanted(cloud, OWNER).tags),
+        }
+        await Octavia(worker.transport).create_load_balancer(body)
+    async with make_worker() as worker:
+        found = await worker.have(OWNER, wanted(cloud, OWNER))
+        await cloud.wait_for(lambda: len(cloud.load_balancers) == 1)
+        assert found.id == first.id
+        assert list(cloud.load_balancers) == [first.id]
+
+
+async def test_second_load_balancer_that_is_being_made_goes_as_soon_as_it_can(make_worker, cloud):
+    async with make_worker() as worker:
+        first = await worker.have(OWNER, wanted(cloud, OWNER))
+        cloud.load_balancers[first.id]["created_at"] = "2020-01-01T00:00:00"
+        cloud.octavia_pending = math.inf
+        body = {"name": "twin", "vip_subnet_id": cloud.services["subnets"][0]}
+        body |= {"tags": list(wanted(cloud, OWNER).tags)}
+        twin = await Octavia(worker.transport).create_load_balancer(body)
+        await worker.driver.list_owned()
+        worker.want(OWNER, wanted(cloud, OWNER))
+        await cloud.wait_for(lambda: "DELETE loadbalancers/{id}" in calls(cloud, writes=True))
+        cloud.octavia_pending = 0.0
+        cloud.octavia.progress.finish(twin.id)
+        await worker.done(OWNER)
+        await cloud.wait_for(lambda: list(cloud.load_balancers) == [first.id])
+
+
+async def test_all_load_balancers_of_an_owner_are_released(make_worker, cloud):
+    async with make_worker() as worker:
+        await worker.have(OWNER, wanted(cloud, OWNER))
+        body = {
+            "name": "twin",
+            "vip_subnet_id": cloud.services["subnets"][0],
+            "tags": list(wanted(cloud, OWNER).tags),
+        }
+        await Octavia(worker.transport).create_load_balancer(body)
+    async with make_worker() as worker:
+        await worker.have(OWNER, None)
+        assert not cloud.load_balancers
+
+
+async def test_somebody_elses_work_on_the_load_balancer_is_waited_for(worker, cloud):
+    found = await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))
+    cloud.octavia_pending = math.inf
+    await worker.rename(found.id)
+    worker.want(OWNER, wanted(cloud, OWNER, ports=["http"], pods=5))
+    await cloud.wait_for(lambda: "GET loadbalancers/{id}" in calls(cloud, writes=False))
+    cloud.octavia_pending = 0.05
+    cloud.octavia.progress.finish(found.id)
+    found = await worker.done(OWNER)
+    assert len(found.pools[0].pool.members) == 5
+    assert OWNER not in worker.problems
+
+
+async def test_refusal_since_somebody_was_faster_is_waited_out_and_not_told(worker, cloud):
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))
+    cloud.faults.add(method="PUT", path="/members$", action=FAULTS["409"])
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["http", "dns"]))
+    assert "PUT pools/{pool_id}/members" in calls(cloud, writes=True)[:-1]
+    assert OWNER not in worker.problems
+
+
+async def test_change_that_octavia_accepts_and_does_not_make_is_told_and_not_repeated_at_once(
+    worker, cloud
+):
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))
+
+    async def accept(_request, _proceed):
+        return web.Response(status=202)
+
+    cloud.faults.add(method="PUT", path="/members$", times=1, action=accept)
+    worker.want(OWNER, wanted(cloud, OWNER, ports=["http"], pods=5))
+    assert isinstance(await worker.trouble(OWNER), NotTaken)
+    found = await worker.done(OWNER)
+    assert len(found.pools[0].pool.members) == 5
+
+
+@pytest.mark.parametrize("provider", ["amphora", "ovn"])
+async def test_load_balancer_that_stays_pending_is_told_and_used_once_it_is_active(
+    make_worker, cloud, provider, monkeypatch
+):
+    monkeypatch.setattr(lb_work, "PATIENCE", 0.1)
+    cloud.octavia_pending = math.inf
+    async with make_worker(neutron_defaults={"lbaas_activation_timeout": "1"}) as worker:
+        worker.want(OWNER, wanted(cloud, OWNER, ports=[], provider=provider))
+        assert (await worker.trouble(OWNER)).reason == "KuryrLoadBalancerPending"
+        cloud.octavia.progress.finish(next(iter(cloud.load_balancers)))
+        await worker.done(OWNER)
+    assert calls(cloud, writes=True) == ["POST loadbalancers"]
+
+
+async def test_quota_is_told_as_such_and_met_when_there_is_room(worker, cloud):
+    cloud.octavia.set_quota(cloud.project_id, loadbalancer=0)
+    worker.want(OWNER, wanted(cloud, OWNER))
+    assert isinstance(await worker.trouble(OWNER), errors.OverQuota)
+    cloud.octavia.set_quota(cloud.project_id, loadbalancer=-1)
+    await worker.done(OWNER)
+    assert len(cloud.load_balancers) == 1
+
+
+async def test_call_that_is_broken_off_is_followed_by_a_look(worker, cloud):
+    """As when a reconcile has taken too long."""
+    hang = asyncio.Event()
+
+    async def apply_and_hold(_request, proceed):
+        response = await proceed()
+        await hang.wait()
+        return response
+
+    cloud.faults.add(method="POST", path="/loadbalancers$", times=1, action=apply_and_hold)
+    async with asyncio.TaskGroup() as group:
+        ensuring = worker.driver.ensure(OWNER, wanted(cloud, OWNER), lambda: None)
+        task = group.create_task(ensuring)
+        await cloud.wait_for(lambda: cloud.load_balancers)
+        task.cancel()
+        hang.set()
+    assert task.cancelled()
+    await worker.have(OWNER, wanted(cloud, OWNER))
+    assert len(cloud.load_balancers) == 1
+
+
+async def test_one_list_looks_for_all_that_is_pending_ever_more_rarely_until_something_changes(
+    worker, cloud
+):
+    octavia = Octavia(worker.transport)
+    cloud.octavia_pending = math.inf
+    bodies = [
+        {"name": name, "vip_subnet_id": cloud.services["subnets"][0], "tags": [TAG]}
+        for name in ("first", "second")
+    ]
+    first, second = [await octavia.create_load_balancer(body) for body in bodies]
+    pending = PendingLoadBalancers(octavia, [TAG])
+    asked, woken = [], []
+    pending.wake_later = lambda _key, delay: asked.append(delay)
+    pending.watch(first.id, OWNER, "PENDING_CREATE", lambda: woken.append("first"))
+    delays = [await pending.reconcile("") for _ in range(20)]
+    assert asked == [lb_pending.FIRST]
+    assert delays == sorted(delays)
+    assert delays[-1] == lb_pending.LONGEST
+    pending.watch(second.id, OTHER, "PENDING_CREATE", lambda: woken.append("second"))
+    assert asked == [lb_pending.FIRST] * 2
+    cloud.octavia.progress.finish(first.id)
+    cloud.calls.clear()
+    assert await pending.reconcile("") == lb_pending.FIRST
+    assert calls(cloud, writes=False) == ["GET loadbalancers"]
+    assert woken == ["first"]
+    assert first.id not in pending
+    assert second.id in pending
+    cloud.octavia.progress.finish(second.id)
+    assert await pending.reconcile("") is None
+    assert woken == ["first", "second"]
+    cloud.calls.clear()
+    assert await pending.reconcile("") is None
+    assert calls(cloud, writes=False) == []

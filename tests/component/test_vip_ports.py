@@ -1,0 +1,149 @@
+"""VIPs' ports that refused load balancers leave behind, on the fake Neutron and Octavia."""
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud import connect
+from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.handlers.vip_port_sweeper import VIPPortSweeper
+from tests.fakes.faults import answer
+
+NOBODYS = "0e3b7d10-1111-4222-8333-444455556666"
+
+
+@pytest.fixture
+def octavia(load_conf):
+    adapter = connect.ServiceAdapter(connect.connect(load_conf(), connections=4), "load_balancer")
+    transport = Transport(adapter, limit=4)
+    yield Octavia(transport)
+    transport.close()
+
+
+@pytest.fixture
+def sweeper(cloud, neutron, octavia):
+    cloud.services = cloud.add_network("services", "10.3.0.0/24")
+
+    async def subnets():
+        return (await neutron.get_subnet(cloud.services["subnets"][0]),)
+
+    return VIPPortSweeper(neutron, octavia, subnets, [cloud.project_id], 600.0)
+
+
+def vip_port(cloud, load_balancer_id, **changes):
+    body = {
+        "name": f"ovn-lb-vip-{load_balancer_id}",
+        "device_id": f"lb-{load_balancer_id}",
+        "device_owner": "ovn-lb:vip",
+    }
+    network = changes.pop("network", cloud.services)
+    return cloud.add_port(network["id"], **(body | changes))["id"]
+
+
+async def search(sweeper, *, passed=0.0):
+    """As so many seconds later; seconds until the next one."""
+    for port_id in sweeper._suspects:
+        sweeper._suspects[port_id] -= passed
+    return await sweeper.reconcile(VIPPortSweeper.KEY)
+
+
+@pytest.mark.parametrize("provider", ["ovn", "amphora"])
+async def test_port_of_a_refused_load_balancer_goes_and_its_address_is_free(
+    sweeper, cloud, octavia, provider
+):
+    body = {
+        "name": "web",
+        "vip_subnet_id": cloud.services["subnets"][0],
+        "vip_address": "10.3.0.77",
+        "project_id": cloud.project_id,
+        "provider": provider,
+    }
+    twice = [{"name": "a", "protocol": "TCP", "protocol_port": 80}] * 2
+    with pytest.raises(errors.KuryrError):
+        await octavia.create_load_balancer({**body, "listeners": twice, "pools": []})
+    assert [port["device_id"][:3] for port in cloud.ports.values()] == ["lb-"]
+    with pytest.raises(errors.Conflict):
+        await octavia.create_load_balancer({**body, "listeners": [], "pools": []})
+    assert await search(sweeper) == 60.0
+    assert cloud.ports
+    assert await search(sweeper, passed=60.0) == 600.0
+    assert not cloud.ports
+    made = await octavia.create_load_balancer({**body, "listeners": [], "pools": []})
+    assert await search(sweeper, passed=600.0) == 600.0
+    assert list(cloud.ports) == [made.vip_port_id]
+
+
+async def test_port_stays_until_it_was_found_for_a_while(sweeper, cloud):
+    port = vip_port(cloud, NOBODYS)
+    await search(sweeper)
+    await search(sweeper, passed=59.0)
+    assert port in cloud.ports
+    await search(sweeper, passed=1.0)
+    assert port not in cloud.ports
+
+
+async def test_creation_that_was_under_way_keeps_its_port(sweeper, cloud, octavia):
+    """Octavia shows the load balancer only when it has made all of it."""
+    made = await octavia.create_load_balancer(_body(cloud))
+    balancer = cloud.load_balancers.pop(made.id)
+    assert await search(sweeper) == 60.0
+    cloud.load_balancers[made.id] = balancer
+    assert await search(sweeper, passed=60.0) == 600.0
+    cloud.load_balancers.pop(made.id)
+    assert await search(sweeper, passed=0.0) == 60.0
+    assert made.vip_port_id in cloud.ports
+
+
+def _body(cloud):
+    return {"name": "web", "vip_subnet_id": cloud.services["subnets"][0]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device_id": "lb-another"},
+        {"name": "web"},
+        {"device_owner": "compute:nova"},
+        {"device_id": NOBODYS},
+        {"device_owner": "Octavia", "name": f"octavia-lb-vrrp-{NOBODYS}"},
+        {"project_id": "another"},
+        {"network": "pods"},
+    ],
+    ids=str,
+)
+async def test_what_is_not_surely_such_a_port_stays(sweeper, cloud, changes):
+    changes = dict(changes)
+    if "network" in changes:
+        changes["network"] = cloud.pods
+    port = vip_port(cloud, NOBODYS, **changes)
+    await search(sweeper)
+    await search(sweeper, passed=600.0)
+    assert port in cloud.ports
+
+
+async def test_port_of_a_load_balancer_of_others_stays(sweeper, cloud):
+    """Octavia says 403 of what is another project's."""
+    port = vip_port(cloud, NOBODYS)
+    cloud.faults.add(method="GET", path="/status$", times=None, action=answer(403))
+    await search(sweeper)
+    await search(sweeper, passed=600.0)
+    assert port in cloud.ports
+
+
+async def test_port_stays_while_octavia_does_not_answer(sweeper, cloud):
+    port = vip_port(cloud, NOBODYS)
+    await search(sweeper)
+    cloud.faults.add(method="GET", path="/status$", times=None, action=answer(503))
+    with pytest.raises(errors.CloudError):
+        await search(sweeper, passed=600.0)
+    assert port in cloud.ports
+
+
+async def test_nothing_but_two_lists_is_asked_where_all_is_well(sweeper, cloud, octavia):
+    for _ in range(3):
+        await octavia.create_load_balancer(_body(cloud))
+    await search(sweeper)
+    cloud.calls.clear()
+    await search(sweeper)
+    asked = [one.path.rpartition("/")[2] for one in cloud.calls if "subnets" not in one.path]
+    assert asked == ["ports", "loadbalancers"]
