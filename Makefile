@@ -22,9 +22,9 @@ test:
 bench:
 	$(PYTHON) -m lab.bench $(BENCH)
 
-# make bench-ancestor   the same Pods with kuryr-kubernetes 10.0.0 and with this project
+# make bench-ancestor ANCESTOR="--parts services"   beside kuryr-kubernetes 10.0.0, or a part of it
 bench-ancestor:
-	$(PYTHON) -m lab.bench ancestor
+	$(PYTHON) -m lab.bench ancestor $(ANCESTOR)
 
 # make soak POOL=neutron SOAK="--minutes 5 --seed 7"   half an hour of Pods and restarts
 soak: lab-up

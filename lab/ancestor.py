@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.interpreter import interpreter
 from lab.paths import SOURCE, Paths, locked, write_atomic
-from lab.process import run, succeeds
+from lab.process import run
 
 VERSION = "10.0.0"
 _RELEASE = f"kuryr-kubernetes=={VERSION}"
@@ -49,7 +49,7 @@ def ensure(paths: Paths) -> Ancestor:
     with locked(paths.cache / "locks" / "ancestor"):
         if not marker.exists():
             shutil.rmtree(found.venv, ignore_errors=True)
-            run([_interpreter(), "-m", "venv", str(found.venv)])
+            run([interpreter(), "-m", "venv", str(found.venv)])
             pip = [str(found.venv / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
             run([*pip, "install", "-q", "-r", str(_REQUIREMENTS)], timeout=1800)
             _unpack_crds(pip, found.crds)
@@ -68,10 +68,3 @@ def _unpack_crds(pip: list[str], directory: Path) -> None:
                 content = files.extractfile(member) if member.name.startswith(_CRDS) else None
                 if content is not None:
                     (directory / Path(member.name).name).write_bytes(content.read())
-
-
-def _interpreter() -> str:
-    """Debian's Python where it is new enough; else the one that runs this."""
-    system = "/usr/bin/python3"
-    fits = [system, "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"]
-    return system if succeeds(fits) else sys.executable

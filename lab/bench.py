@@ -18,12 +18,19 @@ from lab.lifecycle import Lab
 from lab.paths import Paths
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ALONE, ON_LAB = ("pods", "restart"), ("cni", "lab", "nested")
+ALONE = ("pods", "services", "restart")
+ON_LAB = ("cni", "lab", "lab_services", "nested")
 APART = ("ancestor",)
 
 
-def main(names: Sequence[str]) -> int:
-    """Run the benchmarks named, or all; 1 where one failed or missed a target."""
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmarks named, or all; 1 where one failed or missed a target.
+
+    From the first option on, arguments are each benchmark's own.
+    """
+    first = (at for at, one in enumerate(arguments) if one.startswith("-"))
+    at = next(first, len(arguments))
+    names, options = arguments[:at], arguments[at:]
     unknown = [name for name in names if name not in ALONE + APART + ON_LAB]
     if unknown:
         print(f"there is no benchmark {', '.join(unknown)}", file=sys.stderr)
@@ -32,13 +39,13 @@ def main(names: Sequence[str]) -> int:
     paths = Paths.from_environment()
     paths.create()
     command = tox.ensure(paths)
-    ok = _bench(paths, command, [name for name in ALONE + APART if name in wanted])
+    ok = _bench(paths, command, [name for name in ALONE + APART if name in wanted], options)
     on_lab = [name for name in ON_LAB if name in wanted]
     if on_lab:
         was_up = set(Lab().status().values()) == {"ready"}
         if _run([sys.executable, "-m", "lab", "up"]):
             up = _run([sys.executable, "-m", "lab.kuryr", "up"])
-            ok = up and _bench(paths, command, on_lab) and ok
+            ok = up and _bench(paths, command, on_lab, options) and ok
         else:
             ok = False
         if not was_up and "KEEP_LAB" not in os.environ:
@@ -46,10 +53,13 @@ def main(names: Sequence[str]) -> int:
     return 0 if ok else 1
 
 
-def _bench(paths: Paths, command: Sequence[str], names: Sequence[str]) -> bool:
+def _bench(
+    paths: Paths, command: Sequence[str], names: Sequence[str], options: Sequence[str]
+) -> bool:
     """Run all of them, also after one has failed."""
     search = f"{paths.bin}:{os.environ['PATH']}"  # Open vSwitch's tools
-    reached = [_run([*command, "-q", "-e", "bench", "--", name], PATH=search) for name in names]
+    run = [*command, "-q", "-e", "bench", "--"]
+    reached = [_run([*run, name, *options], PATH=search) for name in names]
     return all(reached)
 
 

@@ -15,7 +15,7 @@ from lab.progress import Progress
 from lab.supervisor import Supervisor
 
 _BRIDGES = ("br-int", "br-ul", "br-ex", "ovs-netdev")
-_LINKS = ("np-node", "tnp-node", "ul-node", "ul-outside", "tap-vm")
+_LINKS = ("np-node", "tnp-node", "ul-node", "ul-outside", "tap-vm", topology.AMPHORA)
 
 
 def stop_components(supervisor: Supervisor, progress: Progress) -> None:
@@ -47,9 +47,11 @@ def remove_traces(paths: Paths, nodes: Iterable[topology.Node]) -> None:
     for node in nodes:
         if node.netns is None:
             cni_bridge.remove_bridge(node)
+            wiring.delete_node_ports(node.netns)
         else:
             wiring.delete_namespace(node.netns)
-    for name in (topology.OUTSIDE_NAMESPACE, topology.VM_NAMESPACE):
+    amphorae = wiring.namespaces(f"{topology.AMPHORA}-")
+    for name in (topology.OUTSIDE_NAMESPACE, topology.VM_NAMESPACE, *amphorae):
         wiring.delete_namespace(name)
     for link in wiring.links():
         if link in _BRIDGES or link.startswith(_LINKS):

@@ -21,13 +21,15 @@ from lab.openstack_config import (
     SERVICE_PASSWORD,
     USER_PASSWORD,
 )
-from lab.rest import Api, Json, token
+from lab.process import wait_until
+from lab.rest import Api, ApiError, Json, token
 from lab.topology import Network, Node
 
 _LOCAL_KEYSTONE = f"http://127.0.0.1:{KEYSTONE_PORT}/v3"
-# The least that lets the product work: `member` for what the project owns, `service` because
-# Neutron lets only that role (or an admin) write and read binding:* of ports.
-KURYR_ROLES = ("member", "service", "load-balancer_member")
+# The least that lets the product work: `member` for what the project owns, load balancers
+# included, `service` because Neutron lets only that role (or an admin) write and read binding:*
+# of ports.
+KURYR_ROLES = ("member", "service")
 _MARK = "made by the lab"
 
 
@@ -171,10 +173,19 @@ class NeutronSetup:
     def _ensure(
         self, kind: str, plural: str, query: dict[str, str], create: Callable[[], Json]
     ) -> Json:
-        found: list[Json] = self._api.get(f"/{plural}", **query)[plural.replace("-", "_")]
-        if found:
-            return found[0]
-        made: Json = self._api.post(f"/{plural}", {kind: create()})[kind]
+        def found() -> list[Json]:
+            there: list[Json] = self._api.get(f"/{plural}", **query)[plural.replace("-", "_")]
+            return there
+
+        if there := found():
+            return there[0]
+        try:
+            made: Json = self._api.post(f"/{plural}", {kind: create()})[kind]
+        except ApiError as error:
+            # a Neutron that has just started does not show all that is there
+            if error.status != 409 or not wait_until(lambda: bool(found()), 10, pause=0.5):
+                raise
+            return found()[0]
         return made
 
     def _network(self, plan: Network, project: str) -> facts.Network:
@@ -229,7 +240,8 @@ class NeutronSetup:
                 "provider:physical_network": "physnet1",
             },
         )
-        subnet = self._subnet(made, "public", topology.PUBLIC_CIDR, topology.PUBLIC_GATEWAY, None)
+        plan = topology.PUBLIC_NETWORK
+        subnet = self._subnet(made, plan.name, plan.v4, plan.gateway_v4, None)
         return facts.Network(made["id"], project, subnet, None)
 
     def _share(self, network: str, owner: str, target: str) -> None:

@@ -19,15 +19,18 @@ from lab.process import CommandError, run
 
 # What the lab runs or calls and does not build or unpack itself.
 PACKAGES = (
+    "bind9-dnsutils",
     "ca-certificates",
     "curl",
     "ethtool",
     "gcc",
+    "haproxy",
     "iproute2",
     "iptables",
     "iputils-ping",
     "libc6-dev",
     "mariadb-server",
+    "nftables",
     "openssl",
     "procps",
     "python3-venv",

@@ -2,7 +2,8 @@
 
 Brings up the lab and the product, has ports made ahead and parked on the nodes, starts four Pods
 on two nodes, and shows what came of it: each Pod beside its Neutron port and what that was before,
-pings on a node, between nodes and to another network, and the pools.
+pings on a node, between nodes and to another network, and the pools; then two Services, asked
+without a pause from a Pod and from outside while the Pods behind them become more and fewer.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from lab import facts
+from lab import demo_services, facts
+from lab.demo_services import NAME
 from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, kubectl
 from lab.lifecycle import Lab
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 
-NAME = "kuryr-demo"
 REPLICAS = 4
 PATIENCE = 120  # seconds
+DRAIN = 5  # seconds
 _RECORDS, _POOLS = ("get", "kuryrports", "-o"), ("get", "kuryrportpools")
 Json = dict[str, Any]
 
@@ -45,7 +47,7 @@ def main() -> int:
         return down()
     progress = Progress()
     Lab(progress=progress).up()
-    installation = Installation(progress=progress, pool="neutron")
+    installation = Installation(progress=progress, pool="neutron", with_services=True)
     installation.up()
     lab = installation.lab
     remove(lab)  # of an earlier run: it is to be seen how Pods start
@@ -60,6 +62,9 @@ def main() -> int:
     show(rows)
     failed = pings(lab, rows)
     show_pools(lab)
+    public = demo_services.create(lab, progress)
+    answers = demo_services.grow_and_shrink(lab, public, progress)
+    failed += demo_services.show(lab, answers)
     print(NEXT)
     return 1 if failed else 0
 
@@ -82,7 +87,9 @@ def down() -> int:
 
 
 def remove(lab: facts.Lab) -> None:
-    """Delete the Deployment, and wait until its Pods are gone and have let go of their ports."""
+    """Delete the Services and the Deployment, and wait until the Pods are gone and have let go of
+    their ports."""
+    demo_services.remove(lab)
     kubectl(lab, "delete", "deployment", NAME, "--ignore-not-found", "--timeout=120s")
     kubectl(lab, "wait", "--for=delete", "pod", "-l", f"app={NAME}", "--timeout=120s")
     if not wait_until(lambda: f"/{NAME}-" not in kubectl(lab, *_RECORDS, "name"), PATIENCE, 0.5):
@@ -120,6 +127,7 @@ def deployment(images: list[str]) -> Json:
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "DoNotSchedule",
+        "nodeTaintsPolicy": "Honor",  # a node in a virtual machine may be there, and is kept apart
         "labelSelector": {"matchLabels": labels},
     }
     container = {
@@ -128,9 +136,11 @@ def deployment(images: list[str]) -> Json:
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", serve],
         "readinessProbe": {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1},
+        # It serves on while its load balancers are told, which is over in a second or two.
+        "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN}}},
     }
     spec = {
-        "terminationGracePeriodSeconds": 1,
+        "terminationGracePeriodSeconds": DRAIN + 1,
         "topologySpreadConstraints": [spread],
         "containers": [container],
     }
@@ -249,6 +259,10 @@ It keeps running. What to try next:
   openstack port list --tags kuryr-lab      the same ports in Neutron, and those of the pools
   kuryr-k8s pools list                      the pools; populate and free fill and empty them
   kubectl scale deployment kuryr-demo --replicas 10
+  curl http://<EXTERNAL-IP of kuryr-demo-public>/      each answer names its Pod
+  kubectl describe service kuryr-demo-public           what was made for it
+  openstack loadbalancer status show <name>            the same in Octavia
+  kubectl exec kuryr-demo-client -- nslookup kubernetes.default
   kubectl exec deploy/kuryr-demo -- ip addr
   python3 -m lab status                     everything that runs; logs NAME shows its log
   python3 -m lab restart kuryr-controller   Pods do not notice

@@ -1,7 +1,9 @@
 """Container images made by hand: there is no registry to pull from.
 
 lab.local/pause:1 is the sandbox of every pod; lab.local/busybox:1 has a shell, httpd, nc, wget,
-ping and ip, and a page in /www for httpd.
+ping and ip, and a page in /www for httpd; lab.local/curl:1 has besides curl, which knows TLS,
+and nslookup, which knows search domains as busybox's does not;
+lab.local/coredns:1 is the cluster's DNS.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab import binaries, debian
@@ -18,14 +21,16 @@ from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 
 PAUSE, BUSYBOX = "lab.local/pause:1", "lab.local/busybox:1"
-IMAGES = (PAUSE, BUSYBOX)
+CURL, COREDNS = "lab.local/curl:1", "lab.local/coredns:1"
+SMALL = (PAUSE, BUSYBOX)
+IMAGES = (*SMALL, CURL, COREDNS)
 
 
 def archives(paths: Paths) -> dict[str, Path]:
     """The images as docker archives, made on first use: name -> file."""
     result = {
-        PAUSE: paths.cache / "images" / "pause-1.tar",
-        BUSYBOX: paths.cache / "images" / "busybox-1.tar",
+        name: paths.cache / "images" / f"{name.rpartition('/')[2].replace(':', '-')}.tar"
+        for name in IMAGES
     }
     with locked(paths.cache / "locks" / "images"):
         if not result[PAUSE].exists():
@@ -35,6 +40,13 @@ def archives(paths: Paths) -> dict[str, Path]:
             write_atomic(result[PAUSE], _archive(PAUSE, layer, ["/pause"], None))
         if not result[BUSYBOX].exists():
             write_atomic(result[BUSYBOX], _archive(BUSYBOX, _busybox_layer(paths), None, ["sh"]))
+        if not result[CURL].exists():
+            write_atomic(result[CURL], _archive(CURL, _curl_layer(paths), None, ["sh"]))
+        if not result[COREDNS].exists():
+            coredns = binaries.ensure(["coredns"], paths)["coredns"]
+            layer = _Layer()
+            layer.file("coredns", coredns.read_bytes(), 0o755)
+            write_atomic(result[COREDNS], _archive(COREDNS, layer, ["/coredns"], None))
     return result
 
 
@@ -53,9 +65,12 @@ def busybox(paths: Paths) -> Path:
 
 
 def load(
-    paths: Paths, containerd: Path, there: Callable[..., tuple[str, ...]] = lambda *argv: argv
+    paths: Paths,
+    containerd: Path,
+    there: Callable[..., tuple[str, ...]] = lambda *argv: argv,
+    names: Sequence[str] = IMAGES,
 ) -> None:
-    """Import the images that this containerd does not have.
+    """Import those of the images that this containerd does not have.
 
     :param there: a command line for here from one for where containerd is.
     """
@@ -68,9 +83,10 @@ def load(
         "images",
     ]
     present = run(there(*ctr, "ls", "-q")).split()
-    for name, archive in archives(paths).items():
+    known = archives(paths)
+    for name in names:
         if name not in present:
-            run(there(*ctr, "import", "--local", str(archive)))
+            run(there(*ctr, "import", "--local", str(known[name])))
 
 
 class _Layer:
@@ -118,6 +134,16 @@ def _busybox_layer(paths: Paths) -> _Layer:
     layer.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
     layer.file("etc/group", b"root:x:0:\n")
     layer.file("www/index.html", b"ok\n")
+    return layer
+
+
+def _curl_layer(paths: Paths) -> _Layer:
+    """The machine's own curl and nslookup, with the libraries that they load."""
+    layer = _busybox_layer(paths)
+    programs = ("/usr/bin/curl", "/usr/bin/nslookup")
+    for name in sorted({*programs, *re.findall(r"(/\S+) \(0x", run(["ldd", *programs]))}):
+        layer.file(name.removeprefix("/"), Path(name).read_bytes(), 0o755)
+    layer.file("etc/nsswitch.conf", b"hosts: files dns\n")
     return layer
 
 

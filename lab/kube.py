@@ -1,4 +1,6 @@
-"""A small client of Kubernetes' API, with nothing but the standard library: calls and watches."""
+"""A small client of Kubernetes' API, with nothing but the standard library: calls and watches;
+and kubectl, for what is not asked often.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from lab import facts
+from lab.process import run
 
 Json = dict[str, Any]
 # A name, the object or None where it is gone, and the time.monotonic() of hearing it.
 Heard = Callable[[str, Json | None, float], None]
+
+
+def kubectl(
+    lab: facts.Lab, *arguments: str, stdin: str | None = None, timeout: float = 180
+) -> str:
+    """Run kubectl as the cluster's administrator; what it printed."""
+    command = [f"{lab.bin}/kubectl", f"--kubeconfig={lab.kubernetes.admin_kubeconfig}"]
+    return run([*command, *arguments], stdin=stdin, timeout=timeout)
 
 
 class KubeError(Exception):

@@ -16,10 +16,21 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab import binaries, credential, facts, pools, probes, topology, wheel
+from lab import (
+    binaries,
+    credential,
+    dns,
+    facts,
+    pools,
+    probes,
+    services,
+    topology,
+    wheel,
+    wiring,
+)
 from lab.hardening import Hardening
+from lab.kube import kubectl as kubectl
 from lab.paths import Paths, locked, write_atomic
-from lab.process import run
 from lab.progress import Progress
 from lab.supervisor import Component, Supervisor
 from lab.wheel import REPOSITORY
@@ -57,8 +68,11 @@ class Installation:
         debug: bool = False,
         pool: str = "noop",
         pool_options: Mapping[str, str] | None = None,
+        with_services: bool = False,
+        provider: str = "ovn",
     ) -> None:
         self.debug = debug
+        self._with_services, self._provider = with_services, provider
         self.pool, self._pool_options = pool, pool_options or {}
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
@@ -95,6 +109,11 @@ class Installation:
                 kubectl(self.lab, "delete", "kuryrportpools", "--all")
         kubectl(self.lab, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
         self.progress.note("all nodes are Ready")
+        if self._with_services:
+            services.up(self.lab, self._provider)
+            self.progress.note(f"Services have load balancers ({self._provider}); DNS is one")
+        else:
+            dns.down(self.lab, wait=False)
 
     def _forget_others(self, wanted: set[str]) -> None:
         """Controllers beyond those wanted, and daemons of nodes that the lab has no more."""
@@ -103,13 +122,16 @@ class Installation:
                 self.supervisor.forget(name)
 
     def down(self) -> None:
-        """Stop the controller and the daemons, and take the CNI configuration away."""
+        """Stop the controller and the daemons, and take the CNI configuration away, and what leads
+        node ports to Services."""
         with locked(self.root / "lock"):
             self._forget_others(set())
         directories = [node.cni_conf_dir for node in self.lab.nodes.values()]
         directories += [worker.cni_conf_dir for worker in self.lab.workers.values()]
         for directory in directories:
             (Path(directory) / "10-kuryr.conflist").unlink(missing_ok=True)
+        for node in self.lab.nodes.values():
+            wiring.delete_node_ports(node.netns)
         self.progress.note("kuryr is stopped; the lab runs on (make lab-down stops it)")
 
     @property
@@ -130,11 +152,9 @@ class Installation:
         cloud = self.lab.cloud
         network = cloud.networks["pods"]
         subnets = [subnet.id for subnet in (network.v4, network.v6) if subnet is not None]
-        keeping = pools.settings(self.pool, self._pool_options, machines=bool(self.lab.workers))
         settings = {
             "kubernetes": self._kubernetes("kuryr-controller", CONTROLLER_PROGRAM)
-            | {"lock_file": f"{directories}/run/kuryr-controller/controller.lock"}
-            | keeping.pop("kubernetes"),
+            | {"lock_file": f"{directories}/run/kuryr-controller/controller.lock"},
             "neutron": {"cloud": "kuryr"},
             "neutron_defaults": {
                 "project": cloud.project_id,
@@ -144,8 +164,12 @@ class Installation:
                 "sweep_interval": "30",
             },
             "health_server": {"port": str(port)},
-            **keeping,
         }
+        keeping = pools.settings(self.pool, self._pool_options, machines=bool(self.lab.workers))
+        balancing = services.settings(cloud, self._provider) if self._with_services else {}
+        for more in (keeping, balancing):
+            for group, options in more.items():
+                settings[group] = settings.get(group, {}) | options
         if self.lab.workers:
             workers = cloud.networks["workers"].v4
             assert workers is not None
@@ -174,6 +198,7 @@ class Installation:
                 "ovsdb_connection": f"unix:{node.ovs_socket}",
                 "cni_bin_dir": node.cni_bin_dir,
                 "cni_conf_dir": node.cni_conf_dir,
+                "node_ports": "true",
             },
             "cni_health_server": {"port": str(DAEMON_HEALTH)},
         }
@@ -204,6 +229,7 @@ class Installation:
                 "ovsdb_connection": "",
                 "cni_bin_dir": node.cni_bin_dir,
                 "cni_conf_dir": node.cni_conf_dir,
+                "node_ports": "true",
             },
             "binding": {"state_dir": f"{own}/run/kuryr/vlan"},
             "cni_health_server": {"port": str(DAEMON_HEALTH)},
@@ -273,22 +299,21 @@ class Installation:
         self.hardening.give(path, program)
 
 
-def kubectl(
-    lab: facts.Lab, *arguments: str, stdin: str | None = None, timeout: float = 180
-) -> str:
-    """Run kubectl as the cluster's administrator; what it printed."""
-    command = [f"{lab.bin}/kubectl", f"--kubeconfig={lab.kubernetes.admin_kubeconfig}"]
-    return run([*command, *arguments], stdin=stdin, timeout=timeout)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m lab.kuryr")
     parser.add_argument("command", choices=("up", "down"), nargs="?", default="up")
     parser.add_argument("--debug", action="store_true", help="let both programs log all")
     parser.add_argument("--controllers", type=int, default=1, help="how many: one leads")
     parser.add_argument("--pool", default="noop", choices=pools.KINDS, help="make ports ahead?")
+    parser.add_argument("--services", action="store_true", help="load balancers for Services?")
+    parser.add_argument("--provider", default="ovn", choices=services.PROVIDERS, help="of those")
     arguments = parser.parse_args()
-    installation = Installation(debug=arguments.debug, pool=arguments.pool)
+    installation = Installation(
+        debug=arguments.debug,
+        pool=arguments.pool,
+        with_services=arguments.services,
+        provider=arguments.provider,
+    )
     if arguments.command == "up":
         installation.up(arguments.controllers)
     else:

@@ -74,7 +74,6 @@ class Lab:
         with self.locked():
             before, count = self.count, count or self.count
             vms_before, vms = self.vms, self.vms if vms is None else vms
-            write_atomic(self._settings, json.dumps({"nodes": count, "vms": vms}))
             plan = Plan(self.paths, self.supervisor, count, vms)
             components = plan.components()
             if not only and self._is_up(components):
@@ -85,6 +84,8 @@ class Lab:
                 cleanup.remove_node(self.paths, self.supervisor, node)
             for worker in topology.workers(vms_before)[vms:]:
                 worker_plan.remove(self.paths, self.supervisor, worker)
+            # after the removals, so that those that were cut short are made again
+            write_atomic(self._settings, json.dumps({"nodes": count, "vms": vms}))
             self._adopt(components)
             steps = [*plan.steps(), *self._extra_steps({step.name for step in plan.steps()})]
             wanted = [name for entry in only for name in GROUPS.get(entry, (entry,))]
@@ -194,6 +195,6 @@ class Lab:
 def _source_digest() -> str:
     """The hash of this program: another version may want other files, not only other arguments."""
     digest = hashlib.sha256()
-    for path in sorted([*SOURCE.glob("*.py"), *SOURCE.glob("worker/*.py")]):
+    for path in sorted(SOURCE.glob("*.py")) + sorted(SOURCE.glob("[aw]*/*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -198,7 +198,7 @@ def _kubelet_config(paths: Paths, node: Node | Worker) -> dict[str, object]:
         "maxOpenFiles": 20000,
         "maxPods": 250,
         "clusterDomain": "cluster.local",
-        "clusterDNS": [topology.CLUSTER_DNS],
+        "clusterDNS": [topology.CLUSTER_DNS, topology.CLUSTER_DNS_V6],
         "resolvConf": str(paths.etc / "resolv.conf"),
         "serializeImagePulls": False,
         # Never collect images: they cannot be pulled again.

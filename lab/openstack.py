@@ -20,7 +20,7 @@ from lab.openstack_config import (
     OCTAVIA_PORT,
     OCTAVIA_SOCKETS,
 )
-from lab.paths import Paths
+from lab.paths import SOURCE, Paths
 from lab.process import run
 from lab.supervisor import Component
 
@@ -115,6 +115,7 @@ def _neutron(paths: Paths) -> list[Component]:
 def _octavia(paths: Paths) -> list[Component]:
     etc = paths.etc / "octavia"
     files = (str(etc / "octavia.conf"), str(etc / "octavia_wsgi.py"))
+    drivers = tuple(str(file) for file in sorted((SOURCE / "amphora").glob("*.py")))
     agent = python_services.location(paths) / "bin/octavia-driver-agent"
     return [
         # The API, when it loads the ovn provider, looks for the agent's sockets.
@@ -131,11 +132,17 @@ def _octavia(paths: Paths) -> list[Component]:
             "octavia",
             _uwsgi(paths, OCTAVIA_PORT, 4, "--wsgi-file", str(etc / "octavia_wsgi.py")),
             ready=(probes.http(f"http://127.0.0.1:{OCTAVIA_PORT}/", pattern="v2"),),
-            needs=("octavia-agent", "keystone", "neutron"),
-            env=_ENV,
+            # It puts the amphorae into node1's Open vSwitch.
+            needs=("octavia-agent", "keystone", "neutron", "ovn-controller-node1"),
+            env=_ENV
+            | {
+                "PYTHONPATH": str(SOURCE.parent),
+                "KURYR_LAB_STATE": str(paths.state),
+                "KURYR_LAB_CACHE": str(paths.cache),
+            },
             grace=4,
             timeout=120,
-            files=files,
+            files=(*files, *drivers),
         ),
     ]
 

@@ -142,7 +142,13 @@ def write_octavia(paths: Paths, management_network: str) -> None:
         "l7rule",
     )
     ca, key = etc / "ca.pem", etc / "ca.key"
-    providers = {"amphora": "no-op backends", "ovn": "OVN L4", "noop_driver": "no-op"}
+    amphorae = paths.run / "amp"  # short: sockets are below it
+    amphorae.mkdir(parents=True, exist_ok=True)
+    providers = {
+        "amphora": "haproxy in network namespaces",
+        "ovn": "OVN L4",
+        "noop_driver": "no-op",
+    }
     write_atomic(
         etc / "octavia.conf",
         render(
@@ -168,9 +174,9 @@ def write_octavia(paths: Paths, management_network: str) -> None:
                 | {"endpoint_override": f"http://127.0.0.1:{NEUTRON_PORT}"},
                 "controller_worker": {
                     "workers": 1,
-                    "amphora_driver": "amphora_noop_driver",
-                    "compute_driver": "compute_noop_driver",
-                    "network_driver": "lab_network_driver",
+                    "amphora_driver": "lab_amphora_driver",
+                    "compute_driver": "lab_compute_driver",
+                    "network_driver": "allowed_address_pairs_driver",
                     "image_driver": "image_noop_driver",
                     "volume_driver": "volume_noop_driver",
                     "amp_image_tag": "amphora",
@@ -191,9 +197,22 @@ def write_octavia(paths: Paths, management_network: str) -> None:
                     "ca_private_key": key,
                     "server_certs_key_passphrase": "insecure-key-do-not-use-this-key",
                 },
-                "haproxy_amphora": {"server_ca": ca, "client_cert": ca},
+                "haproxy_amphora": {
+                    "server_ca": ca,
+                    "client_cert": ca,
+                    "base_path": amphorae,
+                    "base_cert_dir": amphorae / "certs",
+                    # The sum over the listeners must be below the limit of open files.
+                    "default_connection_limit": 1000,
+                    # The worker may be here before the API has committed: it looks again at
+                    # once, and not after a second, which nearly every change would cost.
+                    "api_db_commit_retry_initial_delay": 0,
+                    "api_db_commit_retry_backoff": 0,
+                    "api_db_commit_retry_attempts": 1000,
+                },
                 "health_manager": {
                     "heartbeat_key": "insecure",
+                    "heartbeat_interval": 2,
                     "bind_ip": "127.0.0.1",
                     "controller_ip_port_list": "127.0.0.1:5555",
                 },
@@ -210,7 +229,8 @@ def write_octavia(paths: Paths, management_network: str) -> None:
             }
         ),
     )
-    # The controller worker runs as a thread of the API: both share the in-memory transport.
+    # The controller worker runs as a thread of the API: both share the in-memory transport. The
+    # amphorae are made again before it can change them.
     write_atomic(
         etc / "octavia_wsgi.py",
         f"""\
@@ -220,10 +240,18 @@ from octavia.api import app
 
 application = app.setup_app(argv=["octavia-api", "--config-file", {str(etc / "octavia.conf")!r}])
 
+from lab.amphora import health
 from octavia.controller.queue.v2 import consumer
 from oslo_config import cfg
 
-threading.Thread(target=consumer.ConsumerService(0, cfg.CONF).run, daemon=True).start()
+
+def work():
+    health.restore()
+    threading.Thread(target=health.beat_for_ever, daemon=True).start()
+    consumer.ConsumerService(0, cfg.CONF).run()
+
+
+threading.Thread(target=work, daemon=True).start()
 """,
     )
 

@@ -247,7 +247,7 @@ def build_bridges(paths: Paths, node: Node) -> None:
             paths, node, "--may-exist", "add-br", "br-ex", "--", "set", "Bridge", "br-ex", netdev
         )
         _await_device("br-ex", node)
-        wiring.configure("br-ex", (f"{topology.PUBLIC_GATEWAY}/24",), netns=None)
+        wiring.configure("br-ex", (f"{topology.PUBLIC_NETWORK.gateway_v4}/24",), netns=None)
         wiring.checksums_in_software("br-ex", None)
         return
     wiring.add_veth(
@@ -288,23 +288,21 @@ def connect_underlay(paths: Paths, nodes: tuple[Node, ...]) -> None:
 
 
 def plug(paths: Paths, node: Node, tap: str, port_id: str) -> None:
-    """Put a device into the node's br-int as a Neutron port; return when OVN has installed it."""
-    vsctl(
-        paths,
-        node,
-        "--may-exist",
-        "add-port",
-        "br-int",
-        tap,
-        "--",
-        "set",
-        "Interface",
-        tap,
-        f"external_ids:iface-id={port_id}",
-    )
-    vsctl(
-        paths, node, "wait-until", "Interface", tap, "external_ids:ovn-installed=true", timeout=60
-    )
+    """Put a device into the node's br-int as a Neutron port; return when OVN has installed it.
+
+    An ovn-controller that was killed may leave the interface without that mark for good: then it
+    is put in anew.
+    """
+    identify = ("set", "Interface", tap, f"external_ids:iface-id={port_id}")
+    add = ("--may-exist", "add-port", "br-int", tap, "--", *identify)
+    until = ("wait-until", "Interface", tap, "external_ids:ovn-installed=true")
+    vsctl(paths, node, *add)
+    try:
+        vsctl(paths, node, *until, timeout=20)
+    except CommandError:
+        vsctl(paths, node, "--if-exists", "del-port", tap)
+        vsctl(paths, node, *add)
+        vsctl(paths, node, *until, timeout=60)
 
 
 def node_routes(cloud: facts.Cloud, node: Node) -> None:

@@ -171,7 +171,7 @@ class Plan:
                 _WARM,
             ),
             Step("octavia-files", self._octavia_files, ("octavia-schema", "networks"), _WARM),
-            Step("images", self._images, ("programs-pause",), _WARM),
+            Step("images", self._images, ("packages", "programs-pause"), _WARM),
         ]
         for each in self.nodes:
             found += [

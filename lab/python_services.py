@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from pathlib import Path
 
+from lab.interpreter import interpreter
 from lab.paths import SOURCE, Paths, locked, write_atomic
-from lab.process import run, succeeds
+from lab.process import run
 
 _REQUIREMENTS = SOURCE / "requirements-openstack.txt"
-_DRIVER = SOURCE / "octavia_driver.py"
 _DISTRIBUTION = "labdrivers-1.0.dist-info"
+# The names under which Octavia's configuration asks for lab.amphora.
+_ENTRY_POINTS = """\
+[octavia.amphora.drivers]
+lab_amphora_driver = lab.amphora.client:Driver
+[octavia.compute.drivers]
+lab_compute_driver = lab.amphora.compute:Compute
+"""
 
 
 def location(paths: Paths) -> Path:
@@ -30,13 +36,13 @@ def install(paths: Paths) -> Path:
     venv = location(paths)
     marker = venv / "complete"
     if marker.exists():
-        _add_driver(venv)
+        _add_drivers(venv)
         return venv
     with locked(paths.cache / "locks" / "python"):
         if marker.exists():
             return venv
         shutil.rmtree(venv, ignore_errors=True)
-        run([_interpreter(), "-m", "venv", str(venv)])
+        run([interpreter(), "-m", "venv", str(venv)])
         pip = [
             str(venv / "bin/python"),
             "-m",
@@ -47,28 +53,15 @@ def install(paths: Paths) -> Path:
             "--no-warn-script-location",
         ]
         run([*pip, "-r", str(_REQUIREMENTS)], timeout=1800)
-        _add_driver(venv)
+        _add_drivers(venv)
         write_atomic(marker, "")
     return venv
 
 
-def _interpreter() -> str:
-    """Debian's Python where it is new enough; else the one that runs this."""
-    system = "/usr/bin/python3"
-    question = "import sys; raise SystemExit(sys.version_info < (3, 11))"
-    return system if succeeds([system, "-c", question]) else sys.executable
-
-
-def _add_driver(venv: Path) -> None:
-    """Install octavia_driver.py so that Octavia finds it as an entry point."""
+def _add_drivers(venv: Path) -> None:
+    """Let Octavia find the lab's drivers; their code is where this is, see openstack.py."""
     site = next((venv / "lib").glob("python3*/site-packages"))
-    write_atomic(site / "labdrivers.py", _DRIVER.read_text())
-    write_atomic(
-        site / _DISTRIBUTION / "METADATA",
-        "Metadata-Version: 2.1\nName: labdrivers\nVersion: 1.0\n",
-    )
-    write_atomic(
-        site / _DISTRIBUTION / "entry_points.txt",
-        "[octavia.network.drivers]\nlab_network_driver = labdrivers:LabNetworkDriver\n",
-    )
+    description = "Metadata-Version: 2.1\nName: labdrivers\nVersion: 1.0\n"
+    write_atomic(site / _DISTRIBUTION / "METADATA", description)
+    write_atomic(site / _DISTRIBUTION / "entry_points.txt", _ENTRY_POINTS)
     write_atomic(site / _DISTRIBUTION / "RECORD", "")

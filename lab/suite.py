@@ -1,8 +1,10 @@
 """Everything that is tested, from nothing: `python -m lab.suite`, or `make test`.
 
 The stages are tox environments; this brings what they need (tox, programs, the lab, the product on
-it), runs them one after another and sums up. The lab comes up while the first stages run; it is
-stopped at the end if it was not up before.
+it), runs them and sums up. They go in two rows side by side: what is tested on the lab mostly
+waits for the cloud, what needs nothing of the lab but its programs fills the processors meanwhile.
+The node that is a virtual machine is there for its own tests only: it costs a quarter of a
+processor. The lab is stopped at the end if it was not up before.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +26,18 @@ from lab import tox
 from lab.lifecycle import Lab
 from lab.paths import Paths
 
+NODE = "tests/functional/cni"  # the daemon in network namespaces of its own
+MACHINE = (  # what wants the node that is a virtual machine
+    "tests/functional/test_vm_node.py",
+    "tests/functional/test_pools.py",
+    "tests/functional/test_services.py::"
+    "test_node_port_is_answered_at_every_node_to_pods_hosts_and_others",
+)
+# Cases of one service come one after another: quotas are for all of them, and those of ports are
+# for VIPs as well.
+OCTAVIA = "load_balancer or quota"
+REASON_LINES = 5  # of the end of a stage that failed otherwise
+REASON = 300  # characters of why a test failed that the summary shows
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -35,6 +51,7 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    end: tuple[str, ...] = ()  # of what it printed
 
 
 class Suite:
@@ -53,33 +70,66 @@ class Suite:
         lab = Lab()
         was_up = set(lab.status().values()) == {"ready"}
         command = tox.ensure(self.paths)
-        with ThreadPoolExecutor(1) as pool:
-            coming = pool.submit(
-                self._step, "lab up", [sys.executable, "-m", "lab", "up", "--vm", "1"], quiet=True
-            )
-            self._tox_stage(command, "lint")
-            self._tox_stage(command, f"py3{sys.version_info.minor}")
-            is_up = coming.result()
-        self._tox_stage(command, "component")
-        if is_up:
-            self._tox_stage(command, "contract")
-            if self._step("kuryr up", [sys.executable, "-m", "lab.kuryr", "up", "--debug"]):
-                self._tox_stage(command, "functional")
+        with ThreadPoolExecutor(3) as pool:
+            up = [sys.executable, "-m", "lab", "up", "--vm", "1"]
+            is_up = pool.submit(self._step, "lab up", up)
+            prepared = pool.submit(self._prepare, command)
+            on_the_lab = pool.submit(self._on_the_lab, command, is_up, prepared)
+            # the other row is the longer one: this one has the processors when that one waits
+            # (to be nice is not enough, with which that one takes half as long again)
+            behind = ["chrt", "--idle", "0", *command]
+            self._tox_stage(behind, "lint")
+            self._tox_stage(behind, "unit", env="py")
+            is_up.result()  # it brings the programs
+            prepared.result()
+            self._tox_stage(behind, "component", "--numprocesses=2")
+            self._tox_stage(behind, "node", NODE, env="functional")
+            self._tox_stage(behind, "fakes", "--real=no", env="contract")
+            if on_the_lab.result():
                 self._tox_stage(command, "audit")  # of what all this left in logs
         if not was_up and "KEEP_LAB" not in os.environ:
-            self._step("lab down", [sys.executable, "-m", "lab", "down"], quiet=True)
+            self._step("lab down", [sys.executable, "-m", "lab", "down"])
         return self._summary()
 
-    def _tox_stage(self, command: list[str], name: str) -> None:
+    def _on_the_lab(self, command: list[str], is_up: Future[bool], prepared: Future[None]) -> bool:
+        """Whether the product could be installed there and tested."""
+        if not is_up.result():
+            return False
+        if not self._step("kuryr up", [sys.executable, "-m", "lab.kuryr", "up", "--debug"]):
+            return False
+        prepared.result()
+        self._tox_stage(command, "machine", *MACHINE, env="functional")
+        self._step("machine off", [sys.executable, "-m", "lab", "up", "--vm", "0"])
+        self._contract(command)
+        elsewhere = [f"--deselect={path}" for path in MACHINE]
+        self._tox_stage(command, "functional", "tests/functional", f"--ignore={NODE}", *elsewhere)
+        return True
+
+    def _contract(self, command: list[str]) -> None:
+        """Side by side: each mostly waits for its service."""
+        with ThreadPoolExecutor(1) as pool:
+            only = ("--real=only", "-k")
+            octavia = pool.submit(
+                self._tox_stage, command, "octavia", *only, OCTAVIA, env="contract"
+            )
+            self._tox_stage(command, "neutron", *only, f"not ({OCTAVIA})", env="contract")
+            octavia.result()
+
+    def _prepare(self, command: list[str]) -> None:
+        """Make the environments that the two rows share: tox has no lock for them."""
+        self._step("prepare", [*command, "--notest", "-e", "component,contract,functional,audit"])
+
+    def _tox_stage(self, command: list[str], name: str, *args: str, env: str = "") -> None:
         report = self.reports / f"{name}.xml"
-        env = {
+        variables = {
             "PYTEST_ADDOPTS": f"--junitxml={report} -p no:cacheprovider",
             # for the audit: what counts, and where stages leave something for it
             "KURYR_LAB_SUITE_BEGAN": self._began.isoformat(),
             "KURYR_LAB_REPORTS": str(self.reports),
             "PATH": f"{self.paths.bin}:{os.environ['PATH']}",  # Open vSwitch's tools
         }
-        self._step(name, [*command, "-e", name], env=env, report=report)
+        argv = [*command, "-e", env or name, *(("--", *args) if args else ())]
+        self._step(name, argv, env=variables, report=report)
 
     def _step(
         self,
@@ -88,27 +138,28 @@ class Suite:
         *,
         env: dict[str, str] | None = None,
         report: Path | None = None,
-        quiet: bool = False,
     ) -> bool:
-        """Run a command and note its result; a quiet one shows its output if it fails."""
-        print(f"\n=== {name}" + (" (beside the next)" if quiet else ""), flush=True)
+        """Run a command, show each line under its name, and note its result."""
+        print(f"=== {name}", flush=True)
         begin = time.monotonic()
-        output = self.reports / f"{name.replace(' ', '-')}.log"
-        with output.open("wb") as log:
-            done = subprocess.run(
-                argv,
-                cwd=REPOSITORY,
-                env={**os.environ, **(env or {})},
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=log if quiet else None,
-                stderr=subprocess.STDOUT if quiet else None,
-            )
-        ok = done.returncode == 0
-        if quiet and not ok:
-            print(output.read_text(errors="replace"))
+        with subprocess.Popen(
+            argv,
+            cwd=REPOSITORY,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as running:
+            assert running.stdout is not None
+            end = deque[str](maxlen=REASON_LINES)
+            for line in running.stdout:
+                print(f"{name:<11}| {line}", end="", flush=True)
+                end.append(line.rstrip())
+        ok = running.returncode == 0
         counts = _counts(report) if report else (0, 0, 0)
-        self.results.append(Result(name, ok, time.monotonic() - begin, *counts))
+        self.results.append(Result(name, ok, time.monotonic() - begin, *counts, tuple(end)))
         return ok
 
     def _summary(self) -> int:
@@ -123,7 +174,12 @@ class Suite:
             print(line(r.name, word, f"{r.seconds:.1f}", r.passed, r.failed, r.skipped))
         verdict = "all is well" if ok else "not all is well"
         print(f"\n{verdict}, after {time.monotonic() - self._begin:.0f} s")
-        print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+        for result in self.results:
+            found = list(_failures(self.reports / f"{result.name}.xml"))
+            for what in found or (() if result.ok else result.end):
+                print(f"{result.name}: {what}")
+        sys.stdout.flush()
         return 0 if ok else 1
 
 
@@ -138,6 +194,17 @@ def _counts(report: Path) -> tuple[int, int, int]:
 
     failed, skipped = count("failures", "errors"), count("skipped")
     return (count("tests") - failed - skipped, failed, skipped)
+
+
+def _failures(report: Path) -> Iterator[str]:
+    """The tests that failed, each with the beginning of its reason: who sees only the end of a
+    long output sees these."""
+    if not report.exists():
+        return
+    for case in ET.parse(report).getroot().iter("testcase"):
+        for why in (*case.findall("failure"), *case.findall("error")):
+            reason = " ".join((why.get("message") or "").split())
+            yield f"{case.get('classname')}::{case.get('name')}: {reason[:REASON]}"
 
 
 if __name__ == "__main__":

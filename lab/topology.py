@@ -18,9 +18,8 @@ UNDERLAY_PREFIX = "198.18.0.0/24"
 OUTSIDE_V4, OUTSIDE_V6 = "198.18.0.100", "fd18::100"
 SERVICE_RANGES = "10.96.0.0/16,fd96::/112"
 KUBERNETES_SERVICE_V4, KUBERNETES_SERVICE_V6 = "10.96.0.1", "fd96::1"
-CLUSTER_DNS = "10.96.0.10"
+CLUSTER_DNS, CLUSTER_DNS_V6 = "10.96.0.10", "fd96::a"
 API_PORT = 6443
-PUBLIC_CIDR, PUBLIC_GATEWAY = "172.24.4.0/24", "172.24.4.1"
 POD_MTU = 1442  # 1500 less what geneve adds
 UNDERLAY_MTU = 1600
 
@@ -189,14 +188,18 @@ NETWORKS = (
 WORKER_NETWORK = Network(
     "workers", "10.68.0.0/24", "fd68::/64", gateway_v4="10.68.0.1", gateway_v6="fd68::1"
 )
+# External; its gateway is the machine itself, which so reaches floating IPs.
+PUBLIC_NETWORK = Network("public", "172.24.4.0/24", gateway_v4="172.24.4.1")
 TENANT_NETWORK = Network("tenant2-net", "10.65.0.0/24")
 SHARED_NETWORK = Network("shared-net", "10.66.0.0/24")
 LB_MANAGEMENT = Network("lb-mgmt-net", "10.67.0.0/24")
 
 # Security groups of the project k8s: from which networks ingress is allowed. Services: a load
-# balancer's hairpin, when a member reaches itself, comes with the virtual address as its source.
+# balancer's hairpin, when a member reaches itself, comes with the virtual address as its source,
+# and amphorae have addresses there. Pods are reached from there by a group of the controller's.
+# public: the machine, as somebody outside who uses a floating IP.
 SECURITY_GROUPS = {
-    "pods": ("pods", "nodes", "services", "vms"),
+    "pods": ("pods", "nodes", "vms", "public"),
     "nodes": ("pods", "nodes", "services", "vms"),
     "vms": ("pods", "nodes", "services", "vms"),
 }
@@ -212,9 +215,11 @@ WORKER_SECURITY_GROUPS = {
 VM_NAMESPACE = "vm1"
 VM_V4, VM_V6, VM_MAC = "10.64.0.11", "fd64::11", "fa:16:3e:64:00:0b"
 OUTSIDE_NAMESPACE = "outside"
+# The first part of the names of the amphorae's namespaces and devices.
+AMPHORA = "amp"
 
 
 def network(name: str) -> Network:
-    """The network of the project k8s with this name."""
-    known = (*NETWORKS, WORKER_NETWORK)
+    """The network with this name: public, or one of the project k8s."""
+    known = (*NETWORKS, WORKER_NETWORK, PUBLIC_NETWORK)
     return next(network for network in known if network.name == name)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
+from lab.interpreter import interpreter
 from lab.paths import write_atomic
-from lab.process import run, succeeds
+from lab.process import run
 from lab.progress import Progress
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -22,8 +22,8 @@ _BUILD_BACKEND = "setuptools>=70.1"  # as in pyproject.toml
 
 def install(root: Path, progress: Progress) -> bool:
     """Build the wheel and install it below `root`, if the sources changed; whether they did."""
-    interpreter = _interpreter()
-    version, basis = _digest(interpreter), f"{interpreter} {_BUILD_BACKEND}"
+    python = interpreter()
+    version, basis = _digest(python), f"{python} {_BUILD_BACKEND}"
     marker = root / "installed"
     if marker.exists() and marker.read_text() == version:
         return False
@@ -33,7 +33,7 @@ def install(root: Path, progress: Progress) -> bool:
     complete = venv / "complete"
     if not complete.exists() or complete.read_text() != basis:
         shutil.rmtree(venv, ignore_errors=True)
-        run([interpreter, "-m", "venv", str(venv)])
+        run([python, "-m", "venv", str(venv)])
         run([*pip, "install", _BUILD_BACKEND], timeout=600)
         write_atomic(complete, basis)
     with tempfile.TemporaryDirectory(dir=root) as directory:
@@ -51,15 +51,6 @@ def install(root: Path, progress: Progress) -> bool:
     return True
 
 
-def _interpreter() -> str:
-    """The system's Python if it is new enough: one in somebody's home is hidden from the
-    controller, by ProtectHome.
-    """
-    system = "/usr/bin/python3"
-    fits = [system, "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"]
-    return system if succeeds(fits) else sys.executable
-
-
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
@@ -68,9 +59,9 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _digest(interpreter: str) -> str:
+def _digest(python: str) -> str:
     """What the sources are, in one word."""
-    version = run([interpreter, "-c", "import sys; print(sys.version)"])
+    version = run([python, "-c", "import sys; print(sys.version)"])
     digest = hashlib.sha256(version.encode())
     for name in _SOURCES:
         root = REPOSITORY / name

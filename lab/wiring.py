@@ -47,13 +47,24 @@ def add_namespace(name: str) -> None:
 
 
 def enable_forwarding() -> None:
-    """In the machine's own namespace: the nodes' pods may use it as their gateway."""
-    _sysctl({"net.ipv4.ip_forward": "1"}, netns=None)
+    """In the machine's own namespace: it is the gateway of the nodes' pods, and has node ports.
+
+    Routes that it has from advertisements stay: a router takes them only where it is told to.
+    """
+    for path in Path("/proc/sys/net/ipv6/conf").glob("*/accept_ra"):
+        if path.read_text().strip() == "1":
+            path.write_text("2")
+    _sysctl({"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}, netns=None)
 
 
 def delete_namespace(name: str) -> None:
     if (_NETNS / name).exists():
         run(["ip", "netns", "del", name], check=False)
+
+
+def namespaces(prefix: str) -> list[str]:
+    """The names of the network namespaces that begin so."""
+    return sorted(path.name for path in _NETNS.glob(f"{prefix}*"))
 
 
 def link_exists(name: str, netns: str | None) -> bool:
@@ -132,6 +143,11 @@ def route(
 
 def delete_link(name: str, netns: str | None = None) -> None:
     run(["ip", "link", "del", name], netns=netns, check=False)
+
+
+def delete_node_ports(netns: str | None) -> None:
+    """The table that the product's daemon leaves behind on a node, so that they outlive it."""
+    run(["nft", "delete", "table", "inet", "kuryr-node-ports"], netns=netns, check=False)
 
 
 def links() -> list[str]:

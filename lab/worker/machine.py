@@ -124,6 +124,8 @@ def _boot(paths: Paths, worker: Worker, busybox: Path) -> str:
             "  echo 0 > /proc/sys/net/ipv6/conf/$each/accept_ra",
             "  echo 0 > /proc/sys/net/ipv6/conf/$each/accept_dad",
             "done",
+            "echo 1 > /proc/sys/net/ipv4/ip_forward",
+            "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
             "$b ip link set lo up",
             f"$b ip link set eth0 mtu {topology.POD_MTU} up",
             f"$b ip addr add {worker.internal_v4}/24 dev eth0",
@@ -144,7 +146,8 @@ def _machine(paths: Paths, worker: Worker) -> str:
     shared = f"{paths.state},{paths.cache}"
     append = (
         f"console=ttyS0 panic=-1 quiet random.trust_cpu=on shared={shared} own={root} "
-        "net.ifnames=0 mitigations=off"
+        # "tsc": each look at the emulated HPET is a system call and an exit, and Go looks often
+        "net.ifnames=0 mitigations=off tsc=reliable"
     )
     forward = f"hostfwd=tcp:127.0.0.1:{worker.agent_port}-10.0.2.15:7000"
     qemu: list[str] = [

@@ -135,6 +135,7 @@ def load_images(paths: Paths, worker: Worker) -> None:
         paths,
         paths.node(worker.name).containerd_socket,
         partial(machine.command, paths, worker),
+        images.SMALL,
     )
 
 
@@ -153,5 +154,5 @@ def remove(paths: Paths, supervisor: Supervisor, worker: Worker) -> None:
     wiring.delete_link(worker.tap)
     shutil.rmtree(paths.node(worker.name).root, ignore_errors=True)
     kubectl = [str(paths.bin / "kubectl"), f"--kubeconfig={paths.admin_kubeconfig}"]
-    delete = ("delete", "node", worker.name, "--ignore-not-found", "--timeout=10s")
+    delete = ("delete", "node", worker.name, "--ignore-not-found", "--timeout=60s")
     run([*kubectl, *delete], check=False)

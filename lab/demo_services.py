@@ -1,0 +1,195 @@
+"""The demonstration's Services: a ClusterIP and a LoadBalancer, asked without a pause, from a Pod
+and from the machine through the floating IP, while the Deployment behind them grows and shrinks.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab import facts
+from lab.images import CURL
+from lab.kube import kubectl
+from lab.process import CommandError, run, wait_until
+from lab.progress import Progress
+
+NAME = "kuryr-demo"
+PUBLIC, CLIENT = f"{NAME}-public", f"{NAME}-client"
+FEW, MANY = 2, 6
+PATIENCE = 120  # seconds
+Json = dict[str, Any]
+# One line an answer: what the Pod says of itself, the HTTP status, seconds.
+_ASK = (
+    "curl -s --max-time 5 -w ' %{{http_code}} %{{time_total}}\\n' http://{0}/ | tr '\\n' ' '; echo"
+)
+_LOOP = "while {0}; do sleep 0.1; done"  # it ends when nobody reads it any more
+
+
+@dataclass
+class Answers:
+    """What a client has got until now. ``by``: how many from each Pod."""
+
+    by: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+
+    def note(self, line: str) -> None:
+        """:param line: ``<name of the Pod> <HTTP status> <seconds>``."""
+        name, _, rest = line.strip().partition(" ")
+        status, _, seconds = rest.strip().partition(" ")
+        if status != "200":
+            self.failed.append(line.strip())
+            return
+        self.by[name] += 1
+        self.slowest = max(self.slowest, float(seconds))
+
+
+class Client:
+    """Asks a URL again and again until it is stopped.
+
+    :param command: prints a line for each answer, until it is killed.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self.answers = Answers()
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            if line.strip():
+                self.answers.note(line)
+
+    def stop(self) -> Answers:
+        self._process.terminate()
+        self._process.wait()
+        self._reader.join()
+        return self.answers
+
+
+def objects() -> list[Json]:
+    """The two Services, and the Pod that asks one of them."""
+    ports = [{"name": "http", "port": 80, "targetPort": 8080}]
+    families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}
+    spec = {"selector": {"app": NAME}, "ports": ports}
+    sleep = {"name": "curl", "image": CURL, "command": ["sleep", "infinity"]}
+    client = {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [sleep | {"imagePullPolicy": "Never"}],
+    }
+    return [
+        _object("Service", NAME, spec | families),
+        _object("Service", PUBLIC, spec | {"type": "LoadBalancer"}),
+        _object("Pod", CLIENT, client),
+    ]
+
+
+def _object(kind: str, name: str, spec: Json) -> Json:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def create(lab: facts.Lab, progress: Progress) -> str:
+    """Make them; return the public address when everything answers."""
+    items = {"apiVersion": "v1", "kind": "List", "items": objects()}
+    kubectl(lab, "create", "--filename=-", stdin=json.dumps(items))
+    address = "{.status.loadBalancer.ingress[0].ip}"
+    wait = ("wait", f"--for=jsonpath={address}", f"service/{PUBLIC}", f"--timeout={PATIENCE}s")
+    kubectl(lab, *wait)
+    public = kubectl(lab, "get", "service", PUBLIC, "-o", f"jsonpath={address}")
+    kubectl(lab, "wait", "--for=condition=Ready", f"pod/{CLIENT}", f"--timeout={PATIENCE}s")
+    for command in (_from_pod(lab, _ASK.format(NAME)), _from_here(_ASK.format(public))):
+        answered = functools.partial(_is_answered, command)
+        _until(f"{command[-1]} is answered", answered)
+    progress.note(f"Service {NAME} answers by its name, Service {PUBLIC} at {public}")
+    return public
+
+
+def remove(lab: facts.Lab) -> None:
+    """Return when they are gone, and with them their load balancers and the floating IP."""
+    for kind, names in (("service", (NAME, PUBLIC)), ("pod", (CLIENT,))):
+        kubectl(lab, "delete", kind, *names, "--ignore-not-found", f"--timeout={PATIENCE}s")
+
+
+def grow_and_shrink(lab: facts.Lab, public: str, progress: Progress) -> dict[str, Answers]:
+    """From 2 Pods to 6 and back, with both clients at work; what they got.
+
+    The Deployment has grown for them when all 6 Pods have answered, and has shrunk when the
+    Pods that go are gone.
+    """
+    _scale(lab, FEW)
+    clients = {
+        f"a Pod, http://{NAME}": Client(_from_pod(lab, _LOOP.format(_ASK.format(NAME)))),
+        f"this machine, http://{public}": Client(_from_here(_LOOP.format(_ASK.format(public)))),
+    }
+    try:
+        for count in (MANY, FEW):
+            _scale(lab, count)
+            before = {who: Counter(client.answers.by) for who, client in clients.items()}
+            answer = functools.partial(_answering, clients, before, count)
+            _until(f"{count} Pods answer", answer)
+            progress.note(f"{count} Pods answer")
+    finally:
+        answers = {who: client.stop() for who, client in clients.items()}
+    return answers
+
+
+def show(lab: facts.Lab, answers: dict[str, Answers]) -> int:
+    """Print the load balancers and the clients' luck; how many requests failed."""
+    print("\nServices (kubectl get services) and their load balancers in Octavia")
+    print(kubectl(lab, "get", "services", NAME, PUBLIC, "-o", "wide").rstrip())
+    env = {"OS_CLIENT_CONFIG_FILE": lab.cloud.clouds_yaml, "OS_CLOUD": "kuryr"}
+    columns = [
+        part
+        for column in ("name", "vip_address", "provider", "provisioning_status")
+        for part in ("-c", column)
+    ]
+    listed = run(
+        [f"{lab.openstack_venv}/bin/openstack", "loadbalancer", "list", *columns], env=env
+    )
+    print(listed.rstrip())
+    print(f"\nRequests while the Deployment went from {FEW} Pods to {MANY} and back")
+    print(f"  {'FROM':<40}{'ANSWERED':>10}{'BY PODS':>9}{'SLOWEST':>10}{'FAILED':>8}")
+    for who, got in answers.items():
+        slowest = f"{got.slowest * 1000:.0f} ms"
+        print(f"  {who:<40}{got.by.total():>10}{len(got.by):>9}{slowest:>10}{len(got.failed):>8}")
+        for line in got.failed[:5]:
+            print(f"    failed: {line}")
+    return sum(len(got.failed) for got in answers.values())
+
+
+def _scale(lab: facts.Lab, count: int) -> None:
+    """Return when so many Pods are Ready, and no others are left."""
+    kubectl(lab, "scale", f"deployment/{NAME}", f"--replicas={count}")
+    kubectl(lab, "rollout", "status", f"deployment/{NAME}", f"--timeout={PATIENCE}s")
+    pods = ("get", "pods", "-l", f"app={NAME}", "-o", "name")
+    _until(f"there are {count} Pods", lambda: len(kubectl(lab, *pods).split()) == count)
+
+
+def _is_answered(command: list[str]) -> bool:
+    return " 200 " in run(command, check=False)
+
+
+def _answering(clients: dict[str, Client], before: dict[str, Counter[str]], count: int) -> bool:
+    """Whether every client has since had an answer from so many Pods."""
+    return all(len(client.answers.by - before[who]) >= count for who, client in clients.items())
+
+
+def _from_pod(lab: facts.Lab, script: str) -> list[str]:
+    config = f"--kubeconfig={lab.kubernetes.admin_kubeconfig}"
+    return [f"{lab.bin}/kubectl", config, "exec", CLIENT, "--", "sh", "-c", script]
+
+
+def _from_here(script: str) -> list[str]:
+    return ["sh", "-c", script]
+
+
+def _until(what: str, holds: Callable[[], bool]) -> None:
+    if not wait_until(holds, PATIENCE, pause=0.3):
+        raise CommandError(f"not after {PATIENCE} s: {what}")
