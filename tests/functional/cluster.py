@@ -11,13 +11,24 @@ from pathlib import Path
 import yaml
 
 from lab import facts
+from lab.kube import Kube, KubeError, Unreachable
 from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, kubectl
 from lab.process import CommandError, run
 from lab.rest import Api, token
 from lab.supervisor import Supervisor
 
 IMAGE = "lab.local/busybox:1"
-SERVE = "mkdir -p /www && hostname > /www/index.html && exec httpd -f -p 8080 -h /www"
+PREFIXES = {
+    **dict.fromkeys(("events", "nodes", "pods", "serviceaccounts", "services"), "/api/v1"),
+    **dict.fromkeys(("kuryrports", "kuryrportpools"), "/apis/openstack.org/v1"),
+}
+OURS = "test-"  # how the names of namespaces of tests begin
+CLUSTER_WIDE = ("nodes", "kuryrportpools")
+# It ends when it is told to: a first process that does not listen is waited for and killed.
+SERVE = (
+    "trap 'exit 0' TERM; mkdir -p /www && hostname > /www/index.html && "
+    "httpd -f -p 8080 -h /www & wait"
+)
 
 
 class Cluster:
@@ -25,6 +36,7 @@ class Cluster:
 
     def __init__(self, namespace):
         self.lab = facts.load()
+        self.kube = Kube(self.lab)
         self.namespace = namespace
         self.supervisor = Supervisor()
 
@@ -39,21 +51,31 @@ class Cluster:
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self.kubectl("apply", "--filename=-", stdin=json.dumps(items))
 
-    def get(self, kind, name=None, *arguments):
-        printed = self.kubectl("get", kind, *([name] if name else []), "-o", "json", *arguments)
-        found = json.loads(printed)
-        return found if name else found["items"]
+    def get(self, kind, name="", *, namespace="", **query):
+        """The object of that name, or all objects of a kind.
+
+        Without kubectl, each run of which costs a processor a tenth of a second: tests look again
+        and again.
+        """
+        plural = f"{kind.removesuffix('s')}s"
+        place = "" if plural in CLUSTER_WIDE else f"/namespaces/{namespace or self.namespace}"
+        path = f"{PREFIXES[plural]}{place}/{plural}"
+        return self.kube.call("GET", f"{path}/{name}") if name else self.kube.items(path, **query)
 
     def find(self, kind, name):
         """The object, or None."""
-        printed = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
-        return json.loads(printed) if printed else None
+        try:
+            return self.get(kind, name)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return None
 
-    def wait_ready(self, *pods, seconds=90):
+    def wait_ready(self, *pods, seconds=170):
         names = [f"pod/{pod}" for pod in pods]
         self.kubectl("wait", "--for=condition=Ready", *names, f"--timeout={seconds}s")
 
-    def wait_gone(self, *names, seconds=90):
+    def wait_gone(self, *names, seconds=170):
         self.kubectl("wait", "--for=delete", *names, f"--timeout={seconds}s")
 
     def exec(self, pod, *command):
@@ -61,8 +83,8 @@ class Cluster:
 
     def events(self, pod):
         """(reason, message) of the Events about the Pod."""
-        selector = f"--field-selector=involvedObject.name={pod}"
-        return [(e["reason"], e["message"]) for e in self.get("events", None, selector)]
+        found = self.get("events", fieldSelector=f"involvedObject.name={pod}")
+        return [(event["reason"], event["message"]) for event in found]
 
     # What is recorded, what is in the cloud, what is on the nodes.
 
@@ -72,12 +94,16 @@ class Cluster:
         return entry["vif"]["versioned_object.data"]
 
     @functools.cached_property
-    def neutron(self):
-        """Neutron, as its administrator sees it."""
+    def secret(self):
+        """A token of the cloud's administrator."""
         clouds = yaml.safe_load(Path(self.lab.cloud.clouds_yaml).read_text())["clouds"]
         auth = clouds["lab"]["auth"]
-        secret = token(auth["auth_url"], auth["username"], auth["password"], auth["project_name"])
-        return Api(f"{self.lab.cloud.neutron_url}/v2.0", secret)
+        return token(auth["auth_url"], auth["username"], auth["password"], auth["project_name"])
+
+    @functools.cached_property
+    def neutron(self):
+        """Neutron, as its administrator sees it."""
+        return Api(f"{self.lab.cloud.neutron_url}/v2.0", self.secret)
 
     def ports(self):
         """The cluster's ports in Neutron by id."""
@@ -95,27 +121,27 @@ class Cluster:
 
     def recorded_ports(self):
         """Ids of the ports that all KuryrPorts of the cluster name."""
-        items = json.loads(kubectl(self.lab, "get", "kuryrports", "-A", "-o", "json"))["items"]
         return {
             entry["vif"]["versioned_object.data"]["id"]
-            for item in items
+            for item in self.kube.items(f"{PREFIXES['kuryrports']}/kuryrports")
             for entry in (item.get("status", {}).get("vifs") or {}).values()
         }
 
-    def wait_for(self, what, condition, seconds=60):
+    def wait_for(self, what, condition, seconds=120):
         """Ask until the condition holds; its value."""
         end = time.monotonic() + seconds
-        while not (value := condition()):
+        while True:
+            with contextlib.suppress(Unreachable):  # the API server may be on its way back
+                if value := condition():
+                    return value
             assert time.monotonic() < end, f"after {seconds} s still not: {what}"
             time.sleep(0.2)
-        return value
 
     def assert_nothing_leaks(self):
         """In the end Neutron's ports are exactly those that the KuryrPorts name."""
         self.wait_for(
             "the ports in Neutron are those in the KuryrPorts",
             lambda: set(self.ports()) == self.recorded_ports(),
-            seconds=90,
         )
 
     def kuryr_k8s(self, *command, controller=CONTROLLER):
@@ -139,7 +165,7 @@ class Cluster:
 
     def ping(self, pod, address):
         family = "-6" if ":" in address else "-4"
-        self.exec(pod, "ping", family, "-c", "2", "-i", "0.2", "-W", "2", address)
+        self.exec(pod, "ping", family, "-c", "2", "-i", "0.2", "-W", "10", address)
 
     def pings(self, pod, address):
         """Whether the address answers now."""
@@ -150,10 +176,20 @@ class Cluster:
         return True
 
 
+@functools.cache
+def remove_leftovers():
+    """What tests have left that were killed: once, before the first one of this run."""
+    lab = facts.load()
+    names = [one["metadata"]["name"] for one in Kube(lab).items("/api/v1/namespaces")]
+    if left := [name for name in names if name.startswith(OURS)]:
+        kubectl(lab, "delete", "namespace", *left, "--timeout=170s")
+
+
 @contextlib.contextmanager
 def fresh_cluster():
     """The cluster with a namespace of one's own; afterwards nothing is in it any more."""
-    namespace = f"test-{uuid.uuid4().hex[:8]}"
+    remove_leftovers()
+    namespace = f"{OURS}{uuid.uuid4().hex[:8]}"
     cluster = Cluster(namespace)
     kubectl(cluster.lab, "create", "namespace", namespace)
     cluster.wait_for(
@@ -163,9 +199,15 @@ def fresh_cluster():
     yield cluster
     # Pods first: a namespace with something in it is looked at again only after a while
     for kind in ("deployments", "statefulsets", "pods"):
-        cluster.kubectl("delete", kind, "--all", "--timeout=120s", timeout=150)
-    cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"), 90)
+        cluster.kubectl("delete", kind, "--all", "--timeout=170s")
+    cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
     kubectl(cluster.lab, "delete", "namespace", namespace, "--wait=false")
+
+
+def machine(lab):
+    """The node that is a virtual machine."""
+    assert lab.workers, "no node is a virtual machine: lab up --vm 1"
+    return next(iter(lab.workers.values()))
 
 
 def pod(name, *, node=None, command=None, **spec):

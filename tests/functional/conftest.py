@@ -11,7 +11,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/functional/" in str(item.path):
             item.add_marker(pytest.mark.functional)
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(1200))  # each step has a limit of its own
 
 
 @pytest.fixture

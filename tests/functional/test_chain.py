@@ -21,7 +21,7 @@ def chain(cluster):
     try:
         path.write_text(json.dumps(shipped | {"name": "chain", "plugins": plugins}))
         yield
-        cluster.kubectl("delete", "pods", "--all", "--timeout=60s")  # by the chain that made them
+        cluster.kubectl("delete", "pods", "--all", "--timeout=170s")  # by the chain that made them
     finally:
         path.unlink()
 

@@ -42,7 +42,7 @@ def test_daemon_killed_during_add_leaves_nothing_and_the_pod_starts(cluster):
     taps = {cluster.vif(name)["vif_name"] for name in pods}
     mine = {name for node, name in cluster.taps() if node == "node2"}
     assert taps <= mine
-    cluster.kubectl("delete", "pods", "--all", "--timeout=120s", timeout=150)
+    cluster.kubectl("delete", "pods", "--all", "--timeout=170s")
     cluster.assert_nothing_leaks()
     cluster.wait_for(
         "no interface is left", lambda: not taps & {name for _node, name in cluster.taps()}, 90
@@ -55,7 +55,7 @@ def test_pod_deleted_while_the_daemon_is_down_is_let_go_when_it_is_back(cluster)
     vif = cluster.vif("one")
     cluster.supervisor.stop(daemon("node2"))
     try:
-        cluster.kubectl("delete", "pod", "one", "--timeout=60s")  # DEL works without the daemon
+        cluster.kubectl("delete", "pod", "one", "--timeout=170s")  # DEL works without the daemon
         # the node has not acknowledged: the port must stay
         assert vif["id"] in cluster.ports()
         assert cluster.find("kuryrport", "one") is not None

@@ -11,5 +11,5 @@ def test_host_port_is_reached_from_the_other_node_and_from_outside(cluster):
     node = cluster.lab.nodes["node1"]
     url = f"http://{node.underlay_v4}:18080/"
     for netns in ("node2", cluster.lab.outside.netns):
-        answer = run(["curl", "-fsS", "--max-time", "5", url], netns=netns)
+        answer = run(["curl", "-fsS", "--max-time", "30", url], netns=netns)
         assert answer.strip() == "web"

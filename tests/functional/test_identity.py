@@ -75,7 +75,7 @@ def test_namespace_deleted_with_running_pods_leaves_nothing(cluster):
     cluster.apply(pod("a", node="node1"), pod("b", node="node2"))
     cluster.wait_ready("a", "b")
     ids = {cluster.vif("a")["id"], cluster.vif("b")["id"]}
-    cluster.kubectl("delete", "namespace", cluster.namespace, "--timeout=120s")
+    cluster.kubectl("delete", "namespace", cluster.namespace, "--timeout=170s")
     cluster.assert_nothing_leaks()
     assert not ids & set(cluster.ports())
     cluster.kubectl("create", "namespace", cluster.namespace)  # for the fixture to delete

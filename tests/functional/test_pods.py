@@ -53,7 +53,7 @@ def test_pods_reach_each_other_on_a_node_between_nodes_and_across_the_router(clu
         for target in targets:
             cluster.ping(source, target)
     for target in addresses(cluster.get("pod", "c")):  # and a VM reaches Pods
-        run(["ping", "-c", "2", "-i", "0.2", "-W", "2", target], netns=vm.netns)
+        run(["ping", "-c", "2", "-i", "0.2", "-W", "10", target], netns=vm.netns)
 
 
 def test_pod_reaches_the_api_server_at_the_nodes_neutron_address(cluster):
@@ -61,7 +61,7 @@ def test_pod_reaches_the_api_server_at_the_nodes_neutron_address(cluster):
     cluster.wait_ready("one")
     url = cluster.lab.kubernetes.url.removeprefix("https://")
     host, port = url.split(":")
-    cluster.exec("one", "sh", "-c", f"nc -w 3 {host} {port} </dev/null")
+    cluster.exec("one", "sh", "-c", f"nc -w 10 {host} {port} </dev/null")
 
 
 def test_probes_and_http_between_nodes_work(cluster):
@@ -85,7 +85,9 @@ def test_host_network_pod_is_left_alone(cluster):
 
 def test_finished_pod_gives_its_port_back(cluster):
     cluster.apply(pod("job", node="node2", command=["true"], restartPolicy="Never"))
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/job", "--timeout=60s")
+    cluster.kubectl(
+        "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/job", "--timeout=170s"
+    )
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "job") is None)
     assert cluster.find("pod", "job") is not None
     cluster.assert_nothing_leaks()

@@ -1,24 +1,18 @@
 """A node that is a virtual machine behind a trunk port: `lab up --vm 1`."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from lab.kuryr import daemon
 from lab.process import run
-from tests.functional.cluster import addresses, pod
+from tests.functional import kernel_cases
+from tests.functional.cluster import addresses, machine, pod
 
 RECORDS = "/run/lab/run/kuryr/vlan"
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def worker(cluster):
-    workers = list(cluster.lab.workers.values())
-    if not workers:
-        pytest.fail("no node is a virtual machine: lab up --vm 1")
-    return workers[0]
+    return machine(cluster.lab)
 
 
 def inside(worker, *command, timeout=120):
@@ -34,6 +28,10 @@ def trunk(cluster, worker):
     """The subports of the machine's trunk: {port id: VLAN id}."""
     found = cluster.neutron.get(f"/trunks/{worker.trunk_id}")["trunk"]
     return {each["port_id"]: each["segmentation_id"] for each in found["sub_ports"]}
+
+
+def test_cases_in_the_machine_of_the_binding_of_vlans():
+    print(kernel_cases.run_in_machine())
 
 
 def test_pods_on_the_machine_reach_those_of_other_nodes_and_vms_and_are_reached(cluster, worker):
@@ -52,7 +50,7 @@ def test_pods_on_the_machine_reach_those_of_other_nodes_and_vms_and_are_reached(
     for target in found["c"]:
         for source in "ab":
             cluster.ping(source, target)
-        run(["ping", "-c", "2", "-i", "0.2", "-W", "2", target], netns=vm.netns)
+        run(["ping", "-c", "2", "-i", "0.2", "-W", "10", target], netns=vm.netns)
     for source, target in (("a", "c"), ("c", "b")):
         url = f"http://{found[target][0]}:8080/"
         assert cluster.exec(source, "wget", "-q", "-O-", url).strip() == target
@@ -86,16 +84,3 @@ def test_pods_outlive_a_killed_daemon_which_knows_them_again(cluster, worker):
     cluster.kubectl("delete", "pod", "one")
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "one") is None)
     assert not records(worker)
-
-
-def test_binding_on_the_machines_kernel(worker):
-    """The cases of VIFVlanNested want a kernel with VLANs, which the host need not have."""
-    inside(worker, "/bin/sh", "-c", "echo 2 > /proc/sys/vm/drop_caches")
-    cases = REPOSITORY / "tests" / "functional" / "cni" / "vlan_in_machine.py"
-    script = (
-        # PYTEST_ADDOPTS comes along from here, and may name files that are only here
-        f"cd {REPOSITORY} && mkdir -p /run/netns && unset PYTEST_ADDOPTS && "
-        f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. "
-        f"{sys.executable} -m pytest -q -p no:cacheprovider {cases}"
-    )
-    print(inside(worker, "/bin/sh", "-c", script, timeout=280))

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -205,13 +206,18 @@ async def test_the_database_may_restart(tmp_path, remote, sandbox, database):
         assert (code, answer["code"]) == (1, 50)
         async with asyncio.TaskGroup() as group:
             delete = group.create_task(node.cni("DEL"))
-            await asyncio.sleep(0.2)
+            await eventually(_is_asked)
             database.start()
             assert await delete == (0, None)
         assert not node.switch.interfaces()
         assert (await node.cni("ADD", "c2", netns=path(sandbox)))[0] == 0
         assert (await node.cni("STATUS", version="1.1.0")) == (0, None)
         await node.cni("DEL", "c2")
+
+
+def _is_asked():
+    """Whether the daemon, which runs in this process, has a request to answer."""
+    return any(task.get_name() == "cni-request" for task in asyncio.all_tasks())
 
 
 async def test_a_killed_daemon_leaves_nothing_behind(tmp_path, remote, namespaces):
@@ -248,14 +254,22 @@ async def test_an_add_cut_off_by_kill_9_leaves_nothing(tmp_path, remote, namespa
     finally:
         await process.wait()
     assert (code, answer["code"]) == (1, 11)
-    holder = await asyncio.create_subprocess_exec("ip", "netns", "exec", sandbox, "sleep", "60")
-    try:  # the namespace outlives its path, and so does a veth
-        await asyncio.sleep(0.1)
+    async with outliving(sandbox):  # and so does a veth
         shell(f"ip netns del {sandbox}")
         async with a_node(tmp_path, remote) as node:
             await eventually(
                 lambda: not node.switch.interfaces() and not node.links.exists(vif.vif_name)
             )
+
+
+@contextlib.asynccontextmanager
+async def outliving(sandbox):
+    """The namespace outlives its path: a process is in it."""
+    holder = await asyncio.create_subprocess_exec("ip", "netns", "exec", sandbox, "sleep", "600")
+    inside = Path(f"/proc/{holder.pid}/ns/net")
+    try:
+        await eventually(lambda: inside.samefile(path(sandbox)))
+        yield
     finally:
         holder.kill()
         await holder.wait()
@@ -280,13 +294,18 @@ async def test_addresses_are_announced_when_the_port_is_ready_and_not_before(
             for row in node.switch.interfaces():
                 node.controller.seen.put_nowait(row.row)
             assert (await add)[0] == 0
-            await asyncio.sleep(0.3)
-            seen = frames(sniffer)
-        mac, ipv4 = bytes.fromhex(vif.address.replace(":", "")), ipaddress.ip_address("10.77.0.11")
-        ipv6 = ipaddress.ip_address("fd77::10")
-        # sender and target of the ARP; ICMPv6 type 136, then flags, then the target
-        assert any(f[12:14] == b"\x08\x06" and f[22:32] == mac + ipv4.packed for f in seen)
-        assert any(f[54:55] == b"\x88" and f[62:78] == ipv6.packed for f in seen)
+            mac = bytes.fromhex(vif.address.replace(":", ""))
+            ipv4, ipv6 = ipaddress.ip_address("10.77.0.11"), ipaddress.ip_address("fd77::10")
+            seen = []
+
+            def announced():
+                """Sender and target of the ARP; ICMPv6 type 136, then flags, then the target."""
+                seen.extend(frames(sniffer))
+                return any(
+                    f[12:14] == b"\x08\x06" and f[22:32] == mac + ipv4.packed for f in seen
+                ) and any(f[54:55] == b"\x88" and f[62:78] == ipv6.packed for f in seen)
+
+            await eventually(announced)
         await node.cni("DEL")
 
 
@@ -318,21 +337,14 @@ async def test_a_running_pod_whose_namespace_is_not_seen_is_not_unplugged(
     async with a_node(tmp_path, remote) as node:
         key = node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
         await node.cni("ADD", netns=path(sandbox))
-        holder = await asyncio.create_subprocess_exec(
-            "ip", "netns", "exec", sandbox, "sleep", "60"
-        )
-        await asyncio.sleep(0.1)
-        shell(f"ip netns del {sandbox}")
-        try:
+        async with outliving(sandbox):
+            shell(f"ip netns del {sandbox}")
             await node.attachments.sweep()
             [(binding, attachment)] = node.attachments.all()
             assert not binding.vanished(attachment)
             node.cache.remove(key)
             await node.attachments.sweep()
             assert node.attachments.all() == []
-        finally:
-            holder.kill()
-            await holder.wait()
 
 
 async def test_gc_with_an_empty_list_frees_no_running_pod(tmp_path, remote, namespaces):

@@ -131,7 +131,7 @@ async def test_waiting_ends_when_the_very_row_is_installed(remote):
         await asyncio.sleep(0.1)
         assert not waiting.done()
         await install(switch, "tap1")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await waiting
 
 
@@ -166,21 +166,22 @@ async def test_ports_asked_for_while_the_server_restarts_are_made(database, remo
 
 
 async def test_a_stalled_server_blocks_nobody(monkeypatch, database, remote):
-    monkeypatch.setattr(ovsdb, "DEADLINE", 2.0)
+    """One transaction is under way for the DEADLINE: nobody waits for it but who asked."""
+    monkeypatch.setattr(ovsdb, "DEADLINE", 10.0)
     async with connected(remote) as switch:
         commit = switch._database.commit
         with stalled(database):
             begun = time.monotonic()
             commands = [_add(switch, f"t{n}") for n in range(20)]
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_refused(commit(c, 0.5))) for c in commands]
+                tasks = [group.create_task(_refused(commit(c, 6.0))) for c in commands]
                 longest, last = 0.0, time.monotonic()
                 while not all(task.done() for task in tasks):
                     await asyncio.sleep(0.01)
                     now = time.monotonic()
                     longest, last = max(longest, now - last), now
-            assert time.monotonic() - begun < 3
-            assert longest < 0.2
+            assert time.monotonic() - begun < 2 * ovsdb.DEADLINE
+            assert longest < ovsdb.DEADLINE / 2
         await switch.add_port("br-int", "tap1", IDS)
         assert {row.name for row in switch.interfaces()} <= {"tap1", "t0"}
 
@@ -195,7 +196,7 @@ async def _refused(commit):
 
 
 async def test_the_end_does_not_wait_for_a_stalled_server(monkeypatch, database, remote):
-    monkeypatch.setattr(ovsdb, "DEADLINE", 2.0)
+    monkeypatch.setattr(ovsdb, "DEADLINE", 10.0)
     with contextlib.ExitStack() as stack:
         async with connected(remote) as switch:
             stack.enter_context(stalled(database))
@@ -204,10 +205,11 @@ async def test_the_end_does_not_wait_for_a_stalled_server(monkeypatch, database,
                     wanted = _add(switch, f"tap{number}")
                     group.create_task(_refused(switch._database.commit(wanted, 0.2)))
             begun = time.monotonic()
-        assert time.monotonic() - begun < ovsdb.STOP + 1
+        assert time.monotonic() - begun < ovsdb.STOP + ovsdb.DEADLINE / 2
 
 
-async def test_the_end_leaves_nobody_waiting(remote):
+async def test_the_end_leaves_nobody_waiting(monkeypatch, remote):
+    monkeypatch.setattr(ovsdb, "DEADLINE", 600.0)
     async with asyncio.TaskGroup() as group:
         async with connected(remote) as switch:
             adding = [
@@ -215,7 +217,7 @@ async def test_the_end_leaves_nobody_waiting(remote):
                 for number in range(20)
             ]
             await asyncio.wait(adding, return_when=asyncio.FIRST_COMPLETED)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(60):  # by then their own time is not up
             await asyncio.wait(adding)
 
 

@@ -110,8 +110,8 @@ async def test_pod_has_a_vlan_interface_and_the_node_has_none(daemon, gateway, n
     assert {"10.77.0.11/16", "fd77::10/64"} <= {*shown}
     assert [i.name for i in result.interfaces] == ["eth0", "eth0"]
     assert [i.sandbox for i in result.interfaces] == ["", f"/run/netns/{netns}"]
-    shell(f"ip netns exec {netns} ping -c 1 -W 1 10.77.0.1")
-    shell(f"ip netns exec {netns} ping -c 1 -W 1 fd77::1")
+    shell(f"ip netns exec {netns} ping -c 1 -W 10 10.77.0.1")
+    shell(f"ip netns exec {netns} ping -c 1 -W 10 fd77::1")
     await binding.check(attachment(netns), vif)
 
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -58,11 +59,19 @@ class Database:
             env=os.environ | {"OVS_RUNDIR": str(self.directory)},
         )
         for _ in range(200):
-            if self.socket.exists():
+            if self._listens():  # the file is there before that
                 return
             self.process.poll()
             subprocess.run(["sleep", "0.02"], check=True)
         raise AssertionError("ovsdb-server did not start")
+
+    def _listens(self):
+        with socket.socket(socket.AF_UNIX) as channel:
+            try:
+                channel.connect(str(self.socket))
+            except OSError:
+                return False
+        return True
 
     @contextlib.contextmanager
     def elsewhere(self):
@@ -153,7 +162,7 @@ class Controller:
 class Node:
     """The daemon in this process, on a socket; :meth:`cni` runs the real plugin."""
 
-    def __init__(self, directory: Path, remote: str, add_timeout=10.0, links=None, sweep=60.0):
+    def __init__(self, directory: Path, remote: str, add_timeout=60.0, links=None, sweep=60.0):
         self.socket = directory / "cni.sock"
         self.spool = directory / "spool"
         self.cache = Cache()
@@ -203,7 +212,7 @@ class Node:
                 group.create_task(self.vswitchd.run()),
             ]
             server = group.create_task(Server(self.socket, self.daemon.handle).run(self._stop))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self.attachments.settled.wait()
                 await eventually(self.socket.exists)
             try:
@@ -254,7 +263,7 @@ async def cni(
     return process.returncode, json.loads(out) if out else None
 
 
-async def eventually(condition, seconds=10.0):
+async def eventually(condition, seconds=60.0):
     """Wait until it holds: for what nothing announces."""
     async with asyncio.timeout(seconds):
         while True:
