@@ -8,7 +8,7 @@ import sys
 
 from bench.report import Report
 
-NAMES = ("pods", "restart", "cni", "lab", "nested")
+NAMES = ("pods", "services", "restart", "cni", "lab", "lab_services", "nested")
 APART = ("ancestor",)  # not among `all`
 
 

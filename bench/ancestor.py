@@ -1,6 +1,7 @@
-"""kuryr-kubernetes and this project in turn: the same API server, the same cloud, the same Pods.
+"""kuryr-kubernetes and this project in turn: the same API server, cloud, Pods and Services.
 
-What each adds to what Neutron was dialled to take, with and without pools of ports.
+What each adds to what Neutron was dialled to take, with and without pools of ports; and to what
+Octavia was.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import asyncio
 from collections import defaultdict
 
+from bench import ancestor_services
 from bench.ancestor_report import Found, ancestor_report
 from bench.contestants import ANCESTOR, Ancestor, Contestant, Product
 from bench.fake_cloud import by_kind
@@ -19,9 +21,17 @@ from bench.program import NODES, Program, Weather
 from bench.report import Report
 from bench.stage import Stage, set_up
 
+PARTS = ("pods", "services")
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
+    parser.add_argument(
+        "--parts",
+        type=numbers(str),
+        default=list(PARTS),
+        help="what is played, of pods,services (both)",
+    )
     parser.add_argument(
         "--latency",
         type=numbers(float),
@@ -47,16 +57,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="without a pool, with one that is empty or full: noop,cold,warm",
     )
     parser.add_argument(
-        "--repeats", type=int, default=3, help="how often one Pod alone is measured (3)"
+        "--repeats", type=int, default=3, help="how often one Pod or Service is measured (3)"
     )
     parser.add_argument(
-        "--plays", type=int, default=1, help="how often several Pods are measured (1)"
+        "--plays", type=int, default=1, help="how often several of them are measured (1)"
     )
     parser.add_argument(
         "--churn", type=int, default=60, help="Pods that come and go, 20 at a time; 0: none (60)"
     )
     parser.add_argument(
         "--idle", type=float, default=60.0, help="seconds without Pods, with a pool; 0: none (60)"
+    )
+    parser.add_argument(
+        "--services",
+        type=numbers(int),
+        default=[1, 20],
+        help="how many Services at once, comma-separated (1,20)",
+    )
+    parser.add_argument(
+        "--octavia",
+        type=numbers(str),
+        default=["0:0", "0.3:1"],
+        help="seconds a call, and seconds PENDING after it, comma-separated (0:0,0.3:1)",
     )
 
 
@@ -66,22 +88,40 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 async def _measure(options: argparse.Namespace, contestants: list[Contestant]) -> Report:
-    found: dict[str, Found] = defaultdict(Found)
-    pools = [Pool.enough(mode, options.pods) for mode in options.pool]
+    report = Report("ancestor")
     async with set_up(nodes=NODES, users=[ANCESTOR]) as stage:
         await stage.cluster.add_namespace()
-        await stage.cluster.add_namespace("floor")
-        floors = Floors(stage, options.pods)
-        await floors.measure()
-        for pool in pools:
+        if "pods" in options.parts:
+            report = await _with_pods(stage, contestants, options)
+        if "services" in options.parts:
+            played = {}
             for contestant in contestants:
                 await contestant.enter(stage)
-                await _perform(stage, contestant, pool, options, found[contestant.name])
-        if options.idle and any(pool.mode != "noop" for pool in pools):
-            for contestant in contestants:
-                await contestant.enter(stage)
-                await _idle(stage, contestant, options.idle, found[contestant.name])
-        await floors.measure()
+                played[contestant.name] = await ancestor_services.play(stage, contestant, options)
+            report.tables += ancestor_services.tables(played)
+            report.figures["services"] = {
+                name: ancestor_services.figures(cases) for name, cases in played.items()
+            }
+    return report
+
+
+async def _with_pods(
+    stage: Stage, contestants: list[Contestant], options: argparse.Namespace
+) -> Report:
+    found: dict[str, Found] = defaultdict(Found)
+    pools = [Pool.enough(mode, options.pods) for mode in options.pool]
+    await stage.cluster.add_namespace("floor")
+    floors = Floors(stage, options.pods)
+    await floors.measure()
+    for pool in pools:
+        for contestant in contestants:
+            await contestant.enter(stage)
+            await _perform(stage, contestant, pool, options, found[contestant.name])
+    if options.idle and any(pool.mode != "noop" for pool in pools):
+        for contestant in contestants:
+            await contestant.enter(stage)
+            await _idle(stage, contestant, options.idle, found[contestant.name])
+    await floors.measure()
     return ancestor_report(found, pools, floors.medians(), options.idle)
 
 

@@ -14,6 +14,7 @@ import aiohttp
 
 from bench import processes
 from bench.node import AncestorNode, NodeDaemon
+from bench.service_watch import ANNOTATION, STATUS, Publication
 from bench.stage import CONTROLLER, REPOSITORY, TAG, Controller, Stage
 from bench.wiring import Wiring
 from lab import ancestor
@@ -42,6 +43,9 @@ class Contestant(ABC):
     name: str
     user: str
     crds: Path
+    publication: Publication  # where it tells of Services
+    handlers: str  # with those of Services
+    families: int  # of addresses that its Services may have
 
     async def enter(self, stage: Stage) -> None:
         """Have its kinds and permissions on the API server, and nobody else's kinds."""
@@ -64,6 +68,9 @@ class Product(Contestant):
     name = "this project"
     user = CONTROLLER
     crds = REPOSITORY / "etc" / "crds"
+    publication = ANNOTATION
+    handlers = "vif,kuryrport,lbaas_spec,loadbalancer"
+    families = 2
 
     @asynccontextmanager
     async def controller(self, stage: Stage, options: Options) -> AsyncIterator[Controller]:
@@ -80,6 +87,9 @@ class Ancestor(Contestant):
 
     name = f"kuryr-kubernetes {ancestor.VERSION}"
     user = ANCESTOR
+    publication = STATUS
+    handlers = "vif,kuryrport,service,endpoints,kuryrloadbalancer"
+    families = 1
 
     def __init__(self) -> None:
         self._installed = ancestor.ensure(Paths.from_environment())

@@ -1,4 +1,4 @@
-"""Keystone and Neutron as a process of their own: `python -m bench.fake_cloud PORT`.
+"""Keystone, Neutron and Octavia as a process of their own: `python -m bench.fake_cloud PORT`.
 
 Beside the cloud it serves, on PORT, what the benchmark needs: where the cloud is, how long its
 calls take, and which calls came when.
@@ -21,11 +21,16 @@ from tests.fakes.faults import Proceed
 
 Json = dict[str, Any]
 METHODS = ("GET", "POST", "PUT", "DELETE")
+# subnets: all of it, the gateway, and what Neutron gives away by itself
+SERVICES = (
+    ("10.96.0.0/15", "10.97.0.1", "10.97.0.2", "10.97.255.254"),
+    ("fd96::/64", "fd96::1:1", "fd96::1:2", "fd96::1:ffff"),
+)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of Neutron; `answered` is on the clock time.monotonic() of this machine."""
+    """One call of Neutron or Octavia; `answered` is on this machine's time.monotonic()."""
 
     method: str
     what: str
@@ -34,7 +39,7 @@ class Call:
 
 
 class Journal:
-    """Notes all calls of Neutron when they are answered; an action of the fake's faults."""
+    """Notes all calls but Keystone's when they are answered; an action of the fake's faults."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -77,7 +82,8 @@ class Wires:
 
 
 async def serve(port: int, hosts: int) -> None:
-    """Serve until killed; the cloud has a network for Pods with both address families.
+    """Serve until killed; the cloud has a network for Pods with both address families, and one
+    for Services, whose gateway and allocation pool are outside of the range of ClusterIPs.
 
     Its hosts are called as the nodes are.
     """
@@ -88,6 +94,10 @@ async def serve(port: int, hosts: int) -> None:
         cloud.faults.add(action=journal, times=None)
         network = cloud.add_network("pods", "10.64.0.0/14", "fd64::/64", mtu=1442)
         group = cloud.add_security_group("pods")
+        services = cloud.add_network("services")
+        for cidr, gateway, first, last in SERVICES:
+            pools = [{"start": first, "end": last}]
+            cloud.add_subnet(services["id"], cidr, gateway_ip=gateway, allocation_pools=pools)
         facts = {
             "url": cloud.url,
             "neutron": cloud.neutron_options(),
@@ -95,6 +105,7 @@ async def serve(port: int, hosts: int) -> None:
             "network": network["id"],
             "subnets": network["subnets"],
             "group": group["id"],
+            "service_subnets": services["subnets"],
         }
 
         async def tell(_request: web.Request) -> web.Response:
@@ -104,6 +115,7 @@ async def serve(port: int, hosts: int) -> None:
             body = await request.json()
             cloud.latency = dict.fromkeys(METHODS, body["latency"])
             cloud.latency_per_port = body["per_port"]
+            cloud.octavia_pending = body["pending"]
             return web.json_response({})
 
         async def announce(request: web.Request) -> web.Response:
@@ -127,6 +139,13 @@ async def serve(port: int, hosts: int) -> None:
             cloud.calls.clear()
             return web.json_response({})
 
+        async def remove_balancers(request: web.Request) -> web.Response:
+            name = request.query["name"]
+            for one in tuple(cloud.load_balancers.values()):
+                if one["name"] == name:
+                    cloud.octavia.remove(one["id"])
+            return web.json_response({})
+
         async def hosts_of_ports(_request: web.Request) -> web.Response:
             return web.json_response([port["binding:host_id"] for port in cloud.ports.values()])
 
@@ -141,6 +160,7 @@ async def serve(port: int, hosts: int) -> None:
                 web.get("/calls", calls),
                 web.delete("/calls", forget),
                 web.get("/ports", hosts_of_ports),
+                web.delete("/balancers", remove_balancers),
             ]
         )
         runner = web.AppRunner(app, access_log=None)
@@ -167,9 +187,11 @@ class CloudControl:
                 else:
                     return answer
 
-    async def dial(self, latency: float, per_port: float = 0.0) -> None:
-        """Every call takes `latency` seconds, a creation `per_port` more for each of its ports."""
-        await self._ask("PUT", "/latency", {"latency": latency, "per_port": per_port})
+    async def dial(self, latency: float, per_port: float = 0.0, *, pending: float = 0.0) -> None:
+        """Every call takes `latency` seconds, a creation `per_port` more for each of its ports,
+        and a change of a load balancer `pending` seconds more, after its answer."""
+        body = {"latency": latency, "per_port": per_port, "pending": pending}
+        await self._ask("PUT", "/latency", body)
 
     async def announce(self, alias: str) -> None:
         """Have an extension in Neutron's list."""
@@ -184,7 +206,7 @@ class CloudControl:
         await self._ask("PUT", "/unplugged", {"ports": ports})
 
     async def calls(self) -> list[Call]:
-        """Calls of Neutron since they were forgotten."""
+        """Calls of Neutron and Octavia since they were forgotten."""
         return [Call(**call) for call in await self._ask("GET", "/calls")]
 
     async def forget_calls(self) -> None:
@@ -193,6 +215,10 @@ class CloudControl:
     async def ports(self, host: str = "") -> int:
         """How many ports there are, all or those bound to a host."""
         return sum(host in ("", one) for one in await self._ask("GET", "/ports"))
+
+    async def remove_balancers(self, name: str) -> None:
+        """All load balancers of this name vanish, with their ports."""
+        await self._ask("DELETE", f"/balancers?name={name}")
 
     async def remove_ports(self) -> None:
         """Delete all of them, as somebody with a client would."""

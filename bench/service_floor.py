@@ -1,0 +1,102 @@
+"""What Octavia alone takes: `python -m bench.service_floor N ENDPOINTS PENDING --config-file …`.
+
+For each of N load balancers one fully-populated creation, and once Octavia needs no more time
+(PENDING, which is dialled) one look at its status tree, by the product's own client with its own
+limit of calls in flight (`[octavia_defaults] max_calls`), and nothing else: no Kubernetes, no
+decision, no waiting longer than needed. Prints the seconds until the last creation has come to its
+end, and until the last look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from statistics import median
+
+from oslo_config import cfg
+
+from bench.service_objects import PORT, addresses
+from kuryr_k8s import config
+from kuryr_k8s.cloud import connect, octavia_bodies
+from kuryr_k8s.cloud.connect import ServiceAdapter
+from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.model.load_balancer import ACTIVE, Listener, LoadBalancer, Member, Pool
+
+NAME = "floor"  # of all load balancers
+STEADY = 10  # load balancers, in all
+AGAIN = 0.05  # seconds until another look, where one came too soon
+
+
+async def seconds(
+    arguments: list[str], number: int, endpoints: int, pending: float
+) -> tuple[float, float]:
+    """Medians of as many measurements as make them steady."""
+    conf = config.load(arguments, "service-floor")
+    limit = conf.octavia_defaults.max_calls
+    connection = connect.connect(conf, connections=limit)
+    transport = Transport(ServiceAdapter(connection, "load_balancer"), limit=limit)
+    try:
+        octavia = Octavia(transport)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(limit):
+                group.create_task(octavia.providers())  # connections, and a token
+        wanted = _wanted(await transport.project_id(), conf, endpoints)
+        plays = [
+            await _play(octavia, wanted, number, pending) for _ in range(max(1, STEADY // number))
+        ]
+    finally:
+        transport.close()
+        connection.close()
+    made, seen = zip(*plays, strict=True)
+    return median(made), median(seen)
+
+
+async def _play(
+    octavia: Octavia, wanted: LoadBalancer, number: int, pending: float
+) -> tuple[float, float]:
+    made: list[float] = []
+
+    async def one() -> None:
+        body = octavia_bodies.create_body(wanted)
+        load_balancer = await octavia.create_load_balancer(body)
+        await asyncio.sleep(pending)
+        made.append(time.monotonic())
+        while True:
+            if await octavia.tree_statuses(load_balancer.id) == {ACTIVE}:
+                return
+            await asyncio.sleep(AGAIN)
+
+    begun = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(number):
+            group.create_task(one())
+    return max(made) - begun, time.monotonic() - begun
+
+
+def _wanted(project_id: str, conf: cfg.ConfigOpts, endpoints: int) -> LoadBalancer:
+    """As the product makes it of a Service, but with an address that Octavia chooses."""
+    name, port = "floor:TCP:80", PORT[1]
+    subnet = conf.neutron_defaults.pod_subnet[0]
+    members = tuple(
+        Member(address=one, port=port, name=f"floor/pod-{one}:{port}", subnet_id=subnet)
+        for one in addresses(endpoints)
+    )
+    pool = Pool(name=name, protocol="TCP", lb_algorithm="SOURCE_IP_PORT", members=members)
+    return LoadBalancer(
+        name=NAME,
+        project_id=project_id,
+        vip_subnet_id=conf.neutron_defaults.service_subnet[0],
+        vip_address=None,
+        provider=conf.kubernetes.endpoints_driver_octavia_provider,
+        tags=("floor",),
+        listeners=(Listener(name=name, protocol="TCP", port=port, pool=name),),
+        pools=(pool,),
+    )
+
+
+if __name__ == "__main__":
+    count, members, time_dialled, *options = sys.argv[1:]
+    found = seconds(options, int(count), int(members), float(time_dialled))
+    print(*asyncio.run(found))
