@@ -34,7 +34,7 @@ from kuryr_k8s.cni.node_ports import PACE, NodePorts, remove
 from kuryr_k8s.cni.openflow import OpenFlow
 from kuryr_k8s.cni.ovs import OpenVSwitch
 from kuryr_k8s.cni.parked import Parked
-from kuryr_k8s.cni.parking import Parking, keeps
+from kuryr_k8s.cni.parking import Parking, may_keep
 from kuryr_k8s.cni.ports import Ports
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
@@ -103,7 +103,7 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
         links,
         switch,
         OpenFlow.beside(options.ovsdb_connection),
-        lambda port_id: keeps(pools.get(key), port_id),
+        lambda port_id: may_keep(pools, key, port_id),
     )
     attachments = Attachments(
         base.load(base.Host(links, switch, parked, conf)),

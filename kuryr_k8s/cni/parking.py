@@ -150,3 +150,8 @@ def keeps(pool: KuryrPortPool | None, port_id: str) -> bool:
     """Does the pool want the port to stay plugged?"""
     port = None if pool is None or pool.deleting else pool.ports.get(port_id)
     return port is not None and port.keep
+
+
+def may_keep(cache: Cache, key: Key, port_id: str) -> bool:
+    """Does the Node's pool? Yes while nobody knows: it can be unparked afterwards."""
+    return not cache.synced.is_set() or keeps(cache.get(key), port_id)

@@ -209,6 +209,23 @@ async def test_restarted_daemon_keeps_what_is_parked_and_what_is_handed_over(
         assert len(parked_rows(restarted)) == 2
 
 
+async def test_pod_that_leaves_before_the_pool_is_known_leaves_its_port_parked(
+    tmp_path, remote, sandbox
+):
+    async with a_node(tmp_path, remote) as node:
+        await parked(node, VIF)
+        node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
+        assert (await node.cni("ADD", netns=path(sandbox)))[0] == 0
+    async with a_node(tmp_path, remote) as restarted:
+        restarted.pool.synced.clear()
+        assert await restarted.cni("DEL") == (0, None)
+        [row] = parked_rows(restarted)
+        restarted.pool.synced.set()
+        restarted.pool.name({VIF: "remove"})
+        await eventually(lambda: not parked_rows(restarted))
+    assert row.iface_id == VIF.id
+
+
 async def test_pairs_that_went_with_the_nodes_restart_are_made_again(tmp_path, remote):
     async with a_node(tmp_path, remote) as node:
         await parked(node, VIF)

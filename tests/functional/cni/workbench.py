@@ -23,7 +23,7 @@ from kuryr_k8s.cni.openflow import OpenFlow
 from kuryr_k8s.cni.ovs import OpenVSwitch
 from kuryr_k8s.cni.ovsdb import SCHEMA, Ovsdb
 from kuryr_k8s.cni.parked import Parked
-from kuryr_k8s.cni.parking import Parking, keeps
+from kuryr_k8s.cni.parking import Parking, may_keep
 from kuryr_k8s.cni.ports import Ports
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
@@ -173,7 +173,7 @@ class Node:
         self.vswitchd = VSwitchd(directory)
         openflow = OpenFlow.beside(remote)
         self.parked = Parked(
-            self.links, self.switch, openflow, lambda port: keeps(self.pool.get(NODE), port)
+            self.links, self.switch, openflow, lambda port: may_keep(self.pool, NODE, port)
         )
         self.binding = OpenVSwitchBinding(
             Host(self.links, self.switch, self.parked, config.load([], "test"))
