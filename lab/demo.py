@@ -22,8 +22,8 @@ from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 
 REPLICAS = 4
-PATIENCE = 120  # seconds
-DRAIN = 5  # seconds
+PATIENCE = 240  # seconds
+DRAIN = 15  # seconds
 _RECORDS, _POOLS = ("get", "kuryrports", "-o"), ("get", "kuryrportpools")
 Json = dict[str, Any]
 
@@ -90,8 +90,8 @@ def remove(lab: facts.Lab) -> None:
     """Delete the Services and the Deployment, and wait until the Pods are gone and have let go of
     their ports."""
     demo_services.remove(lab)
-    kubectl(lab, "delete", "deployment", NAME, "--ignore-not-found", "--timeout=120s")
-    kubectl(lab, "wait", "--for=delete", "pod", "-l", f"app={NAME}", "--timeout=120s")
+    kubectl(lab, "delete", "deployment", NAME, "--ignore-not-found", "--timeout=240s")
+    kubectl(lab, "wait", "--for=delete", "pod", "-l", f"app={NAME}", "--timeout=240s")
     if not wait_until(lambda: f"/{NAME}-" not in kubectl(lab, *_RECORDS, "name"), PATIENCE, 0.5):
         raise CommandError(f"after {PATIENCE} s not all KuryrPorts of {NAME} are gone")
 
@@ -228,7 +228,7 @@ def pings(lab: facts.Lab, rows: list[Row]) -> int:
     for what, addresses in targets:
         for address in addresses:
             family = "-6" if ":" in address else "-4"
-            command = ("ping", family, "-c", "3", "-i", "0.2", "-W", "2", address)
+            command = ("ping", family, "-c", "3", "-i", "0.2", "-W", "10", address)
             try:
                 printed = kubectl(lab, "exec", first.pod, "--", *command)
                 result = printed.strip().splitlines()[-1]

@@ -22,11 +22,12 @@ from lab.progress import Progress
 NAME = "kuryr-demo"
 PUBLIC, CLIENT = f"{NAME}-public", f"{NAME}-client"
 FEW, MANY = 2, 6
-PATIENCE = 120  # seconds
+PATIENCE = 240  # seconds
 Json = dict[str, Any]
 # One line an answer: what the Pod says of itself, the HTTP status, seconds.
 _ASK = (
-    "curl -s --max-time 5 -w ' %{{http_code}} %{{time_total}}\\n' http://{0}/ | tr '\\n' ' '; echo"
+    "curl -s --max-time 15 -w ' %{{http_code}} %{{time_total}}\\n' http://{0}/"
+    " | tr '\\n' ' '; echo"
 )
 _LOOP = "while {0}; do sleep 0.1; done"  # it ends when nobody reads it any more
 

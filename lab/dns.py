@@ -41,7 +41,7 @@ def up(lab: facts.Lab) -> None:
     service = (f"service/{NAME}", f"--namespace={NAMESPACE}")
     deleted = "--output=jsonpath={.metadata.deletionTimestamp}"
     if kubectl(lab, "get", *service, "--ignore-not-found", deleted):
-        kubectl(lab, "wait", "--for=delete", *service, "--timeout=90s")
+        kubectl(lab, "wait", "--for=delete", *service, "--timeout=170s")
     items = {"apiVersion": "v1", "kind": "List", "items": objects()}
     kubectl(lab, "apply", "--filename=-", stdin=json.dumps(items))
 
@@ -62,7 +62,7 @@ def down(lab: facts.Lab, *, wait: bool = True) -> None:
         Services sees to that.
     """
     items = {"apiVersion": "v1", "kind": "List", "items": objects()}
-    delete = ("delete", "--ignore-not-found", "--timeout=90s", "--filename=-")
+    delete = ("delete", "--ignore-not-found", "--timeout=170s", "--filename=-")
     kubectl(lab, *delete, f"--wait={str(wait).lower()}", stdin=json.dumps(items))
 
 

@@ -25,7 +25,7 @@ Heard = Callable[[str, Json | None, float], None]
 
 
 def kubectl(
-    lab: facts.Lab, *arguments: str, stdin: str | None = None, timeout: float = 180
+    lab: facts.Lab, *arguments: str, stdin: str | None = None, timeout: float = 300
 ) -> str:
     """Run kubectl as the cluster's administrator; what it printed."""
     command = [f"{lab.bin}/kubectl", f"--kubeconfig={lab.kubernetes.admin_kubeconfig}"]

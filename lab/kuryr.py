@@ -107,7 +107,7 @@ class Installation:
                 self.progress.note(f"{name} is ready")
             if self.pool == "noop":  # else nodes keep what they had plugged for Pods to come
                 kubectl(self.lab, "delete", "kuryrportpools", "--all")
-        kubectl(self.lab, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+        kubectl(self.lab, "wait", "--for=condition=Ready", "node", "--all", "--timeout=240s")
         self.progress.note("all nodes are Ready")
         if self._with_services:
             services.up(self.lab, self._provider)
@@ -180,7 +180,7 @@ class Installation:
             ready=(probes.http(f"http://127.0.0.1:{port}/readyz"),),
             needs=("kube-apiserver", "neutron", "keystone"),
             env={"OS_CLIENT_CONFIG_FILE": self._clouds()},
-            timeout=60,
+            timeout=120,
             grace=60,
             files=self._files(CONTROLLER_PROGRAM, name),
         )
@@ -209,7 +209,7 @@ class Installation:
             ready=(probes.command("curl", "-fsS", url, netns=node.netns),),
             needs=("kube-apiserver", f"ovs-vswitchd-{name}"),
             netns=node.netns,
-            timeout=60,
+            timeout=120,
             grace=15,
             files=self._files(DAEMON_PROGRAM, daemon(name)),
         )
@@ -239,7 +239,7 @@ class Installation:
             self._command(DAEMON_PROGRAM, name, settings, own),
             ready=(probes.command("curl", "-fsS", f"http://127.0.0.1:{DAEMON_HEALTH}/readyz"),),
             needs=("kube-apiserver",),
-            timeout=60,
+            timeout=120,
             grace=15,
             files=self._files(DAEMON_PROGRAM, name),
         )

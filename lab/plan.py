@@ -102,12 +102,7 @@ class Plan:
             "mariadb": ("mariadb-data",),
             "keystone": ("keystone-schema", "bridges-node1"),
             "neutron": ("neutron-schema", "accounts"),
-            # Octavia is the last: nothing waits for it, and it needs the processor.
-            "octavia-agent": (
-                "octavia-files",
-                "ports",
-                *(f"kubelet-{each.name}" for each in self.nodes),
-            ),
+            "octavia-agent": ("octavia-files", "ports"),
             "etcd": ("programs-kubernetes", "programs-etcd"),
             "kube-apiserver": ("certificates", "device-node1"),
             "vm1-http": ("ports", "images"),

@@ -23,6 +23,7 @@ from kuryr_k8s.k8s.resources import LEASES, Key
 
 LOG = logging.getLogger(__name__)
 LOOK = 2.0  # seconds between two reads of a Lease of which no watch tells, at the most
+RELEASE = 5.0  # seconds that giving the Lease back may take
 LATE = 0.01  # seconds: so much after its end a Lease is taken, not before
 
 
@@ -222,7 +223,7 @@ class Lease:
             return
         self.held = False
         try:
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(RELEASE):
                 lease = await self._api.find(LEASES, self.key)
                 if lease and lease.get("spec", {}).get("holderIdentity") == self.identity:
                     await self._write(lease, {"holderIdentity": ""})

@@ -18,7 +18,7 @@ from lab.lifecycle import Lab
 from lab.process import CommandError, wait_until
 from lab.rest import ApiError
 
-PATIENCE = 120.0  # seconds for all to be as it should be
+PATIENCE = 240.0  # seconds for all to be as it should be
 _TROUBLES = (KubeError, Unreachable, ApiError, CommandError, OSError)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.audit import audit_log, grants
 
 RBAC = Path(__file__).parent.parent.parent / "etc" / "rbac"
-STARTING = timedelta(seconds=15)
+STARTING = timedelta(seconds=60)  # where others have the processors
 
 
 @pytest.fixture(scope="session")

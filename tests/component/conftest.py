@@ -166,10 +166,10 @@ async def worker(make_worker):
 
 @pytest.fixture
 def short_calls(monkeypatch):
-    """Deadlines of calls that tests can wait for; the options that go with them."""
-    monkeypatch.setattr(kube_connect, "KubeApi", functools.partial(KubeApi, timeout=6.0))
-    monkeypatch.setattr(connect, "AUTHENTICATION", 5.0)
-    return {"neutron": {"call_timeout": "5"}}
+    """Deadlines of calls that tests can wait for, and that no other call misses, though the loop
+    be late; the options that go with them."""
+    monkeypatch.setattr(kube_connect, "KubeApi", functools.partial(KubeApi, timeout=12.0))
+    return {"neutron": {"call_timeout": "10"}}
 
 
 def pytest_addoption(parser):

@@ -30,7 +30,7 @@ async def made_again(stage, _keeper, at):
     old = await run(stage)
     await stage.cluster.delete_pod(old)
     new = await stage.cluster.add_pod(POD, node=stage.node)
-    await stage.until_deleting(POD)
+    await stage.until_deleting(POD, within=LONG)
     await stage.let_go(POD)
 
     async def follows():
@@ -57,7 +57,7 @@ async def deleted_early(stage, _keeper, at):
     await stage.until(recorded, within=LONG)
     await at("waiting")
     await stage.cluster.delete_pod(pod)
-    await stage.until_gone(POD)
+    await stage.until_gone(POD, within=LONG)
     await at("end")
 
 
@@ -79,7 +79,7 @@ async def other_groups(stage, keeper, at):
 
 # No Events there: whether one is written before the Pod is gone is not always the same.
 deleted_early.options = {"kubernetes": {"use_events": "false"}}
-LONG = 100.0  # seconds that a step may take with a fault in it
+LONG = 150.0  # seconds that a step may take with a fault in it
 LIVES = {
     life.__name__: life for life in (deleted, finished, made_again, deleted_early, other_groups)
 }
@@ -94,7 +94,7 @@ async def run(stage):
 
 
 async def _give_back(stage, at):
-    await stage.until_deleting(POD)
+    await stage.until_deleting(POD, within=LONG)
     await stage.let_go(POD)
-    await stage.until_gone(POD)
+    await stage.until_gone(POD, within=LONG)
     await at("end")

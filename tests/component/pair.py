@@ -3,10 +3,11 @@
 import contextlib
 
 from tests.component.keeper import Crash, Keeper
+from tests.component.lives import LONG
 from tests.fakes.faults import drop
 from tests.fakes.relay import Relay
 
-LEASE = 15.0  # seconds: much longer than a loop with many controllers may be late
+LEASE = 30.0  # seconds: a third of it is much longer than a loop with many controllers is late
 
 
 class Kill(Crash):
@@ -88,4 +89,4 @@ class Pair(Keeper):
 
     async def _until_hot(self):
         """The second one's caches are full: it watches the Lease."""
-        await self._stage.proxy.wait_for(lambda: self._stage.proxy.watching("leases"))
+        await self._stage.proxy.wait_for(lambda: self._stage.proxy.watching("leases"), within=LONG)

@@ -104,9 +104,9 @@ async def _run(stage, keeper):
 
 async def _end(stage, keeper, pod, *, left=0):
     await stage.cluster.delete_pod(pod)
-    await stage.until_deleting(POD)
+    await stage.until_deleting(POD, within=LONG)
     await stage.let_go(POD)
-    await stage.until_gone(POD)
+    await stage.until_gone(POD, within=LONG)
     if left:
         await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == left)
     await settle(stage, lambda: keeper.app)

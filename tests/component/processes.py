@@ -11,7 +11,7 @@ import aiohttp
 from tests.kube.children import free_ports
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
-STARTING = 60.0  # seconds, on a machine with better things to do
+STARTING = 120.0  # seconds, on a machine with better things to do
 
 
 class Process:
@@ -88,12 +88,11 @@ async def two(stage, *, same_host=False, **options):
     """One that leads and one that stands by; ended at the end."""
     lock = stage.conf_file("host").with_suffix(".lock") if same_host else None
     first, second = (Process(stage, name, lock=lock, **options) for name in ("first", "second"))
-    await first.start()
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        for process in (second, first):  # the first one is stopped first
+            stack.push_async_callback(process.stop)
+        await first.start()
         await stage.until(first.leads, within=STARTING)
         await second.start()
         await stage.until(second.stands_by, within=STARTING)
         yield first, second
-    finally:
-        for process in (first, second):
-            await process.stop()

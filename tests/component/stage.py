@@ -132,20 +132,20 @@ class Stage:
 
         return await self.until(vif, within=within)
 
-    async def until_deleting(self, name):
+    async def until_deleting(self, name, *, within=PATIENCE):
         """Wait until the KuryrPort is being deleted."""
 
         async def deleting():
             recorded = await self.kuryrport(name)
             return recorded is not None and "deletionTimestamp" in recorded["metadata"]
 
-        await self.until(deleting)
+        await self.until(deleting, within=within)
 
-    async def until_gone(self, name):
+    async def until_gone(self, name, *, within=PATIENCE):
         async def gone():
             return await self.kuryrport(name) is None
 
-        await self.until(gone)
+        await self.until(gone, within=within)
 
     async def until_replaced(self, recorded):
         """Wait until another KuryrPort has the name of this one."""

@@ -9,6 +9,7 @@ import math
 import pytest
 
 from kuryr_k8s.model.annotations import PROJECT
+from tests.component.cells import PATIENCE
 
 POD = "web"
 FIRST = 0.45  # seconds: the shortest back-off, which doubles
@@ -96,7 +97,8 @@ async def told_once_and_recovered(lanes, case):
         await try_again(stage, pod, asks=case != "junk for a project")
         tried = len(stage.cloud.calls) + len(stage.proxy.faults.writes)
         await mend()
-        await stage.until_plugged_in(POD)
+        # the next try is as far away as the back-off has grown by now
+        await stage.until_plugged_in(POD, within=PATIENCE)
         seconds = asyncio.get_running_loop().time() - begun
         # the last try and the look for an earlier one's port included
         calls = len(stage.cloud.calls) + len(stage.proxy.faults.writes) - tried

@@ -22,7 +22,7 @@ EXPECTED = [
 
 @pytest.fixture
 def named_at_once(monkeypatch):
-    monkeypatch.setattr(pool_upkeep, "NAMED_AFTER", 0.5)  # the KuryrPort names it before
+    monkeypatch.setattr(pool_upkeep, "NAMED_AFTER", 3.0)  # the KuryrPort names it before
 
 
 async def test_every_fault_at_every_write_leaves_ports_of_pods_and_pools_alone(lanes, request):

@@ -8,9 +8,10 @@ from tests.component.conftest import NODE
 from tests.component.ledger import counts_of, named, settle
 from tests.component.pool_lives import options
 from tests.component.test_pools import end, until_ports
-from tests.fakes.faults import make_some
+from tests.fakes.faults import Hang, make_some
 
 OTHER = "node2"
+LONG = 150.0  # seconds for what is tried every half a minute, and then may need another try
 
 
 def pool(*, sweep="1", **changes):
@@ -65,7 +66,7 @@ async def test_waiting_pods_get_ports_as_soon_as_there_is_room_and_one_event_tel
         async def all_served():
             return len(await named(stage)) == 31
 
-        await stage.until(all_served)
+        await stage.until(all_served, within=LONG)
         (event,) = await stage.node_events()
         assert event[0] == "OpenStackQuotaExceeded"
         assert stage.cloud.project_id in event[1]
@@ -267,15 +268,20 @@ async def test_pod_that_was_given_a_deleted_port_gets_another(stage, neutron, fi
         await run(stage, "one")
         await tidied(stage, app)
         (lost,) = available(stage, *await named(stage))
-        await neutron.delete_port(lost)
-        await add(stage, "two")
-        assert (await stage.until_plugged_in("two"))["id"] == lost
+        searches = Hang()  # none is to find out before the Pod has the port
+        stage.cloud.faults.add(method="GET", path=r"/ports$", times=None, action=searches)
+        try:
+            await neutron.delete_port(lost)
+            await add(stage, "two")
+            assert (await stage.until_plugged_in("two"))["id"] == lost
+        finally:
+            searches.release()
         recorded = await stage.kuryrport("two")
         await stage.until_deleting("two")
         await stage.let_go("two")
         await stage.until_replaced(recorded)
         assert (await stage.until_plugged_in("two"))["id"] in stage.cloud.ports
-        ((reason, note),) = await stage.events()
+        ((reason, note),) = await stage.until(stage.events)
         assert (reason, lost in note) == ("KuryrPortLost", True)
         await tidied(stage, app)
 
@@ -283,6 +289,9 @@ async def test_pod_that_was_given_a_deleted_port_gets_another(stage, neutron, fi
 async def test_running_pod_whose_port_was_deleted_is_told_to_be_deleted(stage, neutron):
     async with stage.controller(**pool()) as app:
         pod, port = await run(stage, "web")
+        # its KuryrPort, the same with its interfaces, and that they work
+        told = stage.proxy.events.told
+        await stage.proxy.wait_for(lambda: told["kuryrports", "web"] >= 3)
         await neutron.delete_port(port)
         assert "delete the Pod" in await stage.until_event("KuryrPortLost")
         surveys = stage.cloud.calls.count("GET", "/v2.0/ports")
@@ -343,7 +352,7 @@ async def test_network_that_is_gone_is_told_and_tried_seldom(stage):
         assert stage.cloud.calls.count("POST", "/v2.0/ports") <= begun + 2
         assert len(await stage.node_events()) == 1
         stage.cloud.networks[lost["id"]] = lost
-        await stage.until_plugged_in("three")
+        await stage.until_plugged_in("three", within=LONG)
 
 
 # -- other pool drivers before and after

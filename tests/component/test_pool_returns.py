@@ -4,7 +4,7 @@ import pytest
 
 from kuryr_k8s.handlers import kuryrportpool
 from tests.component.conftest import NODE
-from tests.component.ledger import named, settle
+from tests.component.ledger import counts_of, named, settle
 from tests.component.test_pool_faults import OTHER, add, add_other_node, available, pool, run
 from tests.component.test_pools import end, until_ports
 from tests.fakes.faults import answer
@@ -60,11 +60,16 @@ async def test_port_given_on_does_not_come_back_with_its_former_pod(stage):
     last_word = stage.proxy.faults.add(
         method="PATCH", path="/kuryrports/one$", times=None, action=answer(503)
     )
-    async with stage.controller(**pool(ports_pool_min="0")):
+    async with stage.controller(**pool(ports_pool_min="0")) as app:
+
+        async def given_back():  # that the KuryrPort is gone is not told
+            return not counts_of(app)["in_use"]
+
         pod, port = await run(stage, "one")
         await stage.cluster.delete_pod(pod)
         await stage.until_deleting("one")
         await stage.let_go("one")
+        await stage.until(given_back)
         _, again = await run(stage, "two")
         assert again == port
     last_word.remove()

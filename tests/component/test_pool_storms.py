@@ -11,12 +11,20 @@ from tests.component.pool_lives import options
 from tests.fakes.faults import Hang
 
 QUIET = {"neutron_defaults": {"sweep_interval": "600"}}
+LONG = 180.0  # seconds for hundreds of Pods
 POOLS = 100
 BURST = 21
 
 
 def pool(**changes):
     return options(**changes) | QUIET
+
+
+def patient(groups):
+    """Calls may last: those that are held do not free their places by themselves."""
+    groups["kubernetes"]["lease_duration"] = "600"
+    groups["neutron"] = {"call_timeout": "300"}
+    return groups
 
 
 async def add_pods(stage, names, node=NODE, **where):
@@ -29,20 +37,31 @@ async def until_named(stage, count):
     async def recorded():
         return len(await named(stage)) == count
 
-    await stage.until(recorded)
+    await stage.until(recorded, within=LONG)
 
 
-class Overlap:
+async def until_waiting(stage, app, count):
+    """Wait until so many Pods wait for the pools: however long it takes them to come, they find
+    what they would find if they came at once."""
+
+    async def wait():
+        return counts_of(app)["waiting"] == count
+
+    await stage.until(wait, within=LONG)
+
+
+class Overlap(Hang):
     """How many requests are on their way at once, at the most."""
 
     def __init__(self):
+        super().__init__()
         self.most = self._now = 0
 
-    async def __call__(self, _request, proceed):
+    async def __call__(self, request, proceed):
         self._now += 1
         self.most = max(self.most, self._now)
         try:
-            return await proceed()
+            return await super().__call__(request, proceed)
         finally:
             self._now -= 1
 
@@ -52,8 +71,12 @@ async def test_hundred_pods_on_a_cold_pool_cost_a_few_creations_side_by_side(sta
     stage.cloud.latency = {"POST": 0.3}
     stage.cloud.faults.add(method="POST", path=r"/ports$", times=None, action=overlap)
     limits = {"ports_pool_min": "5", "ports_pool_batch": "10"}
-    async with stage.controller(**pool(**limits)) as app:
-        await add_pods(stage, [f"web-{number}" for number in range(100)])
+    async with stage.controller(**patient(pool(**limits))) as app:
+        try:
+            await add_pods(stage, [f"web-{number}" for number in range(100)])
+            await until_waiting(stage, app, 100)
+        finally:
+            overlap.release()
         await until_named(stage, 100)
         await settle(stage, lambda: app)
         assert stage.cloud.calls.count("POST", "/v2.0/ports") <= 40
@@ -66,14 +89,21 @@ async def test_storm_of_new_pools_serves_pods_first_and_fills_within_the_budget(
         stage.cloud.add_host(f"host-{number}")
         await stage.cluster.add_node(f"storm-{number}", annotations={HOST_ID: f"host-{number}"})
     stage.cloud.latency = {"POST": 0.1}
+    held = Hang()
+    stage.cloud.faults.add(method="POST", path=r"/ports$", times=None, action=held)
     limits = {"ports_pool_min": "5", "ports_pool_batch": "10", "ports_pool_fill_rate": "10"}
-    async with stage.controller(**pool(**limits)) as app:
+    async with stage.controller(**patient(pool(**limits))) as app:
         now = asyncio.get_running_loop().time
-        begun = now()
-        async with asyncio.TaskGroup() as group:
-            for number in range(POOLS):
-                group.create_task(stage.cluster.add_pod(f"web-{number}", node=f"storm-{number}"))
-        spares = await stage.until(lambda: _spares_when_served(app))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(POOLS):
+                    node = f"storm-{number}"
+                    group.create_task(stage.cluster.add_pod(f"web-{number}", node=node))
+            await until_waiting(stage, app, POOLS)
+        finally:
+            begun = now()
+            held.release()
+        spares = await stage.until(lambda: _spares_when_served(app), within=LONG)
         seconds = now() - begun
         assert spares <= BURST + 10 * seconds, f"{spares} in {seconds} s"
         assert stage.cloud.calls.count("POST", "/v2.0/ports") <= POOLS
@@ -101,10 +131,7 @@ async def test_pool_that_starves_holds_up_no_other(stage):
         return await proceed()
 
     stage.cloud.faults.add(method="POST", path=r"/ports$", times=None, action=of_the_other)
-    groups = pool()  # where calls last: the held ones do not free their places by themselves
-    groups["kubernetes"]["lease_duration"] = "600"
-    groups["neutron"] = {"call_timeout": "300"}
-    async with stage.controller(**groups):
+    async with stage.controller(**patient(pool())):
         await add_pods(stage, [f"starving-{number}" for number in range(40)], "node2")
         await held.reached.wait()
         try:
@@ -126,6 +153,7 @@ async def test_restart_writes_nothing_and_asks_for_all_ports_once(stage):
     assert count >= 600
     writes, calls = len(stage.cloud.faults.writes), len(stage.cloud.calls)
     kube_writes = len(stage.proxy.faults.writes)
+    limits["ports_pool_min"] = "299"  # no port is to be made for the one that is taken
     async with stage.controller(**pool(**limits)) as app:
         await settle(stage, lambda: app)
         await stage.cluster.add_pod("another", node=NODE)

@@ -173,7 +173,10 @@ async def test_controller_over_a_rewound_api_server_leaves_each_pod_one_port(lan
     problems = []
 
     async def life(point):
-        groups = {"neutron_defaults": {"sweep_interval": "3"}} if point is before_the_pod else {}
+        # the Lease outlives the server's absence
+        groups = {"kubernetes": {"lease_duration": "180"}}
+        if point is before_the_pod:
+            groups["neutron_defaults"] = {"sweep_interval": "3"}
         async with lanes.open() as stage:
             crash = Crash(applied=False).on(stage)
             async with Keeper(stage, crash, **groups).keeping() as keeper:

@@ -81,7 +81,7 @@ async def launch(stage, write_conf, kube_server, tmp_path):
 @pytest.mark.parametrize("what", WRONG)
 async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
     options, expected = WRONG[what]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         process = await launch(**options)
         _, printed = await process.communicate()
     told = [line for line in printed.decode().splitlines() if line.startswith("kuryr-k8s-")]
@@ -93,7 +93,7 @@ async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
 async def test_daemon_that_is_refused_ends_its_start_as_well(launch, tmp_path):
     node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
     wrong = {"token_file": "/etc/hostname"}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         process = await launch(
             DAEMON, kubernetes=wrong, cni_daemon=node, cni_health_server={"port": "0"}
         )
@@ -142,7 +142,7 @@ async def test_sigterm_ends_it_at_once_and_gives_the_lease_back(stage, launch):
     await stage.cluster.add_pod("web", node=NODE)
     await stage.until_plugged_in("web")
     process.terminate()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await process.communicate()
     assert process.returncode == 0
     lease = await stage.client.get(LEASE)

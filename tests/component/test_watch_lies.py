@@ -13,6 +13,7 @@ import pytest
 from kuryr_k8s.model.annotations import HOST_ID, PROJECT
 from tests.component.cells import LATE, Cell, Record, compare
 from tests.component.lanes import HOST
+from tests.component.lives import LONG
 from tests.component.places import places
 from tests.component.report import judge
 from tests.component.state import state_of
@@ -84,7 +85,7 @@ async def life(stage, at, lie, phase, *, node_goes):
         pod = await stage.cluster.add_pod(POD, node=stage.node)
         published = {"metadata": {"annotations": {HOST_ID: HOST}}}
         await stage.client.patch(node, published)
-        await stage.until_plugged_in(POD)
+        await stage.until_plugged_in(POD, within=LONG)
         await stage.activate(POD)
         await at("running")
         if phase == "giving back":

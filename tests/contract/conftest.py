@@ -41,6 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mine = [item for item in items if _HERE in item.path.parents]
     for item in mine:
         item.add_marker("contract")
+        item.add_marker(pytest.mark.timeout(1200))  # each step has a limit of its own
         item.add_marker(pytest.mark.filterwarnings(_SDK_ABOUT_ITSELF))
     real = [item for item in mine if _side_of(item) == "real"]
     wanted = _wanted(config)
@@ -119,9 +120,12 @@ def stranger(side: Side) -> Octavia:
 
 @pytest.fixture
 async def subnet(side: Side) -> str:
-    """Of the VIPs, in a network of the cluster's project."""
-    network = await side.network("10.219.0.0/24")
-    return str(network["subnets"][0])
+    """Of the VIPs, in a network of the cluster's project. None is given an address that members
+    of our cases have."""
+    network = await side.network()
+    pool = {"start": "10.219.0.2", "end": "10.219.0.99"}
+    made = await side.subnet(network["id"], "10.219.0.0/24", allocation_pools=[pool])
+    return str(made["id"])
 
 
 def _wanted(config: pytest.Config) -> str:
@@ -144,7 +148,7 @@ def _find_lab() -> Any:
         return None
     url = urlsplit(lab.cloud.neutron_url)
     try:
-        socket.create_connection((url.hostname, url.port), timeout=2).close()
+        socket.create_connection((url.hostname, url.port), timeout=30).close()
     except OSError:
         return None
     return lab

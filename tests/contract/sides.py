@@ -7,9 +7,10 @@ through a `Side` is removed at its end, last things first.
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,10 +130,26 @@ class Side:
             **attributes,
         )
 
-    def take_time(self, seconds: float) -> None:
-        """Have changes of load balancers take so long, on the fake; a real one takes its time."""
-        if self.fake is not None:
-            self.fake.octavia_pending = seconds
+    @property
+    def tries(self) -> int:
+        """How often to begin what a real cloud, on a busy machine, may have ended before it is
+        looked at. On the fake it can be held."""
+        return 5 if self.fake is None else 1
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """On the fake, changes of load balancers that begin meanwhile end when this does; a real
+        one takes its time."""
+        if self.fake is None:
+            yield
+            return
+        self.fake.octavia_pending = math.inf
+        try:
+            yield
+        finally:
+            self.fake.octavia_pending = PENDING
+            for balancer_id in list(self.fake.load_balancers):
+                self.fake.octavia.progress.finish(balancer_id)
 
     async def clean(self) -> None:
         """Remove everything, trunks and then last things first: a subport is not deleted."""

@@ -24,7 +24,9 @@ from .balancers import (
     BALANCERS,
     LISTENERS,
     MONITORS,
+    PAUSE,
     POOLS,
+    WITHIN,
     Octavia,
     bare,
     statuses,
@@ -163,8 +165,13 @@ async def test_ovn_never_ends_the_update_of_a_monitor_for_its_listeners(
     balancer_id = await make(octavia, client, wanted(side, subnet, "ovn", "TCP:80"))
     [pool] = (await client.read(balancer_id)).pools
     await client.update_monitor(str(pool.health_monitor_id), {"delay": 9})
+    found = await client.read(balancer_id)
+    async with asyncio.timeout(WITHIN):  # for all else
+        while dataclasses.replace(found, listeners=()).is_pending():
+            await asyncio.sleep(PAUSE)
+            found = await client.read(balancer_id)
     for _ in range(10):
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(PAUSE)
         found = await client.read(balancer_id)
     assert found.statuses() == {"ACTIVE", "PENDING_UPDATE"}
     assert found.listeners[0].provisioning_status == "PENDING_UPDATE"

@@ -184,13 +184,16 @@ async def test_the_first_port_of_a_list_decides_whether_tags_are_shown(
 
 
 async def test_the_quota_of_ones_own_project_is_told_with_what_is_used(side: Side) -> None:
-    """Of one where nobody else makes ports meanwhile."""
+    """Cases that run beside this one on a real cloud may make ports of the project, too."""
     network = await side.network("10.218.0.0/24", owner=side.stranger)
     path = f"/quotas/{side.stranger.project_id}/details.json"
-    before = (await side.stranger.get(path)).body["quota"]["port"]
-    assert before.keys() == {"limit", "used", "reserved"}
-    await side.stranger.post("/ports", {"ports": [{"network_id": network["id"]}] * 3})
-    after = (await side.stranger.get(path)).body["quota"]["port"]
+    for _ in range(side.tries):
+        before = (await side.stranger.get(path)).body["quota"]["port"]
+        assert before.keys() == {"limit", "used", "reserved"}
+        await side.stranger.post("/ports", {"ports": [{"network_id": network["id"]}] * 3})
+        after = (await side.stranger.get(path)).body["quota"]["port"]
+        if after == before | {"used": before["used"] + 3}:
+            break
     assert after == before | {"used": before["used"] + 3}
 
 

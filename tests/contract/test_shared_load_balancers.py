@@ -15,7 +15,7 @@ from kuryr_k8s.drivers.base import Owned, PortTaken
 from kuryr_k8s.drivers.lb_attached import Attachments, Unusable
 from kuryr_k8s.drivers.lb_limits import Limits
 from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lb_work import Work
+from kuryr_k8s.drivers.lb_work import NotTaken, Work
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
 
 from .balancers import ALGORITHMS, LISTENERS, PAUSE, WITHIN, Octavia, bare, populated
@@ -41,7 +41,7 @@ class Controller(Attachments):
             while True:
                 try:
                     return await begin()
-                except errors.Wait:
+                except (errors.Wait, NotTaken):  # one that was refused is asked for again, too
                     await asyncio.sleep(PAUSE)
                     await self.pending.reconcile("")
 

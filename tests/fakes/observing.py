@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-PATIENCE = 60.0  # seconds in which a condition comes true, unless something is wrong
+# Seconds in which a condition comes true, unless something is wrong: also where others have the
+# processors.
+PATIENCE = 120.0
 
 
 class Call(NamedTuple):

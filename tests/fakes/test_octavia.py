@@ -17,6 +17,7 @@ from kuryr_k8s.cloud.octavia import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.model.load_balancer import Member
 from tests.fakes import FakeCloud, answer, lose_reply
+from tests.fakes.octavia.kinds import POOL
 
 Json = dict[str, Any]
 MEMBER = Member(address="10.2.0.101", port=80)
@@ -69,16 +70,33 @@ async def test_without_a_dialled_time_everything_is_done_when_the_answer_is_ther
 async def test_with_ovn_the_load_balancer_is_active_before_its_parts(
     cloud: FakeCloud, client: Octavia, body: Json
 ) -> None:
-    cloud.octavia_pending = 2.0
+    seen: set[tuple[str, str]] = set()
+
+    def look() -> bool:
+        """At each change: whoever asks in between may come too late for what is between them."""
+        rows, pools = cloud.load_balancers.values(), cloud.octavia.store.of(POOL).values()
+        now = [(a["provisioning_status"], b["provisioning_status"]) for a in rows for b in pools]
+        seen.update(now)
+        return now == [("ACTIVE", "ACTIVE")]
+
+    cloud.octavia_pending = 0.1
+    async with asyncio.TaskGroup() as group:
+        group.create_task(cloud.wait_for(look))
+        made = await client.create_load_balancer(body)
+    assert ("ACTIVE", "PENDING_CREATE") in seen
+    await client.set_members(made.pools[0].id, [MEMBER])
+
+
+async def test_parts_that_are_pending_hold_up_their_own_changes(
+    cloud: FakeCloud, client: Octavia, body: Json
+) -> None:
+    cloud.octavia_pending = math.inf
     made = await client.create_load_balancer(body)
-    row = cloud.load_balancers[made.id]
-    await cloud.wait_for(lambda: row["provisioning_status"] == "ACTIVE")
+    cloud.octavia.store.set_status(cloud.load_balancers[made.id], "ACTIVE")
     assert await client.tree_statuses(made.id) == {"ACTIVE", "PENDING_CREATE"}
     with pytest.raises(errors.Immutable, match="Pool"):
         await client.set_members(made.pools[0].id, [MEMBER])
-    pool = cloud.octavia.store.part(made.pools[0].id)
-    assert pool is not None
-    await cloud.wait_for(lambda: pool["provisioning_status"] == "ACTIVE")
+    cloud.octavia.progress.finish(made.id)
     await client.set_members(made.pools[0].id, [MEMBER])
 
 

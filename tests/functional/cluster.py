@@ -2,9 +2,11 @@
 
 import contextlib
 import functools
+import http.client
 import json
 import subprocess
 import time
+import urllib.error
 import uuid
 from pathlib import Path
 
@@ -13,8 +15,8 @@ import yaml
 from lab import facts
 from lab.kube import Kube, KubeError, Unreachable
 from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, kubectl
-from lab.process import CommandError, run
-from lab.rest import Api, token
+from lab.process import CommandError, run, succeeds
+from lab.rest import Api, ApiError, token
 from lab.supervisor import Supervisor
 
 IMAGE = "lab.local/busybox:1"
@@ -22,7 +24,15 @@ PREFIXES = {
     **dict.fromkeys(("events", "nodes", "pods", "serviceaccounts", "services"), "/api/v1"),
     **dict.fromkeys(("kuryrports", "kuryrportpools"), "/apis/openstack.org/v1"),
 }
+NO_ANSWER = (
+    Unreachable,
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+)
 OURS = "test-"  # how the names of namespaces of tests begin
+PATIENCE = 240  # seconds: for a machine with much else to do
 CLUSTER_WIDE = ("nodes", "kuryrportpools")
 # It ends when it is told to: a first process that does not listen is waited for and killed.
 SERVE = (
@@ -42,7 +52,7 @@ class Cluster:
 
     # Kubernetes.
 
-    def kubectl(self, *arguments, stdin=None, timeout=180):
+    def kubectl(self, *arguments, stdin=None, timeout=300):
         return kubectl(
             self.lab, "--namespace", self.namespace, *arguments, stdin=stdin, timeout=timeout
         )
@@ -71,15 +81,25 @@ class Cluster:
                 raise
             return None
 
-    def wait_ready(self, *pods, seconds=170):
-        names = [f"pod/{pod}" for pod in pods]
-        self.kubectl("wait", "--for=condition=Ready", *names, f"--timeout={seconds}s")
-
-    def wait_gone(self, *names, seconds=170):
-        self.kubectl("wait", "--for=delete", *names, f"--timeout={seconds}s")
+    def wait_ready(self, *pods, seconds=PATIENCE):
+        """Wait until their containers run. What they serve may come a moment later: they have no
+        probes; and so may what other nodes know of them."""
+        wait = ("wait", "--for=condition=Ready", *(f"pod/{pod}" for pod in pods))
+        self.kubectl(*wait, f"--timeout={seconds}s", timeout=seconds + 30)
 
     def exec(self, pod, *command):
         return self.kubectl("exec", pod, "--", *command)
+
+    def delete(self, *what):
+        """Return when they are gone."""
+        self.kubectl("delete", *what, f"--timeout={PATIENCE}s", timeout=PATIENCE + 30)
+
+    def tries(self, pod, *command):
+        """What the command prints in the Pod; None where it fails."""
+        try:
+            return self.exec(pod, *command).strip()
+        except CommandError:
+            return None
 
     def events(self, pod):
         """(reason, message) of the Events about the Pod."""
@@ -127,14 +147,19 @@ class Cluster:
             for entry in (item.get("status", {}).get("vifs") or {}).values()
         }
 
-    def wait_for(self, what, condition, seconds=120):
+    def wait_for(self, what, condition, seconds=PATIENCE):
         """Ask until the condition holds; its value."""
         end = time.monotonic() + seconds
         while True:
-            with contextlib.suppress(Unreachable):  # the API server may be on its way back
+            trouble = ""
+            try:
                 if value := condition():
                     return value
-            assert time.monotonic() < end, f"after {seconds} s still not: {what}"
+            except Exception as error:
+                if not may_pass(error):
+                    raise
+                trouble = f" ({error})"
+            assert time.monotonic() < end, f"after {seconds} s still not: {what}{trouble}"
             time.sleep(0.2)
 
     def assert_nothing_leaks(self):
@@ -164,6 +189,7 @@ class Cluster:
     # Traffic.
 
     def ping(self, pod, address):
+        """It must answer now: `until_pings` before what is not to disturb it."""
         family = "-6" if ":" in address else "-4"
         self.exec(pod, "ping", family, "-c", "2", "-i", "0.2", "-W", "10", address)
 
@@ -174,6 +200,43 @@ class Cluster:
         except CommandError:
             return False
         return True
+
+    def until_pings(self, pod, *addresses):
+        """Wait until each of them answers the Pod. A Pod is Ready when its own node has its flows:
+        other nodes have them a moment later."""
+        for address in addresses:
+            self.wait_for(f"{pod} reaches {address}", lambda to=address: self.pings(pod, to))
+
+    def until_vm_pings(self, *addresses):
+        """Wait until each of them answers the VM."""
+        ping, netns = ("ping", "-c", "2", "-i", "0.2", "-W", "10"), self.lab.vm1.netns
+        for address in addresses:
+            self.wait_for(
+                f"the VM reaches {address}",
+                lambda to=address: succeeds([*ping, to], netns=netns),
+            )
+
+    def fetch(self, pod, url):
+        """What the URL answers to the Pod; None where nobody does."""
+        return self.tries(pod, "timeout", "10", "wget", "-q", "-O-", url)
+
+    def answering(self, pod, url, count):
+        """Who answers: asked until so many different ones have."""
+        seen = set()
+
+        def enough():
+            seen.add(self.fetch(pod, url))
+            return len(seen - {None}) >= count
+
+        self.wait_for(f"{count} Pods answer at {url}", enough)
+        return seen - {None}
+
+
+def may_pass(error):
+    """Whether a server only says, or shows, that it is on its way back, or has much to do."""
+    if isinstance(error, KubeError | ApiError):
+        return error.status == 429 or error.status >= 500
+    return isinstance(error, NO_ANSWER)
 
 
 @functools.cache
@@ -199,7 +262,7 @@ def fresh_cluster():
     yield cluster
     # Pods first: a namespace with something in it is looked at again only after a while
     for kind in ("deployments", "statefulsets", "pods"):
-        cluster.kubectl("delete", kind, "--all", "--timeout=170s")
+        cluster.delete(kind, "--all")
     cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
     kubectl(cluster.lab, "delete", "namespace", namespace, "--wait=false")
 

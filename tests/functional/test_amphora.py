@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab import topology
-from lab.process import CommandError, run
+from lab.process import run
 from lab.rest import Api, ApiError
 from tests.functional.cluster import addresses, fresh_cluster, pod
 
@@ -39,7 +39,7 @@ def balanced(cluster, octavia):
     """
     cluster.apply(pod("a", node="node1"), pod("b", node="node2"), pod("asks", node="node2"))
     cluster.wait_ready("a", "b", "asks")
-    before = (networks_of_amphorae(), octavias_ports(cluster))
+    before = (*networks_of_amphorae(), octavias_ports(cluster))
     made = []
     network = cluster.lab.cloud.networks["pods"]
     for number, subnet in enumerate((network.v4, network.v6)):
@@ -49,8 +49,14 @@ def balanced(cluster, octavia):
     yield [until_active(cluster, octavia, one["id"]) for one in made]
     for one in made:
         octavia.call("DELETE", f"/loadbalancers/{one['id']}", query={"cascade": "true"})
-    cluster.wait_for("nothing of it is left", lambda: all(is_gone(octavia, one) for one in made))
-    assert (networks_of_amphorae(), octavias_ports(cluster)) == before
+    cluster.wait_for("they are gone", lambda: all(is_gone(octavia, one) for one in made))
+
+    def nothing_more():
+        # what others had left may be gone by now
+        left = (*networks_of_amphorae(), octavias_ports(cluster))
+        return all(now <= then for now, then in zip(left, before, strict=True))
+
+    cluster.wait_for("nothing of them is left", nothing_more)
 
 
 def load_balancer(project, subnet, members):
@@ -107,14 +113,7 @@ def url_of(one):
 
 def answers(cluster, one, count=4):
     """Who answers a Pod's requests, one after another; None: nobody."""
-    seen = []
-    for _ in range(count):
-        try:
-            got = cluster.exec("asks", "timeout", "10", "wget", "-q", "-O-", url_of(one)).strip()
-        except CommandError:
-            got = None
-        seen.append(got)
-    return seen
+    return [cluster.fetch("asks", url_of(one)) for _ in range(count)]
 
 
 def haproxies():
@@ -126,10 +125,14 @@ def test_load_balancer_spreads_requests_over_its_members_and_its_haproxy_comes_b
     cluster, balanced
 ):
     for one in balanced:
-        assert set(answers(cluster, one)) == {"a", "b"}
+        # ACTIVE comes before its address is known everywhere
+        cluster.wait_for(
+            "both members answer", lambda one=one: set(answers(cluster, one)) == {"a", "b"}
+        )
     before = haproxies()
     for pid in before:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # a worker ends with its master
+            os.kill(pid, signal.SIGKILL)
     for one in balanced:
         cluster.wait_for("it answers again", lambda one=one: None not in answers(cluster, one, 1))
     cluster.wait_for("others serve now", lambda: not haproxies() & before)

@@ -21,7 +21,7 @@ def chain(cluster):
     try:
         path.write_text(json.dumps(shipped | {"name": "chain", "plugins": plugins}))
         yield
-        cluster.kubectl("delete", "pods", "--all", "--timeout=170s")  # by the chain that made them
+        cluster.delete("pods", "--all")  # by the chain that made them
     finally:
         path.unlink()
 
@@ -33,4 +33,4 @@ def test_tuning_and_bandwidth_work_after_kuryr_cni(cluster, chain):
     tap = cluster.vif("one")["vif_name"]
     shaping = run(["tc", "qdisc", "show", "dev", tap], netns="node2")
     assert "tbf" in shaping
-    cluster.ping("one", cluster.lab.vm1.v4)
+    cluster.until_pings("one", cluster.lab.vm1.v4)

@@ -10,6 +10,9 @@ def test_host_port_is_reached_from_the_other_node_and_from_outside(cluster):
     cluster.wait_ready("web")
     node = cluster.lab.nodes["node1"]
     url = f"http://{node.underlay_v4}:18080/"
+    curl = ["curl", "-fsS", "--max-time", "10", url]
     for netns in ("node2", cluster.lab.outside.netns):
-        answer = run(["curl", "-fsS", "--max-time", "30", url], netns=netns)
-        assert answer.strip() == "web"
+        cluster.wait_for(
+            f"it answers {netns}",
+            lambda netns=netns: run(curl, netns=netns, check=False).strip() == "web",
+        )

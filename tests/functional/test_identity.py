@@ -40,8 +40,7 @@ def test_pod_made_again_under_its_name_never_gets_the_old_ones_port(cluster):
             "another web-0", lambda old=uid: uid_of(cluster, "web-0") not in (None, old)
         )
         cluster.wait_ready("web-0")
-        for address in addresses(cluster.get("pod", "web-0")):
-            cluster.ping("peer", address)
+        cluster.until_pings("peer", *addresses(cluster.get("pod", "web-0")))
     assert set(seen) & set(cluster.ports()) == set()
     cluster.assert_nothing_leaks()
 
@@ -59,14 +58,15 @@ def test_force_deleted_pod_keeps_its_port_until_its_node_let_go(cluster):
 def test_kuryrport_deleted_by_hand_under_a_running_pod_disturbs_nothing(cluster):
     cluster.apply(pod("one", node="node1"), pod("peer", node="node2"))
     cluster.wait_ready("one", "peer")
-    vif = cluster.vif("one")
+    vif, reached = cluster.vif("one"), addresses(cluster.get("pod", "one"))
+    cluster.until_pings("peer", *reached)
     cluster.kubectl("delete", "kuryrport", "one", "--wait=false")
-    for address in addresses(cluster.get("pod", "one")):
+    for address in reached:
         cluster.ping("peer", address)
     kept = cluster.get("kuryrport", "one")
     assert "deletionTimestamp" in kept["metadata"]
     assert vif["id"] in cluster.ports()
-    cluster.kubectl("delete", "pod", "one")
+    cluster.delete("pod", "one")
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "one") is None)
     assert vif["id"] not in cluster.ports()
 
@@ -75,7 +75,7 @@ def test_namespace_deleted_with_running_pods_leaves_nothing(cluster):
     cluster.apply(pod("a", node="node1"), pod("b", node="node2"))
     cluster.wait_ready("a", "b")
     ids = {cluster.vif("a")["id"], cluster.vif("b")["id"]}
-    cluster.kubectl("delete", "namespace", cluster.namespace, "--timeout=170s")
+    cluster.delete("namespace", cluster.namespace)
     cluster.assert_nothing_leaks()
     assert not ids & set(cluster.ports())
     cluster.kubectl("create", "namespace", cluster.namespace)  # for the fixture to delete
@@ -90,16 +90,16 @@ def test_pod_whose_sandbox_was_killed_comes_back_with_its_port(cluster):
     assert len(sandbox) == 1
     ctr(cluster, "node1", "tasks", "kill", "--signal", "SIGKILL", *sandbox)
     cluster.wait_for(
-        "another sandbox runs", lambda: set(sandboxes(cluster, "node1", uid)) - set(sandbox), 90
+        "another sandbox runs", lambda: set(sandboxes(cluster, "node1", uid)) - set(sandbox)
     )
-    cluster.wait_ready("one")
-    cluster.wait_for(
-        "the Pod has its addresses again",
-        lambda: (
-            addresses(cluster.get("pod", "one")) == before
-            and all(cluster.pings("peer", address) for address in before)
-        ),
-    )
+    cluster.wait_ready("one")  # as it may be still
+
+    def has_its_addresses():
+        live = cluster.get("pod", "one")
+        return "podIPs" in live["status"] and addresses(live) == before
+
+    cluster.wait_for("the Pod has its addresses again", has_its_addresses)
+    cluster.until_pings("peer", *before)
     assert cluster.vif("one")["id"] == vif["id"]
     assert uid_of(cluster, "one") == uid
 

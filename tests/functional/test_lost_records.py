@@ -44,8 +44,8 @@ def test_lease_that_is_gone_is_made_again(cluster):
     lease = ("-n", "kube-system", "lease/kuryr-k8s-controller")
     with stopped(cluster, CONTROLLER):
         kubectl(cluster.lab, "delete", *lease)
-    holder = kubectl(cluster.lab, "get", *lease, "-o", "jsonpath={.spec.holderIdentity}")
-    assert holder
+    holder = ("get", *lease, "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}")
+    cluster.wait_for("somebody holds it", lambda: kubectl(cluster.lab, *holder))
 
 
 def test_daemon_publishes_its_nodes_name_in_neutron_again(cluster):

@@ -50,10 +50,8 @@ def test_pods_reach_each_other_on_a_node_between_nodes_and_across_the_router(clu
         vm.v6,
     ]
     for source in ("a", "c"):
-        for target in targets:
-            cluster.ping(source, target)
-    for target in addresses(cluster.get("pod", "c")):  # and a VM reaches Pods
-        run(["ping", "-c", "2", "-i", "0.2", "-W", "10", target], netns=vm.netns)
+        cluster.until_pings(source, *targets)
+    cluster.until_vm_pings(*addresses(cluster.get("pod", "c")))  # and a VM reaches Pods
 
 
 def test_pod_reaches_the_api_server_at_the_nodes_neutron_address(cluster):
@@ -61,7 +59,8 @@ def test_pod_reaches_the_api_server_at_the_nodes_neutron_address(cluster):
     cluster.wait_ready("one")
     url = cluster.lab.kubernetes.url.removeprefix("https://")
     host, port = url.split(":")
-    cluster.exec("one", "sh", "-c", f"nc -w 10 {host} {port} </dev/null")
+    ask = ("sh", "-c", f"nc -w 10 {host} {port} </dev/null")
+    cluster.wait_for("it is connected", lambda: cluster.tries("one", *ask) is not None)
 
 
 def test_probes_and_http_between_nodes_work(cluster):
@@ -74,7 +73,7 @@ def test_probes_and_http_between_nodes_work(cluster):
     v4, v6 = addresses(cluster.get("pod", "server"))
     for address in (v4, f"[{v6}]"):
         url = f"http://{address}:8080/"
-        assert cluster.exec("client", "wget", "-q", "-O-", url).strip() == "server"
+        assert cluster.answering("client", url, 1) == {"server"}
 
 
 def test_host_network_pod_is_left_alone(cluster):
@@ -85,8 +84,8 @@ def test_host_network_pod_is_left_alone(cluster):
 
 def test_finished_pod_gives_its_port_back(cluster):
     cluster.apply(pod("job", node="node2", command=["true"], restartPolicy="Never"))
-    cluster.kubectl(
-        "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/job", "--timeout=170s"
+    cluster.wait_for(
+        "it has ended", lambda: cluster.get("pod", "job")["status"]["phase"] == "Succeeded"
     )
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "job") is None)
     assert cluster.find("pod", "job") is not None
@@ -108,7 +107,7 @@ def test_thirty_pods_at_once_all_become_ready_and_leave_nothing(cluster):
         },
     }
     cluster.apply(deployment)
-    cluster.kubectl("rollout", "status", "deployment/many", "--timeout=180s", timeout=200)
+    cluster.kubectl("rollout", "status", "deployment/many", "--timeout=400s", timeout=420)
     pods = cluster.get("pods")
     taken = [ip for live in pods for ip in addresses(live)]
     assert len(set(taken)) == 60
@@ -119,7 +118,7 @@ def test_thirty_pods_at_once_all_become_ready_and_leave_nothing(cluster):
         port = by_id[entry["versioned_object.data"]["id"]]
         assert addresses(live) == [ip["ip_address"] for ip in port["fixed_ips"]]
     cluster.kubectl("delete", "deployment", "many")
-    cluster.wait_for("all KuryrPorts are gone", lambda: not cluster.get("kuryrports"), 120)
+    cluster.wait_for("all KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
     cluster.assert_nothing_leaks()
 
 
@@ -143,7 +142,7 @@ def test_static_pod_has_a_port_under_its_configurations_hash(cluster):
             "podNodeName": "node1",
             "podStatic": True,
         }
-        cluster.ping(name, cluster.lab.vm1.v4)
+        cluster.until_pings(name, cluster.lab.vm1.v4)
     finally:
         run(["rm", "-f", path])
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", name) is None)

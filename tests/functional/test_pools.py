@@ -14,7 +14,7 @@ from lab.kube import Follower, Kube
 from lab.kuryr import CONTROLLER, Installation, daemon, kubectl
 from lab.progress import Progress
 from lab.rest import ApiError
-from tests.functional.cluster import Cluster, addresses, fresh_cluster, machine, pod
+from tests.functional.cluster import PATIENCE, Cluster, addresses, fresh_cluster, machine, pod
 
 OPTIONS = {
     "ports_pool_min": "2",
@@ -41,7 +41,7 @@ def pools():
         stack.callback(Cluster("default").assert_nothing_leaks)
         stack.callback(kubectl, kept.lab, "delete", "kuryrportpools", "--all")
         stack.callback(start_controller, without)
-        stack.callback(kept.pools.drain, 30)
+        stack.callback(kept.pools.drain, PATIENCE)
         start_controller(kept)
         yield kept.pools
 
@@ -120,8 +120,7 @@ def test_pods_on_all_nodes_have_ports_of_pools_and_reach_each_other(cluster, poo
         assert states[port] == "in_use"
     found = {name: addresses(cluster.get("pod", name)) for name in "abc"}
     for source, target in ("ab", "ac", "bc", "ca"):
-        for address in found[target]:
-            cluster.ping(source, address)
+        cluster.until_pings(source, *found[target])
     until_nobody_lacks_a_port(cluster, pools)
     expected = {
         name: [pool[number] for number in ("available", "parked", "in_use", "target")]
@@ -138,7 +137,7 @@ def test_next_pods_take_ports_that_are_parked_and_none_is_made(cluster, pools):
     cluster.apply(*first.values())
     cluster.wait_ready(*first)
     had = {name: cluster.vif(name)["id"] for name in first}
-    cluster.kubectl("delete", "pods", "--all")
+    cluster.delete("pods", "--all")
     cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
     until_nobody_lacks_a_port(cluster, pools)
     free = available(pools)
@@ -168,12 +167,14 @@ def test_next_pods_take_ports_that_are_parked_and_none_is_made(cluster, pools):
         if one["spec"]["nodeName"] != MACHINE:
             assert heard[name]["active"], name
     assert set(cluster.ports()) == before
-    cluster.ping("second-0", addresses(cluster.get("pod", "second-2"))[0])
+    cluster.until_pings("second-0", addresses(cluster.get("pod", "second-2"))[0])
 
 
 def test_programs_that_restart_or_are_killed_lose_no_port(cluster, pools):
     cluster.apply(pod("here", node="node1"), pod("there", node="node2"))
     cluster.wait_ready("here", "there")
+    there = addresses(cluster.get("pod", "there"))[0]
+    cluster.until_pings("here", there)
     until_nobody_lacks_a_port(cluster, pools)
     before, plugged = set(cluster.ports()), parked(cluster)
     for program in (CONTROLLER, daemon("node2")):
@@ -185,13 +186,15 @@ def test_programs_that_restart_or_are_killed_lose_no_port(cluster, pools):
             cluster.wait_ready(name)
             until_nobody_lacks_a_port(cluster, pools)
             assert before <= set(cluster.ports())
-            assert plugged <= parked(cluster)
-    cluster.ping("here", addresses(cluster.get("pod", "there"))[0])
+            # the node says so of one that it had to plug anew a moment later
+            cluster.wait_for("all are plugged", lambda: plugged <= parked(cluster))
+    cluster.ping("here", there)
 
 
 def test_freed_pools_leave_pods_their_ports_and_are_filled_again_by_the_next(cluster, pools):
     cluster.apply(pod("stays", node="node2"))
     cluster.wait_ready("stays")
+    cluster.until_pings("stays", cluster.lab.vm1.v4)
     until_nobody_lacks_a_port(cluster, pools)
     free = available(pools)
     assert free

@@ -14,10 +14,10 @@ import pytest
 from lab import dns, images
 from lab import services as balancing
 from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, daemon, kubectl
-from lab.process import CommandError, run
+from lab.process import run
 from lab.progress import Progress
 from lab.rest import Api
-from tests.functional.cluster import Cluster, fresh_cluster, machine, pod
+from tests.functional.cluster import PATIENCE, Cluster, fresh_cluster, machine, pod
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 SERVICE_TAG = "kuryr-service"
@@ -40,19 +40,24 @@ def services(request):
     making = Installation(progress=quiet, debug=debug, with_services=True, provider=request.param)
     with contextlib.ExitStack() as stack:
         stack.callback(start_controller, without)
+        # it would begin to make that of the API server again
+        stack.callback(label, making.lab, f"{PROXY_NAME}-")
+        stack.callback(making.supervisor.stop, CONTROLLER)
         start_controller(making)
         stack.callback(take_away, making.lab)
-        balancing.up(making.lab, request.param)
+        balancing.up(making.lab, request.param, PATIENCE)
         yield request.param
 
 
 def take_away(lab):
     """The load balancers that no test has made."""
-    dns.down(lab)
+    dns.down(lab, wait=False)
     label(lab, f"{PROXY_NAME}=nobody")
+    system = ServiceCluster(dns.NAMESPACE)
+    system.wait_for("the DNS is gone", lambda: system.find("service", dns.NAME) is None)
     cluster = ServiceCluster("default")
     cluster.wait_for("no load balancer is left", lambda: not cluster.all_load_balancers())
-    label(lab, f"{PROXY_NAME}-")
+    cluster.until_untouched("kubernetes")
 
 
 def label(lab, text):
@@ -158,6 +163,16 @@ class ServiceCluster(Cluster):
             f"{name} is reached at {addresses}", lambda: self.ingress(name) == [*addresses]
         )
 
+    def until_untouched(self, name):
+        """Wait until nothing of ours is on the Service."""
+
+        def is_untouched():
+            meta = self.get("service", name)["metadata"]
+            ours = [one for one in meta.get("annotations", {}) if "kuryr" in one]
+            return not ours and not meta.get("finalizers")
+
+        self.wait_for(f"nothing of ours is on {name}", is_untouched)
+
     def floating_ips(self):
         found = self.neutron.get("/floatingips", tags=CLUSTER_TAG)["floatingips"]
         return {one["floating_ip_address"]: one["fixed_ip_address"] for one in found}
@@ -180,28 +195,6 @@ class ServiceCluster(Cluster):
         self.neutron.put(path, {"port": {"security_groups": groups}})
         self.neutron.delete(f"/security-groups/{made['id']}")
 
-    def fetch(self, pod, url):
-        """What the URL answers to the Pod; None where nobody does."""
-        return self.tries(pod, "timeout", "10", "wget", "-q", "-O-", url)
-
-    def tries(self, pod, *command):
-        """What the command prints in the Pod; None where it fails."""
-        try:
-            return self.exec(pod, *command).strip()
-        except CommandError:
-            return None
-
-    def answering(self, pod, url, count):
-        """Who answers: asked until so many different ones have."""
-        seen = set()
-
-        def enough():
-            seen.add(self.fetch(pod, url))
-            return len(seen - {None}) >= count
-
-        self.wait_for(f"{count} Pods answer at {url}", enough)
-        return seen - {None}
-
 
 def owner_of(load_balancer):
     tags = [tag for tag in load_balancer["tags"] if tag.startswith(f"{SERVICE_TAG}:")]
@@ -222,7 +215,7 @@ def cluster(services):
     with fresh_cluster() as found:
         cluster = ServiceCluster(found.namespace)
         yield cluster
-        cluster.kubectl("delete", "services", "--all", "--timeout=170s")
+        cluster.delete("services", "--all")
         assert not cluster.load_balancers()
         assert not cluster.floating_ips()
         assert cluster.vip_ports() == []
@@ -254,10 +247,13 @@ def test_service_is_answered_by_its_pods_from_every_node_and_follows_them(cluste
     url = f"http://{cluster.get('service', 'web')['spec']['clusterIP']}/"
     for asker in ("asks-1", "asks-2"):
         assert cluster.answering(asker, url, 2) == {"a", "b"}
-    cluster.kubectl("delete", "pod", "a", "--timeout=170s")
+    cluster.delete("pod", "a")
     cluster.until_members("web", "b")
     cluster.until_active("web")
-    assert [cluster.fetch("asks-1", url) for _ in range(6)] == ["b"] * 6
+    # Octavia knows before what forwards does
+    cluster.wait_for(
+        "only b answers", lambda: all(cluster.fetch("asks-1", url) == "b" for _ in range(6))
+    )
 
 
 def test_service_of_ipv6_is_answered(cluster):
@@ -314,7 +310,7 @@ def test_pod_whose_groups_let_in_nobody_is_reached_by_its_load_balancer(cluster,
         asks = {"ovn": "a", "amphora": "asks"}[services]
         assert cluster.answering(asks, by_service, 1) == {"a"}
         if services == "ovn":
-            assert cluster.fetch("asks", by_service) is None
+            cluster.wait_for("others are kept out", lambda: not cluster.fetch("asks", by_service))
 
 
 def test_ports_come_and_go_and_the_others_go_on_to_answer(cluster):
@@ -338,7 +334,7 @@ def test_service_made_again_with_the_same_address_has_a_load_balancer_of_its_own
     cluster.wait_ready("a", "asks")
     first = cluster.until_active("web")
     address = cluster.get("service", "web")["spec"]["clusterIP"]
-    cluster.kubectl("delete", "service", "web", "--timeout=170s")
+    cluster.delete("service", "web")
     cluster.apply(service("web", clusterIP=address))
     second = cluster.until_active("web")
     assert second["id"] != first["id"]
@@ -351,13 +347,7 @@ def test_service_that_becomes_anothers_is_let_go(cluster):
     cluster.until_active("web")
     cluster.kubectl("label", "service", "web", f"{PROXY_NAME}=another")
     cluster.wait_for("its load balancer goes", lambda: not cluster.load_balancers())
-
-    def untouched():
-        meta = cluster.get("service", "web")["metadata"]
-        ours = [name for name in meta.get("annotations", {}) if "kuryr" in name]
-        return not ours and not meta.get("finalizers")
-
-    cluster.wait_for("nothing of ours is on it", untouched)
+    cluster.until_untouched("web")
 
 
 def test_pod_asks_the_api_server_by_name_and_by_address_with_its_own_token(cluster):
@@ -366,14 +356,21 @@ def test_pod_asks_the_api_server_by_name_and_by_address_with_its_own_token(clust
     cluster.apply(asks)
     cluster.wait_ready("asks")
     address = cluster.get("service", "kubernetes", namespace="default")["spec"]["clusterIP"]
-    assert address in cluster.exec("asks", "nslookup", "kubernetes.default")
+    look_up = ("nslookup", "kubernetes.default")
+    cluster.wait_for(
+        "its name is known", lambda: address in (cluster.tries("asks", *look_up) or "")
+    )
     for host in ("kubernetes.default", address):
         script = (
             "cd /var/run/secrets/kubernetes.io/serviceaccount && "
             f'curl -fsS -m 10 --cacert ca.crt -H "Authorization: Bearer $(cat token)" '
             f"https://{host}/version"
         )
-        assert '"gitVersion"' in cluster.exec("asks", "sh", "-c", script)
+        ask = ("sh", "-c", script)
+        cluster.wait_for(
+            f"{host} answers",
+            lambda ask=ask: '"gitVersion"' in (cluster.tries("asks", *ask) or ""),
+        )
 
 
 @ANY_PROVIDER
@@ -382,7 +379,7 @@ def test_service_is_reached_by_its_name(cluster):
     cluster.apply(service("web"), web("a", "node1"), asks)
     cluster.wait_ready("a", "asks")
     cluster.until_active("web")
-    ask = ("curl", "-sS", "-m", "3", "http://web/")
+    ask = ("curl", "-sS", "-m", "10", "http://web/")
     cluster.wait_for("it answers", lambda: cluster.tries("asks", *ask) == "a")
 
 
@@ -402,16 +399,19 @@ def test_node_port_is_answered_at_every_node_to_pods_hosts_and_others(cluster):
         assert cluster.answering("asks", url_of(address, number), 1) == {"a"}
     for node in lab.nodes.values():
         for address in (node.underlay_v4, node.underlay_v6):
+            url = url_of(address, number)
             for netns in (lab.outside.netns, "node2", None):
-                curl = ["curl", "-fsS", "--max-time", "30", url_of(address, number)]
-                assert run(curl, netns=netns).strip() == "a"
+                cluster.wait_for(
+                    f"{url} answers {netns or 'the machine'}",
+                    lambda url=url, netns=netns: answered(url, netns=netns) == "a",
+                )
 
     # it outlives the daemon, and the next daemon finds out that the Service does not
     cluster.supervisor.kill(daemon("node1"))
     try:
         url = url_of(nodes[0][0], number)
-        assert cluster.fetch("asks", url) == "a"
-        cluster.kubectl("delete", "service", "web", "--timeout=170s")
+        assert cluster.answering("asks", url, 1) == {"a"}
+        cluster.delete("service", "web")
         assert str(number) in table_of_node_ports()
     finally:
         cluster.supervisor.start(daemon("node1"))
@@ -427,6 +427,6 @@ def url_of(address, number):
     return f"http://[{address}]:{number}/" if ":" in address else f"http://{address}:{number}/"
 
 
-def answered(url):
-    """What the machine is answered there; empty where nobody answers."""
-    return run(["curl", "-s", "--max-time", "2", url], check=False).strip()
+def answered(url, *, netns=None):
+    """What the machine, or who is in that namespace, is answered; empty where nobody answers."""
+    return run(["curl", "-sf", "--max-time", "5", url], netns=netns, check=False).strip()

@@ -11,10 +11,16 @@ def leader(cluster, name):
     return report
 
 
+def until_leads(cluster, name):
+    """It is ready before it leads."""
+    cluster.wait_for(f"{name} leads", lambda: leader(cluster, name)["controller"]["leading"])
+
+
 def test_standby_takes_over_when_the_leader_ends_and_pods_get_their_ports(cluster):
     installation = Installation()
     standby = installation.register_controller(2)
     try:
+        until_leads(cluster, CONTROLLER)
         cluster.supervisor.start(standby)
         before = leader(cluster, standby)
         assert before["leader"]
@@ -22,19 +28,11 @@ def test_standby_takes_over_when_the_leader_ends_and_pods_get_their_ports(cluste
         assert leader(cluster, CONTROLLER)["controller"]["leading"]
         cluster.supervisor.stop(CONTROLLER)
         try:
-            cluster.wait_for(
-                "the other one leads",
-                lambda: leader(cluster, standby)["controller"]["leading"],
-                10,
-            )
+            until_leads(cluster, standby)
             cluster.apply(pod("web"))
             cluster.wait_ready("web")
         finally:
             cluster.supervisor.start(CONTROLLER)
     finally:
         cluster.supervisor.forget(standby)
-    cluster.wait_for(
-        "the first one leads again",
-        lambda: leader(cluster, CONTROLLER)["controller"]["leading"],
-        10,
-    )
+    until_leads(cluster, CONTROLLER)

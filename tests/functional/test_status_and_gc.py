@@ -61,6 +61,7 @@ def garbage_collection(cluster, valid):
 def test_gc_of_a_runtime_that_lost_its_records_takes_no_running_pods_interface(cluster):
     cluster.apply(pod("one", node="node2"))
     cluster.wait_ready("one")
+    cluster.until_pings("one", cluster.lab.vm1.v4)
     code, printed = garbage_collection(cluster, [])
     assert code == 0, printed
     cluster.ping("one", cluster.lab.vm1.v4)

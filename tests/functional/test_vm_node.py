@@ -45,15 +45,13 @@ def test_pods_on_the_machine_reach_those_of_other_nodes_and_vms_and_are_reached(
     print(cluster.kubectl("get", "pods", "-o", "wide"))
     found = {name: addresses(cluster.get("pod", name)) for name in "abcd"}
     vm = cluster.lab.vm1
-    for target in (*found["a"], *found["b"], *found["d"], vm.v4, vm.v6):
-        cluster.ping("c", target)
-    for target in found["c"]:
-        for source in "ab":
-            cluster.ping(source, target)
-        run(["ping", "-c", "2", "-i", "0.2", "-W", "10", target], netns=vm.netns)
+    cluster.until_pings("c", *found["a"], *found["b"], *found["d"], vm.v4, vm.v6)
+    for source in "ab":
+        cluster.until_pings(source, *found["c"])
+    cluster.until_vm_pings(*found["c"])
     for source, target in (("a", "c"), ("c", "b")):
         url = f"http://{found[target][0]}:8080/"
-        assert cluster.exec(source, "wget", "-q", "-O-", url).strip() == target
+        assert cluster.answering(source, url, 1) == {target}
 
 
 def test_pod_has_a_subport_of_the_machines_trunk_and_gives_it_back(cluster, worker):
@@ -66,7 +64,7 @@ def test_pod_has_a_subport_of_the_machines_trunk_and_gives_it_back(cluster, work
     assert "mtu 1442" in shown
     cluster.wait_for("the record says so", lambda: cluster.vif("one")["active"])
     assert len(records(worker)) == 1
-    cluster.kubectl("delete", "pod", "one")
+    cluster.delete("pod", "one")
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "one") is None)
     assert vif["id"] not in trunk(cluster, worker)
     assert vif["id"] not in cluster.ports()
@@ -76,11 +74,13 @@ def test_pod_has_a_subport_of_the_machines_trunk_and_gives_it_back(cluster, work
 def test_pods_outlive_a_killed_daemon_which_knows_them_again(cluster, worker):
     cluster.apply(pod("one", node=worker.name))
     cluster.wait_ready("one")
+    cluster.wait_for("the record says so", lambda: cluster.vif("one")["active"])
+    cluster.until_pings("one", cluster.lab.vm1.v4)
     cluster.supervisor.kill(daemon(worker.name))
     cluster.ping("one", cluster.lab.vm1.v4)
     cluster.supervisor.start(daemon(worker.name))
     cluster.ping("one", cluster.lab.vm1.v4)
     assert cluster.vif("one")["active"]
-    cluster.kubectl("delete", "pod", "one")
+    cluster.delete("pod", "one")
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "one") is None)
     assert not records(worker)

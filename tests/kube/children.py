@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import os
 import signal
 import socket
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_ports = (20000 + (997 * os.getpid() + step) % 10000 for step in itertools.count())
 
 
 class Launcher:
@@ -44,12 +47,20 @@ def stop(process: subprocess.Popen[bytes], *, kill: bool = False) -> None:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports of 127.0.0.1 that nobody listens on, other ones at each call and in each process.
+
+    None of those that the kernel gives to whoever asks for any: a server that is restarted must
+    find its own free again.
+    """
+    return list(itertools.islice(filter(_is_free, _ports), number))
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:

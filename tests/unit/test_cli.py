@@ -94,8 +94,8 @@ def serve():
         for runner in runners:
             await runner.cleanup()
 
-    yield lambda routes: asyncio.run_coroutine_threadsafe(begin(routes), loop).result(10)
-    asyncio.run_coroutine_threadsafe(end(), loop).result(10)
+    yield lambda routes: asyncio.run_coroutine_threadsafe(begin(routes), loop).result(60)
+    asyncio.run_coroutine_threadsafe(end(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

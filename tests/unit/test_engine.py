@@ -170,7 +170,7 @@ async def test_as_many_keys_are_worked_on_at_once_as_there_are_workers_and_no_mo
     controller = Controller("pods", reconcile, workers=3, report=report)
     for number in range(10):
         controller.queue.add(f"ns/pod-{number}")
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(controller.run())
         await full.wait()
         for _ in range(20):

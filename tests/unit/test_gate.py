@@ -80,9 +80,12 @@ async def test_write_that_waited_for_a_connection_is_not_sent_when_the_time_is_o
 
 
 async def test_write_is_waited_for_no_longer_than_the_time_left(api):
-    api.left = 0.2
-    with pytest.raises(errors.KubeError):
-        await api.kube.merge_patch(PODS, Key("n", "slow"), {})
+    for left in (0.2, 2.0, 20.0):  # on a busy machine it may be over before the write is sent
+        api.left = left
+        with pytest.raises(errors.KubeError):
+            await api.kube.merge_patch(PODS, Key("n", "slow"), {})
+        if api.asked:
+            break
     api.go_on.set()
     assert api.asked
 

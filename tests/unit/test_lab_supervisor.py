@@ -14,7 +14,7 @@ PROGRAM = """
 import ctypes, fcntl, sys, threading, time
 file = open(sys.argv[1], "w")
 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-threading.Thread(target=time.sleep, args=(120,), daemon=True).start()
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 print("locked", file=open(sys.argv[2], "w"))
 ctypes.CDLL(None).syscall(60, 0)
 """

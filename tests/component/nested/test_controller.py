@@ -53,13 +53,13 @@ async def test_ports_that_nobody_names_go_and_those_of_pods_and_vms_stay(
     parent = cloud.trunk["port_id"]
     await neutron.set_port_tags(parent, [TAG])
     often = {"neutron_defaults": {"sweep_interval": "1"}}
+    attached, bare = [
+        await driver.ensure(await request_port(pod_uid=uid)) for uid in ("one", "other")
+    ]
+    await neutron.trunks.remove_subports(cloud.trunk["id"], [bare.id])
     async with stage.controller(**options, **often):
         await stage.cluster.add_pod("web", node="vm")
         vif = await stage.until_plugged_in("web")
-        attached, bare = [
-            await driver.ensure(await request_port(pod_uid=uid)) for uid in ("one", "other")
-        ]
-        await neutron.trunks.remove_subports(cloud.trunk["id"], [bare.id])
         await cloud.wait_for(lambda: pod_ports(cloud) == {vif["id"], parent})
         assert attached.id not in cloud.ports
         assert set(subports(cloud)) == {vif["id"]}

@@ -108,6 +108,8 @@ async def test_cluster_of_vms_and_bare_metal_has_ports_of_both_kinds(stage, pool
         assert cloud.ports[bare["id"]]["binding:host_id"] == HOST
         assert subports(cloud)[vif["id"]] == vif["vlan_id"]
         await end(stage, "nested", pod)
+        # both pools are full: the VM's own port, and four of each
+        await cloud.wait_for(lambda: (len(subports(cloud)), len(cloud.ports)) == (4, 9))
     before = len(cloud.ports)
     async with stage.controller(**groups):
         _, again = await run(stage, "another")

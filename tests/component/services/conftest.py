@@ -3,7 +3,7 @@
 import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID
-from tests.component.conftest import HOST, NODE
+from tests.component.conftest import HOST, LEASE, NODE
 from tests.component.lanes import Lanes, permit
 from tests.component.services.outside import furnish_outside
 from tests.component.services.stage import ServiceStage, furnish
@@ -15,9 +15,12 @@ async def services(shipped_permissions, kube_server, cloud, load_conf):
     options = furnish(cloud)
     await shipped_permissions.add_node(NODE, annotations={HOST_ID: HOST})
     async with KubeProxy(kube_server, namespace=shipped_permissions.namespace, node=NODE) as proxy:
-        yield ServiceStage(shipped_permissions, cloud, proxy, load_conf, options=options)
+        stage = ServiceStage(shipped_permissions, cloud, proxy, load_conf, options=options)
+        yield stage
         proxy.faults.clear()
         cloud.faults.clear()
+        if await stage.client.find(LEASE):  # of a controller that could not give it back
+            await stage.client.delete(LEASE)
 
 
 class ServiceLanes(Lanes):

@@ -234,7 +234,9 @@ class ServiceStage(Stage):
         await self.until(shown)
 
     async def until_service_gone(self, name="web"):
+        """And its Endpoints, which the server deletes a moment after it."""
+
         async def gone():
-            return await self.service(name) is None
+            return await self.service(name) is None and await self.endpoints(name) is None
 
         await self.until(gone)

@@ -252,8 +252,10 @@ async def test_service_made_again_by_force_gets_a_load_balancer_of_its_own(servi
     async with services.controller():
         old = await run(services)
         (old_id,) = services.cloud.load_balancers
+        services.proxy.events.hold("services")  # else it might be put on again
         await services.patch_service(metadata={"finalizers": None})
         await services.delete_service()  # nobody holds it: it is gone at once
+        services.proxy.events.release()
         new = await run(services, clusterIP=old["spec"]["clusterIP"])
         await services.until_published()
 
@@ -307,14 +309,18 @@ async def test_dual_stack_service_is_served_in_both_families(services):
 
         await services.until(both)
         await services.until_published()
-        found = {
-            tree["vip_address"]: [
-                one["address"] for one in tree["listeners"][0]["pool"]["members"]
-            ]
-            for tree in services.trees()
-        }
         first, second = service["spec"]["clusterIPs"]
-        assert found == {first: ["10.62.0.5"], second: ["fd62::5"]}
+
+        async def served():
+            found = {
+                tree["vip_address"]: [
+                    one["address"] for one in tree["listeners"][0]["pool"]["members"]
+                ]
+                for tree in services.trees()
+            }
+            return found == {first: ["10.62.0.5"], second: ["fd62::5"]}
+
+        await services.until(served)
         single = {"ipFamilyPolicy": "SingleStack", "clusterIPs": [first], "ipFamilies": ["IPv4"]}
         await services.patch_service(spec=single)
 

@@ -354,6 +354,7 @@ async def test_external_load_balancer_and_its_address_stay_while_others_are_on_i
         await until_condition(services, UNSUPPORTED, None)
         assert floating(services) == {address: (await services.service())["spec"]["clusterIP"]}
         assert [one["ip"] for one in await ingress_of(services)] == [address]
+        await services.until_service_gone("other")
     assert len(services.trees()) == 1
 
 

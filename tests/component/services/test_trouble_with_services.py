@@ -40,7 +40,12 @@ async def test_thousand_members_are_served_and_those_that_fit_are_published(serv
             await services.set_slice(f"s{start}", *some, ports=[("http", 8080)])
         await services.add_service("web", HTTP)
         await services.until_members({("TCP", 80): {(one, 8080): 1 for one in addresses}})
-        marks = await services.until_published()
+
+        async def told_of_all():  # before, perhaps, of those slices that were heard of
+            marks = await services.until_published()
+            return marks if marks.get(CUT, "").endswith(" of 1000") else None
+
+        marks = await services.until(told_of_all)
     state = json.loads(marks[STATE])["versioned_object.data"]
     assert len(marks[STATE]) <= BUDGET
     assert marks[CUT] == f"{len(state['members'])} of 1000"
@@ -170,9 +175,11 @@ async def test_cache_that_lags_behind_takes_no_load_balancer_away(services):
     async with services.controller():
         await run(services)
         services.proxy.events.slow(0.5, "services")
+        services.proxy.events.hold("services")  # the server is to know better by then
         await services.patch_service(metadata={"labels": {label: "other"}})
         affine = {"sessionAffinity": "ClientIP"}
         await services.patch_service(metadata={"labels": {label: None}}, spec=affine)
+        services.proxy.events.release()
 
         async def followed():
             persistent = [

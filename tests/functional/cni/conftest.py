@@ -27,6 +27,13 @@ def nothing_is_made_up_for():
 
 
 @pytest.fixture(autouse=True)
+def patience():
+    with pytest.MonkeyPatch.context() as patch:
+        workbench.be_patient(patch.setattr)
+        yield
+
+
+@pytest.fixture(autouse=True)
 def own_node():
     """Each test in a network namespace of its own: whatever else runs on this machine, perhaps
     another kuryr-k8s-daemon, is neither seen nor touched.

@@ -19,6 +19,7 @@ FACING = ("198.51.100.1", "2001:db8:2::1")  # the node's, towards the Services
 SERVICES = ("198.51.100.2", "2001:db8:2::2")
 WEB, OTHER = ("10.96.0.10", "fd96::10"), ("10.96.0.11", "fd96::11")  # ClusterIPs
 V4, V6 = 0, 1
+ANSWER = 60.0  # seconds for an answer: who gives it may have to wait for a processor
 
 
 class Crossing:
@@ -37,6 +38,9 @@ class Crossing:
                 shell(f"ip {inside} address add {addresses[V4]}/24 dev {link}")
                 shell(f"ip {inside} address add {addresses[V6]}/64 dev {link} nodad")
         shell("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+        # however long it takes until a flow's next datagram: the node still remembers it
+        for setting in Path("/proc/sys/net/netfilter").glob("nf_conntrack_udp_timeout*"):
+            setting.write_text("3600")
         for version, ranges in ((V4, "10.96.0.0/16"), (V6, "fd96::/112")):
             shell(f"ip route add {ranges} via {SERVICES[version]}")
             shell(f"ip -n {client} route add default via {NODE[version]}")
@@ -52,7 +56,7 @@ class Crossing:
         with inside(namespace):
             return socket.socket(family, kind)
 
-    def ask(self, address, port, kind=socket.SOCK_STREAM, *, at=..., timeout=2.0):
+    def ask(self, address, port, kind=socket.SOCK_STREAM, *, at=..., timeout=ANSWER):
         """(who answered, whom it took us for), or None where nobody answers. At the client, or in
         another namespace."""
         with self.open(self.client if at is ... else at, kind, address) as channel:

@@ -8,11 +8,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.functional.cni.workbench import Node, eventually
+from tests.functional.cni.workbench import Node, be_patient, eventually
 from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 
 async def main(directory, remote, without_vifs=""):
+    be_patient()
     directory = Path(directory)
     async with Node(directory, remote).running() as node:
         node.cache.put(kuryrport("web", "u1", {} if without_vifs else {"eth0": ovs_vif(1)}))

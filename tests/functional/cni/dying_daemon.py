@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from kuryr_k8s.cni.netlink import namespace, parked
-from tests.functional.cni.workbench import Node, eventually
+from tests.functional.cni.workbench import Node, be_patient, eventually
 from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 VIF = ovs_vif(1, active=True)
@@ -61,6 +61,7 @@ def erasing(mark, when):
 
 
 async def main(directory, remote, point):
+    be_patient()
     directory = Path(directory)
     async with Node(directory, remote).running() as node:
         arm(node, point)

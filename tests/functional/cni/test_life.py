@@ -151,15 +151,20 @@ async def test_add_that_ovn_never_installs_fails_with_11_and_leaves_nothing(
     tmp_path, remote, sandbox
 ):
     vif = ovs_vif(1)
-    async with a_node(tmp_path, remote, add_timeout=0.5) as node:
-        node.controller.enabled = False
-        node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
-        code, answer = await node.cni("ADD", netns=path(sandbox))
-        assert (code, answer["code"]) == (1, 11)
-        assert vif.id in answer["msg"]
-        assert "OVN has not installed" in answer["msg"]
-        assert not node.switch.interfaces()
-        assert not node.links.exists(vif.vif_name)
+    for limit in (0.5, 5.0, 50.0):  # on a busy machine it may be over before OVN is waited for
+        async with a_node(tmp_path, remote, add_timeout=limit) as node:
+            node.controller.enabled = False
+            node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
+            code, answer = await node.cni("ADD", netns=path(sandbox))
+            assert (code, answer["code"]) == (1, 11)
+            assert vif.id in answer["msg"]
+            if "plugging" in answer["msg"]:
+                continue
+            assert "OVN has not installed" in answer["msg"]
+            assert not node.switch.interfaces()
+            assert not node.links.exists(vif.vif_name)
+            return
+    pytest.fail("the ADD never came as far as OVN")
 
 
 async def test_del_ends_an_add_in_flight(tmp_path, remote, sandbox):
@@ -197,7 +202,7 @@ async def test_missing_namespace_is_code_8(tmp_path, remote):
 
 
 async def test_the_database_may_restart(tmp_path, remote, sandbox, database):
-    async with a_node(tmp_path, remote, add_timeout=30) as node:
+    async with a_node(tmp_path, remote) as node:
         node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
         assert (await node.cni("ADD", netns=path(sandbox)))[0] == 0
         database.stop()
@@ -256,7 +261,8 @@ async def test_an_add_cut_off_by_kill_9_leaves_nothing(tmp_path, remote, namespa
     assert (code, answer["code"]) == (1, 11)
     async with outliving(sandbox):  # and so does a veth
         shell(f"ip netns del {sandbox}")
-        async with a_node(tmp_path, remote) as node:
+        # what the dead daemon had asked of the database may be done after the restart
+        async with a_node(tmp_path, remote, sweep=0.5) as node:
             await eventually(
                 lambda: not node.switch.interfaces() and not node.links.exists(vif.vif_name)
             )
@@ -367,7 +373,7 @@ async def test_a_hundred_pods_come_and_go_at_once(tmp_path, remote, namespaces):
     count = 100
     sandboxes = [namespaces() for _ in range(count)]
     times = {"ADD": [], "DEL": []}
-    async with a_node(tmp_path, remote, add_timeout=60) as node:
+    async with a_node(tmp_path, remote) as node:
 
         async def request(command, number):
             started = time.monotonic()

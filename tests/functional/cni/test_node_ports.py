@@ -28,6 +28,7 @@ from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import NodePort
 from tests.functional.cni import switching_tables
 from tests.functional.cni.crossing import (
+    ANSWER,
     CLIENT,
     FACING,
     NODE,
@@ -97,7 +98,7 @@ def listed(table=nftables.TABLE):
 def led():
     """The node ports of the table: {(protocol, port): {addresses}}."""
     found = {}
-    for one in listed():
+    for one in listed() or ():
         for key, target in one.get("map", {}).get("elem", ()):
             protocol, port = key["concat"]
             found.setdefault((protocol, port), set()).add(target["concat"][0])
@@ -109,7 +110,7 @@ class Datagrams:
 
     def __init__(self, crossing, address, port):
         self._channel = crossing.open(crossing.client, socket.SOCK_DGRAM, address)
-        self._channel.settimeout(2)
+        self._channel.settimeout(ANSWER)
         self._channel.connect((address, port))
 
     def __enter__(self):
@@ -204,15 +205,16 @@ async def test_no_request_is_lost_during_a_hundred_updates(crossing):
                 others = lead(31000 + number, OTHER)
                 await nftables.replace([*others, *steady])
                 assert led().keys() == {("tcp", HTTP), ("tcp", 31000 + number)}
+                await eventually(lambda updates=number: lost or len(answered) > updates)
         finally:
             done.set()
             for thread in asking:
                 thread.join()
-        old.settimeout(2)
+        old.settimeout(ANSWER)
         old.send(b"?")
         assert old.recv(100).decode() == f"web {FACING[V4]}"
     assert not lost
-    assert len(answered) > 100
+    assert len(answered) >= 100
 
 
 async def test_foreign_tables_stay_as_they_are(crossing, node_ports_of):
@@ -249,9 +251,15 @@ async def test_datagrams_that_never_pause_follow_their_node_port(crossing, node_
             assert sender.ask() == name
 
 
+def processor_time():
+    """Seconds of it that were ours and those of nft that have ended."""
+    return sum(os.times()[:4])
+
+
 async def test_many_ports_are_no_more_work_than_one(crossing, node_ports_of):
-    """The flow of one socket is corrected among those of a thousand ports, which took 20 s
-    of a processor's time: by the clock it depends on who else wants one."""
+    """The flow of one socket is corrected among those of a thousand ports, which took 20 s of a
+    processor's time, many times what the table of so many takes: that is the measure, since
+    processors differ, and by the clock it depends on who else wants one."""
     services = Services(lead(DNS, WEB, 53, "UDP"))
     node_ports = node_ports_of(services)
     await node_ports.reconcile(KEY)
@@ -263,10 +271,13 @@ async def test_many_ports_are_no_more_work_than_one(crossing, node_ports_of):
     ):
         assert sender.ask() == "web"
         many = [one for port in range(31000, 32000) for one in lead(port, OTHER, 53, "UDP")]
+        before = processor_time()
+        await nftables.replace([*lead(DNS, WEB, 53, "UDP"), *many])
+        of_table = processor_time() - before
         services.put([*lead(DNS, OTHER, 53, "UDP"), *many])
-        before = os.times()[:4]  # ours and of nft
+        before = processor_time()
         await until_reconciled(node_ports)
-        assert sum(os.times()[:4]) - sum(before) < 5
+        assert processor_time() - before < 5 * of_table + 1
         assert sender.ask() == "other"
 
 
@@ -323,8 +334,13 @@ async def test_table_that_somebody_flushed_is_put_back(crossing, node_ports_of):
 
 
 def warnings_of(caplog):
-    """What is told besides what is told anyway, which depends on the level that others set."""
-    return [record for record in caplog.records if record.levelno >= logging.WARNING]
+    """What we tell besides what is told anyway, which depends on the level that others set.
+    Threads of an earlier test may still have something to say."""
+    return [
+        record
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and record.name.startswith("kuryr_k8s")
+    ]
 
 
 async def test_flows_that_could_not_be_corrected_are_so_the_next_time(

@@ -177,8 +177,7 @@ async def test_cache_that_lags_unplugs_nothing(tmp_path, remote):
 
         node.pool_api.find = noticed
         node.pool.name({ovs_vif(2): "keep"})  # an earlier state of it
-        async with asyncio.timeout(60):
-            await asked.wait()
+        await eventually(asked.is_set)
         await node.parking.step(parking.Key("", "node1"))
         assert len(parked_rows(node)) == 2
 

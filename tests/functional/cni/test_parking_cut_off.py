@@ -10,7 +10,7 @@ from kuryr_k8s.cni.netlink.parked import lower
 from tests.functional.cni.dying_daemon import VIF
 from tests.functional.cni.test_life import a_node, path
 from tests.functional.cni.test_parking import end, kind, parked_rows, pool
-from tests.functional.cni.workbench import Controller, cni, eventually, ip, shell
+from tests.functional.cni.workbench import PATIENCE, Controller, cni, eventually, ip, shell
 from tests.unit.cni.fakes import kuryrport
 
 PARKING = ["before:park", "after:park", "after:add_ports"]
@@ -35,7 +35,7 @@ async def dying(tmp_path, remote, point):
         )
         try:
             yield process
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 assert await process.wait() == -9
         finally:
             if process.returncode is None:
@@ -45,7 +45,7 @@ async def dying(tmp_path, remote, point):
 
 
 async def add(tmp_path, sandbox):
-    await eventually((tmp_path / "settled").exists, 30)
+    await eventually((tmp_path / "settled").exists)
     return await cni(tmp_path / "cni.sock", tmp_path / "spool", "ADD", netns=path(sandbox))
 
 

@@ -72,7 +72,7 @@ async def test_requests_in_work_get_their_grace(tmp_path):
     echo.gate.clear()
     serving = server.Server(path, echo, users=(os.geteuid(),))
     async with asyncio.TaskGroup() as group:
-        group.create_task(serving.run(stop))
+        group.create_task(serving.run(stop, grace=60.0))
         await turns()
         asking = group.create_task(exchange(path, b"x"))
         await echo.reached.wait()
@@ -171,7 +171,7 @@ async def test_a_cancelled_caller_waits_for_its_thread():
     order = []
 
     def work():
-        gate.wait(5)
+        gate.wait(60)
         order.append("thread")
 
     async def caller():
