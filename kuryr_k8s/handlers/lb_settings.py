@@ -7,7 +7,7 @@ from typing import Any
 from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.config_octavia import CLASS_PREFIX
+from kuryr_k8s.config.octavia import CLASS_PREFIX
 from kuryr_k8s.handlers.lb_desired import KEEPS_TIMEOUT
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import (

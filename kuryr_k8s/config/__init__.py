@@ -12,7 +12,9 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_log import log
 
-from kuryr_k8s import config_octavia, config_pools, errors
+from kuryr_k8s import errors
+from kuryr_k8s.config import octavia as config_octavia
+from kuryr_k8s.config import pools as config_pools
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
