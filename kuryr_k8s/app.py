@@ -17,7 +17,8 @@ from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import sweeps
-from kuryr_k8s.admin import PoolAdmin
+from kuryr_k8s.admin.pools import PoolAdmin
+from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
@@ -47,7 +48,6 @@ from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.process import HostLock, reach, start
-from kuryr_k8s.status import Status
 from kuryr_k8s.sweeps import SLOWEST
 
 NAME = "kuryr-k8s-controller"
