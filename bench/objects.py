@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kuryr_k8s.cloud.neutron import Network, Subnet
+from kuryr_k8s.cloud.neutron.api import Network, Subnet
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PodNetwork
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, write_vifs

@@ -22,7 +22,7 @@ from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.octavia import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry

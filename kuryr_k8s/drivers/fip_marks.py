@@ -7,7 +7,7 @@ tags alone. Nothing here does I/O.
 
 from dataclasses import dataclass
 
-from kuryr_k8s.cloud.floating_ips import FloatingIP
+from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
 from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.lb_tags import NAMESPACE_TAG, SERVICE_TAG
 

@@ -5,7 +5,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.floating_ips import ExternalSubnet, FloatingIP, FloatingIPs
+from kuryr_k8s.cloud.neutron.floating_ips import ExternalSubnet, FloatingIP, FloatingIPs
 from kuryr_k8s.drivers.base import PublicIPRequest
 
 

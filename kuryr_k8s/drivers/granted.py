@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Network, Neutron
+from kuryr_k8s.cloud.neutron.api import Network, Neutron
 
 
 def projects(conf: cfg.ConfigOpts) -> frozenset[str]:

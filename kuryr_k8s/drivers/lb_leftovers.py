@@ -9,7 +9,7 @@ balancer it is, and nothing else of it is ours.
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.octavia import Octavia
 from kuryr_k8s.model.load_balancer import LoadBalancer
 

@@ -12,7 +12,7 @@ from typing import Any
 from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers import granted
 
 Json = dict[str, Any]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import PodNetwork, PoolKey
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey, Spare
 from kuryr_k8s.drivers.pool_claims import Claim

@@ -4,7 +4,7 @@ import asyncio
 from typing import ClassVar
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Subnet
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.drivers import granted
 from kuryr_k8s.drivers.base import (
     Driver,

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud import trunks
-from kuryr_k8s.cloud.trunks import Trunk, Trunks
+from kuryr_k8s.cloud.neutron.api import trunks
+from kuryr_k8s.cloud.neutron.trunks import Trunk, Trunks
 from kuryr_k8s.drivers import vlan_ids
 
 LOG = logging.getLogger(__name__)

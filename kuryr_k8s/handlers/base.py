@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import (
     Driver,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.vif import is_needed, reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers import nested_plan
 from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver
 from kuryr_k8s.drivers.vif_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG

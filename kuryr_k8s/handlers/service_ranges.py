@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Subnet
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import SERVICECIDRS, SERVICES, Key, Resource

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Subnet
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.handlers.base import Drivers
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import SERVICES

@@ -8,7 +8,7 @@ import yaml
 
 from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import lb_pending, lb_repairs, lb_work, port_pool
 from kuryr_k8s.engine import controller

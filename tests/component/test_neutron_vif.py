@@ -9,7 +9,7 @@ from aiohttp import web
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.drivers.neutron_vif import NeutronVIF

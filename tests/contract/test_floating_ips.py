@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kuryr_k8s import config, errors
-from kuryr_k8s.cloud import floating_ips
 from kuryr_k8s.cloud.connect import ServiceAdapter
-from kuryr_k8s.cloud.floating_ips import FloatingIPs
-from kuryr_k8s.cloud.neutron import Neutron as Client
+from kuryr_k8s.cloud.neutron.api import Neutron as Client
+from kuryr_k8s.cloud.neutron.api import floating_ips
+from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest
 from kuryr_k8s.drivers.floating_ip import InUse, NeutronFloatingIP, NotPermitted

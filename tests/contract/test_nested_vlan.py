@@ -12,7 +12,7 @@ import pytest
 
 from kuryr_k8s import config
 from kuryr_k8s.cloud.connect import ServiceAdapter
-from kuryr_k8s.cloud.neutron import Neutron
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PoolKey, PortRequest
 from kuryr_k8s.drivers.nested_vlan import NestedVLAN

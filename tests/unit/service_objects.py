@@ -1,6 +1,6 @@
 """Services and EndpointSlices as the API server shows them, for tests; and as we read them."""
 
-from kuryr_k8s.cloud.neutron import Subnet
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.model.service import EndpointSlice, Service
 
 UID = "5e000000-0000-4000-8000-000000000001"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.port_batches import IN_FLIGHT, SIZE, PortBatches
+from kuryr_k8s.cloud.neutron.port_batches import IN_FLIGHT, SIZE, PortBatches
 
 
 class Cloud:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Network, Subnet
+from kuryr_k8s.cloud.neutron.api import Network, Subnet
 from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase

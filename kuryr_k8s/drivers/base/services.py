@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron import Subnet
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.service import Service

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.limit import Priority, current_priority
-from kuryr_k8s.cloud.port_batches import PortBatches
-from kuryr_k8s.cloud.security_groups import SecurityGroups
+from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
+from kuryr_k8s.cloud.neutron.port_batches import PortBatches
+from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
+from kuryr_k8s.cloud.neutron.trunks import Trunks
 from kuryr_k8s.cloud.transport import Query, Transport
-from kuryr_k8s.cloud.trunks import Trunks
 
 Json = dict[str, Any]
 PAGE = 500
