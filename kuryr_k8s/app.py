@@ -23,7 +23,7 @@ from kuryr_k8s.cloud import connect as cloud_connect
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import DriverContext

@@ -4,7 +4,7 @@ any more, for what Octavia is at work on, and whether ClusterIPs are fit for it.
 from collections.abc import Awaitable, Callable
 
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers import granted
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers

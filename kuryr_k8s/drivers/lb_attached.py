@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers import lb_parts, lb_plan, lb_tags
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lb_memory import Known

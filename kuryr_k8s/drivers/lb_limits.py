@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.model.load_balancer import LoadBalancer
 
 Version = tuple[int, int]

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kuryr_k8s.cloud.octavia import Octavia
-from kuryr_k8s.cloud.octavia_found import Parts
+from kuryr_k8s.cloud.octavia.api import Octavia
+from kuryr_k8s.cloud.octavia.found import Parts
 from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.lb_changes import Change
 from kuryr_k8s.model.load_balancer import DELETED, FoundLoadBalancer

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers import lb_changes, lb_parts
 from kuryr_k8s.drivers.base import OthersAtWork
 from kuryr_k8s.drivers.lb_limits import Limits

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud import octavia_bodies
+from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
 from kuryr_k8s.drivers import lb_parts, lb_plan, lb_tags
 from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned
 from kuryr_k8s.drivers.lb_attached import Attachments

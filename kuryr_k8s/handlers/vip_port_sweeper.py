@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from kuryr_k8s.cloud.neutron.api import Neutron, Subnet
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.lb_leftovers import NAMES, is_gone, load_balancer_of
 
 LOG = logging.getLogger(__name__)

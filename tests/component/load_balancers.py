@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from kuryr_k8s.cloud import connect
-from kuryr_k8s.cloud.octavia import LOAD_BALANCERS, Octavia
+from kuryr_k8s.cloud.octavia.api import LOAD_BALANCERS, Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.base import DriverContext

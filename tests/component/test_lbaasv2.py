@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud import octavia as octavia_calls
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
+from kuryr_k8s.cloud.octavia.api import api as octavia_calls
 from kuryr_k8s.drivers import lb_pending, lb_work
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers import lb_work
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.engine import controller

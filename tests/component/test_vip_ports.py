@@ -4,7 +4,7 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.handlers.vip_port_sweeper import VIPPortSweeper
 from tests.fakes.faults import answer

@@ -18,7 +18,7 @@ import openstack
 import pytest
 
 from kuryr_k8s.cloud.connect import ServiceAdapter
-from kuryr_k8s.cloud.octavia import Octavia as Client
+from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.cloud.transport import Transport
 
 from .balancers import Octavia

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia import Octavia as Client
+from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.base import Owned, PortTaken
 from kuryr_k8s.drivers.lb_attached import Attachments, Unusable

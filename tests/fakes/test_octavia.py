@@ -13,7 +13,7 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.connect import ServiceAdapter
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.model.load_balancer import Member
 from tests.fakes import FakeCloud, answer, lose_reply

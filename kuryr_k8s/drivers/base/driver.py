@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from oslo_config import cfg
 
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.cloud.octavia import Octavia
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.model.pod import Namespace
 

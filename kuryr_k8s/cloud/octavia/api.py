@@ -13,8 +13,10 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud import octavia_bodies, octavia_found, octavia_refusals
-from kuryr_k8s.cloud.octavia_found import Parts
+from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
+from kuryr_k8s.cloud.octavia.api import found as octavia_found
+from kuryr_k8s.cloud.octavia.api import refusals as octavia_refusals
+from kuryr_k8s.cloud.octavia.found import Parts
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Member
 
@@ -32,7 +34,7 @@ ABOVE = "/../"  # the address that we have ends with the version
 class Octavia:
     """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`.
 
-    Bodies are those of :mod:`kuryr_k8s.cloud.octavia_bodies`. Whatever makes or changes something
+    Bodies are those of :mod:`kuryr_k8s.cloud.octavia.bodies`. Whatever makes or changes something
     raises :class:`errors.Unsupported` where Octavia, its configuration or the provider of the load
     balancer cannot do what the body asks for.
     """

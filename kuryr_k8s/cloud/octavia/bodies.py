@@ -1,4 +1,4 @@
-"""Load balancers in the JSON of the Octavia API v2; back: :mod:`kuryr_k8s.cloud.octavia_found`.
+"""Load balancers in the JSON of the Octavia API v2; back: :mod:`kuryr_k8s.cloud.octavia.found`.
 
 https://docs.openstack.org/api-ref/load-balancer/v2/
 
