@@ -1,7 +1,7 @@
 """What a Pod asks the pod_vif drivers for."""
 
 from kuryr_k8s.drivers.base import PortRequest
-from kuryr_k8s.drivers.subnets import DefaultSubnets
+from kuryr_k8s.drivers.policy.subnets import DefaultSubnets
 
 
 def for_pod(context, cloud, *, pod_uid, node):

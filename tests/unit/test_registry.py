@@ -9,7 +9,7 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import PodProjectDriver, PodVIFDriver
-from kuryr_k8s.drivers.project import DefaultProject
+from kuryr_k8s.drivers.policy.project import DefaultProject
 
 STRANGER = """
 from kuryr_k8s.drivers.base import PodProjectDriver

@@ -3,13 +3,13 @@
 import contextlib
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers import granted
 from kuryr_k8s.drivers.base import (
     DriverContext,
     PodSecurityGroupsDriver,
     ServiceSecurityGroupsDriver,
 )
-from kuryr_k8s.drivers.member_group import MemberGroup
+from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.drivers.policy.member_group import MemberGroup
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Service
 

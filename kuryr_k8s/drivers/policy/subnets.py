@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
-from kuryr_k8s.drivers import granted
 from kuryr_k8s.drivers.base import (
     Driver,
     DriverContext,
@@ -13,6 +12,7 @@ from kuryr_k8s.drivers.base import (
     PodSubnetsDriver,
     ServiceSubnetsDriver,
 )
+from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Service
 
