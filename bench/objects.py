@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s.cloud.neutron.api import Network, Subnet
-from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PodNetwork
+from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, write_vifs
 
 Json = dict[str, Any]

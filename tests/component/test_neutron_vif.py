@@ -12,8 +12,8 @@ from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext
-from kuryr_k8s.drivers.neutron_vif import NeutronVIF
 from kuryr_k8s.drivers.policy.subnets import DefaultSubnets
+from kuryr_k8s.drivers.vif.neutron import NeutronVIF
 from kuryr_k8s.model.pod import Node
 from tests.component import requests
 from tests.component.conftest import HOST, TAG

@@ -15,7 +15,7 @@ from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PoolKey, PortRequest
-from kuryr_k8s.drivers.nested_vlan import NestedVLAN
+from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from kuryr_k8s.model.pod import Node
 
 from .sides import Side

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from kuryr_k8s.cloud.neutron.api import Network, Subnet
-from kuryr_k8s.drivers import nested_plan
 from kuryr_k8s.drivers.base import PodNetwork, PortRequest
+from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.model.pod import Node
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "vlan.json"

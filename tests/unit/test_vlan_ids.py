@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers.vlan_ids import VLAN_IDS, free
+from kuryr_k8s.drivers.vif.vlan_ids import VLAN_IDS, free
 
 TAKEN = st.one_of(
     st.sets(st.integers(-1, 4096), max_size=50),

@@ -3,7 +3,7 @@
 import pytest
 
 from kuryr_k8s.drivers.base import DriverContext, PoolKey
-from kuryr_k8s.drivers.nested_vlan import NestedVLAN
+from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from tests.component import confs, requests
 from tests.component.nested.vms import UID, VM
 

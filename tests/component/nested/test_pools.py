@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.drivers import nested_plan
+from kuryr_k8s.drivers.vif import nested_plan
 from tests.component import confs
 from tests.component.conftest import HOST, NODE
 from tests.component.nested.vms import ADD, pod_ports, requests_for, subports

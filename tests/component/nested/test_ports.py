@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.nested_vlan import NestedVLAN
+from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from tests.component import confs
 from tests.component.conftest import TAG
 from tests.component.nested.vms import (

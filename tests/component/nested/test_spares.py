@@ -1,8 +1,8 @@
 """Ports of pools on a VM."""
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.nested_vlan import NestedVLAN
-from kuryr_k8s.drivers.trunk_ports import TrunkUnfit
+from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
+from kuryr_k8s.drivers.vif.trunk_ports import TrunkUnfit
 from tests.component.conftest import TAG
 from tests.component.nested.vms import (
     ADD,

@@ -6,9 +6,9 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext
-from kuryr_k8s.drivers.nested_vlan import NestedVLAN
-from kuryr_k8s.drivers.node_trunks import NoTrunk
-from kuryr_k8s.drivers.trunk_ports import TrunkUnfit
+from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
+from kuryr_k8s.drivers.vif.node_trunks import NoTrunk
+from kuryr_k8s.drivers.vif.trunk_ports import TrunkUnfit
 from tests.component.nested.vms import (
     node_at,
     pod_ports,

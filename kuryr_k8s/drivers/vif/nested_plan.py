@@ -7,8 +7,8 @@ description, until the tags are there.
 
 from typing import Any
 
-from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import PodNetwork, PoolKey, PortRequest, Spare
+from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model import vif as model
 
 Json = dict[str, Any]

@@ -12,7 +12,6 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import trunks
-from kuryr_k8s.drivers import nested_plan, vif_plan
 from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
@@ -21,8 +20,10 @@ from kuryr_k8s.drivers.base import (
     PortRequest,
     Spare,
 )
-from kuryr_k8s.drivers.node_trunks import NodeTrunks
-from kuryr_k8s.drivers.trunk_ports import TrunkPorts
+from kuryr_k8s.drivers.vif import nested_plan
+from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
+from kuryr_k8s.drivers.vif.node_trunks import NodeTrunks
+from kuryr_k8s.drivers.vif.trunk_ports import TrunkPorts
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFVlanNested
 

@@ -14,7 +14,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.neutron.trunks import Trunk
 from kuryr_k8s.drivers.base import NodeNotReady
-from kuryr_k8s.drivers.trunk_ports import TrunkPorts
+from kuryr_k8s.drivers.vif.trunk_ports import TrunkPorts
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import trunks
 from kuryr_k8s.cloud.neutron.trunks import Trunk, Trunks
-from kuryr_k8s.drivers import vlan_ids
+from kuryr_k8s.drivers.vif import vlan_ids
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers import vif_plan
 from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
@@ -15,6 +14,7 @@ from kuryr_k8s.drivers.base import (
     PortRequest,
     Spare,
 )
+from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch
 
