@@ -28,8 +28,8 @@ from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.drivers.lbaasv2 import LBaaSv2
-from kuryr_k8s.drivers.pool_metrics import PoolCollector
-from kuryr_k8s.drivers.pools import PoolWork
+from kuryr_k8s.drivers.pools.metrics import PoolCollector
+from kuryr_k8s.drivers.pools.shared import PoolWork
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics

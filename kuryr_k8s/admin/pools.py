@@ -14,8 +14,8 @@ from aiohttp import web
 from kuryr_k8s import errors
 from kuryr_k8s.cli.pools import NUMBERS
 from kuryr_k8s.drivers.base import PoolKey, PortRequest
-from kuryr_k8s.drivers.pool_places import Pool
-from kuryr_k8s.drivers.port_pool import PortPool
+from kuryr_k8s.drivers.pools.pool import Pool
+from kuryr_k8s.drivers.pools.port_pool import PortPool
 from kuryr_k8s.engine.local_only import refusal
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pool_worker import pools_of

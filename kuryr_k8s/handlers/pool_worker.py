@@ -1,8 +1,8 @@
 """Runs a pool driver's work, and tells of its trouble on the Node whose pool it is."""
 
 from kuryr_k8s.drivers.base import VIFPoolDriver
-from kuryr_k8s.drivers.pools import PoolWork
-from kuryr_k8s.drivers.port_pool import PortPool
+from kuryr_k8s.drivers.pools.port_pool import PortPool
+from kuryr_k8s.drivers.pools.shared import PoolWork
 from kuryr_k8s.handlers.base import HandlerContext, node_reference, words_for_users
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import Key

@@ -10,7 +10,8 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers import lb_pending, lb_repairs, lb_work, port_pool
+from kuryr_k8s.drivers import lb_pending, lb_repairs, lb_work
+from kuryr_k8s.drivers.pools.shared import port_pool
 from kuryr_k8s.engine import controller
 from kuryr_k8s.handlers import loadbalancer
 from kuryr_k8s.k8s import connect as kube_connect

@@ -3,8 +3,8 @@
 import math
 
 from kuryr_k8s.drivers.base import PoolKey
-from kuryr_k8s.drivers.pool_claims import Claim
-from kuryr_k8s.drivers.pool_state import PoolState
+from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.pools.state import PoolState
 
 KEYS = [
     PoolKey(project, place, network, ("subnet",), ("group",))

@@ -1,9 +1,9 @@
 """Ports of pools, in few words."""
 
 from kuryr_k8s.drivers.base import PoolKey, Spare
-from kuryr_k8s.drivers.pool_claims import Claim
-from kuryr_k8s.drivers.pool_places import Limits
-from kuryr_k8s.drivers.pool_state import PoolState
+from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.pools.pool import Limits
+from kuryr_k8s.drivers.pools.state import PoolState
 
 KEY = PoolKey("project", "node1", "network", ("subnet",), ("group",))
 OTHER = KEY._replace(place="node2")

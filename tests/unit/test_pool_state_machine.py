@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kuryr_k8s.drivers.pool_places import Limits
+from kuryr_k8s.drivers.pools.pool import Limits
 from tests.unit.pool_model import CLAIMS, KEYS, PODS
 from tests.unit.pool_steps import PoolSteps
 

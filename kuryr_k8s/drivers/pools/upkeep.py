@@ -14,8 +14,8 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import PoolKey, Spare
-from kuryr_k8s.drivers.pool_places import Pool
-from kuryr_k8s.drivers.pools import Pools
+from kuryr_k8s.drivers.pools.pool import Pool
+from kuryr_k8s.drivers.pools.shared import Pools
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
 LOG = logging.getLogger(__name__)

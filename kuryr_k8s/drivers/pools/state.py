@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from kuryr_k8s.drivers.base import PoolKey, Spare
-from kuryr_k8s.drivers.pool_claims import Claim, Claims
-from kuryr_k8s.drivers.pool_parked import Parked
-from kuryr_k8s.drivers.pool_places import Limits, Pool
+from kuryr_k8s.drivers.pools.claims import Claim, Claims
+from kuryr_k8s.drivers.pools.parked import Parked
+from kuryr_k8s.drivers.pools.pool import Limits, Pool
 
 
 class PoolState:

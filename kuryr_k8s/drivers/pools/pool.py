@@ -13,7 +13,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from kuryr_k8s.drivers.base import PoolKey
-from kuryr_k8s.drivers.pool_claims import Claim
+from kuryr_k8s.drivers.pools.claims import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

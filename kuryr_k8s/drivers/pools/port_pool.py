@@ -23,13 +23,13 @@ from kuryr_k8s.drivers.base import (
     Spare,
     VIFPoolDriver,
 )
-from kuryr_k8s.drivers.pool_claims import Claim
-from kuryr_k8s.drivers.pool_filling import Filling
-from kuryr_k8s.drivers.pool_networks import PoolNetworks
-from kuryr_k8s.drivers.pool_places import Limits
-from kuryr_k8s.drivers.pool_survey import Survey
-from kuryr_k8s.drivers.pool_upkeep import Upkeep
-from kuryr_k8s.drivers.pools import TIDY, Pools, PoolWork
+from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.pools.filling import Filling
+from kuryr_k8s.drivers.pools.networks import PoolNetworks
+from kuryr_k8s.drivers.pools.pool import Limits
+from kuryr_k8s.drivers.pools.shared import TIDY, Pools, PoolWork
+from kuryr_k8s.drivers.pools.survey import Survey
+from kuryr_k8s.drivers.pools.upkeep import Upkeep
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFVlanNested
 

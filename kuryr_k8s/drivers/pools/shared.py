@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey, Spare
-from kuryr_k8s.drivers.pool_claims import Claim
-from kuryr_k8s.drivers.pool_places import Limits, Pool
-from kuryr_k8s.drivers.pool_state import PoolState
+from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.pools.pool import Limits, Pool
+from kuryr_k8s.drivers.pools.state import PoolState
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
 LOG = logging.getLogger(__name__)

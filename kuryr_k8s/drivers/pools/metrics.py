@@ -11,7 +11,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from kuryr_k8s.drivers.pools import Pools
+from kuryr_k8s.drivers.pools.shared import Pools
 
 STATES = ("available", "in_use", "returning", "leaving", "waiting", "creating", "target")
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kuryr_k8s.drivers.base import Records, Spare
-from kuryr_k8s.drivers.pool_claims import Claim
-from kuryr_k8s.drivers.pool_upkeep import Upkeep, is_same
-from kuryr_k8s.drivers.pools import Pools, PoolWork
+from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.pools.shared import Pools, PoolWork
+from kuryr_k8s.drivers.pools.upkeep import Upkeep, is_same
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
