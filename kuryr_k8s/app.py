@@ -27,7 +27,7 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import DriverContext
-from kuryr_k8s.drivers.lbaasv2 import LBaaSv2
+from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
 from kuryr_k8s.drivers.pools.metrics import PoolCollector
 from kuryr_k8s.drivers.pools.shared import PoolWork
 from kuryr_k8s.engine.controller import Controller

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
-from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lbaasv2 import LBaaSv2
+from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
+from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
 from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue

@@ -8,8 +8,8 @@ tags alone. Nothing here does I/O.
 from dataclasses import dataclass
 
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
-from kuryr_k8s.drivers import lb_tags
-from kuryr_k8s.drivers.lb_tags import NAMESPACE_TAG, SERVICE_TAG
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.tags import NAMESPACE_TAG, SERVICE_TAG
 
 FOUND_TAG = "kuryr-found"  # it was there before us, and stays after us
 CLUSTER_LIMIT = 150  # characters: with it, a description fits into Neutron's 255

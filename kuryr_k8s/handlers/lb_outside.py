@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.base import PublicIPRequest
-from kuryr_k8s.drivers.lb_parts import NobodyConnects, StillShared
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.parts import NobodyConnects, StillShared
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.lb_desired import (
     Given,

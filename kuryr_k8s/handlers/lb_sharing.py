@@ -8,7 +8,7 @@ and where that is, is its owner's.
 import asyncio
 from dataclasses import dataclass
 
-from kuryr_k8s.drivers import lb_tags
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.lb_desired import (
     Given,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers import lb_tags
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.lb_desired import Given, Options, desired_of, owners_of, uid_of
 from kuryr_k8s.handlers.lb_outside import Exposure, Outside

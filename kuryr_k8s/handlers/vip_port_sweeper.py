@@ -16,7 +16,7 @@ from typing import Any
 
 from kuryr_k8s.cloud.neutron.api import Neutron, Subnet
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers.lb_leftovers import NAMES, is_gone, load_balancer_of
+from kuryr_k8s.drivers.lbaas.leftovers import NAMES, is_gone, load_balancer_of
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]

@@ -10,7 +10,9 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers import lb_pending, lb_repairs, lb_work
+from kuryr_k8s.drivers.lbaas import pending as lb_pending
+from kuryr_k8s.drivers.lbaas import repairs as lb_repairs
+from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.drivers.pools.shared import port_pool
 from kuryr_k8s.engine import controller
 from kuryr_k8s.handlers import loadbalancer

@@ -8,9 +8,9 @@ import functools
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.octavia.api import LOAD_BALANCERS, Octavia
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.base import DriverContext
-from kuryr_k8s.drivers.lbaasv2 import LBaaSv2
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool

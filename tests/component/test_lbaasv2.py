@@ -11,10 +11,11 @@ from aiohttp import web
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.octavia.api import api as octavia_calls
-from kuryr_k8s.drivers import lb_pending, lb_work
 from kuryr_k8s.drivers.base import Owned
-from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lb_work import NotTaken
+from kuryr_k8s.drivers.lbaas import pending as lb_pending
+from kuryr_k8s.drivers.lbaas import work as lb_work
+from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
+from kuryr_k8s.drivers.lbaas.work import NotTaken
 from kuryr_k8s.model.load_balancer import HealthMonitor
 from tests.component.confs import TAG
 from tests.component.load_balancers import wanted

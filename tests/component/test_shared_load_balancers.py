@@ -7,8 +7,8 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers import lb_work
 from kuryr_k8s.drivers.base import Owned
+from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.engine import controller
 from tests.component.load_balancers import attached, wanted
 from tests.component.test_lbaasv2 import FAULTS, calls

@@ -14,8 +14,9 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
-from kuryr_k8s.drivers import lb_changes, lb_plan
-from kuryr_k8s.drivers.lb_steps import take
+from kuryr_k8s.drivers.lbaas import changes as lb_changes
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
+from kuryr_k8s.drivers.lbaas.steps import take
 from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
 
 from .balancers import (

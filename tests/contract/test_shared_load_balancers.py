@@ -10,12 +10,12 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
-from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.base import Owned, PortTaken
-from kuryr_k8s.drivers.lb_attached import Attachments, Unusable
-from kuryr_k8s.drivers.lb_limits import Limits
-from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lb_work import NotTaken, Work
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.attached import Attachments, Unusable
+from kuryr_k8s.drivers.lbaas.limits import Limits
+from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
+from kuryr_k8s.drivers.lbaas.work import NotTaken, Work
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
 
 from .balancers import ALGORITHMS, LISTENERS, PAUSE, WITHIN, Octavia, bare, populated

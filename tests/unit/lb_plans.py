@@ -1,6 +1,6 @@
 """Load balancers for plans, in short; and plans carried out in the model of Octavia."""
 
-from kuryr_k8s.drivers import lb_plan
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
 from tests.unit.lb_differences import differences
 from tests.unit.octavia_model import OctaviaModel

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import replace
 
-from kuryr_k8s.drivers import lb_changes
+from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     ERROR,

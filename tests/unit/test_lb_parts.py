@@ -2,7 +2,8 @@
 
 import pytest
 
-from kuryr_k8s.drivers import lb_parts, lb_tags
+from kuryr_k8s.drivers.lbaas import parts as lb_parts
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.model.load_balancer import (
     FoundListener,
     FoundLoadBalancer,

@@ -6,7 +6,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers import lb_changes, lb_plan
+from kuryr_k8s.drivers.lbaas import changes as lb_changes
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from tests.unit import lb_states
 from tests.unit.lb_differences import differences
 from tests.unit.lb_plans import carry_out, kinds

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from kuryr_k8s.drivers import lb_changes, lb_plan
+from kuryr_k8s.drivers.lbaas import changes as lb_changes
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.model.load_balancer import DELETED, ERROR
 from tests.unit.lb_plans import MONITOR, carry_out, kinds, listener, pool, wanted
 from tests.unit.octavia_model import found_pool, made, monitored

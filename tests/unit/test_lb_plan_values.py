@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kuryr_k8s.drivers import lb_plan
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.model.load_balancer import Member
 from tests.unit.lb_plans import MONITOR, carry_out, kinds, listener, pool, wanted
 from tests.unit.octavia_model import made

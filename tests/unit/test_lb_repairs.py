@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.drivers.lb_repairs import LoadBalancerFailed, Repairs
+from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed, Repairs
 
 
 def refused(repairs, now):

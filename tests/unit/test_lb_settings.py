@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from kuryr_k8s.config import read
-from kuryr_k8s.drivers.lb_values import same_listener, united
+from kuryr_k8s.drivers.lbaas.values import same_listener, united
 from kuryr_k8s.handlers.lb_desired import Given, Options, Place, external_of, needs_external
 from kuryr_k8s.handlers.lb_settings import keeps_address, settings_of, unkept
 from kuryr_k8s.handlers.lb_wires import monitor_of, wire_of

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from kuryr_k8s.drivers.lb_memory import Known
-from kuryr_k8s.drivers.lb_work import StillPending, Work
+from kuryr_k8s.drivers.lbaas.memory import Known
+from kuryr_k8s.drivers.lbaas.work import StillPending, Work
 
 NOTHING = cast(Any, None)
 

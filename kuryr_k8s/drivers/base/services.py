@@ -149,7 +149,7 @@ class PortTaken(errors.Refused):
 
 class LBaaSDriver(Driver):
     """Makes load balancers as they are to be. ``owner`` is the uid of the Service; what stands on
-    a load balancer that is made for it is told by :mod:`kuryr_k8s.drivers.lb_tags`.
+    a load balancer that is made for it is told by :mod:`kuryr_k8s.drivers.lbaas.tags`.
 
     One call at a time for an owner. ``wake`` is called when a call that was answered with Wait, or
     refused for the sake of other owners, can go on, and when what was attached has to be made

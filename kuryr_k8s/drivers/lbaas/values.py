@@ -7,7 +7,7 @@ compared as such: IPv6 has many spellings.
 import ipaddress
 from collections.abc import Sequence
 
-from kuryr_k8s.drivers import lb_tags
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.model.load_balancer import (
     ERROR,
     FoundLoadBalancer,

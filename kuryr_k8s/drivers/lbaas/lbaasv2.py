@@ -2,8 +2,8 @@
 
 The truth is Octavia, and is found again by tags. It is remembered: so what is unchanged asks
 nothing, and a change is its one write. What a call does, and when it has come to its end, is the
-business of :mod:`kuryr_k8s.drivers.lb_work`; what is in the load balancers of others, that of
-:mod:`kuryr_k8s.drivers.lb_attached`.
+business of :mod:`kuryr_k8s.drivers.lbaas.work`; what is in the load balancers of others, that of
+:mod:`kuryr_k8s.drivers.lbaas.attached`.
 """
 
 import contextlib
@@ -13,15 +13,17 @@ from collections.abc import Callable
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
-from kuryr_k8s.drivers import lb_parts, lb_plan, lb_tags
 from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned
-from kuryr_k8s.drivers.lb_attached import Attachments
-from kuryr_k8s.drivers.lb_leftovers import Leftovers
-from kuryr_k8s.drivers.lb_limits import Limits
-from kuryr_k8s.drivers.lb_memory import Known, Memory
-from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lb_repairs import LoadBalancerFailed
-from kuryr_k8s.drivers.lb_work import SOON, Gone, StillPending, Wake, Work
+from kuryr_k8s.drivers.lbaas import parts as lb_parts
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.attached import Attachments
+from kuryr_k8s.drivers.lbaas.leftovers import Leftovers
+from kuryr_k8s.drivers.lbaas.limits import Limits
+from kuryr_k8s.drivers.lbaas.memory import Known, Memory
+from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
+from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
+from kuryr_k8s.drivers.lbaas.work import SOON, Gone, StillPending, Wake, Work
 from kuryr_k8s.model.load_balancer import DELETED, ERROR, FoundLoadBalancer, LoadBalancer
 
 LOG = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from typing import Any
 
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.octavia.found import Parts
-from kuryr_k8s.drivers import lb_tags
-from kuryr_k8s.drivers.lb_changes import Change
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.changes import Change
 from kuryr_k8s.model.load_balancer import DELETED, FoundLoadBalancer
 
 LOG = logging.getLogger(__name__)

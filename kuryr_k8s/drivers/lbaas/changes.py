@@ -1,6 +1,6 @@
 """The steps that plans are made of: each is one call of Octavia.
 
-What they are for and in which order they come is :mod:`kuryr_k8s.drivers.lb_plan`'s to say.
+What they are for and in which order they come is :mod:`kuryr_k8s.drivers.lbaas.plan`'s to say.
 """
 
 from dataclasses import dataclass

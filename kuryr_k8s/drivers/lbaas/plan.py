@@ -24,7 +24,7 @@ along with the next one.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kuryr_k8s.drivers.lb_changes import (
+from kuryr_k8s.drivers.lbaas.changes import (
     Change,
     CreateHealthMonitor,
     CreateListener,
@@ -41,7 +41,7 @@ from kuryr_k8s.drivers.lb_changes import (
     UpdateListener,
     UpdatePool,
 )
-from kuryr_k8s.drivers.lb_values import (
+from kuryr_k8s.drivers.lbaas.values import (
     differs,
     same_listener,
     same_members,

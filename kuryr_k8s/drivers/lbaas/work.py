@@ -10,14 +10,15 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers import lb_changes, lb_parts
 from kuryr_k8s.drivers.base import OthersAtWork
-from kuryr_k8s.drivers.lb_limits import Limits
-from kuryr_k8s.drivers.lb_memory import Known
-from kuryr_k8s.drivers.lb_pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lb_repairs import Repairs
-from kuryr_k8s.drivers.lb_steps import as_active, take
-from kuryr_k8s.drivers.lb_waiters import Waiters
+from kuryr_k8s.drivers.lbaas import changes as lb_changes
+from kuryr_k8s.drivers.lbaas import parts as lb_parts
+from kuryr_k8s.drivers.lbaas.limits import Limits
+from kuryr_k8s.drivers.lbaas.memory import Known
+from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
+from kuryr_k8s.drivers.lbaas.repairs import Repairs
+from kuryr_k8s.drivers.lbaas.steps import as_active, take
+from kuryr_k8s.drivers.lbaas.waiters import Waiters
 from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, ERROR, FoundLoadBalancer, LoadBalancer
 
 Json = dict[str, Any]

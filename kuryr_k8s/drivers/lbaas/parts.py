@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers import lb_tags
 from kuryr_k8s.drivers.base import PortTaken
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.model.load_balancer import FoundListener, FoundLoadBalancer, Listener, LoadBalancer
 
 # No listeners and no pools; what else a load balancer is, does not matter where this is used.

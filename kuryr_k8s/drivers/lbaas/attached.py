@@ -11,10 +11,12 @@ from typing import NamedTuple, NoReturn
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers import lb_parts, lb_plan, lb_tags
 from kuryr_k8s.drivers.base import Owned
-from kuryr_k8s.drivers.lb_memory import Known
-from kuryr_k8s.drivers.lb_work import SOON, Gone, Wake, Work
+from kuryr_k8s.drivers.lbaas import parts as lb_parts
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
+from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.memory import Known
+from kuryr_k8s.drivers.lbaas.work import SOON, Gone, Wake, Work
 from kuryr_k8s.model.load_balancer import ERROR, FoundLoadBalancer, LoadBalancer
 
 LOG = logging.getLogger(__name__)
