@@ -8,8 +8,8 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext, PublicIPRequest
-from kuryr_k8s.drivers.fip_wishes import NoNetwork
-from kuryr_k8s.drivers.floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from kuryr_k8s.drivers.public_ip.wishes import NoNetwork
 from tests.component.confs import TAG
 from tests.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, lose_reply
 

@@ -16,7 +16,7 @@ from kuryr_k8s.cloud.neutron.api import floating_ips
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest
-from kuryr_k8s.drivers.floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
 
 from .sides import Neutron, Reply, Side
 

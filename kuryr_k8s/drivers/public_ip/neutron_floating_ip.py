@@ -16,12 +16,12 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import floating_ips
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
-from kuryr_k8s.drivers import fip_marks
 from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest, ServicePublicIPDriver
-from kuryr_k8s.drivers.fip_marks import FOUND_TAG, Marks
-from kuryr_k8s.drivers.fip_memory import Memory
-from kuryr_k8s.drivers.fip_wishes import NoNetwork, Wish, Wishes
 from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.drivers.public_ip import marks as fip_marks
+from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, Marks
+from kuryr_k8s.drivers.public_ip.memory import Memory
+from kuryr_k8s.drivers.public_ip.wishes import NoNetwork, Wish, Wishes
 
 LOG = logging.getLogger(__name__)
 SOON = 0.1  # seconds until a look at what is other than was thought

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP, FloatingIPs
 from kuryr_k8s.drivers.base import Owned
-from kuryr_k8s.drivers.fip_marks import Marks
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.public_ip.marks import Marks
 
 
 class Memory:
