@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.objects import UUID, kuryrport_status, pod_network, sample_port
 from kuryr_k8s import config
-from kuryr_k8s.handlers.vif import kuryrport_of
+from kuryr_k8s.handlers.pods.vif import kuryrport_of
 from kuryr_k8s.k8s import connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key

@@ -13,7 +13,7 @@ from bench.fake_cloud import login
 from bench.objects import kubelet_pod, kubelet_status, kuryrport_status, pod_network
 from bench.stage import TAG, Stage
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
-from kuryr_k8s.handlers.vif import kuryrport_of
+from kuryr_k8s.handlers.pods.vif import kuryrport_of
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Pod

@@ -12,8 +12,8 @@ from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.lost_ports import LostPorts
 from kuryr_k8s.handlers.orphan_sweeper import OrphanSweeper
+from kuryr_k8s.handlers.pods.lost_ports import LostPorts
 from kuryr_k8s.handlers.port_sweeper import PortSweeper
 from kuryr_k8s.handlers.service_ranges import ServiceRanges
 from kuryr_k8s.handlers.vip_port_sweeper import VIPPortSweeper

@@ -17,7 +17,7 @@ from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver
 from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.drivers.vif.neutron_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG
-from kuryr_k8s.handlers.lost_ports import LostPorts
+from kuryr_k8s.handlers.pods.lost_ports import LostPorts
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS

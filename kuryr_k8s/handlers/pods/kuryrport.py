@@ -14,7 +14,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PortRequest
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.vif import is_needed, reference
+from kuryr_k8s.handlers.pods.vif import is_needed, reference
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER

@@ -13,7 +13,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.vif import is_needed, reference
+from kuryr_k8s.handlers.pods.vif import is_needed, reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import KuryrPort
