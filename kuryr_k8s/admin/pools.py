@@ -18,7 +18,7 @@ from kuryr_k8s.drivers.pools.pool import Pool
 from kuryr_k8s.drivers.pools.port_pool import PortPool
 from kuryr_k8s.engine.local_only import refusal
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.pool_worker import pools_of
+from kuryr_k8s.handlers.pools.worker import pools_of
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Node, Pod

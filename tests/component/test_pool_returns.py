@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.handlers import kuryrportpool
+from kuryr_k8s.handlers.pools import kuryrportpool
 from tests.component.conftest import NODE
 from tests.component.ledger import counts_of, named, settle
 from tests.component.test_pool_faults import OTHER, add, add_other_node, available, pool, run

@@ -13,7 +13,7 @@ from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import NodeNotReady, Spare
 from kuryr_k8s.drivers.pools.port_pool import PortPool
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, node_reference
-from kuryr_k8s.handlers.pool_worker import pools_of
+from kuryr_k8s.handlers.pools.worker import pools_of
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, NODES, Key
 from kuryr_k8s.model.kuryrportpool import REMOVE, KuryrPortPool, park_entry
