@@ -36,11 +36,11 @@ from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
-from kuryr_k8s.handlers.loadbalancer import LoadBalancerHandler
 from kuryr_k8s.handlers.pods.takeover import Takeover
 from kuryr_k8s.handlers.pools.worker import PoolWorker, pools_of
 from kuryr_k8s.handlers.port_sweeper import PortSweeper
-from kuryr_k8s.handlers.service_ranges import ServiceRanges
+from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
+from kuryr_k8s.handlers.services.ranges import ServiceRanges
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import Owned
-from kuryr_k8s.handlers.lb_desired import external_owner, owners_of, shared_owner
+from kuryr_k8s.handlers.services.desired import external_owner, owners_of, shared_owner
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import SERVICES, Key

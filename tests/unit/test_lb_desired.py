@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuryr_k8s import errors
-from kuryr_k8s.handlers.lb_desired import (
+from kuryr_k8s.handlers.services.desired import (
     Given,
     Options,
     desired_of,
@@ -16,8 +16,8 @@ from kuryr_k8s.handlers.lb_desired import (
     owners_of,
     uid_of,
 )
-from kuryr_k8s.handlers.lb_settings import unkept
-from kuryr_k8s.handlers.service_spec import subnet_of
+from kuryr_k8s.handlers.services.settings import unkept
+from kuryr_k8s.handlers.services.spec import subnet_of
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.service_annotations import read_timeouts
 from tests.unit.service_objects import UID, endpoint, service, slice_of, subnet

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kuryr_k8s.handlers.lb_state import BUDGET, publication
+from kuryr_k8s.handlers.services.state import BUDGET, publication
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec, LBaaSState
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.handlers.service_ranges import fault_of
+from kuryr_k8s.handlers.services.ranges import fault_of
 from tests.unit.service_objects import subnet
 
 UPPER = (("10.97.0.2", "10.97.255.254"),)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kuryr_k8s.handlers import loadbalancer
+from kuryr_k8s.handlers.services import loadbalancer
 from tests.component.services.outside import open_up
 from tests.component.services.stage import CUT, FINALIZER, SPEC, STATE, VERSION
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from kuryr_k8s.handlers import loadbalancer
-from kuryr_k8s.handlers.lb_state import BUDGET
-from kuryr_k8s.handlers.loadbalancer import LoadBalancerHandler
+from kuryr_k8s.handlers.services import loadbalancer
+from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
+from kuryr_k8s.handlers.services.state import BUDGET
 from tests.component.services.stage import CUT, SPEC, STATE, VERSION, ServiceStage
 from tests.component.services.test_life_of_a_service import HTTP, TWO, UP, run
 from tests.fakes.faults import answer

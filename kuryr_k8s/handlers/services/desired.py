@@ -16,8 +16,8 @@ from oslo_config import cfg
 
 from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
-from kuryr_k8s.handlers.lb_members import NAME_LIMIT, members_of
-from kuryr_k8s.handlers.lb_wires import Wire, is_transparent, monitor_of, wire_of
+from kuryr_k8s.handlers.services.members import NAME_LIMIT, members_of
+from kuryr_k8s.handlers.services.protocols import Wire, is_transparent, monitor_of, wire_of
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
 from kuryr_k8s.model.service import EndpointSlice, Service

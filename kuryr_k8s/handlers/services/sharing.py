@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.lb_desired import (
+from kuryr_k8s.handlers.services.desired import (
     Given,
     external_owner,
     owners_of,
     shared_of,
     shared_owner,
 )
-from kuryr_k8s.handlers.lb_requests import Outcome, Requests
+from kuryr_k8s.handlers.services.requests import Outcome, Requests
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.service import Service

@@ -11,12 +11,12 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import HandlerContext, words_for_users
-from kuryr_k8s.handlers.lb_outside import FORCED_INTERNAL, SHARED, Exposure
-from kuryr_k8s.handlers.lb_publishing import Publishing
-from kuryr_k8s.handlers.lb_requests import Outcome
-from kuryr_k8s.handlers.lb_settings import REASONS, unkept
-from kuryr_k8s.handlers.service_spec import service_reference
-from kuryr_k8s.handlers.service_status import READY, UNSUPPORTED, ServiceStatus, Verdict
+from kuryr_k8s.handlers.services.outside import FORCED_INTERNAL, SHARED, Exposure
+from kuryr_k8s.handlers.services.publishing import Publishing
+from kuryr_k8s.handlers.services.requests import Outcome
+from kuryr_k8s.handlers.services.settings import REASONS, unkept
+from kuryr_k8s.handlers.services.spec import service_reference
+from kuryr_k8s.handlers.services.status import READY, UNSUPPORTED, ServiceStatus, Verdict
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.service import LOAD_BALANCER, Service
 from kuryr_k8s.model.service_annotations import LOAD_BALANCER_ADDRESS, PREFIX, WRITTEN_ID

@@ -22,18 +22,18 @@ from kuryr_k8s.drivers.base import PublicIPRequest
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.drivers.lbaas.parts import NobodyConnects, StillShared
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.lb_desired import (
+from kuryr_k8s.handlers.services.addresses import Places
+from kuryr_k8s.handlers.services.desired import (
     Given,
     external_of,
     external_owner,
     family_of,
     needs_external,
 )
-from kuryr_k8s.handlers.lb_places import Places
-from kuryr_k8s.handlers.lb_requests import Outcome, Requests, ServedPort
-from kuryr_k8s.handlers.lb_settings import check_container
-from kuryr_k8s.handlers.lb_sharing import Sharing
-from kuryr_k8s.handlers.lb_wires import is_transparent
+from kuryr_k8s.handlers.services.protocols import is_transparent
+from kuryr_k8s.handlers.services.requests import Outcome, Requests, ServedPort
+from kuryr_k8s.handlers.services.settings import check_container
+from kuryr_k8s.handlers.services.sharing import Sharing
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.service import Service

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 from kuryr_k8s.config.octavia import CLASS_PREFIX
-from kuryr_k8s.handlers.lb_desired import KEEPS_TIMEOUT
+from kuryr_k8s.handlers.services.desired import KEEPS_TIMEOUT
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import (
     PREFIX,

@@ -16,7 +16,7 @@ from kuryr_k8s.cloud.neutron.api import Neutron, Subnet
 from kuryr_k8s.drivers.lbaas import leftovers as lb_leftovers
 from kuryr_k8s.drivers.lbaas import parts as lb_parts
 from kuryr_k8s.drivers.policy import granted
-from kuryr_k8s.handlers.lb_desired import Place, family_of, ranges_of
+from kuryr_k8s.handlers.services.desired import Place, family_of, ranges_of
 from kuryr_k8s.model import subnet_patterns
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.service_annotations import PREFIX, Settings

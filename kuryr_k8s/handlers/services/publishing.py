@@ -6,7 +6,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.lb_state import Publication, publication
+from kuryr_k8s.handlers.services.state import Publication, publication
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key, Resource
 from kuryr_k8s.model.annotations import LBAAS_STATE, LBAAS_STATE_CUT

@@ -18,14 +18,14 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.lb_desired import Given, Options, desired_of, owners_of, uid_of
-from kuryr_k8s.handlers.lb_outside import Exposure, Outside
-from kuryr_k8s.handlers.lb_publishing import Publishing
-from kuryr_k8s.handlers.lb_requests import Outcome, Requests
-from kuryr_k8s.handlers.lb_settings import keeps_address, settings_of
-from kuryr_k8s.handlers.lb_telling import Telling
-from kuryr_k8s.handlers.service_slices import ServiceSlices
-from kuryr_k8s.handlers.service_spec import service_reference, specs_of, text_of
+from kuryr_k8s.handlers.services.desired import Given, Options, desired_of, owners_of, uid_of
+from kuryr_k8s.handlers.services.outside import Exposure, Outside
+from kuryr_k8s.handlers.services.publishing import Publishing
+from kuryr_k8s.handlers.services.reporting import Telling
+from kuryr_k8s.handlers.services.requests import Outcome, Requests
+from kuryr_k8s.handlers.services.settings import keeps_address, settings_of
+from kuryr_k8s.handlers.services.slices import ServiceSlices
+from kuryr_k8s.handlers.services.spec import service_reference, specs_of, text_of
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER

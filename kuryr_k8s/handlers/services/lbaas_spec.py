@@ -11,7 +11,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.service_spec import service_reference, specs_of, text_of
+from kuryr_k8s.handlers.services.spec import service_reference, specs_of, text_of
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key
 from kuryr_k8s.model.annotations import LBAAS_SPEC, LBAAS_SPEC_VERSION, SERVICE_FINALIZER
