@@ -16,7 +16,6 @@ from typing import Any
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
-from kuryr_k8s import sweeps
 from kuryr_k8s.admin.pools import PoolAdmin
 from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
@@ -38,9 +37,11 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
 from kuryr_k8s.handlers.pods.takeover import Takeover
 from kuryr_k8s.handlers.pools.worker import PoolWorker, pools_of
-from kuryr_k8s.handlers.port_sweeper import PortSweeper
 from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
 from kuryr_k8s.handlers.services.ranges import ServiceRanges
+from kuryr_k8s.handlers.sweeps import controllers as sweeps
+from kuryr_k8s.handlers.sweeps.controllers import SLOWEST
+from kuryr_k8s.handlers.sweeps.ports import PortSweeper
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder
@@ -48,7 +49,6 @@ from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.process import HostLock, reach, start
-from kuryr_k8s.sweeps import SLOWEST
 
 NAME = "kuryr-k8s-controller"
 STARTING = 8.0  # seconds that one call may take before we lead

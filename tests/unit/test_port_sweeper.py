@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.handlers.port_sweeper import is_ours, nameless
+from kuryr_k8s.handlers.sweeps.ports import is_ours, nameless
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from tests.unit.cni.fakes import ovs_vif
 

@@ -1,8 +1,8 @@
 """What a controller finds in the cloud that no Service has."""
 
-from kuryr_k8s import sweeps
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG
-from kuryr_k8s.handlers import vip_port_sweeper
+from kuryr_k8s.handlers.sweeps import controllers as sweeps
+from kuryr_k8s.handlers.sweeps import vip_ports as vip_port_sweeper
 from tests.component.confs import TAG
 from tests.component.services.stage import FINALIZER
 

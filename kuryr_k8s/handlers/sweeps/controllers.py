@@ -12,11 +12,11 @@ from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.orphan_sweeper import OrphanSweeper
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
-from kuryr_k8s.handlers.port_sweeper import PortSweeper
 from kuryr_k8s.handlers.services.ranges import ServiceRanges
-from kuryr_k8s.handlers.vip_port_sweeper import VIPPortSweeper
+from kuryr_k8s.handlers.sweeps.orphans import OrphanSweeper
+from kuryr_k8s.handlers.sweeps.ports import PortSweeper
+from kuryr_k8s.handlers.sweeps.vip_ports import VIPPortSweeper
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.service_class import Classes
 
