@@ -31,8 +31,8 @@ from kuryr_k8s.cni.kuryrports import KuryrPortAcknowledger
 from kuryr_k8s.cni.netlink import Flows, Links
 from kuryr_k8s.cni.node import HostIdPublisher
 from kuryr_k8s.cni.node_ports import PACE, NodePorts, remove
-from kuryr_k8s.cni.openflow import OpenFlow
-from kuryr_k8s.cni.ovs import OpenVSwitch
+from kuryr_k8s.cni.ovs.openflow import OpenFlow
+from kuryr_k8s.cni.ovs.switch import OpenVSwitch
 from kuryr_k8s.cni.parked import Parked
 from kuryr_k8s.cni.parking import Parking, may_keep
 from kuryr_k8s.cni.ports import Ports

@@ -27,7 +27,7 @@ DEL_PATIENCE = 20.0  # seconds that a DEL waits for Open vSwitch; the runtime co
 
 
 class Switch(Protocol):
-    """The part of :class:`~kuryr_k8s.cni.ovs.OpenVSwitch` that we need."""
+    """The part of :class:`~kuryr_k8s.cni.ovs.switch.OpenVSwitch` that we need."""
 
     connected: asyncio.Event
 

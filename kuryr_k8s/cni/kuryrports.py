@@ -29,7 +29,7 @@ class Api(Protocol):
 
 
 class Switch(Protocol):
-    """The part of :class:`~kuryr_k8s.cni.ovs.OpenVSwitch` that we need."""
+    """The part of :class:`~kuryr_k8s.cni.ovs.switch.OpenVSwitch` that we need."""
 
     connected: asyncio.Event
 

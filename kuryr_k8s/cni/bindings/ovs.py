@@ -21,7 +21,7 @@ from kuryr_k8s.cni.bindings.base import (
     NamespaceGone,
     Stray,
 )
-from kuryr_k8s.cni.ovs import OURS, Interface
+from kuryr_k8s.cni.ovs.switch import OURS, Interface
 from kuryr_k8s.cni.parked import alias
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFPortProfileOpenVSwitch

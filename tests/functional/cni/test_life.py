@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kuryr_k8s.cni.ovs import OURS
+from kuryr_k8s.cni.ovs.switch import OURS
 from tests.functional.cni.workbench import Controller, Node, cni, eventually, ip, shell
 from tests.unit.cni.fakes import kuryrport, ovs_vif
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from kuryr_k8s.cni import ovsdb
-from kuryr_k8s.cni.ovs import OURS, NewPort, OpenVSwitch, OVSError
-from kuryr_k8s.cni.ovsdb_commands import AddPorts
+from kuryr_k8s.cni.ovs.commands import AddPorts
+from kuryr_k8s.cni.ovs.switch import OURS, NewPort, OpenVSwitch, OVSError
+from kuryr_k8s.cni.ovs.switch import database as ovsdb
 from tests.functional.cni.workbench import PATIENCE, eventually
 
 IDS = {OURS: "c1", "iface-id": "port-1"}

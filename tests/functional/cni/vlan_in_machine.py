@@ -17,7 +17,7 @@ from kuryr_k8s.cni.bindings.base import Attachment, BindingError, Host, Namespac
 from kuryr_k8s.cni.bindings.records import Record
 from kuryr_k8s.cni.bindings.vlan import VlanBinding
 from kuryr_k8s.cni.netlink import Links, Vlan
-from kuryr_k8s.cni.ovs import OpenVSwitch
+from kuryr_k8s.cni.ovs.switch import OpenVSwitch
 from tests.functional.cni.workbench import PATIENCE, eventually, ip, shell
 from tests.unit.cni.fakes import vlan_vif
 

@@ -14,16 +14,17 @@ from ovsdbapp.backend.ovs_idl import command
 from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import config
-from kuryr_k8s.cni import daemon, nftables, openflow, ovsdb, server
+from kuryr_k8s.cni import daemon, nftables, server
 from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import Host
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
 from kuryr_k8s.cni.daemon import Daemon
 from kuryr_k8s.cni.housekeeping import Housekeeping
 from kuryr_k8s.cni.netlink import Links
-from kuryr_k8s.cni.openflow import OpenFlow
-from kuryr_k8s.cni.ovs import OpenVSwitch
-from kuryr_k8s.cni.ovsdb import SCHEMA, Ovsdb
+from kuryr_k8s.cni.ovs.database import SCHEMA, Ovsdb
+from kuryr_k8s.cni.ovs.openflow import OpenFlow
+from kuryr_k8s.cni.ovs.switch import OpenVSwitch, openflow
+from kuryr_k8s.cni.ovs.switch import database as ovsdb
 from kuryr_k8s.cni.parked import Parked
 from kuryr_k8s.cni.parking import Parking, may_keep
 from kuryr_k8s.cni.ports import Ports

@@ -7,8 +7,8 @@ milliseconds for one: twenty Pods that come at once cost as much as one.
 import asyncio
 from dataclasses import dataclass
 
-from kuryr_k8s.cni.ovsdb import Ovsdb
-from kuryr_k8s.cni.ovsdb_commands import Ids, Mark
+from kuryr_k8s.cni.ovs.commands import Ids, Mark
+from kuryr_k8s.cni.ovs.database import Ovsdb
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +29,7 @@ class Marking:
     async def mark(self, row: str, ids: Ids) -> bool:
         """Change these ids of the row, after whatever was asked for before; whether it is there.
 
-        :raises kuryr_k8s.cni.ovsdb.OVSError: the database does not answer.
+        :raises kuryr_k8s.cni.ovs.database.OVSError: the database does not answer.
         """
         mine = _Asked(row, ids)
         self._asked.append(mine)

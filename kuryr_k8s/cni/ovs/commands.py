@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ovsdbapp.backend.ovs_idl import command, idlutils
 
-from kuryr_k8s.cni.ovsdb import Ovsdb, OVSError
+from kuryr_k8s.cni.ovs.database import Ovsdb, OVSError
 
 Ids = Mapping[str, str | None]  # None takes the key away
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kuryr_k8s.cni.marking import Marking
-from kuryr_k8s.cni.ovsdb import Change, Ovsdb, OVSError
-from kuryr_k8s.cni.ovsdb_commands import AddPorts, DelPort, Ids, NewPort
+from kuryr_k8s.cni.ovs.commands import AddPorts, DelPort, Ids, NewPort
+from kuryr_k8s.cni.ovs.database import Change, Ovsdb, OVSError
+from kuryr_k8s.cni.ovs.marking import Marking
 
 LOG = logging.getLogger(__name__)
 OURS = "kuryr-container-id"  # the external id of rows that a container has
