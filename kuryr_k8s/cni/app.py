@@ -22,20 +22,20 @@ from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni import conflist
-from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings import base
+from kuryr_k8s.cni.bindings.ovs_parked import Parked
 from kuryr_k8s.cni.daemon import Daemon
 from kuryr_k8s.cni.health_checks import HealthChecks
-from kuryr_k8s.cni.housekeeping import Housekeeping
-from kuryr_k8s.cni.kuryrports import KuryrPortAcknowledger
 from kuryr_k8s.cni.netlink import Flows, Links
 from kuryr_k8s.cni.node import HostIdPublisher
 from kuryr_k8s.cni.node_ports import PACE, NodePorts, remove
 from kuryr_k8s.cni.ovs.openflow import OpenFlow
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
-from kuryr_k8s.cni.parked import Parked
-from kuryr_k8s.cni.parking import Parking, may_keep
-from kuryr_k8s.cni.ports import Ports
+from kuryr_k8s.cni.pods.acknowledgements import KuryrPortAcknowledger
+from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.housekeeping import Housekeeping
+from kuryr_k8s.cni.pods.parking import Parking, may_keep
+from kuryr_k8s.cni.pods.wanted import Ports
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine import systemd

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import NamespaceGone
+from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.protocol import (
     BAD_NAMESPACE,
     INTERNAL,

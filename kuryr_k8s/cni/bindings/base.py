@@ -11,9 +11,9 @@ from oslo_config import cfg
 from stevedore.extension import Extension, ExtensionManager
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.bindings.ovs_parked import Parked
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
-from kuryr_k8s.cni.parked import Parked
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.model.vif import VIFBase
 

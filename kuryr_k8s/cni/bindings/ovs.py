@@ -21,8 +21,8 @@ from kuryr_k8s.cni.bindings.base import (
     NamespaceGone,
     Stray,
 )
+from kuryr_k8s.cni.bindings.ovs_parked import alias
 from kuryr_k8s.cni.ovs.switch import OURS, Interface
-from kuryr_k8s.cni.parked import alias
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFPortProfileOpenVSwitch
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from pyroute2 import IPRoute
 
-from kuryr_k8s.cni.netlink import device, namespace, parked, rtnl
+from kuryr_k8s.cni.netlink import device, namespace, rtnl
+from kuryr_k8s.cni.netlink import parked_pairs as parked
 from kuryr_k8s.cni.netlink.flows import Flows
 from kuryr_k8s.cni.netlink.refusals import guarded as _guarded
 from kuryr_k8s.cni.netlink.threads import Threads

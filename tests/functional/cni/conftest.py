@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pyroute2 import netns
 
-from kuryr_k8s.cni import kuryrports, parking
+from kuryr_k8s.cni.pods import acknowledgements as kuryrports
+from kuryr_k8s.cni.pods import parking
 from tests.functional.cni import workbench
 
 

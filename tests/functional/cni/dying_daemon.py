@@ -10,7 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
-from kuryr_k8s.cni.netlink import namespace, parked
+from kuryr_k8s.cni.netlink import namespace
+from kuryr_k8s.cni.netlink import parked_pairs as parked
 from tests.functional.cni.workbench import Node, be_patient, eventually
 from tests.unit.cni.fakes import kuryrport, ovs_vif
 

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from kuryr_k8s.cni import parking
 from kuryr_k8s.cni.netlink import LinkError
-from kuryr_k8s.cni.netlink.parked import lower
+from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.cni.ovs.switch import OURS, PARKED
+from kuryr_k8s.cni.pods import parking
 from tests.functional.cni.test_life import a_node, frames, path
 from tests.functional.cni.workbench import eventually, ip, shell
 from tests.unit.cni.fakes import kuryrport, ovs_vif, pool_entry, pool_item

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kuryr_k8s.cni.netlink.parked import lower
+from kuryr_k8s.cni.netlink.parked_pairs import lower
 from tests.functional.cni.dying_daemon import VIF
 from tests.functional.cni.test_life import a_node, path
 from tests.functional.cni.test_parking import end, kind, parked_rows, pool

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kuryr_k8s.cni.netlink.parked import lower
+from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.cni.ovs.switch import OURS
 from tests.functional.cni.test_life import a_node, path
 from tests.functional.cni.test_parking import VIF, end, kind, parked, parked_rows, pool

@@ -15,19 +15,19 @@ from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import config
 from kuryr_k8s.cni import daemon, nftables, server
-from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import Host
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
+from kuryr_k8s.cni.bindings.ovs_parked import Parked
 from kuryr_k8s.cni.daemon import Daemon
-from kuryr_k8s.cni.housekeeping import Housekeeping
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.database import SCHEMA, Ovsdb
 from kuryr_k8s.cni.ovs.openflow import OpenFlow
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch, openflow
 from kuryr_k8s.cni.ovs.switch import database as ovsdb
-from kuryr_k8s.cni.parked import Parked
-from kuryr_k8s.cni.parking import Parking, may_keep
-from kuryr_k8s.cni.ports import Ports
+from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.housekeeping import Housekeeping
+from kuryr_k8s.cni.pods.parking import Parking, may_keep
+from kuryr_k8s.cni.pods.wanted import Ports
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine.controller import Controller as Loop

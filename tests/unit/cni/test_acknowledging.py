@@ -3,8 +3,8 @@
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.kuryrports import KuryrPortAcknowledger
 from kuryr_k8s.cni.node import HostIdPublisher
+from kuryr_k8s.cni.pods.acknowledgements import KuryrPortAcknowledger
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.unit.cni.fakes import kuryrport, ovs_vif

@@ -7,10 +7,10 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kuryr_k8s.cni.attachments import Attachments
 from kuryr_k8s.cni.bindings.base import BindingError, NamespaceGone, Stray
 from kuryr_k8s.cni.daemon import Daemon
-from kuryr_k8s.cni.ports import Ports
+from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.wanted import Ports
 from kuryr_k8s.k8s.resources import Key
 from tests.unit.cni.fakes import (
     Api,

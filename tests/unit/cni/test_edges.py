@@ -14,9 +14,9 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni import conflist, server
-from kuryr_k8s.cni.housekeeping import Housekeeping
 from kuryr_k8s.cni.netlink import finish
 from kuryr_k8s.cni.netlink.threads import Threads
+from kuryr_k8s.cni.pods.housekeeping import Housekeeping
 from kuryr_k8s.cni.spool import Spool
 from tests.program import SOURCE, kuryr_cni
 from tests.unit.cni.fakes import kuryrport, ovs_vif, request_bytes

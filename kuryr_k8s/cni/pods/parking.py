@@ -5,9 +5,9 @@ import logging
 from typing import Any, Protocol
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.attachments import Attachments
+from kuryr_k8s.cni.bindings.ovs_parked import Parked
 from kuryr_k8s.cni.ovs.switch import Interface, OpenVSwitch
-from kuryr_k8s.cni.parked import Parked
+from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, Key, Resource
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool, PoolPort
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni.bindings.base import Attachment, Binding, BindingError
-from kuryr_k8s.cni.flights import Flight, Flights, Serial
-from kuryr_k8s.cni.ports import Ports
+from kuryr_k8s.cni.pods.flights import Flight, Flights, Serial
+from kuryr_k8s.cni.pods.wanted import Ports
 from kuryr_k8s.cni.protocol import (
     BAD_CONFIG,
     CHECK_FAILED,

@@ -5,9 +5,9 @@ import logging
 from typing import Any, Protocol
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.attachments import Attachments, say
 from kuryr_k8s.cni.bindings.base import Attachment
-from kuryr_k8s.cni.ports import Cache
+from kuryr_k8s.cni.pods.attachments import Attachments, say
+from kuryr_k8s.cni.pods.wanted import Cache
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key, Resource
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort
@@ -35,7 +35,7 @@ class Switch(Protocol):
 
 
 class ParkedPorts(Protocol):
-    """The part of :class:`~kuryr_k8s.cni.parked.Parked` that we need."""
+    """The part of :class:`~kuryr_k8s.cni.bindings.ovs_parked.Parked` that we need."""
 
     def ready(self, port_id: str) -> bool: ...
 

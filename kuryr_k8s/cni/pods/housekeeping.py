@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.attachments import Attachments
+from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.spool import Handle, Spool
 
 LOG = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.flights import Serial
 from kuryr_k8s.cni.netlink import LinkError, Links, NamespaceError, Pair, Wiring
 from kuryr_k8s.cni.ovs.openflow import OpenFlow, OpenFlowError
 from kuryr_k8s.cni.ovs.switch import PARKED, Interface, NewPort, OpenVSwitch
+from kuryr_k8s.cni.pods.flights import Serial
 from kuryr_k8s.model.kuryrportpool import PoolPort
 
 LOG = logging.getLogger(__name__)
