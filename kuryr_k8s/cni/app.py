@@ -25,10 +25,8 @@ from kuryr_k8s.cni import conflist
 from kuryr_k8s.cni.bindings import base
 from kuryr_k8s.cni.bindings.ovs_parked import Parked
 from kuryr_k8s.cni.daemon import Daemon
-from kuryr_k8s.cni.health_checks import HealthChecks
 from kuryr_k8s.cni.netlink import Flows, Links
 from kuryr_k8s.cni.node import HostIdPublisher
-from kuryr_k8s.cni.node_ports import PACE, NodePorts, remove
 from kuryr_k8s.cni.ovs.openflow import OpenFlow
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
 from kuryr_k8s.cni.pods.acknowledgements import KuryrPortAcknowledger
@@ -37,6 +35,8 @@ from kuryr_k8s.cni.pods.housekeeping import Housekeeping
 from kuryr_k8s.cni.pods.parking import Parking, may_keep
 from kuryr_k8s.cni.pods.wanted import Ports
 from kuryr_k8s.cni.server import Server
+from kuryr_k8s.cni.services.health_checks import HealthChecks
+from kuryr_k8s.cni.services.node_ports import PACE, NodePorts, remove
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine import systemd
 from kuryr_k8s.engine.controller import Controller

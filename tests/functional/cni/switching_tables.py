@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from kuryr_k8s.cni import nftables
+from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.model.node_port import NodePort
 
 MANY = 1500

@@ -19,10 +19,10 @@ from pyroute2 import NFCTSocket
 from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni import nftables
-from kuryr_k8s.cni.health_checks import HealthChecks
 from kuryr_k8s.cni.netlink import Links, flows
-from kuryr_k8s.cni.node_ports import PACE, NodePorts, remove
+from kuryr_k8s.cni.services import nftables
+from kuryr_k8s.cni.services.health_checks import HealthChecks
+from kuryr_k8s.cni.services.node_ports import PACE, NodePorts, remove
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import NodePort

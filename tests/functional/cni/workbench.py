@@ -14,7 +14,7 @@ from ovsdbapp.backend.ovs_idl import command
 from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import config
-from kuryr_k8s.cni import daemon, nftables, server
+from kuryr_k8s.cni import daemon, server
 from kuryr_k8s.cni.bindings.base import Host
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
 from kuryr_k8s.cni.bindings.ovs_parked import Parked
@@ -29,6 +29,7 @@ from kuryr_k8s.cni.pods.housekeeping import Housekeeping
 from kuryr_k8s.cni.pods.parking import Parking, may_keep
 from kuryr_k8s.cni.pods.wanted import Ports
 from kuryr_k8s.cni.server import Server
+from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine.controller import Controller as Loop
 from kuryr_k8s.k8s.resources import Key

@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from kuryr_k8s.cni import nftables
 from kuryr_k8s.cni.netlink.flows import Led, Way, is_wrong
 from kuryr_k8s.cni.netlink.messages import attribute, nested
+from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes
 from kuryr_k8s.model.service_class import Classes
 from tests.unit.service_objects import service_item

@@ -9,8 +9,8 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni import nftables
 from kuryr_k8s.cni.netlink import Flows, Led, LinkError
+from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.engine.metrics import SECONDS
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.node_ports import Services
+from kuryr_k8s.cni.services.node_ports import Services
 from kuryr_k8s.engine.listening import listen
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import ServiceAtNodes
