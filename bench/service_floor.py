@@ -20,8 +20,8 @@ from bench.service_objects import PORT, addresses
 from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.connect import ServiceAdapter
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.model.load_balancer import ACTIVE, Listener, LoadBalancer, Member, Pool
 

@@ -1,0 +1,1 @@
+"""The controller's own HTTP API: its status, and the pools of ports."""

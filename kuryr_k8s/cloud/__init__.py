@@ -1,0 +1,1 @@
+"""Clients of the OpenStack APIs. No other package imports openstacksdk."""

@@ -1,0 +1,1 @@
+"""Drivers: replaceable decisions and operations, one package for each concern."""

@@ -1,0 +1,1 @@
+"""The machinery of reconciling: queues, controllers, health and metrics."""

@@ -1,0 +1,1 @@
+"""Handlers: each reconciles one kind of object."""

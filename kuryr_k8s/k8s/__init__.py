@@ -1,0 +1,1 @@
+"""The client of the Kubernetes API. No other package imports kubernetes_asyncio."""

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia import api as octavia_calls
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.cloud.octavia.api import api as octavia_calls
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lbaas import pending as lb_pending
 from kuryr_k8s.drivers.lbaas import work as lb_work

@@ -11,8 +11,8 @@ import pytest
 
 from kuryr_k8s import config, errors
 from kuryr_k8s.cloud.connect import ServiceAdapter
+from kuryr_k8s.cloud.neutron import floating_ips
 from kuryr_k8s.cloud.neutron.api import Neutron as Client
-from kuryr_k8s.cloud.neutron.api import floating_ips
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest

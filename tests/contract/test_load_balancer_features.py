@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
-from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
 from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.drivers.lbaas.steps import take

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
-from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
 
 from .balancers import (

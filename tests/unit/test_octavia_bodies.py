@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
 
 MEMBER = Member(address="10.0.0.5", port=8080, name="default/web", subnet_id="s", weight=0)

@@ -1,6 +1,6 @@
 """Load balancers from Octavia's JSON."""
 
-from kuryr_k8s.cloud.octavia.api import found as octavia_found
+from kuryr_k8s.cloud.octavia import found as octavia_found
 from kuryr_k8s.model.load_balancer import Address, HealthMonitor, Member
 
 

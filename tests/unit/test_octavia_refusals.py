@@ -3,7 +3,7 @@
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia.api import refusals as octavia_refusals
+from kuryr_k8s.cloud.octavia import refusals as octavia_refusals
 
 OVN = "Provider 'ovn' does not support a requested option: OVN provider does not support "
 

@@ -1,0 +1,1 @@
+"""The Octavia API v2: load balancers and everything below them."""

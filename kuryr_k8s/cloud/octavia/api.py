@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
-from kuryr_k8s.cloud.octavia.api import found as octavia_found
-from kuryr_k8s.cloud.octavia.api import refusals as octavia_refusals
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
+from kuryr_k8s.cloud.octavia import found as octavia_found
+from kuryr_k8s.cloud.octavia import refusals as octavia_refusals
 from kuryr_k8s.cloud.octavia.found import Parts
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Member

@@ -1,0 +1,1 @@
+"""The node's Open vSwitch. No other package speaks OVSDB or OpenFlow."""

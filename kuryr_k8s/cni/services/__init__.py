@@ -1,0 +1,1 @@
+"""Node ports and health checks of Services on the node."""

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned
 from kuryr_k8s.drivers.lbaas import parts as lb_parts
 from kuryr_k8s.drivers.lbaas import plan as lb_plan

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.cloud.octavia.api import bodies as octavia_bodies
 from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.model.load_balancer import ACTIVE, FoundLoadBalancer
 

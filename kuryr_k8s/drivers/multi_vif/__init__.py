@@ -1,0 +1,1 @@
+"""Drivers that ask for interfaces besides the default one (slot ``multi_vif``)."""

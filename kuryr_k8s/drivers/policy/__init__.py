@@ -1,0 +1,1 @@
+"""Projects, subnets and security groups of Pods and Services."""

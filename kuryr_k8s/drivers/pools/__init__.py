@@ -1,0 +1,1 @@
+"""Pools of ports made before their Pods (slot ``vif_pool``)."""

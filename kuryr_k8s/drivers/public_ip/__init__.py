@@ -1,0 +1,1 @@
+"""Floating IPs of Services (slot ``service_public_ip``)."""

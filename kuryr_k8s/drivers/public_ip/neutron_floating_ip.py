@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import floating_ips
+from kuryr_k8s.cloud.neutron import floating_ips
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
 from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest, ServicePublicIPDriver
 from kuryr_k8s.drivers.policy import granted

@@ -1,0 +1,1 @@
+"""Drivers that make the Neutron side of one interface (slot ``pod_vif``)."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import trunks
+from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import api as neutron
+from kuryr_k8s.cloud.neutron import api as neutron
 from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PoolKey, PortRequest, Spare
 from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node

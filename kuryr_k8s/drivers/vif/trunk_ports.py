@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import trunks
+from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.cloud.neutron.trunks import Trunk, Trunks
 from kuryr_k8s.drivers.vif import vlan_ids
 

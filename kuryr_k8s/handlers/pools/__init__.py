@@ -1,0 +1,1 @@
+"""The handler of KuryrPortPools, and the workers of pool drivers."""

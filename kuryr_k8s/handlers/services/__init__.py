@@ -1,0 +1,1 @@
+"""Handlers of Services and their load balancers."""

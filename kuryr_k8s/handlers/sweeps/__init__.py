@@ -1,0 +1,1 @@
+"""Periodic searches for cloud objects that nothing names any more."""

@@ -259,15 +259,3 @@ def test_the_daemon_loads_no_eventlet():
     script = "import sys, kuryr_k8s.cni.app; print('eventlet' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert done.stdout == b"False\n"
-
-
-def test_only_netlink_imports_pyroute2_and_only_ovsdb_imports_ovs():
-    root = SOURCE.parent
-    for path in root.rglob("*.py"):
-        text = path.read_text()
-        if path.parent.name != "netlink":
-            assert "import pyroute2" not in text
-            assert "from pyroute2" not in text
-        if path.name not in ("ovsdb.py", "ovsdb_commands.py"):
-            assert "\nfrom ovs" not in text
-            assert "\nimport ovs" not in text
