@@ -26,11 +26,11 @@ from lab import tox
 from lab.lifecycle import Lab
 from lab.paths import Paths
 
-NODE = "tests/functional/cni"  # the daemon in network namespaces of its own
+NODE = "tests/node"  # the daemon in network namespaces of its own
 MACHINE = (  # what wants the node that is a virtual machine
-    "tests/functional/test_vm_node.py",
-    "tests/functional/test_pools.py",
-    "tests/functional/test_services.py::"
+    "tests/lab/machine",
+    "tests/lab/disruptive/pools/test_pools.py",
+    "tests/lab/quiet/services/test_services.py::"
     "test_node_port_is_answered_at_every_node_to_pods_hosts_and_others",
 )
 UP = (sys.executable, "-m", "lab", "up")
@@ -116,7 +116,7 @@ class Suite:
         self._tox_stage(command, "machine", *MACHINE, env="functional")
         self._step("machine off", [*UP, "--vm", "0"])
         elsewhere = [f"--deselect={path}" for path in MACHINE]
-        self._tox_stage(command, "functional", "tests/functional", f"--ignore={NODE}", *elsewhere)
+        self._tox_stage(command, "functional", "tests/lab", *elsewhere)
         return True
 
     def _contract(self, command: list[str]) -> None:

@@ -1,0 +1,212 @@
+"""Pools on the real stack: Pods take ports that are there, parked and ACTIVE, and give them back.
+
+The controller has pools for as long as this file runs, of ports on the nodes and of subports on
+the one that is a virtual machine.
+"""
+
+import contextlib
+import os
+
+import pytest
+
+from lab.churn.leftovers import POOL_TAG
+from lab.kube import Follower, Kube
+from lab.kuryr import CONTROLLER, Installation, daemon, kubectl
+from lab.progress import Progress
+from lab.rest import ApiError
+from tests.lab.cluster import PATIENCE, Cluster, addresses, fresh_cluster, machine, pod
+
+OPTIONS = {
+    "ports_pool_min": "2",
+    "ports_pool_batch": "2",
+    "ports_pool_cooldown": "0",
+    "ports_pool_update_frequency": "1",
+    "ports_pool_cleanup_rate": "100",
+}
+MACHINE = "vmnode1"
+
+
+@pytest.fixture(scope="module")
+def pools():
+    """What the controller says of its pools, which it has from now on; in the end it has none."""
+    if os.geteuid() != 0:
+        pytest.fail("these tests run as root, on a machine with the lab")
+    quiet = Progress(quiet=True)
+    root = Installation(progress=quiet).root
+    debug = "debug = true" in (root / f"{CONTROLLER}.conf").read_text()
+    without = Installation(progress=quiet, debug=debug)
+    kept = Installation(progress=quiet, debug=debug, pool="neutron", pool_options=OPTIONS)
+    assert machine(kept.lab).name == MACHINE
+    with contextlib.ExitStack() as stack:
+        stack.callback(Cluster("default").assert_nothing_leaks)
+        stack.callback(kubectl, kept.lab, "delete", "kuryrportpools", "--all")
+        stack.callback(start_controller, without)
+        stack.callback(kept.pools.drain, PATIENCE)
+        start_controller(kept)
+        yield kept.pools
+
+
+def start_controller(installation):
+    installation.register_controller(1)
+    installation.supervisor.start(CONTROLLER)
+
+
+@pytest.fixture
+def cluster(pools):
+    """A namespace of one's own; after the test every port is a Pod's or in a pool."""
+    with fresh_cluster() as cluster:
+        yield cluster
+    until_nobody_lacks_a_port(cluster, pools)
+
+
+def until_nobody_lacks_a_port(cluster, pools):
+    """Neutron's ports are those of Pods and of pools, which know what Pods have; all pools have
+    what they want, and the nodes have it plugged."""
+    hosts = {node.chassis for node in cluster.lab.nodes.values()}
+
+    def is_full(pool):
+        coming = pool["creating"] + pool["returning"] + pool["waiting"]
+        parked = pool["parked"] if pool["place"] in hosts else pool["available"]
+        return not coming and parked == pool["available"] >= pool["target"]
+
+    def settled():
+        try:
+            kept, ports = pools.all(), pools.ports()
+        except (OSError, ApiError):
+            return False  # the controller does not lead yet
+        recorded = cluster.recorded_ports()
+        in_use = {port for port, state in ports.items() if state == "in_use"}
+        return (
+            all(map(is_full, kept))
+            and set(cluster.ports()) == recorded | set(ports)
+            and in_use == recorded & set(ports)
+        )
+
+    cluster.wait_for("every port is a Pod's or in a pool", settled)
+
+
+def available(pools):
+    return {port for port, state in pools.ports().items() if state == "available"}
+
+
+def parked(cluster):
+    """Ids of the ports that the nodes say they keep plugged."""
+    found = cluster.get("kuryrportpools")
+    return {port for item in found for port in item.get("status", {}).get("parked", {})}
+
+
+def batch(prefix):
+    """Pods on every node: {name: Pod}. No more than a pool of OPTIONS has to spare after them."""
+    nodes = ("node1", "node1", "node2", "node2", MACHINE)
+    return {
+        f"{prefix}-{number}": pod(f"{prefix}-{number}", node=node)
+        for number, node in enumerate(nodes)
+    }
+
+
+def shown(cluster):
+    """What `kubectl get kuryrportpools` prints: {node: [available, parked, in use, target]}."""
+    rows = map(str.split, cluster.kubectl("get", "kuryrportpools", "--no-headers").splitlines())
+    return {row[0]: [int(number) for number in row[1:-1]] for row in rows}
+
+
+def test_pods_on_all_nodes_have_ports_of_pools_and_reach_each_other(cluster, pools):
+    cluster.apply(pod("a", node="node1"), pod("b", node="node2"), pod("c", node=MACHINE))
+    cluster.wait_ready("a", "b", "c")
+    ports, states = cluster.ports(), pools.ports()
+    for name in "abc":
+        port = cluster.vif(name)["id"]
+        assert POOL_TAG in ports[port]["tags"]
+        assert states[port] == "in_use"
+    found = {name: addresses(cluster.get("pod", name)) for name in "abc"}
+    for source, target in ("ab", "ac", "bc", "ca"):
+        cluster.until_pings(source, *found[target])
+    until_nobody_lacks_a_port(cluster, pools)
+    expected = {
+        name: [pool[number] for number in ("available", "parked", "in_use", "target")]
+        for name, node in cluster.lab.nodes.items()
+        for pool in pools.all()
+        if pool["place"] == node.chassis
+    }
+    assert all(in_use for _, _, in_use, _ in expected.values())
+    cluster.wait_for("kubectl shows it", lambda: shown(cluster) == expected)
+
+
+def test_next_pods_take_ports_that_are_parked_and_none_is_made(cluster, pools):
+    first, second = batch("first"), batch("second")
+    cluster.apply(*first.values())
+    cluster.wait_ready(*first)
+    had = {name: cluster.vif(name)["id"] for name in first}
+    cluster.delete("pods", "--all")
+    cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
+    until_nobody_lacks_a_port(cluster, pools)
+    free = available(pools)
+    assert set(had.values()) <= free
+    on_nodes = {had[name] for name in first if first[name]["spec"]["nodeName"] != MACHINE}
+    assert on_nodes <= parked(cluster)
+
+    def are_active():
+        ports = cluster.ports()
+        return {ports[port]["status"] for port in free} == {"ACTIVE"}
+
+    cluster.wait_for("what is free is ACTIVE", are_active)
+    before = set(cluster.ports())
+    heard = {}  # the interface of each Pod, as it was recorded first
+
+    def hear(name, item, _now):
+        if entry := ((item or {}).get("status", {}).get("vifs") or {}).get("eth0"):
+            heard.setdefault(name, entry["vif"]["versioned_object.data"])
+
+    path = f"/apis/openstack.org/v1/namespaces/{cluster.namespace}/kuryrports"
+    with Follower(Kube(cluster.lab), path, hear):
+        cluster.apply(*second.values())
+        cluster.wait_ready(*second)
+        cluster.wait_for("all have been heard of", lambda: heard.keys() == second.keys())
+    for name, one in second.items():
+        assert heard[name]["id"] in free
+        if one["spec"]["nodeName"] != MACHINE:
+            assert heard[name]["active"], name
+    assert set(cluster.ports()) == before
+    cluster.until_pings("second-0", addresses(cluster.get("pod", "second-2"))[0])
+
+
+def test_programs_that_restart_or_are_killed_lose_no_port(cluster, pools):
+    cluster.apply(pod("here", node="node1"), pod("there", node="node2"))
+    cluster.wait_ready("here", "there")
+    there = addresses(cluster.get("pod", "there"))[0]
+    cluster.until_pings("here", there)
+    until_nobody_lacks_a_port(cluster, pools)
+    before, plugged = set(cluster.ports()), parked(cluster)
+    for program in (CONTROLLER, daemon("node2")):
+        for strike in (cluster.supervisor.stop, cluster.supervisor.kill):
+            name = f"{program}-{strike.__name__}"
+            cluster.apply(pod(name, node="node2"))
+            strike(program)
+            cluster.supervisor.start(program)
+            cluster.wait_ready(name)
+            until_nobody_lacks_a_port(cluster, pools)
+            assert before <= set(cluster.ports())
+            # the node says so of one that it had to plug anew a moment later
+            cluster.wait_for("all are plugged", lambda: plugged <= parked(cluster))
+    cluster.ping("here", there)
+
+
+def test_freed_pools_leave_pods_their_ports_and_are_filled_again_by_the_next(cluster, pools):
+    cluster.apply(pod("stays", node="node2"))
+    cluster.wait_ready("stays")
+    cluster.until_pings("stays", cluster.lab.vm1.v4)
+    until_nobody_lacks_a_port(cluster, pools)
+    free = available(pools)
+    assert free
+    code, listed = cluster.kuryr_k8s("pools", "list")
+    assert code == 0, listed
+    for pool in listed["pools"]:
+        assert cluster.kuryr_k8s("pools", "free", pool["id"]) == (0, {"ports": pool["available"]})
+    cluster.wait_for("they are gone", lambda: not free & set(cluster.ports()))
+    cluster.wait_for("nodes have unplugged them", lambda: not free & parked(cluster))
+    assert not {f"tap{port}"[:14] for port in free} & {name for _, name in cluster.taps()}
+    cluster.ping("stays", cluster.lab.vm1.v4)
+    cluster.apply(pod("next", node="node2"))
+    cluster.wait_ready("next")
+    until_nobody_lacks_a_port(cluster, pools)
+    assert available(pools)

@@ -1,0 +1,64 @@
+"""The programs run under the restrictions of their systemd units."""
+
+import pathlib
+import pwd
+
+import pytest
+
+from lab.kuryr import CONTROLLER, daemon
+from lab.process import CommandError, run
+from lab.sandbox import capabilities
+from lab.sandbox.unit import Unit
+
+ETC = pathlib.Path(__file__).resolve().parents[4] / "etc"
+COMPONENTS = {
+    CONTROLLER: "kuryr-k8s-controller",
+    daemon("node1"): "kuryr-k8s-daemon",
+    daemon("node2"): "kuryr-k8s-daemon",
+}
+
+
+@pytest.fixture(params=COMPONENTS)
+def process(request, cluster):
+    """(the unit, /proc/PID of a program that runs by it)"""
+    record = cluster.supervisor.find(request.param)
+    unit = Unit.read(ETC / "systemd" / f"{COMPONENTS[request.param]}.service")
+    return unit, pathlib.Path(f"/proc/{record.process.pid}")
+
+
+def test_process_is_restricted_as_its_unit_says(process):
+    unit, proc = process
+    status = dict(line.split(":\t", 1) for line in (proc / "status").read_text().splitlines())
+    account = pwd.getpwnam(unit.text("User", "root"))
+    assert set(status["Uid"].split()) == {str(account.pw_uid)}
+    assert set(status["Gid"].split()) == {str(account.pw_gid)}
+    assert status["NoNewPrivs"] == "1" == str(int(unit.flag("NoNewPrivileges")))
+    allowed = capabilities.mask(unit.capabilities())
+    for name in ("CapBnd", "CapPrm", "CapEff"):
+        assert int(status[name], 16) == allowed
+    assert {int(status[name], 16) for name in ("CapInh", "CapAmb")} == {0}
+    assert status["Seccomp"] == "2"
+    assert status["Umask"] == unit.text("UMask", "")
+
+
+def test_controller_writes_nowhere_but_in_its_directory(cluster):
+    """Not even root could, in its mount namespace."""
+    pid = cluster.supervisor.find(CONTROLLER).process.pid
+    inside = ["nsenter", f"--mount=/proc/{pid}/ns/mnt"]
+    for directory in ("/", "/etc", "/usr", "/var/lib", cluster.lab.state):
+        with pytest.raises(CommandError, match="Read-only file system"):
+            run([*inside, "touch", f"{directory}/written"])
+    own = f"{cluster.lab.state}/kuryr/run/kuryr-controller/written"
+    run([*inside, "touch", own])
+    pathlib.Path(own).unlink()
+
+
+def test_controller_sees_no_homes_no_others_devices_and_no_others_temporary_files(cluster):
+    root = pathlib.Path(f"/proc/{cluster.supervisor.find(CONTROLLER).process.pid}/root")
+    mounts = (root.parent / "mountinfo").read_text().splitlines()
+    # the last one at a place is what is seen there
+    kinds = {line.split()[4]: line.split(" - ")[1].split()[0] for line in mounts}
+    for path in ("/tmp", "/var/tmp", "/dev", "/root"):
+        assert kinds[path] == "tmpfs"
+    assert (root / "root").stat().st_mode & 0o777 == 0
+    assert not (root / "dev/kmsg").exists()

@@ -1,0 +1,306 @@
+"""A node's network without Kubernetes: Open vSwitch's database, namespaces, and the daemon."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from ovsdbapp.backend.ovs_idl import command
+from prometheus_client import CollectorRegistry
+
+from kuryr_k8s import config
+from kuryr_k8s.cni import daemon, server
+from kuryr_k8s.cni.bindings.base import Host
+from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
+from kuryr_k8s.cni.bindings.ovs_parked import Parked
+from kuryr_k8s.cni.daemon import Daemon
+from kuryr_k8s.cni.netlink import Links
+from kuryr_k8s.cni.ovs import database as ovsdb
+from kuryr_k8s.cni.ovs import openflow
+from kuryr_k8s.cni.ovs.database import SCHEMA, Ovsdb
+from kuryr_k8s.cni.ovs.openflow import OpenFlow
+from kuryr_k8s.cni.ovs.switch import OpenVSwitch
+from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.housekeeping import Housekeeping
+from kuryr_k8s.cni.pods.parking import Parking, may_keep
+from kuryr_k8s.cni.pods.wanted import Ports
+from kuryr_k8s.cni.server import Server
+from kuryr_k8s.cni.services import nftables
+from kuryr_k8s.cni.spool import Spool
+from kuryr_k8s.engine.controller import Controller as Loop
+from kuryr_k8s.k8s.resources import Key
+from tests.node.vswitchd import VSwitchd
+from tests.program import kuryr_cni
+from tests.unit.cni.fakes import Api, Cache, PoolApi, PoolCache
+
+NODE = Key("", "node1")
+PATIENCE = 240.0  # seconds: for a machine with much else to do
+
+
+def be_patient(setattr_=setattr):
+    """Nobody whom this machine lets wait for a processor is taken for one who does not answer."""
+    for module, name in (
+        (daemon, "DEL_PATIENCE"),
+        (nftables, "PATIENCE"),
+        (openflow, "PATIENCE"),
+        (ovsdb, "DEADLINE"),
+        (server, "PATIENCE"),
+    ):
+        setattr_(module, name, PATIENCE)
+    setattr_(Ovsdb.commit, "__defaults__", (PATIENCE,))
+
+
+class Database:
+    """A private ovsdb-server with one bridge, and no ovs-vswitchd."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.socket = directory / "db.sock"
+        schema = json.loads(json.dumps(SCHEMA))
+        schema["tables"]["Interface"]["indexes"] = [["name"]]
+        schema["tables"]["Bridge"]["isRoot"] = True
+        (directory / "schema").write_text(json.dumps(schema))
+        self._call("ovsdb-tool", "create", directory / "conf.db", directory / "schema")
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [
+                *("ovsdb-server", self.directory / "conf.db", f"--remote=punix:{self.socket}"),
+                *("-vconsole:off", "-vsyslog:off", "-vfile:off"),
+                f"--unixctl={self.directory}/ctl",
+            ],
+            env=os.environ | {"OVS_RUNDIR": str(self.directory)},
+        )
+        end = time.monotonic() + PATIENCE
+        while not self._listens():  # the file is there before that
+            assert self.process.poll() is None, "ovsdb-server has ended"
+            assert time.monotonic() < end, "ovsdb-server did not start"
+            time.sleep(0.02)
+
+    def _listens(self):
+        with socket.socket(socket.AF_UNIX) as channel:
+            try:
+                channel.connect(str(self.socket))
+            except OSError:
+                return False
+        return True
+
+    @contextlib.contextmanager
+    def elsewhere(self):
+        """The same database at another socket, where only those come who know of it."""
+        usual, self.socket = self.socket, self.directory / "other.sock"
+        self.start()
+        try:
+            yield f"unix:{self.socket}"
+        finally:
+            self.stop()
+            self.socket = usual
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.socket.unlink(missing_ok=True)
+
+    def fill(self):
+        rows = [
+            {
+                "op": "insert",
+                "table": "Open_vSwitch",
+                "row": {"external_ids": ["map", [["hostname", "chassis1"]]]},
+            },
+            {
+                "op": "insert",
+                "table": "Bridge",
+                "row": {"name": "br-int", "datapath_type": "netdev"},
+            },
+        ]
+        transaction = json.dumps(["Open_vSwitch", *rows])
+        self._call("ovsdb-client", "transact", f"unix:{self.socket}", transaction)
+
+    def _call(self, *command):
+        subprocess.run([*map(str, command)], check=True, stdout=subprocess.DEVNULL)
+
+
+class Mark(command.BaseCommand):
+    """What ovn-controller writes to these interfaces, and ovs-vswitchd when it has caught up."""
+
+    def __init__(self, api, rows):
+        super().__init__(api)
+        self.rows = rows
+
+    def run_idl(self, txn):
+        [bridge] = self.api.idl.tables["Bridge"].rows.values()
+        for row in self.api.idl.tables["Interface"].rows.values():
+            if str(row.uuid) in self.rows:
+                row.setkey("external_ids", "ovn-installed", "true")
+                bridge.setkey("external_ids", f"ct-zone-{row.external_ids['iface-id']}", "7")
+        for row in self.api.idl.tables["Open_vSwitch"].rows.values():
+            row.cur_cfg = row.next_cfg
+
+
+class Controller:
+    """Stands for ovn-controller and ovs-vswitchd: marks ports as installed after a while."""
+
+    def __init__(self, remote, delay=0.02):
+        self.delay = delay
+        self.seen = asyncio.Queue()
+        self.enabled = True
+        self._database = Ovsdb(remote, self._changed, self._reached)
+
+    def _reached(self, rows):
+        self._changed(rows or [])
+
+    def _changed(self, changes):
+        for change in changes:
+            ids = (change.values or {}).get("external_ids", {})
+            if change.table == "Interface" and "iface-id" in ids and "ovn-installed" not in ids:
+                self.seen.put_nowait(change.row)
+            if change.values is None:
+                self.seen.put_nowait("")
+
+    async def run(self):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._database.run())
+            while True:
+                rows = {await self.seen.get()}
+                await asyncio.sleep(self.delay)
+                while not self.seen.empty():
+                    rows.add(self.seen.get_nowait())
+                if self.enabled:
+                    await self._database.commit(Mark(self._database, rows))
+
+
+class Node:
+    """The daemon in this process, on a socket; :meth:`cni` runs the real plugin."""
+
+    def __init__(self, directory: Path, remote: str, add_timeout=200.0, links=None, sweep=600.0):
+        self.socket = directory / "cni.sock"
+        self.spool = directory / "spool"
+        self.cache = Cache()
+        self.api = Api(self.cache)
+        self.switch = OpenVSwitch(remote)
+        self.links = links or Links()
+        self.pool = PoolCache()
+        self.vswitchd = VSwitchd(directory)
+        openflow = OpenFlow.beside(remote)
+        self.parked = Parked(
+            self.links, self.switch, openflow, lambda port: may_keep(self.pool, NODE, port)
+        )
+        self.binding = OpenVSwitchBinding(
+            Host(self.links, self.switch, self.parked, config.load([], "test"))
+        )
+        self.attachments = Attachments(
+            {"VIFOpenVSwitch": self.binding},
+            Ports(self.cache, self.api),
+            settled=asyncio.Event(),
+            add_timeout=add_timeout,
+        )
+        self.daemon = Daemon(self.attachments, self.switch, CollectorRegistry())
+        self.pool_api = PoolApi(self.pool)
+        parking = Parking(self.pool, self.pool_api, self.parked, self.switch, self.attachments)
+        self.parking = Loop("parking", parking.reconcile, workers=1)
+        self.pool.subscribe(lambda key, _old, _new: self.parking.queue.add(key))
+        self.switch.subscribe_ports(lambda: self.parking.queue.add(NODE))
+        synced = asyncio.Event()
+        synced.set()
+        self.housekeeping = Housekeeping(
+            self.attachments,
+            Spool(self.spool),
+            self.daemon.handle,
+            synced=synced,
+            connected=self.switch.connected,
+            interval=sweep,
+        )
+        self._stop = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self.switch.run()),
+                group.create_task(self.housekeeping.run()),
+                group.create_task(self.parking.run()),
+                group.create_task(self.vswitchd.run()),
+            ]
+            server = group.create_task(Server(self.socket, self.daemon.handle).run(self._stop))
+            async with asyncio.timeout(PATIENCE):
+                await self.attachments.settled.wait()
+                await eventually(self.socket.exists)
+            try:
+                yield self
+            finally:
+                self._stop.set()
+                await asyncio.wait([server])
+                for task in tasks:
+                    task.cancel()
+        self.links.close()
+
+    async def cni(self, command, container="c1", **options):
+        return await cni(self.socket, self.spool, command, container, **options)
+
+
+async def cni(
+    socket,
+    spool,
+    command,
+    container="c1",
+    *,
+    pod="web",
+    uid="u1",
+    ifname="eth0",
+    netns="",
+    version="1.0.0",
+    config=None,
+):
+    """Run kuryr-cni: (exit code, what it printed as JSON or None)."""
+    environ = {
+        "CNI_COMMAND": command,
+        "CNI_CONTAINERID": container,
+        "CNI_IFNAME": ifname,
+        "CNI_PATH": "/opt/cni/bin",
+        "CNI_ARGS": f"K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod};K8S_POD_UID={uid}",
+    }
+    if netns:
+        environ["CNI_NETNS"] = netns
+    text = {"cniVersion": version, "name": "kuryr", "type": "kuryr-cni"} | (config or {})
+    text |= {"kuryr_socket": str(socket), "kuryr_spool": str(spool)}
+    process = await asyncio.create_subprocess_exec(
+        kuryr_cni(),
+        env=environ,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate(json.dumps(text).encode())
+    return process.returncode, json.loads(out) if out else None
+
+
+async def eventually(condition, seconds=PATIENCE):
+    """Wait until it holds: for what nothing announces."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+def shell(command):
+    """Run a command; what it printed."""
+    return subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+
+
+def ip(*words, netns=""):
+    """``ip`` with JSON output."""
+    inside = ["-n", netns] if netns else []
+    done = subprocess.run(["ip", *inside, "-j", *words], check=True, capture_output=True)
+    return json.loads(done.stdout or b"[]")
+
+
+def available():
+    return os.geteuid() == 0 and all(map(shutil.which, ("ovsdb-server", "ovsdb-tool", "ip")))
