@@ -1,0 +1,1 @@
+"""`bench ancestor`: kuryr-kubernetes beside this project."""

@@ -1,0 +1,1 @@
+"""`bench lab` and `bench lab_services`: Pods and Services on the lab."""

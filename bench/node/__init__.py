@@ -1,0 +1,1 @@
+"""`bench cni` and `bench nested`: the node's part."""

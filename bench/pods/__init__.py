@@ -1,0 +1,1 @@
+"""`bench pods`: Pods at once."""

@@ -1,0 +1,1 @@
+"""`bench restart`: the start of the controller beside many Pods."""

@@ -1,0 +1,1 @@
+"""`bench services`: Services at once, churn, and a restart."""

@@ -1,0 +1,1 @@
+"""The programs that benchmarks act on: API server, cloud, controller, and nodes."""
