@@ -10,16 +10,16 @@ import argparse
 import asyncio
 from collections import defaultdict
 
-from bench import ancestor_services
-from bench.ancestor_report import Found, ancestor_report
-from bench.contestants import ANCESTOR, Ancestor, Contestant, Product
-from bench.fake_cloud import by_kind
-from bench.floors import Floors
-from bench.pods import numbers
-from bench.pool import MODES, Pool
-from bench.program import NODES, Program, Weather
+from bench.ancestor import services as ancestor_services
+from bench.ancestor.pods_report import Found, ancestor_report
+from bench.pods.benchmark import numbers
+from bench.pods.floor import Floors
+from bench.pods.pool import MODES, Pool
+from bench.pods.runner import NODES, Program, Weather
 from bench.report import Report
-from bench.stage import Stage, set_up
+from bench.testbed.fake_cloud import by_kind
+from bench.testbed.implementations import ANCESTOR, Ancestor, Contestant, Product
+from bench.testbed.testbed import Stage, set_up
 
 PARTS = ("pods", "services")
 

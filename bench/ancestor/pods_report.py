@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.case import Case
-from bench.floors import Floor
-from bench.lives import Churn
-from bench.pool import Pool
+from bench.pods.case import Case
+from bench.pods.floor import Floor
+from bench.pods.load import Churn
+from bench.pods.pool import Pool
 from bench.report import Report, Table, Target, percentile
 
 SHARE = 0.1  # of what the ancestor adds, with a warm pool

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.contestants import Contestant
 from bench.report import Table
-from bench.service_objects import addresses
-from bench.service_program import ServiceCase, ServiceProgram, weathers
-from bench.services_report import figures_of
-from bench.stage import Stage
+from bench.services.objects import addresses
+from bench.services.report import figures_of
+from bench.services.runner import ServiceCase, ServiceProgram, weathers
+from bench.testbed.implementations import Contestant
+from bench.testbed.testbed import Stage
 from tests.kube import make_pod
 from tests.kube.objects import path_of
 

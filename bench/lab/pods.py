@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.lab_deployment import Round, deploy
+from bench.lab.deployment import Round, deploy
 from bench.report import Report, Table, Target, percentile
 from lab import cni_bridge, facts
 from lab.cloud import admin_token

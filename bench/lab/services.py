@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from bench.lab_requests import EVERY, GIVEN_UP, Requests
-from bench.pods import numbers
+from bench.lab.requests import EVERY, GIVEN_UP, Requests
+from bench.pods.benchmark import numbers
 from bench.report import Report, Table, Target, percentile
 from lab import dns, facts
 from lab.kube import Json, Kube, is_ready

@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import prepared
-from bench.ovsdb import Switch
+from bench.node import prepared_pods as prepared
+from bench.node.ovsdb import Switch
+from bench.node.parallel_processes import Program, Run, at_once
 from bench.report import Report, Table, Target, percentile
-from bench.starts import Program, Run, at_once
 from lab import facts, ovn
 from lab.kuryr import CONTROLLER, Installation, daemon
 from lab.lifecycle import Lab

@@ -1,4 +1,4 @@
-"""What bench/nested.py runs in the machine, with nothing but the standard library there."""
+"""What nested.py runs in the machine, with nothing but the standard library there."""
 
 import json
 import os

@@ -10,13 +10,13 @@ import argparse
 import asyncio
 from typing import Any
 
-from bench.contestants import Product
-from bench.floors import Floors
-from bench.pods_report import pods_report
-from bench.pool import MODES, Pool
-from bench.program import NODES, Program, Weather
+from bench.pods.floor import Floors
+from bench.pods.pool import MODES, Pool
+from bench.pods.report import pods_report
+from bench.pods.runner import NODES, Program, Weather
 from bench.report import Report
-from bench.stage import set_up
+from bench.testbed.implementations import Product
+from bench.testbed.testbed import set_up
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from bench.floors import Floor
-from bench.lives import Cost, Lives
+from bench.pods.floor import Floor
+from bench.pods.load import Cost, Lives
 from bench.report import percentile
 
 

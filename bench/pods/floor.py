@@ -1,4 +1,4 @@
-"""What the API server alone takes for as many KuryrPorts: measured by `bench/floor.py`."""
+"""What the API server alone takes for as many KuryrPorts: measured by `floor_process.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from bench.stage import ENVIRONMENT, Stage
+from bench.testbed.testbed import ENVIRONMENT, Stage
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,13 @@ class Floors:
     async def _measure(self, number: int) -> Floor:
         process = await asyncio.create_subprocess_exec(
             *("/usr/bin/env", *(f"{name}={value}" for name, value in ENVIRONMENT.items())),
-            *(sys.executable, "-m", "bench.floor", str(number), *self._stage.configuration),
+            *(
+                sys.executable,
+                "-m",
+                "bench.pods.floor_process",
+                str(number),
+                *self._stage.configuration,
+            ),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

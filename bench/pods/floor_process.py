@@ -1,4 +1,4 @@
-"""The least that N KuryrPorts can take: `python -m bench.floor N --config-file …`.
+"""The least that N KuryrPorts can take: `python -m bench.pods.floor_process N --config-file …`.
 
 As many creates and status patches as N Pods need, then as many deletions and removals of the two
 finalizers, by the product's own client with the product's own concurrency, and nothing else: no
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 from typing import Any
 
-from bench.objects import UUID, kuryrport_status, pod_network, sample_port
+from bench.testbed.objects import UUID, kuryrport_status, pod_network, sample_port
 from kuryr_k8s import config
 from kuryr_k8s.handlers.pods.vif import kuryrport_of
 from kuryr_k8s.k8s import connect

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from bench.fake_cloud import by_kind
-from bench.node import NodeDaemon
-from bench.processes import machine_seconds
-from bench.stage import DAEMON, Controller, Stage
+from bench.testbed.fake_cloud import by_kind
+from bench.testbed.node_daemon import NodeDaemon
+from bench.testbed.processes import machine_seconds
+from bench.testbed.testbed import DAEMON, Controller, Stage
 from tests.kube import make_pod
 
 PATIENCE = 300.0  # seconds for any one step

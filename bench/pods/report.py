@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.case import Case
-from bench.floors import Floor
-from bench.pool import Pool
-from bench.processes import Memory
+from bench.pods.case import Case
+from bench.pods.floor import Floor
+from bench.pods.pool import Pool
 from bench.report import Report, Table, Target
+from bench.testbed.processes import Memory
 
 MANY = 400
 OVERHEAD, FLOORS, MEMORY = 0.05, 2.0, 120.0  # seconds, times the floor, MiB

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from bench.case import Case
-from bench.contestants import Contestant, Options
-from bench.lives import Churn, Cost, Lives, Theatre
-from bench.node import NodeDaemon
-from bench.pool import Pool
-from bench.processes import Memory
-from bench.stage import Controller, Stage
-from bench.wiring import Wiring
+from bench.pods.case import Case
+from bench.pods.load import Churn, Cost, Lives, Theatre
+from bench.pods.pool import Pool
+from bench.testbed.data_plane import Wiring
+from bench.testbed.implementations import Contestant, Options
+from bench.testbed.node_daemon import NodeDaemon
+from bench.testbed.processes import Memory
+from bench.testbed.testbed import Controller, Stage
 
 QUIET = 2.0  # seconds without a call of Neutron: nobody fills a pool any more
 PATIENCE = 300.0
@@ -25,7 +25,7 @@ CHURNING = 20  # Pods alive at a time
 
 @dataclass(frozen=True)
 class Weather:
-    """How slow the cloud is: see :class:`~bench.case.Case`."""
+    """How slow the cloud is: see :class:`~bench.pods.case.Case`."""
 
     latency: float
     per_port: float = 0.0

@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import time
 
-from bench.audit import Tally
-from bench.fake_cloud import Call, by_kind
-from bench.population import PER_NODE, Population
-from bench.processes import Memory
 from bench.report import Report
-from bench.restart_report import Start, restart_report
-from bench.stage import CONTROLLER, Controller, Stage, set_up
+from bench.restart.population import PER_NODE, Population
+from bench.restart.report import Start, restart_report
+from bench.testbed.audit import Tally
+from bench.testbed.fake_cloud import Call, by_kind
+from bench.testbed.processes import Memory
+from bench.testbed.testbed import CONTROLLER, Controller, Stage, set_up
 
 EMPTY_WATCHED = 10.0  # seconds that the controller without Pods is looked at
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from bench.fake_cloud import login
-from bench.objects import kubelet_pod, kubelet_status, kuryrport_status, pod_network
-from bench.stage import TAG, Stage
+from bench.testbed.fake_cloud import login
+from bench.testbed.objects import kubelet_pod, kubelet_status, kuryrport_status, pod_network
+from bench.testbed.testbed import TAG, Stage
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.handlers.pods.vif import kuryrport_of
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS

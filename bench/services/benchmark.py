@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from bench.contestants import Product
-from bench.pods import numbers
+from bench.pods.benchmark import numbers
 from bench.report import Report
-from bench.service_lives import Churn, Market
-from bench.service_program import Restart, ServiceCase, ServiceProgram, Weather, weathers
-from bench.services_report import services_report
-from bench.stage import set_up
+from bench.services.load import Churn, Market
+from bench.services.report import services_report
+from bench.services.runner import Restart, ServiceCase, ServiceProgram, Weather, weathers
+from bench.testbed.implementations import Product
+from bench.testbed.testbed import set_up
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What Octavia alone takes for as many Services: measured by `bench/service_floor.py`."""
+"""What Octavia alone takes for as many Services: measured by `floor_process.py`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
-from bench.service_floor import NAME
-from bench.stage import ENVIRONMENT, Stage
+from bench.services.floor_process import NAME
+from bench.testbed.testbed import ENVIRONMENT, Stage
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,14 @@ async def measure(stage: Stage, number: int, endpoints: int, pending: float) -> 
     """In a process of its own; the cloud is dialled, and nobody else at work. Nothing is left."""
     process = await asyncio.create_subprocess_exec(
         *("/usr/bin/env", *(f"{name}={value}" for name, value in ENVIRONMENT.items())),
-        *(sys.executable, "-m", "bench.service_floor", str(number), str(endpoints), str(pending)),
+        *(
+            sys.executable,
+            "-m",
+            "bench.services.floor_process",
+            str(number),
+            str(endpoints),
+            str(pending),
+        ),
         *stage.configuration,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

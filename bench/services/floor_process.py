@@ -1,4 +1,6 @@
-"""What Octavia alone takes: `python -m bench.service_floor N ENDPOINTS PENDING --config-file …`.
+"""What Octavia alone takes.
+
+`python -m bench.services.floor_process N ENDPOINTS PENDING --config-file …`
 
 For each of N load balancers one fully-populated creation, and once Octavia needs no more time
 (PENDING, which is dialled) one look at its status tree, by the product's own client with its own
@@ -16,7 +18,7 @@ from statistics import median
 
 from oslo_config import cfg
 
-from bench.service_objects import PORT, addresses
+from bench.services.objects import PORT, addresses
 from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.connect import ServiceAdapter

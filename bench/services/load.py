@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from bench.fake_cloud import Call
-from bench.processes import machine_seconds
-from bench.service_objects import endpoints_of, service, slice_of
-from bench.service_watch import ServiceWatch
-from bench.stage import Controller, Stage
+from bench.services.objects import endpoints_of, service, slice_of
+from bench.services.watch import ServiceWatch
+from bench.testbed.fake_cloud import Call
+from bench.testbed.processes import machine_seconds
+from bench.testbed.testbed import Controller, Stage
 from tests.kube.objects import path_of
 
 PATIENCE = 300.0  # seconds for any one step

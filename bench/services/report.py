@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.report import Report, Table, Target
-from bench.service_lives import CHANGES, WITHIN, Churn
-from bench.service_program import Restart, ServiceCase, Weather
+from bench.services.load import CHANGES, WITHIN, Churn
+from bench.services.runner import Restart, ServiceCase, Weather
 
 ABOVE = 0.2  # seconds beyond Octavia's own, of one Service
 OCTAVIA_WRITES, KUBERNETES_WRITES = 2.0, 4.0  # a Service

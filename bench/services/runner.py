@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from bench import service_floors
-from bench.contestants import Contestant, Options
 from bench.report import percentile
-from bench.service_floors import Floor
-from bench.service_lives import WRITES, Churn, Market, Play, kinds_of, octavia
-from bench.service_watch import ServiceWatch
-from bench.stage import Controller, Stage
+from bench.services import floor as service_floors
+from bench.services.floor import Floor
+from bench.services.load import WRITES, Churn, Market, Play, kinds_of, octavia
+from bench.services.watch import ServiceWatch
+from bench.testbed.implementations import Contestant, Options
+from bench.testbed.testbed import Controller, Stage
 
 QUIET = 5.0  # seconds without a call of Octavia: the start is over
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bench.fake_cloud import CloudControl
+from bench.testbed.fake_cloud import CloudControl
 
 
 class Wiring:

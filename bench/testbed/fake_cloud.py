@@ -1,4 +1,4 @@
-"""Keystone, Neutron and Octavia as a process of their own: `python -m bench.fake_cloud PORT`.
+"""Keystone, Neutron and Octavia as a process: `python -m bench.testbed.fake_cloud PORT HOSTS`.
 
 Beside the cloud it serves, on PORT, what the benchmark needs: where the cloud is, how long its
 calls take, and which calls came when.

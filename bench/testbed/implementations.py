@@ -12,11 +12,11 @@ from pathlib import Path
 
 import aiohttp
 
-from bench import processes
-from bench.node import AncestorNode, NodeDaemon
-from bench.service_watch import ANNOTATION, STATUS, Publication
-from bench.stage import CONTROLLER, REPOSITORY, TAG, Controller, Stage
-from bench.wiring import Wiring
+from bench.services.watch import ANNOTATION, STATUS, Publication
+from bench.testbed import processes
+from bench.testbed.data_plane import Wiring
+from bench.testbed.node_daemon import AncestorNode, NodeDaemon
+from bench.testbed.testbed import CONTROLLER, REPOSITORY, TAG, Controller, Stage
 from lab import ancestor
 from lab.paths import Paths
 from tests.kube.children import free_ports

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from bench.wiring import Wiring
+from bench.testbed.data_plane import Wiring
 from kuryr_k8s.k8s.api import JSON_PATCH
 from kuryr_k8s.k8s.resources import KURYRPORTS
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER, NODE_NAME_LABEL

@@ -17,16 +17,16 @@ from typing import Any
 import aiohttp
 import yaml
 
-from bench import processes
-from bench.audit import AuditLog
-from bench.fake_cloud import CloudControl
-from bench.processes import Process
+from bench.testbed import processes
+from bench.testbed.audit import AuditLog
+from bench.testbed.fake_cloud import CloudControl
+from bench.testbed.processes import Process
 from kuryr_k8s.model.annotations import HOST_ID
 from lab import binaries
 from tests.kube import Cluster, KubeClient, KubeServer
 from tests.kube.children import Launcher, free_ports
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 # The users that the shipped permissions name.
 CONTROLLER, DAEMON = (
     f"system:serviceaccount:kube-system:kuryr-{name}" for name in ("controller", "daemon")
@@ -203,7 +203,7 @@ async def _start_cloud(
     stack: AsyncExitStack, launcher: Launcher, directory: Path, hosts: int
 ) -> tuple[CloudControl, dict[str, Any]]:
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "bench.fake_cloud", str(port), str(hosts)]
+    command = [sys.executable, "-m", "bench.testbed.fake_cloud", str(port), str(hosts)]
     process = processes.start(launcher, command, directory / "cloud.out", ENVIRONMENT)
     stack.push_async_callback(asyncio.to_thread, process.stop)
     session = await stack.enter_async_context(aiohttp.ClientSession())

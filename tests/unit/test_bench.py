@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bench.starts import Program, at_once
+from bench.node.parallel_processes import Program, at_once
 
 
 def shell(script, **more):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bench.ancestor_report import Found, ancestor_report
-from bench.case import Case
-from bench.floors import Floor
-from bench.lives import Churn, Cost, Lives
-from bench.pool import Pool
+from bench.ancestor.pods_report import Found, ancestor_report
+from bench.pods.case import Case
+from bench.pods.floor import Floor
+from bench.pods.load import Churn, Cost, Lives
+from bench.pods.pool import Pool
 
 FLOORS = {100: Floor(coming=0.2, going=0.2)}
 IDLE = 60.0

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from bench.case import Case
-from bench.floors import Floor
-from bench.lives import Cost, Lives
-from bench.pods_report import pods_report
-from bench.pool import Pool
-from bench.processes import Memory
+from bench.pods.case import Case
+from bench.pods.floor import Floor
+from bench.pods.load import Cost, Lives
+from bench.pods.pool import Pool
+from bench.pods.report import pods_report
+from bench.testbed.processes import Memory
 
 FLOORS = {1: Floor(0.01, 0.02), 400: Floor(2.0, 1.0)}
 

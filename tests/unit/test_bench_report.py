@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from bench import processes
-from bench.audit import AuditLog, Request, tally
 from bench.report import Report, Table, Target, percentile
-from bench.restart_report import per_pod
+from bench.restart.report import per_pod
+from bench.testbed import processes
+from bench.testbed.audit import AuditLog, Request, tally
 
 USER = "system:serviceaccount:kube-system:kuryr-controller"
 STAT = "4711 (a (strange) name) S 1 4711 4711 0 -1 4194560 9 0 0 0 250 50 7 8 20 0 5 0 99 1 2"

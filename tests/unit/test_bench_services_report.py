@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from bench.ancestor_services import tables
-from bench.service_floors import Floor
-from bench.service_lives import Churn, Cost, Play
-from bench.service_program import Restart, ServiceCase, Weather, weathers
-from bench.service_watch import ANNOTATION, STATUS
-from bench.services_report import services_report
+from bench.ancestor.services import tables
+from bench.services.floor import Floor
+from bench.services.load import Churn, Cost, Play
+from bench.services.report import services_report
+from bench.services.runner import Restart, ServiceCase, Weather, weathers
+from bench.services.watch import ANNOTATION, STATUS
 from kuryr_k8s.model.annotations import LBAAS_STATE
 
 SLOW = Weather(0.3, 1.0)

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from bench.fake_cloud import Wires
-from bench.wiring import Wiring
+from bench.testbed.data_plane import Wiring
+from bench.testbed.fake_cloud import Wires
 from tests.fakes.cloud import FakeCloud
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import prepared
+from bench.node import prepared_pods as prepared
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS
 from lab import cloud, crash
