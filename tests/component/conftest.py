@@ -13,7 +13,7 @@ from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.lbaas import pending as lb_pending
 from kuryr_k8s.drivers.lbaas import repairs as lb_repairs
 from kuryr_k8s.drivers.lbaas import work as lb_work
-from kuryr_k8s.drivers.pools.shared import port_pool
+from kuryr_k8s.drivers.pools import port_pool
 from kuryr_k8s.engine import controller
 from kuryr_k8s.handlers.services import loadbalancer
 from kuryr_k8s.k8s import connect as kube_connect

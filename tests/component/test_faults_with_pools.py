@@ -5,7 +5,7 @@ Afterwards the ports of Neutron are those of Pods and pools, exactly.
 
 import pytest
 
-from kuryr_k8s.drivers.pools.shared import upkeep as pool_upkeep
+from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
 from tests.component import pool_lives
 from tests.component.cells import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
 from tests.component.report import judge

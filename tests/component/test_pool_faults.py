@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.drivers.pools.shared import upkeep as pool_upkeep
+from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.component.conftest import NODE
 from tests.component.ledger import counts_of, named, settle

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kuryr_k8s.drivers.pools.shared import upkeep as pool_upkeep
+from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
 from kuryr_k8s.handlers.pools import kuryrportpool
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.component.conftest import NODE

@@ -1,6 +1,6 @@
 """Ports of pools, in few words."""
 
-from kuryr_k8s.drivers.base import PoolKey, Spare
+from kuryr_k8s.drivers.base import PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.claims import Claim
 from kuryr_k8s.drivers.pools.pool import Limits
 from kuryr_k8s.drivers.pools.state import PoolState
@@ -16,7 +16,7 @@ def claim(number):
 
 
 def port_of(name, key, *, fit=True):
-    return Spare(id=name, key=key, mac="", fixed_ips=(), name="", device_id="", fit=fit)
+    return PooledPort(id=name, key=key, mac="", fixed_ips=(), name="", device_id="", fit=fit)
 
 
 def spares(names, key=KEY, fit=True):

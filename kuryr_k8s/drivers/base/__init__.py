@@ -24,10 +24,10 @@ from kuryr_k8s.drivers.base.pods import (
 )
 from kuryr_k8s.drivers.base.pools import (
     Holder,
+    PooledPort,
     PooledVIFDriver,
     PoolKey,
     Records,
-    Spare,
     VIFPoolDriver,
 )
 from kuryr_k8s.drivers.base.services import (
@@ -58,6 +58,7 @@ __all__ = [
     "PodSubnetsDriver",
     "PodVIFDriver",
     "PoolKey",
+    "PooledPort",
     "PooledVIFDriver",
     "PortRequest",
     "PortTaken",
@@ -67,6 +68,5 @@ __all__ = [
     "ServicePublicIPDriver",
     "ServiceSecurityGroupsDriver",
     "ServiceSubnetsDriver",
-    "Spare",
     "VIFPoolDriver",
 ]

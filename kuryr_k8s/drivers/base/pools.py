@@ -27,7 +27,7 @@ class PoolKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spare:
+class PooledPort:
     """A port that is made for no Pod in particular, as a pool remembers it.
 
     :param fixed_ips: pairs (subnet id, address), sorted.
@@ -51,7 +51,7 @@ class PooledVIFDriver(PodVIFDriver):
 
     @property
     @abc.abstractmethod
-    def spare_marks(self) -> Mapping[str, str]:
+    def pooled_marks(self) -> Mapping[str, str]:
         """Fields of such a port, set at its creation, by which it is found before it has tags."""
 
     @abc.abstractmethod
@@ -65,12 +65,12 @@ class PooledVIFDriver(PodVIFDriver):
         """The Node is gone; nothing need be remembered of where it was."""
 
     @abc.abstractmethod
-    async def create_spares(
+    async def create_pooled(
         self, key: PoolKey, count: int
-    ) -> tuple[list[Spare], errors.CloudError | None]:
+    ) -> tuple[list[PooledPort], errors.CloudError | None]:
         """Make so many ports, usable at once, in as few calls as Neutron allows.
 
-        All marks by which :meth:`find_spares` knows them again stand on them from the first
+        All marks by which :meth:`find_pooled` knows them again stand on them from the first
         instant.
 
         :returns: those that were made; and what went wrong, if they are not all. Then some of
@@ -78,15 +78,15 @@ class PooledVIFDriver(PodVIFDriver):
         """
 
     @abc.abstractmethod
-    async def find_spares(self, ports: Sequence[dict[str, Any]]) -> list[Spare]:
+    async def find_pooled(self, ports: Sequence[dict[str, Any]]) -> list[PooledPort]:
         """What pools have made of these ports (as Neutron shows them), those in use included."""
 
     @abc.abstractmethod
-    async def remove_spare(self, spare: Spare) -> None:
+    async def delete_pooled(self, spare: PooledPort) -> None:
         """Delete the port; gone already is as good."""
 
     @abc.abstractmethod
-    def vif_of_spare(self, spare: Spare, pod_network: PodNetwork) -> VIFBase:
+    def vif_of_pooled(self, spare: PooledPort, pod_network: PodNetwork) -> VIFBase:
         """The interface that the port makes."""
 
 

@@ -5,7 +5,7 @@ import logging
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.drivers.base import PoolKey, Spare
+from kuryr_k8s.drivers.base import PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.shared import Pools, PoolWork
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
@@ -103,11 +103,11 @@ class Filling:
         return SIZE if quota is None else quota.left - self._reserve
 
     async def _create(self, key: PoolKey, count: int) -> None:
-        spares: list[Spare] = []
+        spares: list[PooledPort] = []
         failure: Exception | None = errors.CloudError("the creation was given up")
         ordered = self._state.begin(key, count, self._pools.now())
         try:
-            spares, failure = await self._pools.vif.create_spares(key, count)
+            spares, failure = await self._pools.vif.create_pooled(key, count)
         finally:
             fresh = [spare for spare in spares if not self._pools.is_buried(spare.id)]
             missing = 0 if isinstance(failure, USELESS) else min(ordered, count - len(spares))
@@ -188,5 +188,5 @@ class Filling:
         if self._state.is_creating(key):
             return  # its ports would be listed as well
         ports = await self._pools.list_ports({"network_id": key.network_id})
-        self._pools.adopt(await self._pools.vif.find_spares(ports))
+        self._pools.adopt(await self._pools.vif.find_pooled(ports))
         self._uncertain.discard(key)

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DriverContext,
+    PooledPort,
     PooledVIFDriver,
     PoolKey,
     PortRequest,
     Records,
-    Spare,
     VIFPoolDriver,
 )
 from kuryr_k8s.drivers.pools.claims import Claim
@@ -103,10 +103,10 @@ class PortPool(VIFPoolDriver):
         self._upkeep.used(spare, request.pod_name)
         self._filling.ask(key)
         self.pools.changed(key.place)
-        vif = self._vif.vif_of_spare(spare, request.pod_network)
+        vif = self._vif.vif_of_pooled(spare, request.pod_network)
         return dataclasses.replace(vif, active=self._state.is_parked(spare.id))
 
-    def _take(self, key: PoolKey, claim: Claim) -> Spare | None:
+    def _take(self, key: PoolKey, claim: Claim) -> PooledPort | None:
         now = self.pools.now()
         spare = self._state.take(key, claim, now)
         if spare is not None and not _is_usable(spare, key):
@@ -115,7 +115,7 @@ class PortPool(VIFPoolDriver):
             spare = self._state.take(key, claim, now)
         return spare
 
-    async def _regroup(self, spare: Spare, groups: tuple[str, ...]) -> Spare:
+    async def _regroup(self, spare: PooledPort, groups: tuple[str, ...]) -> PooledPort:
         """It was promised to the Pod with other security groups."""
         try:
             await self._context.neutron.update_port(spare.id, {"security_groups": list(groups)})
@@ -242,7 +242,7 @@ class PortPool(VIFPoolDriver):
         for key in {spare.key for spare in spares if spare is not None}:
             self.pools.wake(PoolWork.tidy(key))
 
-    def to_park(self, place: str) -> list[Spare]:
+    def to_park(self, place: str) -> list[PooledPort]:
         """The ports that the node of this place is to keep plugged, those that leave included."""
         if not self._parks:
             return []
@@ -260,10 +260,10 @@ class PortPool(VIFPoolDriver):
         """
         await self._networks.learn(spare.key for spare in self.to_park(place))
 
-    def vif_of(self, spare: Spare) -> VIFBase | None:
+    def vif_of(self, spare: PooledPort) -> VIFBase | None:
         """What it will be to a Pod; None while nothing is known of its network."""
         network = self._networks.get(spare.key.network_id)
-        return self._vif.vif_of_spare(spare, network) if network is not None else None
+        return self._vif.vif_of_pooled(spare, network) if network is not None else None
 
     # -- work
 
@@ -294,5 +294,5 @@ class NestedPool(PortPool):
     kind = VIFVlanNested
 
 
-def _is_usable(spare: Spare, key: PoolKey) -> bool:
+def _is_usable(spare: PooledPort, key: PoolKey) -> bool:
     return spare.key._replace(security_groups=key.security_groups) == key

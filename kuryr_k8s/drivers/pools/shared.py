@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey, Spare
+from kuryr_k8s.drivers.base import PooledPort, PooledVIFDriver, PoolKey
 from kuryr_k8s.drivers.pools.claims import Claim
 from kuryr_k8s.drivers.pools.pool import Limits, Pool
 from kuryr_k8s.drivers.pools.state import PoolState
@@ -78,7 +78,7 @@ class Pools:
         self.offer: Callable[[PoolKey], None] = lambda _key: None
         self.freed: Callable[[str], None] = lambda _project_id: None
         self.nodes: dict[str, str] = {}  # names of the Nodes, by place
-        self.device = vif.spare_marks.get("device_id", "")  # of a port that nobody has
+        self.device = vif.pooled_marks.get("device_id", "")  # of a port that nobody has
         self._tags = tuple(tags)
         self._wakes: dict[Claim, Callable[[], None]] = {}
         self._since: dict[Claim, float] = {}
@@ -139,14 +139,14 @@ class Pools:
         if self.neutron.keeps_tags:
             return []
         tags = [*self._tags, vif_plan.POOL_TAG]
-        untagged = {**self.vif.spare_marks, "not-tags-any": ",".join(tags)}
+        untagged = {**self.vif.pooled_marks, "not-tags-any": ",".join(tags)}
         found = await self.neutron.list_ports(query | untagged)
         for port in found:
             await self.neutron.set_port_tags(port["id"], tags)
             port["tags"] = tags
         return found
 
-    def adopt(self, spares: Iterable[Spare]) -> None:
+    def adopt(self, spares: Iterable[PooledPort]) -> None:
         """Ports that a lost answer left are free. While a creation for their pool is under way it
         may be its ports that were listed, bound only in part: then the answer tells, or the next
         list."""
@@ -159,7 +159,7 @@ class Pools:
                 self.state.found(spare.key)
                 self.wake(PoolWork.tidy(spare.key))
 
-    def take_in(self, spare: Spare) -> None:
+    def take_in(self, spare: PooledPort) -> None:
         """A port that nobody has is free; one that looks as if a Pod had it is checked before."""
         now = self.now()
         if spare.fit and (spare.name, spare.device_id) != (vif_plan.AVAILABLE, self.device):
@@ -187,7 +187,7 @@ class Pools:
     def is_buried(self, port: str) -> bool:
         return self.now() - self._buried.get(port, -GRAVE) < GRAVE
 
-    def with_groups(self, spare: Spare, groups: tuple[str, ...]) -> Spare:
+    def with_groups(self, spare: PooledPort, groups: tuple[str, ...]) -> PooledPort:
         return dataclasses.replace(spare, key=spare.key._replace(security_groups=groups))
 
     def counts(self, place: str) -> Json:

@@ -10,7 +10,7 @@ before that only where nothing else is left.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from kuryr_k8s.drivers.base import PoolKey, Spare
+from kuryr_k8s.drivers.base import PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.claims import Claim, Claims
 from kuryr_k8s.drivers.pools.parked import Parked
 from kuryr_k8s.drivers.pools.pool import Limits, Pool
@@ -22,7 +22,7 @@ class PoolState:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.pools: dict[PoolKey, Pool] = {}
-        self._spares: dict[str, Spare] = {}
+        self._spares: dict[str, PooledPort] = {}
         self._pool_of: dict[str, Pool] = {}
         self._claims = Claims()
         self._waiting: dict[Claim, Pool] = {}
@@ -31,7 +31,7 @@ class PoolState:
 
     # -- Pods
 
-    def take(self, key: PoolKey, claim: Claim, now: float) -> Spare | None:
+    def take(self, key: PoolKey, claim: Claim, now: float) -> PooledPort | None:
         """A port for the claim: always the same until it is given back. None: it waits for one."""
         if (known := self._claims.port(claim)) is not None:
             return self._spares[known]
@@ -127,7 +127,7 @@ class PoolState:
         pool.ordered += count
 
     def made(
-        self, key: PoolKey, count: int, spares: Iterable[Spare], now: float, missing: int = 0
+        self, key: PoolKey, count: int, spares: Iterable[PooledPort], now: float, missing: int = 0
     ) -> list[Claim]:
         """A creation of ``count`` ports ended with these; whose turn it is that waited.
 
@@ -145,7 +145,7 @@ class PoolState:
         if (pool := self.pools.get(key)) is not None:
             pool.ordered = max(0, pool.ordered - 1)
 
-    def adopt(self, spare: Spare, now: float) -> Claim | None:
+    def adopt(self, spare: PooledPort, now: float) -> Claim | None:
         """A port that is free, and was not known; whose turn it is that waited."""
         if spare.id in self._spares:
             return None
@@ -155,7 +155,7 @@ class PoolState:
             return None
         return self._make_available(pool, spare.id, now)
 
-    def recover(self, spare: Spare, holder: str | None, now: float) -> None:
+    def recover(self, spare: PooledPort, holder: str | None, now: float) -> None:
         """A port of an earlier life: in use by the Pod ``holder``, or free."""
         if holder is None:
             self.adopt(spare, now)
@@ -163,7 +163,7 @@ class PoolState:
             self._know(spare, now).in_use[spare.id] = now
             self._claims.hold(spare.id, holder)
 
-    def _know(self, spare: Spare, now: float) -> Pool:
+    def _know(self, spare: PooledPort, now: float) -> Pool:
         pool = self._pool(spare.key, now)
         self._spares[spare.id] = spare
         self._pool_of[spare.id] = pool
@@ -180,7 +180,7 @@ class PoolState:
 
     # -- the way back
 
-    def due(self, key: PoolKey) -> list[Spare]:
+    def due(self, key: PoolKey) -> list[PooledPort]:
         """Ports that came back and are to be checked."""
         pool = self.pools.get(key)
         if pool is None:
@@ -194,7 +194,7 @@ class PoolState:
             del pool.available[port]
             pool.returning[port] = now
 
-    def restored(self, spare: Spare, now: float) -> Claim | None:
+    def restored(self, spare: PooledPort, now: float) -> Claim | None:
         """It is as the pool promises; whose turn it is that waited."""
         pool = self._pool_of.get(spare.id)
         if pool is None or spare.id not in pool.returning:
@@ -299,12 +299,12 @@ class PoolState:
         """The pools of the place."""
         return list(self._at.get(place, {}).values())
 
-    def learn(self, spare: Spare) -> None:
+    def learn(self, spare: PooledPort) -> None:
         """What the port is like by now; its pool stays."""
         if spare.id in self._spares:
             self._spares[spare.id] = spare
 
-    def spare(self, port: str) -> Spare | None:
+    def spare(self, port: str) -> PooledPort | None:
         return self._spares.get(port)
 
     def holder(self, port: str) -> str | None:
@@ -323,7 +323,7 @@ class PoolState:
     def anybody_waits(self) -> bool:
         return bool(self._waiting)
 
-    def known(self) -> Iterator[Spare]:
+    def known(self) -> Iterator[PooledPort]:
         return iter(tuple(self._spares.values()))
 
     def _pool(self, key: PoolKey, now: float) -> Pool:

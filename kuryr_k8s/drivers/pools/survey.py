@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kuryr_k8s.drivers.base import Records, Spare
+from kuryr_k8s.drivers.base import PooledPort, Records
 from kuryr_k8s.drivers.pools.claims import Claim
 from kuryr_k8s.drivers.pools.shared import Pools, PoolWork
 from kuryr_k8s.drivers.pools.upkeep import Upkeep, is_same
@@ -31,7 +31,7 @@ class Survey:
         self, known: frozenset[str], ports: list[Json], records: Records
     ) -> list[Json]:
         """As :meth:`VIFPoolDriver.survey`."""
-        spares = await self._pools.vif.find_spares(ports + await self._pools.tag_ports({}))
+        spares = await self._pools.vif.find_pooled(ports + await self._pools.tag_ports({}))
         if self.recovered:
             self._compare(known, spares, records)
         else:
@@ -39,7 +39,7 @@ class Survey:
         mine = {spare.id for spare in spares}
         return [port for port in ports if port["id"] not in mine]
 
-    def _recover(self, spares: list[Spare], records: Records) -> None:
+    def _recover(self, spares: list[PooledPort], records: Records) -> None:
         now = self._pools.now()
         for spare in spares:
             holder = records.holders.get(spare.id)
@@ -58,7 +58,7 @@ class Survey:
             wake()
         self.early.clear()
 
-    def _compare(self, known: frozenset[str], spares: list[Spare], records: Records) -> None:
+    def _compare(self, known: frozenset[str], spares: list[PooledPort], records: Records) -> None:
         for port in known - {spare.id for spare in spares}:
             self._pools.bury(port)
         unnamed = [spare for spare in spares if spare.id not in records.holders]
@@ -74,7 +74,7 @@ class Survey:
                 self._state.orphaned(spare.id, now)
                 self._tidy(spare.id)
 
-    def _check_available(self, found: Spare) -> None:
+    def _check_available(self, found: PooledPort) -> None:
         """Others may have changed a port that waits for a Pod, or it was listed before we did."""
         known = self._state.spare(found.id)
         if known is None or self._state.where(found.id) != "available":

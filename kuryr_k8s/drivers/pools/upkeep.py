@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.drivers.base import PoolKey, Spare
+from kuryr_k8s.drivers.base import PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.pool import Pool
 from kuryr_k8s.drivers.pools.shared import Pools
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
@@ -48,7 +48,7 @@ class Upkeep:
         # Of ports in use that do not bear them yet, by pool and port
         self._pod_names: defaultdict[PoolKey, dict[str, str]] = defaultdict(dict)
 
-    def used(self, spare: Spare, pod: str) -> None:
+    def used(self, spare: PooledPort, pod: str) -> None:
         """The Pod (namespace/name) has the port: it is to bear its name, in time."""
         if self._names and spare.name == vif_plan.AVAILABLE:
             known = self._state.spare(spare.id) or spare
@@ -102,7 +102,7 @@ class Upkeep:
             return Checked(self._until_budget())
         ports = await self._pools.neutron.list_ports_by_id(due)
         there = {port["id"] for port in ports}
-        found = {spare.id: spare for spare in await self._pools.vif.find_spares(ports)}
+        found = {spare.id: spare for spare in await self._pools.vif.find_pooled(ports)}
         failure: errors.CloudError | None = None
         for port, known in due.items():
             if port not in there:
@@ -119,7 +119,7 @@ class Upkeep:
                     failure = error
         return Checked(failure=failure)
 
-    async def _restore(self, found: Spare, known: Spare) -> bool:
+    async def _restore(self, found: PooledPort, known: PooledPort) -> bool:
         """Have it be as the pool promises; False where there is no budget for that."""
         device = self._pools.device
         wanted = dataclasses.replace(
@@ -187,7 +187,7 @@ class Upkeep:
             spare = self._state.spare(port)
             try:
                 if spare is not None and await self._mark(spare):
-                    await self._pools.vif.remove_spare(spare)
+                    await self._pools.vif.delete_pooled(spare)
                     self._pools.bury(port)
             except errors.CloudError as error:  # the others are not to wait for it
                 failure = error
@@ -195,7 +195,7 @@ class Upkeep:
             raise failure
         return self._until_budget() if pool.leaving else 0.0
 
-    async def _mark(self, spare: Spare) -> bool:
+    async def _mark(self, spare: PooledPort) -> bool:
         """Have it bear the name of ports that go; whether it is still there."""
         if spare.name == vif_plan.LEAVING:
             return True
@@ -205,7 +205,7 @@ class Upkeep:
         return True
 
 
-def is_same(found: Spare, known: Spare) -> bool:
+def is_same(found: PooledPort, known: PooledPort) -> bool:
     """Whether nothing but its name, its device and its security groups has changed."""
     wanted = dataclasses.replace(
         known, name=found.name, device_id=found.device_id, key=known.key, fit=True

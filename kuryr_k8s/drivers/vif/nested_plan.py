@@ -7,7 +7,7 @@ description, until the tags are there.
 
 from typing import Any
 
-from kuryr_k8s.drivers.base import PodNetwork, PoolKey, PortRequest, Spare
+from kuryr_k8s.drivers.base import PodNetwork, PooledPort, PoolKey, PortRequest
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model import vif as model
 
@@ -42,9 +42,9 @@ def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
     return _unbound(body | {"description": mark, "tags": [*body["tags"], mark]})
 
 
-def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
+def pooled_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
     """A port of a pool, bound nowhere."""
-    body = vif_plan.spare_body(key, tags)
+    body = vif_plan.pooled_body(key, tags)
     return _unbound(body | {"description": body["device_id"]})
 
 
@@ -59,14 +59,14 @@ def parent_of(port: Json) -> str:
     return (port.get("binding:profile") or {}).get("parent_name") or ""
 
 
-def spare_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = True) -> Spare:
+def pooled_port_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = True) -> PooledPort:
     """What a pool remembers of a subport.
 
     :param trunk_id: empty, and ``vlan_id`` 0, for one that is not attached.
-    :param whole: it is attached, and does not only look so: see :meth:`NestedVLAN.find_spares`.
+    :param whole: it is attached, and does not only look so: see :meth:`NestedVLAN.find_pooled`.
     """
     fixed_ips = tuple(sorted((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]))
-    return Spare(
+    return PooledPort(
         id=port["id"],
         key=PoolKey(
             project_id=port["project_id"],
@@ -84,16 +84,16 @@ def spare_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = True) -> 
     )
 
 
-def vif_of(spare: Spare, pod_network: PodNetwork, mtu: int) -> model.VIFVlanNested:
+def vif_of(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> model.VIFVlanNested:
     """The VIF that the node plugs for a subport.
 
     :param mtu: upper limit; 0 for none.
     """
     return model.VIFVlanNested(
-        id=spare.id,
-        address=spare.mac,
+        id=pooled.id,
+        address=pooled.mac,
         plugin="noop",
-        vif_name=f"tap{spare.id}"[: vif_plan.IFNAME_LIMIT],
-        vlan_id=spare.vlan_id,
-        network=vif_plan.network_of(spare, pod_network, mtu),
+        vif_name=f"tap{pooled.id}"[: vif_plan.IFNAME_LIMIT],
+        vlan_id=pooled.vlan_id,
+        network=vif_plan.network_of(pooled, pod_network, mtu),
     )

@@ -15,10 +15,10 @@ from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
+    PooledPort,
     PooledVIFDriver,
     PoolKey,
     PortRequest,
-    Spare,
 )
 from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
@@ -43,7 +43,7 @@ class NestedVLAN(PooledVIFDriver):
         self._trunks = NodeTrunks(context.neutron, context.conf)
         self._tags = tuple(defaults.resource_tags)
         self._mtu = defaults.network_device_mtu
-        self._creating = 0  # calls of create_spares that are under way
+        self._creating = 0  # calls of create_pooled that are under way
 
     async def start(self) -> None:
         await self._trunks.check()
@@ -63,8 +63,8 @@ class NestedVLAN(PooledVIFDriver):
             raise
         if found and not nested_plan.parent_of(port):
             await self._check_whole(trunk, port["id"])
-        spare = nested_plan.spare_of(port, trunk.id, vlan_id)
-        return nested_plan.vif_of(spare, request.pod_network, self._mtu)
+        pooled = nested_plan.pooled_port_of(port, trunk.id, vlan_id)
+        return nested_plan.vif_of(pooled, request.pod_network, self._mtu)
 
     async def _find(self, request: PortRequest) -> Json | None:
         """The port that an earlier try made, if any; tagged, if that is what was missing."""
@@ -166,32 +166,34 @@ class NestedVLAN(PooledVIFDriver):
     # -- ports of pools
 
     @property
-    def spare_marks(self) -> dict[str, str]:
+    def pooled_marks(self) -> dict[str, str]:
         return {"description": vif_plan.pool_device(self._tags)}
 
     async def place(self, node: Node) -> str:
         return (await self._trunks.of_node(node)).id
 
-    async def create_spares(
+    async def create_pooled(
         self, key: PoolKey, count: int
-    ) -> tuple[list[Spare], errors.CloudError | None]:
+    ) -> tuple[list[PooledPort], errors.CloudError | None]:
         self._creating += 1
         try:
             trunk = await self._trunks.of_id(key.place)
-            body = nested_plan.spare_body(key, self._tags)
+            body = nested_plan.pooled_body(key, self._tags)
             ports, failure = await self._neutron.create_ports([body] * count)
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._make_spare(port, trunk)) for port in ports]
+                tasks = [group.create_task(self._attach_pooled(port, trunk)) for port in ports]
         except errors.CloudError as error:
             return [], error
         finally:
             self._creating -= 1
         outcomes = [task.result() for task in tasks]
-        failures = [one for one in outcomes if isinstance(one, errors.CloudError)]
-        spares = [one for one in outcomes if isinstance(one, Spare)]
-        return spares, next(iter(failures), failure)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, errors.CloudError)]
+        pooled = [outcome for outcome in outcomes if isinstance(outcome, PooledPort)]
+        return pooled, next(iter(failures), failure)
 
-    async def _make_spare(self, port: Json, trunk: TrunkPorts) -> Spare | errors.CloudError:
+    async def _attach_pooled(
+        self, port: Json, trunk: TrunkPorts
+    ) -> PooledPort | errors.CloudError:
         try:
             vlan_id = await self._attach(trunk, port["id"])
         except errors.CloudError as error:
@@ -200,7 +202,7 @@ class NestedVLAN(PooledVIFDriver):
             if error.kind == trunks.NO_PORT:
                 return errors.CloudError(error.brief)  # it is not the trunk that is gone
             return error
-        return nested_plan.spare_of(port, trunk.id, vlan_id)
+        return nested_plan.pooled_port_of(port, trunk.id, vlan_id)
 
     async def _give_up(self, port_id: str) -> None:
         """It is certainly not attached. Where it cannot be deleted now, it is found by its tag."""
@@ -209,7 +211,7 @@ class NestedVLAN(PooledVIFDriver):
         except errors.CloudError as error:
             LOG.warning("port %s of a pool is not attached, and stays: %s", port_id, error)
 
-    async def find_spares(self, ports: Sequence[Json]) -> list[Spare]:
+    async def find_pooled(self, ports: Sequence[Json]) -> list[PooledPort]:
         """Those that were left attached by half, or not at all, are unfit.
 
         While ports are being made they may be merely on their way, and are left out.
@@ -222,7 +224,7 @@ class NestedVLAN(PooledVIFDriver):
         if not mine:
             return []
         by_port = await self._trunks.read_all()
-        spares = []
+        found = []
         for port in mine:
             trunk = by_port.get(port["id"])
             whole = trunk is not None and (
@@ -232,13 +234,13 @@ class NestedVLAN(PooledVIFDriver):
             if not whole and self._creating:
                 continue
             where = ("", 0) if trunk is None else (trunk.id, trunk.vlan_ids[port["id"]])
-            spares.append(nested_plan.spare_of(port, *where, whole=whole))
+            found.append(nested_plan.pooled_port_of(port, *where, whole=whole))
             if trunk is not None:
                 self._trunks.register(trunk)
-        return spares
+        return found
 
-    async def remove_spare(self, spare: Spare) -> None:
-        await self._remove(spare.id)
+    async def delete_pooled(self, pooled: PooledPort) -> None:
+        await self._remove(pooled.id)
 
-    def vif_of_spare(self, spare: Spare, pod_network: PodNetwork) -> VIFBase:
-        return nested_plan.vif_of(spare, pod_network, self._mtu)
+    def vif_of_pooled(self, pooled: PooledPort, pod_network: PodNetwork) -> VIFBase:
+        return nested_plan.vif_of(pooled, pod_network, self._mtu)

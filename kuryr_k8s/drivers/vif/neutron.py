@@ -9,10 +9,10 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
+    PooledPort,
     PooledVIFDriver,
     PoolKey,
     PortRequest,
-    Spare,
 )
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.pod import Node
@@ -120,28 +120,28 @@ class NeutronVIF(PooledVIFDriver):
     # -- ports of pools
 
     @property
-    def spare_marks(self) -> dict[str, str]:
+    def pooled_marks(self) -> dict[str, str]:
         return {"device_id": vif_plan.pool_device(self._tags)}
 
     async def place(self, node: Node) -> str:
         return vif_plan.host_id_of(node)
 
-    async def create_spares(
+    async def create_pooled(
         self, key: PoolKey, count: int
-    ) -> tuple[list[Spare], errors.CloudError | None]:
-        body = vif_plan.spare_body(key, self._tags)
+    ) -> tuple[list[PooledPort], errors.CloudError | None]:
+        body = vif_plan.pooled_body(key, self._tags)
         ports, failure = await self._neutron.create_ports([body] * count)
-        return [vif_plan.spare_of(port, self._bridge) for port in ports], failure
+        return [vif_plan.pooled_port_of(port, self._bridge) for port in ports], failure
 
-    async def find_spares(self, ports: Sequence[Json]) -> list[Spare]:
+    async def find_pooled(self, ports: Sequence[Json]) -> list[PooledPort]:
         return [
-            vif_plan.spare_of(port, self._bridge)
+            vif_plan.pooled_port_of(port, self._bridge)
             for port in ports
             if vif_plan.POOL_TAG in port["tags"] and port.get("binding:host_id")
         ]
 
-    async def remove_spare(self, spare: Spare) -> None:
-        await self._neutron.delete_port(spare.id)
+    async def delete_pooled(self, pooled: PooledPort) -> None:
+        await self._neutron.delete_port(pooled.id)
 
-    def vif_of_spare(self, spare: Spare, pod_network: PodNetwork) -> VIFBase:
-        return vif_plan.vif_of_spare(spare, pod_network, self._mtu)
+    def vif_of_pooled(self, pooled: PooledPort, pod_network: PodNetwork) -> VIFBase:
+        return vif_plan.vif_of_pooled(pooled, pod_network, self._mtu)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import api as neutron
-from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PoolKey, PortRequest, Spare
+from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PooledPort, PoolKey, PortRequest
 from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node
 
@@ -69,7 +69,7 @@ def pool_device(tags: Sequence[str]) -> str:
     return f"{POOL_TAG}:{tags[0]}"
 
 
-def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
+def pooled_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
     """A port of a pool: bound, and found again by its tags, from the first instant."""
     return {
         "network_id": key.network_id,
@@ -85,10 +85,10 @@ def spare_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
     }
 
 
-def spare_of(port: Json, conf_bridge: str | None) -> Spare:
+def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
     """What a pool remembers of such a port, bound or not."""
     fixed_ips = tuple(sorted((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]))
-    return Spare(
+    return PooledPort(
         id=port["id"],
         key=PoolKey(
             project_id=port["project_id"],
@@ -132,24 +132,24 @@ def vif_of(
             f"Neutron could not bind a port on host {host!r} (vif_type {kind}): is an agent of "
             "that host name alive (openstack network agent list)?"
         )
-    return vif_of_spare(spare_of(port, conf_bridge), pod_network, mtu)
+    return vif_of_pooled(pooled_port_of(port, conf_bridge), pod_network, mtu)
 
 
-def vif_of_spare(spare: Spare, pod_network: PodNetwork, mtu: int) -> model.VIFBase:
+def vif_of_pooled(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> model.VIFBase:
     """The VIF that the node plugs for a bound port."""
     return model.VIFOpenVSwitch(
-        id=spare.id,
-        address=spare.mac,
+        id=pooled.id,
+        address=pooled.mac,
         plugin="ovs",
         has_traffic_filtering=True,
-        vif_name=f"tap{spare.id}"[:IFNAME_LIMIT],
-        bridge_name=spare.bridge,
-        port_profile=model.VIFPortProfileOpenVSwitch(interface_id=spare.id),
-        network=network_of(spare, pod_network, mtu),
+        vif_name=f"tap{pooled.id}"[:IFNAME_LIMIT],
+        bridge_name=pooled.bridge,
+        port_profile=model.VIFPortProfileOpenVSwitch(interface_id=pooled.id),
+        network=network_of(pooled, pod_network, mtu),
     )
 
 
-def network_of(spare: Spare, pod_network: PodNetwork, mtu: int) -> model.Network:
+def network_of(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> model.Network:
     """The network of a VIF, with the port's addresses.
 
     :param mtu: upper limit; 0 for none.
@@ -158,9 +158,9 @@ def network_of(spare: Spare, pod_network: PodNetwork, mtu: int) -> model.Network
     return model.Network(
         id=network.id,
         label=network.name,
-        bridge=spare.bridge or None,
+        bridge=pooled.bridge or None,
         mtu=min(network.mtu, mtu) if mtu else network.mtu,
-        subnets=tuple(_subnet(subnet, spare) for subnet in pod_network.subnets),
+        subnets=tuple(_subnet(subnet, pooled) for subnet in pod_network.subnets),
     )
 
 
@@ -168,8 +168,8 @@ def _bridge_of(port: Json, conf_bridge: str | None) -> str:
     return conf_bridge or port.get("binding:vif_details", {}).get("bridge_name") or "br-int"
 
 
-def _subnet(subnet: neutron.Subnet, spare: Spare) -> model.Subnet:
-    addresses = [address for subnet_id, address in spare.fixed_ips if subnet_id == subnet.id]
+def _subnet(subnet: neutron.Subnet, pooled: PooledPort) -> model.Subnet:
+    addresses = [address for subnet_id, address in pooled.fixed_ips if subnet_id == subnet.id]
     return model.Subnet(
         cidr=str(ipaddress.ip_network(subnet.cidr)),
         gateway=subnet.gateway_ip,

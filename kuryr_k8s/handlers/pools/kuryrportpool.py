@@ -10,7 +10,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.drivers.base import NodeNotReady, Spare
+from kuryr_k8s.drivers.base import NodeNotReady, PooledPort
 from kuryr_k8s.drivers.pools.port_pool import PortPool
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, node_reference
 from kuryr_k8s.handlers.pools.worker import pools_of
@@ -183,7 +183,7 @@ def _of_pool(key: Key, old: KuryrPortPool | None, new: KuryrPortPool | None) -> 
     return (key,)
 
 
-def _entry(pool: PortPool, spare: Spare) -> Json | None:
+def _entry(pool: PortPool, spare: PooledPort) -> Json | None:
     vif = pool.vif_of(spare)
     if vif is None or vif.network is None:
         return None  # nothing is known of its network before the first request

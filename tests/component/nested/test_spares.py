@@ -17,7 +17,7 @@ from tests.fakes.faults import answer, cut
 
 async def test_spares_are_made_by_one_bulk_and_attached_by_one_call(driver, key, cloud):
     assert await driver.place(VM) == key.place
-    spares, failure = await driver.create_spares(key, 10)
+    spares, failure = await driver.create_pooled(key, 10)
     assert failure is None
     assert subports(cloud) == {spare.id: spare.vlan_id for spare in spares}
     assert len(spares) == 10
@@ -28,16 +28,16 @@ async def test_spares_are_made_by_one_bulk_and_attached_by_one_call(driver, key,
 async def test_spares_are_found_again_with_their_places(
     driver, context, request_port, neutron, key, cloud
 ):
-    spares, _ = await driver.create_spares(key, 3)
+    spares, _ = await driver.create_pooled(key, 3)
     await driver.ensure(await request_port())
     again = NestedVLAN(context)
     ports = await neutron.list_ports({"tags": TAG})
-    found = await again.find_spares(ports)
+    found = await again.find_pooled(ports)
     assert set(found) == set(spares)
     pod_network = (await request_port()).pod_network
-    assert again.vif_of_spare(found[0], pod_network).vlan_id == found[0].vlan_id
+    assert again.vif_of_pooled(found[0], pod_network).vlan_id == found[0].vlan_id
     for spare in found:
-        await again.remove_spare(spare)
+        await again.delete_pooled(spare)
     assert len(subports(cloud)) == len(pod_ports(cloud)) == 1
 
 
@@ -45,24 +45,24 @@ async def test_spares_left_by_half_are_found_unfit_and_removed(
     driver, context, neutron, key, cloud
 ):
     cloud.faults.add(path=ADD, times=1, action=cut())
-    made, failure = await driver.create_spares(key, 3)
+    made, failure = await driver.create_pooled(key, 3)
     assert isinstance(failure, errors.CloudError)
     assert not made
-    whole, _ = await driver.create_spares(key, 1)
+    whole, _ = await driver.create_pooled(key, 1)
     cloud.faults.add(path=REMOVE, times=1, action=answer(500))
     ports = await neutron.list_ports({"tags": TAG})
-    found = await NestedVLAN(context).find_spares(ports)
+    found = await NestedVLAN(context).find_pooled(ports)
     assert [spare.id for spare in found if spare.fit] == [whole[0].id]
     assert [spare.key.place for spare in found if not spare.fit] == [""] * 3
     for spare in found:
         if not spare.fit:
-            await driver.remove_spare(spare)
+            await driver.delete_pooled(spare)
     assert pod_ports(cloud) == {whole[0].id}
 
 
 async def test_spares_that_the_trunk_does_not_take_are_not_kept(driver, key, cloud):
     cloud.store.change("trunk", cloud.trunk, {"admin_state_up": False})
-    made, failure = await driver.create_spares(key, 3)
+    made, failure = await driver.create_pooled(key, 3)
     assert isinstance(failure, TrunkUnfit)
     assert not made
     assert not pod_ports(cloud)
@@ -70,7 +70,7 @@ async def test_spares_that_the_trunk_does_not_take_are_not_kept(driver, key, clo
 
 async def test_spares_for_a_trunk_that_is_gone_are_not_made(driver, key, cloud):
     gone = key._replace(place="1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e")
-    made, failure = await driver.create_spares(gone, 3)
+    made, failure = await driver.create_pooled(gone, 3)
     assert isinstance(failure, errors.NotFound)
     assert not made
     assert not pod_ports(cloud)
@@ -79,4 +79,4 @@ async def test_spares_for_a_trunk_that_is_gone_are_not_made(driver, key, cloud):
 async def test_spares_of_bare_metal_are_none_of_ours(driver, neutron, key, cloud):
     body = {"network_id": key.network_id, "device_id": "", "binding:host_id": "chassis1"}
     port = await neutron.create_port(body | {"tags": [TAG, "kuryr-pool"]})
-    assert await driver.find_spares([cloud.ports[port["id"]]]) == []
+    assert await driver.find_pooled([cloud.ports[port["id"]]]) == []
