@@ -1,0 +1,1 @@
+"""Programs, packages, images and Python environments: installed or built once, and cached."""
