@@ -1,0 +1,1 @@
+"""OVN and Open vSwitch on the lab."""
