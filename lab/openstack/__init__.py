@@ -1,0 +1,1 @@
+"""Keystone, Neutron and Octavia on the lab."""
