@@ -1,0 +1,1 @@
+"""The control plane and the nodes of Kubernetes on the lab."""
