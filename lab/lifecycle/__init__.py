@@ -1,0 +1,1 @@
+"""Starting, stopping and supervising the components of the lab."""
