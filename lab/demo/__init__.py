@@ -1,0 +1,1 @@
+"""The demonstration: Pods with Neutron ports and Services with load balancers."""
