@@ -8,13 +8,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from lab import cni_bridge, crash, ovn, topology
-from lab.crash import NotPossible
-from lab.graph import StepError
-from lab.lifecycle import GROUPS, Lab
-from lab.names import UnknownName
+from lab import topology
+from lab.kubernetes import cni_bridge
+from lab.lifecycle import crash
+from lab.lifecycle.crash import NotPossible
+from lab.lifecycle.graph import StepError
+from lab.lifecycle.lab import GROUPS, Lab
+from lab.lifecycle.names import UnknownName
+from lab.lifecycle.supervisor import ComponentError
+from lab.ovn import daemons as ovn
 from lab.process import CommandError
-from lab.supervisor import ComponentError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent
+REPOSITORY = Path(__file__).resolve().parent.parent
+SOURCE = REPOSITORY / "lab"
 
 
 @dataclass(frozen=True)

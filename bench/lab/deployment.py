@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lab.churn.pods import pod
-from lab.kube import Follower, Json, Kube, condition, is_ready
+from lab.kubernetes.client import Follower, Json, Kube, condition, is_ready
 from lab.process import wait_until
 
 NAMESPACE = "default"

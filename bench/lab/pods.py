@@ -18,13 +18,14 @@ from typing import Any
 
 from bench.lab.deployment import Round, deploy
 from bench.report import Report, Table, Target, percentile
-from lab import cni_bridge, facts
-from lab.cloud import admin_token
-from lab.kube import Kube
-from lab.kuryr import CONTROLLER, Installation
-from lab.lifecycle import Lab
+from lab import facts
+from lab.kubernetes import cni_bridge
+from lab.kubernetes.client import Kube
+from lab.kuryr.installation import CONTROLLER, Installation
+from lab.lifecycle.lab import Lab
+from lab.openstack.cloud import admin_token
+from lab.openstack.rest import Api
 from lab.progress import Progress
-from lab.rest import Api
 
 PHASES = ("schedule", "VIF", "ADD", "ready")
 OURS, FULL, AGAIN, BRIDGE = "kuryr", "kuryr, pools full", "kuryr, pools again", "bridge"

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from bench.lab.requests import EVERY, GIVEN_UP, Requests
 from bench.pods.benchmark import numbers
 from bench.report import Report, Table, Target, percentile
-from lab import dns, facts
-from lab.kube import Json, Kube, is_ready
-from lab.kuryr import Installation, kubectl
+from lab import facts
+from lab.kubernetes import dns
+from lab.kubernetes.client import Json, Kube, is_ready
+from lab.kuryr.installation import Installation, kubectl
+from lab.kuryr.services import PROVIDERS
 from lab.process import wait_until
 from lab.progress import Progress
-from lab.services import PROVIDERS
 
 NAMESPACE, ASKER, APP = "kuryr-bench-services", "asker", "web"
 IMAGE = "lab.local/busybox:1"

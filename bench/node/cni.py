@@ -17,9 +17,10 @@ from bench.node import prepared_pods as prepared
 from bench.node.ovsdb import Switch
 from bench.node.parallel_processes import Program, Run, at_once
 from bench.report import Report, Table, Target, percentile
-from lab import facts, ovn
-from lab.kuryr import CONTROLLER, Installation, daemon
-from lab.lifecycle import Lab
+from lab import facts
+from lab.kuryr.installation import CONTROLLER, Installation, daemon
+from lab.lifecycle.lab import Lab
+from lab.ovn import daemons as ovn
 from lab.paths import Paths
 from lab.process import run
 from lab.progress import Progress

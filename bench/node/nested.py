@@ -11,11 +11,11 @@ from pathlib import Path
 
 from bench.report import Report, Table, percentile
 from lab import facts
-from lab.kuryr import Installation, kubectl
-from lab.lifecycle import Lab
+from lab.kuryr.installation import Installation, kubectl
+from lab.lifecycle.lab import Lab
+from lab.lifecycle.supervisor import Supervisor
 from lab.process import run
 from lab.progress import Progress
-from lab.supervisor import Supervisor
 
 NAMESPACE, POD = "kuryr-bench", "nested"
 LAUNCHER = Path(__file__).with_name("nested_machine.py")

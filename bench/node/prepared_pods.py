@@ -14,11 +14,12 @@ from kuryr_k8s.model import vif
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import write_vifs
 from kuryr_k8s.model.kuryrportpool import park_entry
-from lab import cloud, facts
-from lab.kuryr import kubectl
-from lab.openstack_config import NEUTRON_PORT
+from lab import facts
+from lab.kuryr.installation import kubectl
+from lab.openstack import cloud
+from lab.openstack.config import NEUTRON_PORT
+from lab.openstack.rest import Api
 from lab.process import wait_until
-from lab.rest import Api
 
 NAMESPACE = "kuryr-bench"
 TAG = "kuryr-bench"  # not the cluster's: nobody else asks for these ports

@@ -17,7 +17,7 @@ from bench.testbed import processes
 from bench.testbed.data_plane import Wiring
 from bench.testbed.node_daemon import AncestorNode, NodeDaemon
 from bench.testbed.testbed import CONTROLLER, REPOSITORY, TAG, Controller, Stage
-from lab import ancestor
+from lab.bench import ancestor
 from lab.paths import Paths
 from tests.kube.children import free_ports
 

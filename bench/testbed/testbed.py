@@ -22,7 +22,7 @@ from bench.testbed.audit import AuditLog
 from bench.testbed.fake_cloud import CloudControl
 from bench.testbed.processes import Process
 from kuryr_k8s.model.annotations import HOST_ID
-from lab import binaries
+from lab.install import binaries
 from tests.kube import Cluster, KubeClient, KubeServer
 from tests.kube.children import Launcher, free_ports
 

@@ -11,13 +11,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from lab import tox
-from lab.lifecycle import Lab
-from lab.paths import Paths
+from lab.install import tox
+from lab.lifecycle.lab import Lab
+from lab.paths import REPOSITORY, Paths
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 ALONE = ("pods", "services", "restart")
 ON_LAB = ("cni", "lab", "lab_services", "nested")
 APART = ("ancestor",)

@@ -13,13 +13,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.interpreter import interpreter
-from lab.paths import SOURCE, Paths, locked, write_atomic
+from lab.install.interpreter import interpreter
+from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 
 VERSION = "10.0.0"
 _RELEASE = f"kuryr-kubernetes=={VERSION}"
-_REQUIREMENTS = SOURCE / "requirements-ancestor.txt"
+_REQUIREMENTS = Path(__file__).with_name("requirements-ancestor.txt")
 _CRDS = f"kuryr-kubernetes-{VERSION}/kubernetes_crds/kuryr_crds/"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from lab.churn.campaign import Campaign, Row
 from lab.churn.faults import Fault, crashes, nothing, restarts
 from lab.churn.namespace import PodNamespace
-from lab.lifecycle import Lab
+from lab.lifecycle.lab import Lab
 
 _NAMESPACE = "churn"
 _COLUMNS = (

@@ -13,10 +13,10 @@ from lab.churn.leftovers import NETNS, Inspection
 from lab.churn.lives import Life
 from lab.churn.pings import Pinger
 from lab.churn.pods import Churn, pod
-from lab.kube import Json, Kube, KubeError, Unreachable, is_ready
-from lab.lifecycle import Lab
+from lab.kubernetes.client import Json, Kube, KubeError, Unreachable, is_ready
+from lab.lifecycle.lab import Lab
+from lab.openstack.rest import ApiError
 from lab.process import CommandError, wait_until
-from lab.rest import ApiError
 
 PATIENCE = 240.0  # seconds for all to be as it should be
 _TROUBLES = (KubeError, Unreachable, ApiError, CommandError, OSError)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lab import crash
-from lab.kuryr import daemon
-from lab.lifecycle import Lab
+from lab.kuryr.installation import daemon
+from lab.lifecycle import crash
+from lab.lifecycle.lab import Lab
 from lab.topology import Node
 
 RESTARTED = ("neutron", "ovn-controller", "kube-apiserver", "daemon", "controller")

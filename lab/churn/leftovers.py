@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import facts
-from lab.cloud import admin_token
-from lab.kube import Json, Kube
-from lab.kuryr import CLUSTER_TAG
+from lab.kubernetes.client import Json, Kube
+from lab.kuryr.installation import CLUSTER_TAG
+from lab.openstack.cloud import admin_token
+from lab.openstack.rest import Api
 from lab.process import run
-from lab.rest import Api
 
 OURS, NETNS, PARKED = "kuryr-container-id", "kuryr-netns", "kuryr-parked"
 # On ports that the product keeps ready for Pods to come.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from lab.kube import Follower, Json, Kube, is_ready
+from lab.kubernetes.client import Follower, Json, Kube, is_ready
 
 
 @dataclass

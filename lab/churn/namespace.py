@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lab import facts
-from lab.kube import Kube, KubeError
-from lab.lifecycle import Lab
+from lab.kubernetes.client import Kube, KubeError
+from lab.lifecycle.lab import Lab
 from lab.process import wait_until
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 from lab.churn.lives import Life, Lives
-from lab.kube import Json, Kube, KubeError, Unreachable
+from lab.kubernetes.client import Json, Kube, KubeError, Unreachable
 from lab.process import wait_until
 
 # One Pod in so many is deleted at once, in the middle of its start.

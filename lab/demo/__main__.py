@@ -14,10 +14,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from lab import demo_services, facts
-from lab.demo_services import NAME
-from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, kubectl
-from lab.lifecycle import Lab
+from lab import facts
+from lab.demo import services as demo_services
+from lab.demo.services import NAME
+from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, Installation, kubectl
+from lab.lifecycle.lab import Lab
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 

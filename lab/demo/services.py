@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab import facts
-from lab.images import CURL
-from lab.kube import kubectl
+from lab.install.images import CURL
+from lab.kubernetes.client import kubectl
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from lab import facts, ovn, probes, topology, wiring
+from lab import facts, topology
+from lab.host import wiring
+from lab.lifecycle import probes
+from lab.lifecycle.supervisor import Component
+from lab.ovn import daemons as ovn
 from lab.paths import Paths, write_atomic
-from lab.supervisor import Component
 from lab.topology import Node
 
 _TAP = f"tap-{topology.VM_NAMESPACE}"

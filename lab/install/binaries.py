@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab import golang, openvswitch
+from lab.install import golang, openvswitch
 from lab.paths import Paths
 from lab.process import CommandError, run
 

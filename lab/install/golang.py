@@ -13,10 +13,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import debian
-from lab.paths import SOURCE, Paths, locked
+from lab.install import debian
+from lab.paths import Paths, locked
 from lab.process import CommandError, run
 
+_MODULES = Path(__file__).with_name("modules")
 _KUBERNETES = "v1.34.4"
 _CONTAINERD = "2.2.3"
 _GO_NEEDED = (1, 24)
@@ -61,10 +62,10 @@ class Module:
 _PLUGINS = "github.com/containernetworking/plugins/plugins"
 _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 MODULES = (
-    Module("etcd", SOURCE / "modules/etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
+    Module("etcd", _MODULES / "etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Module(
         "kubernetes",
-        SOURCE,
+        _MODULES / "kubernetes",
         {"cnitool": "github.com/containernetworking/cni/cnitool"}
         | {
             name: f"k8s.io/kubernetes/cmd/{name}"
@@ -80,7 +81,7 @@ MODULES = (
     ),
     Module(
         "containerd",
-        SOURCE / "modules/containerd",
+        _MODULES / "containerd",
         {
             name: f"{_CONTAINERD_MODULE}/cmd/{name}"
             for name in ("containerd", "containerd-shim-runc-v2", "ctr")
@@ -90,7 +91,7 @@ MODULES = (
     ),
     Module(
         "cni-plugins",
-        SOURCE / "modules/cni-plugins",
+        _MODULES / "cni-plugins",
         {
             path.rpartition("/")[2]: f"{_PLUGINS}/{path}"
             for path in (
@@ -104,8 +105,8 @@ MODULES = (
             )
         },
     ),
-    Module("coredns", SOURCE / "modules/coredns", {"coredns": "."}),
-    Module("pause", SOURCE / "modules/pause", {"pause": "."}),
+    Module("coredns", _MODULES / "coredns", {"coredns": "."}),
+    Module("pause", _MODULES / "pause", {"pause": "."}),
 )
 
 

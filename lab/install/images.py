@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab import binaries, debian
+from lab.install import binaries, debian
 from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 

@@ -6,18 +6,18 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from lab.interpreter import interpreter
-from lab.paths import SOURCE, Paths, locked, write_atomic
+from lab.install.interpreter import interpreter
+from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 
-_REQUIREMENTS = SOURCE / "requirements-openstack.txt"
+_REQUIREMENTS = Path(__file__).with_name("requirements-openstack.txt")
 _DISTRIBUTION = "labdrivers-1.0.dist-info"
-# The names under which Octavia's configuration asks for lab.amphora.
+# The names under which Octavia's configuration asks for lab.openstack.amphora.
 _ENTRY_POINTS = """\
 [octavia.amphora.drivers]
-lab_amphora_driver = lab.amphora.client:Driver
+lab_amphora_driver = lab.openstack.amphora.client:Driver
 [octavia.compute.drivers]
-lab_compute_driver = lab.amphora.compute:Compute
+lab_compute_driver = lab.openstack.amphora.compute:Compute
 """
 
 
@@ -59,7 +59,7 @@ def install(paths: Paths) -> Path:
 
 
 def _add_drivers(venv: Path) -> None:
-    """Let Octavia find the lab's drivers; their code is where this is, see openstack.py."""
+    """Register the lab's drivers with Octavia, whose path lab.openstack.services sets."""
     site = next((venv / "lib").glob("python3*/site-packages"))
     description = "Metadata-Version: 2.1\nName: labdrivers\nVersion: 1.0\n"
     write_atomic(site / _DISTRIBUTION / "METADATA", description)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from lab import debian
+from lab.install import debian
 from lab.paths import Paths, locked, write_atomic
 
 _SUITE = "trixie"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from lab import debian
-from lab.interpreter import interpreter
+from lab.install import debian
+from lab.install.interpreter import interpreter
 from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from lab import wiring
+from lab.host import wiring
 from lab.paths import Paths, write_atomic
 from lab.topology import Node
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lab import probes, topology
+from lab import topology
+from lab.lifecycle import probes
+from lab.lifecycle.supervisor import Component
 from lab.paths import Paths, write_atomic
-from lab.supervisor import Component
 
 ETCD_URL = "http://127.0.0.1:2379"
 _ETCD_PEER_URL = "http://127.0.0.1:2380"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lab import facts, images, topology
-from lab.kube import kubectl
+from lab import facts, topology
+from lab.install import images
+from lab.kubernetes.client import kubectl
 
 Json = dict[str, Any]
 NAME, NAMESPACE = "kube-dns", "kube-system"

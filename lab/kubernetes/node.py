@@ -10,10 +10,13 @@ import json
 import shutil
 from pathlib import Path
 
-from lab import binaries, cgroups, images, mounts, probes, topology
+from lab import topology
+from lab.host import cgroups, mounts
+from lab.install import binaries, images
+from lab.lifecycle import probes
+from lab.lifecycle.supervisor import Component, Supervisor
 from lab.paths import Paths, write_atomic
 from lab.process import arguments, marked
-from lab.supervisor import Component, Supervisor
 from lab.topology import Node, Worker
 
 CNI_PLUGINS = ("bridge", "ptp", "loopback", "host-local", "portmap", "bandwidth", "tuning")

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from lab.rest import Api, token
+from lab.openstack.rest import Api, token
 
 # `member` for what the project owns, `service` because Neutron lets only that role (or an
 # administrator) write and read binding:* of ports.

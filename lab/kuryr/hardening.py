@@ -1,4 +1,4 @@
-"""The product's programs under the restrictions of their systemd units: see lab.sandbox.
+"""The product's programs under the restrictions of their systemd units: see lab.kuryr.sandbox.
 
 The launcher and the units are copied beside the installation: the lab can be restarted by another
 clone of the repository than the one that installed the product.
@@ -11,11 +11,11 @@ import pwd
 import shutil
 from pathlib import Path
 
-from lab.paths import write_atomic
+from lab.kuryr.sandbox.unit import Unit
+from lab.paths import REPOSITORY, write_atomic
 from lab.process import run
-from lab.sandbox.unit import Unit
-from lab.wheel import REPOSITORY
 
+_PACKAGE = Path("lab/kuryr/sandbox")
 UNITS = REPOSITORY / "etc" / "systemd"
 
 
@@ -28,11 +28,11 @@ class Hardening:
 
     def install(self) -> None:
         """Have the launcher, the units and the accounts that they name."""
-        source = REPOSITORY / "lab" / "sandbox"
-        for path in source.iterdir():
+        for path in (REPOSITORY / _PACKAGE).iterdir():
             if path.is_file():
-                write_atomic(self._launcher / "lab" / "sandbox" / path.name, path.read_bytes())
-        write_atomic(self._launcher / "lab" / "__init__.py", "")
+                write_atomic(self._launcher / _PACKAGE / path.name, path.read_bytes())
+        for parent in _PACKAGE.parents[:-1]:
+            write_atomic(self._launcher / parent / "__init__.py", "")
         for path in UNITS.glob("*.service"):
             shutil.copyfile(path, self._unit(path.stem))
             _ensure_account(Unit.read(path).text("User", "root"))
@@ -43,13 +43,13 @@ class Hardening:
         :param directories: where run/NAME and lib/NAME stand for /run and /var/lib.
         """
         code = f"import sys; sys.path.insert(0, {str(self._launcher)!r}); "
-        code += "from lab.sandbox.__main__ import main; main()"
+        code += "from lab.kuryr.sandbox.__main__ import main; main()"
         python = ("/usr/bin/env", "python3", "-I", "-c", code)
         return (*python, f"--directories={directories}", str(self._unit(program)))
 
     def files(self, program: str) -> tuple[str, ...]:
         """What it depends on besides: a change of it wants a restart."""
-        parts = sorted((self._launcher / "lab" / "sandbox").glob("*"))
+        parts = sorted((self._launcher / _PACKAGE).glob("*"))
         return (str(self._unit(program)), *(str(path) for path in parts if path.is_file()))
 
     def give(self, path: Path, program: str) -> None:

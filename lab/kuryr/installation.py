@@ -12,29 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab import (
-    binaries,
-    credential,
-    dns,
-    facts,
-    pools,
-    probes,
-    services,
-    topology,
-    wheel,
-    wiring,
-)
-from lab.hardening import Hardening
-from lab.kube import kubectl as kubectl
-from lab.paths import Paths, locked, write_atomic
+from lab import facts, topology
+from lab.host import wiring
+from lab.install import binaries
+from lab.kubernetes import dns
+from lab.kubernetes.client import kubectl as kubectl
+from lab.kuryr import credential, pools, services, wheel
+from lab.kuryr.hardening import Hardening
+from lab.lifecycle import probes
+from lab.lifecycle.supervisor import Component, Supervisor
+from lab.machine import machine
+from lab.paths import REPOSITORY, Paths, locked, write_atomic
 from lab.progress import Progress
-from lab.supervisor import Component, Supervisor
-from lab.wheel import REPOSITORY
-from lab.worker import machine
 
 CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
@@ -319,7 +311,3 @@ def main() -> int:
     else:
         installation.down()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

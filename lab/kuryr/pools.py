@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lab.openstack.rest import Api, ApiError
 from lab.process import CommandError, wait_until
-from lab.rest import Api, ApiError
 
 KINDS = ("noop", "neutron")
 Json = dict[str, Any]

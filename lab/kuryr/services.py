@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from lab import cloud, dns, facts
+from lab import facts
+from lab.kubernetes import dns
+from lab.openstack import cloud
+from lab.openstack.rest import Api
 from lab.process import CommandError, wait_until
-from lab.rest import Api
 
 HANDLERS = "vif,kuryrport,kuryrportpool,lbaas_spec,loadbalancer"
 # The load balancers that are there as long as Services have any.

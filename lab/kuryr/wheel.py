@@ -7,12 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.interpreter import interpreter
-from lab.paths import write_atomic
+from lab.install.interpreter import interpreter
+from lab.paths import REPOSITORY, write_atomic
 from lab.process import run
 from lab.progress import Progress
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 # What the wheel is made of; a change of it is a new installation.
 _SOURCES = ("kuryr_k8s", "setup.cfg", "setup.py", "pyproject.toml", "requirements.txt")
 # What others may have built in between them

@@ -6,13 +6,16 @@ import shutil
 from collections.abc import Iterable
 from functools import partial
 
-from lab import cgroups, cni_bridge, mounts, ovn, topology, wiring
-from lab.graph import Step, execute
-from lab.openstack_config import OCTAVIA_SOCKETS
+from lab import topology
+from lab.host import cgroups, mounts, wiring
+from lab.kubernetes import cni_bridge
+from lab.lifecycle.graph import Step, execute
+from lab.lifecycle.supervisor import Supervisor
+from lab.openstack.config import OCTAVIA_SOCKETS
+from lab.ovn import daemons as ovn
 from lab.paths import Paths
 from lab.process import kill_all, marked, run
 from lab.progress import Progress
-from lab.supervisor import Supervisor
 
 _BRIDGES = ("br-int", "br-ul", "br-ex", "ovs-netdev")
 _LINKS = ("np-node", "tnp-node", "ul-node", "ul-outside", "tap-vm", topology.AMPHORA)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import shutil
 
-from lab import cgroups, mounts, ovn, wiring
-from lab.lifecycle import Lab
+from lab.host import cgroups, mounts, wiring
+from lab.lifecycle.lab import Lab
+from lab.lifecycle.supervisor import Record
+from lab.ovn import daemons as ovn
 from lab.process import Identity, kill_all, marked
-from lab.supervisor import Record
 from lab.topology import Node
 
 # In this order they come back.

@@ -11,17 +11,20 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from lab import cleanup, graph, topology
-from lab.graph import Step
-from lab.names import resolve
+from lab import topology
+from lab.lifecycle import cleanup, graph
+from lab.lifecycle.graph import Step
+from lab.lifecycle.names import resolve
+from lab.lifecycle.plan import Plan
+from lab.lifecycle.supervisor import Component, Supervisor
+from lab.machine import plan as worker_plan
 from lab.paths import SOURCE, Paths, locked, write_atomic
-from lab.plan import Plan
 from lab.process import COMPONENT_MARK, LAB_MARK, kill_all, marked
 from lab.progress import Progress
-from lab.supervisor import Component, Supervisor
-from lab.worker import plan as worker_plan
 
 _COMMAND = "command"  # the component that a command of ours counts as
+# The packages that decide what the lab is made of, besides the modules beside them.
+_PARTS = ("host", "install", "kubernetes", "lifecycle", "machine", "openstack", "ovn")
 # What `up --only` understands besides names of steps.
 GROUPS = {
     "control-plane": ("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
@@ -195,6 +198,7 @@ class Lab:
 def _source_digest() -> str:
     """The hash of this program: another version may want other files, not only other arguments."""
     digest = hashlib.sha256()
-    for path in sorted(SOURCE.glob("*.py")) + sorted(SOURCE.glob("[aw]*/*.py")):
+    files = [path for name in _PARTS for path in (SOURCE / name).rglob("*.py")]
+    for path in sorted([*SOURCE.glob("*.py"), *files]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -9,29 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from lab import (
-    binaries,
-    cloud,
-    debian,
-    facts,
-    golang,
-    images,
-    kubernetes,
-    node,
-    openstack,
-    openvswitch,
-    ovn,
-    pki,
-    python_services,
-    topology,
-    vm,
-    wiring,
-)
-from lab.graph import Step
+from lab import facts, topology
+from lab.host import vm, wiring
+from lab.install import binaries, debian, golang, images, openvswitch
+from lab.install import openstack as python_services
+from lab.kubernetes import certificates as pki
+from lab.kubernetes import control_plane as kubernetes
+from lab.kubernetes import node
+from lab.lifecycle.graph import Step
+from lab.lifecycle.supervisor import Component, Supervisor, builtin
+from lab.machine import plan as worker_plan
+from lab.machine.network import WorkerSetup
+from lab.openstack import cloud
+from lab.openstack import services as openstack
+from lab.ovn import daemons as ovn
 from lab.paths import Paths
-from lab.supervisor import Component, Supervisor, builtin
-from lab.worker import plan as worker_plan
-from lab.worker.network import WorkerSetup
 
 _WARM = 0.5  # seconds; steps below it are not worth a line
 

@@ -31,9 +31,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lab import probes
+from lab.lifecycle import probes
+from lab.lifecycle.probes import Probe
 from lab.paths import Paths, write_atomic
-from lab.probes import Probe
 from lab.process import (
     COMPONENT_MARK,
     LAB_MARK,

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import debian, images
+from lab.install import debian, images
 from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 

@@ -11,12 +11,14 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from lab import images, probes, topology
+from lab import topology
+from lab.install import images
+from lab.lifecycle import probes
+from lab.lifecycle.supervisor import Component
+from lab.machine import kernel
 from lab.paths import Paths, write_atomic
 from lab.process import run
-from lab.supervisor import Component
 from lab.topology import Worker
-from lab.worker import kernel
 
 MEMORY = 1280  # MiB; the host gives only what is touched
 _VIRTIOFSD = "/usr/lib/qemu/virtiofsd"

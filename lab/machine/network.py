@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lab import facts, topology, wiring
-from lab.cloud import NeutronSetup
+from lab import facts, topology
+from lab.host import wiring
+from lab.openstack.cloud import NeutronSetup
 from lab.topology import Node, Worker
 
 GROUP = topology.WORKER_NETWORK.name

@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lab import debian, facts, images, node, ovn, wiring
-from lab.graph import Step
+from lab import facts
+from lab.host import wiring
+from lab.install import debian, images
+from lab.kubernetes import node
+from lab.lifecycle.graph import Step
+from lab.lifecycle.supervisor import Component, Supervisor
+from lab.machine import kernel, machine, network
+from lab.ovn import daemons as ovn
 from lab.paths import Paths
 from lab.process import run
-from lab.supervisor import Component, Supervisor
 from lab.topology import Node, Worker
-from lab.worker import kernel, machine, network
 
 _WARM = 0.5  # seconds; steps below it are not worth a line
 # By the label the product knows how to plug Pods there; no Pod gets there by chance.

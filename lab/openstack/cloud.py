@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lab import facts, topology
-from lab.openstack_config import (
+from lab.openstack.config import (
     ADMIN_PASSWORD,
     KEYSTONE_PORT,
     KEYSTONE_URL,
@@ -21,8 +21,8 @@ from lab.openstack_config import (
     SERVICE_PASSWORD,
     USER_PASSWORD,
 )
+from lab.openstack.rest import Api, ApiError, Json, token
 from lab.process import wait_until
-from lab.rest import Api, ApiError, Json, token
 from lab.topology import Network, Node
 
 _LOCAL_KEYSTONE = f"http://127.0.0.1:{KEYSTONE_PORT}/v3"

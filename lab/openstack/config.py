@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lab import mariadb, ovn
+from lab.openstack import mariadb
+from lab.ovn import daemons as ovn
 from lab.paths import Paths, write_atomic
 
 # The services talk to each other over loopback; users, on any node, over the underlay.
@@ -240,7 +241,7 @@ from octavia.api import app
 
 application = app.setup_app(argv=["octavia-api", "--config-file", {str(etc / "octavia.conf")!r}])
 
-from lab.amphora import health
+from lab.openstack.amphora import health
 from octavia.controller.queue.v2 import consumer
 from oslo_config import cfg
 

@@ -10,10 +10,10 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lab import probes
+from lab.lifecycle import probes
+from lab.lifecycle.supervisor import Component
 from lab.paths import Paths
 from lab.process import run
-from lab.supervisor import Component
 
 _RECORD = "lab.migrated"
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab import mariadb, openstack_config, probes, python_services
-from lab.graph import Step
-from lab.openstack_config import (
+from lab.install import openstack as python_services
+from lab.lifecycle import probes
+from lab.lifecycle.graph import Step
+from lab.lifecycle.supervisor import Component
+from lab.openstack import config as openstack_config
+from lab.openstack import mariadb
+from lab.openstack.config import (
     ADMIN_PASSWORD,
     HOST,
     KEYSTONE_PORT,
@@ -20,9 +24,8 @@ from lab.openstack_config import (
     OCTAVIA_PORT,
     OCTAVIA_SOCKETS,
 )
-from lab.paths import SOURCE, Paths
+from lab.paths import REPOSITORY, SOURCE, Paths
 from lab.process import run
-from lab.supervisor import Component
 
 _ENV = {"PYTHONWARNINGS": "ignore"}
 
@@ -115,7 +118,7 @@ def _neutron(paths: Paths) -> list[Component]:
 def _octavia(paths: Paths) -> list[Component]:
     etc = paths.etc / "octavia"
     files = (str(etc / "octavia.conf"), str(etc / "octavia_wsgi.py"))
-    drivers = tuple(str(file) for file in sorted((SOURCE / "amphora").glob("*.py")))
+    drivers = tuple(str(file) for file in sorted((SOURCE / "openstack" / "amphora").glob("*.py")))
     agent = python_services.location(paths) / "bin/octavia-driver-agent"
     return [
         # The API, when it loads the ovn provider, looks for the agent's sockets.
@@ -136,7 +139,7 @@ def _octavia(paths: Paths) -> list[Component]:
             needs=("octavia-agent", "keystone", "neutron", "ovn-controller-node1"),
             env=_ENV
             | {
-                "PYTHONPATH": str(SOURCE.parent),
+                "PYTHONPATH": str(REPOSITORY),
                 "KURYR_LAB_STATE": str(paths.state),
                 "KURYR_LAB_CACHE": str(paths.cache),
             },

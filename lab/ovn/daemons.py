@@ -11,11 +11,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from lab import facts, openvswitch, probes, topology, wiring
-from lab.graph import Step
+from lab import facts, topology
+from lab.host import wiring
+from lab.install import openvswitch
+from lab.lifecycle import probes
+from lab.lifecycle.graph import Step
+from lab.lifecycle.supervisor import Component
 from lab.paths import Paths
 from lab.process import CommandError, run, wait_until
-from lab.supervisor import Component
 from lab.topology import Node
 
 _PORTS = {"ovn-nb": 6641, "ovn-sb": 6642}

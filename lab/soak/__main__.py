@@ -18,7 +18,7 @@ from lab.churn.faults import Fault
 from lab.churn.leftovers import Owners
 from lab.churn.lives import Life
 from lab.churn.namespace import PodNamespace
-from lab.lifecycle import Lab
+from lab.lifecycle.lab import Lab
 from lab.soak.memory import Size
 from lab.soak.run import Outcome, Soak
 

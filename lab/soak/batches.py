@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from lab.churn.lives import Life, Lives
 from lab.churn.pods import pod
-from lab.kube import Json, Kube, KubeError, Unreachable
+from lab.kubernetes.client import Json, Kube, KubeError, Unreachable
 from lab.process import wait_until
 
 IN_TIME = 60.0  # seconds in which a Pod must be Ready, and in which a deleted one must be gone

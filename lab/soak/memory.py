@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.lifecycle.supervisor import Supervisor
 from lab.process import Identity, session
-from lab.supervisor import Supervisor
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -12,14 +12,14 @@ from lab import facts
 from lab.churn.faults import Fault, restarts
 from lab.churn.leftovers import Inspection, Owners
 from lab.churn.lives import Life
-from lab.kube import Kube, KubeError, Unreachable
-from lab.kuryr import CONTROLLER, daemon
-from lab.lifecycle import Lab
+from lab.kubernetes.client import Kube, KubeError, Unreachable
+from lab.kuryr.installation import CONTROLLER, daemon
+from lab.lifecycle.lab import Lab
+from lab.lifecycle.supervisor import ComponentError
+from lab.openstack.rest import ApiError
 from lab.process import CommandError, wait_until
-from lab.rest import ApiError
 from lab.soak.batches import Batches, failures
 from lab.soak.memory import Size, size_of
-from lab.supervisor import ComponentError
 
 STRUCK = ("controller", "daemon", "neutron", "ovn-controller")
 _GAPS = 5.0, 40.0  # seconds between two faults

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import tox
-from lab.lifecycle import Lab
-from lab.paths import Paths
+from lab.install import tox
+from lab.lifecycle.lab import Lab
+from lab.paths import REPOSITORY, Paths
 
 NODE = "tests/node"  # the daemon in network namespaces of its own
 MACHINE = (  # what wants the node that is a virtual machine
@@ -40,7 +40,6 @@ CLOUD = ("--only", "openstack", "--only", "facts")
 OCTAVIA = "load_balancer or quota"
 REASON_LINES = 5  # of the end of a stage that failed otherwise
 REASON = 300  # characters of why a test failed that the summary shows
-REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import binaries
+from lab.install import binaries
 
 from .client import KubeClient
 from .cluster import Cluster

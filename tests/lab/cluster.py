@@ -13,11 +13,11 @@ from pathlib import Path
 import yaml
 
 from lab import facts
-from lab.kube import Kube, KubeError, Unreachable
-from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, kubectl
+from lab.kubernetes.client import Kube, KubeError, Unreachable
+from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, Installation, kubectl
+from lab.lifecycle.supervisor import Supervisor
+from lab.openstack.rest import Api, ApiError, token
 from lab.process import CommandError, run, succeeds
-from lab.rest import Api, ApiError, token
-from lab.supervisor import Supervisor
 
 IMAGE = "lab.local/busybox:1"
 PREFIXES = {

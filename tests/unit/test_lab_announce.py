@@ -3,7 +3,7 @@
 import ipaddress
 import struct
 
-from lab.amphora.announce import frame
+from lab.openstack.amphora.announce import frame
 
 MAC = bytes.fromhex("fa163e010203")
 

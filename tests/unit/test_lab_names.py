@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.names import UnknownName, resolve
+from lab.lifecycle.names import UnknownName, resolve
 
 KNOWN = [
     *("kube-apiserver", "kube-controller-manager", "kuryr-controller", "neutron"),

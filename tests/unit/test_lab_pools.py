@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.pools import KINDS, settings
+from lab.kuryr.pools import KINDS, settings
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from lab import probes
+from lab.lifecycle import probes
+from lab.lifecycle.supervisor import Component, Supervisor
 from lab.paths import Paths
-from lab.supervisor import Component, Supervisor
 
 # The first thread ends and leaves a zombie; the other one lives, and has the lock.
 PROGRAM = """

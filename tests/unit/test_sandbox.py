@@ -1,11 +1,11 @@
-"""lab.sandbox understands the shipped units, and nothing that it cannot carry out."""
+"""lab.kuryr.sandbox understands the shipped units, and nothing that it cannot carry out."""
 
 import pathlib
 
 import pytest
 
-from lab.sandbox import capabilities
-from lab.sandbox.unit import Unit, UnitError
+from lab.kuryr.sandbox import capabilities
+from lab.kuryr.sandbox.unit import Unit, UnitError
 
 UNITS = sorted((pathlib.Path(__file__).parent.parent.parent / "etc/systemd").glob("*.service"))
 

@@ -9,7 +9,7 @@ import yaml
 
 from kuryr_k8s.k8s import resources
 from kuryr_k8s.model import kuryrportpool
-from lab.sandbox.unit import Unit
+from lab.kuryr.sandbox.unit import Unit
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 ETC = ROOT / "etc"

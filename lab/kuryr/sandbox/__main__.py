@@ -7,12 +7,12 @@ import os
 import pwd
 from pathlib import Path
 
-from lab.sandbox import capabilities, filters, mounts
-from lab.sandbox.unit import Unit
+from lab.kuryr.sandbox import capabilities, filters, mounts
+from lab.kuryr.sandbox.unit import Unit
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="lab.sandbox")
+    parser = argparse.ArgumentParser(prog="lab.kuryr.sandbox")
     parser.add_argument(
         "--directories", type=Path, help="where run/NAME and lib/NAME stand for /run and /var/lib"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.sandbox.kernel import prctl
+from lab.kuryr.sandbox.kernel import prctl
 
 _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 24, 38, 47, 4
 # In the kernel's order: the place is the number (linux/capability.h).

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from lab.sandbox.unit import Unit, UnitError
+from lab.kuryr.sandbox.unit import Unit, UnitError
 
 _ALLOW = 0x7FFF0000
 _NE, _EQ, _GT, _MASKED = 1, 4, 6, 7
@@ -114,7 +114,7 @@ def _expanded(words: Iterable[str]) -> list[str]:
         if word == "@system-service":
             calls += Path(__file__).with_name("system-service.txt").read_text().split()
         elif word.startswith("@"):
-            raise UnitError(f"SystemCallFilter: the group {word} is not known to lab.sandbox")
+            raise UnitError(f"SystemCallFilter: the sandbox does not know the group {word}")
         else:
             calls.append(word)
     return calls

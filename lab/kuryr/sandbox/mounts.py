@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.sandbox.kernel import mount, set_read_only, unshare
-from lab.sandbox.unit import Unit
+from lab.kuryr.sandbox.kernel import mount, set_read_only, unshare
+from lab.kuryr.sandbox.unit import Unit
 
 _NEWNS, _NEWUTS = 0x00020000, 0x04000000
 _NOSUID, _NODEV, _NOEXEC, _BIND, _MOVE, _REC, _SLAVE = 2, 4, 8, 4096, 8192, 16384, 1 << 19

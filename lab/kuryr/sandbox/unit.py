@@ -76,7 +76,7 @@ class Unit:
             elif section == "Service" and stripped and stripped[0] not in "#;":
                 name, _, value = (part.strip() for part in stripped.partition("="))
                 if name not in RESTRICTIONS | LIFE:
-                    raise UnitError(f"{path.name}: {name} is not known to lab.sandbox")
+                    raise UnitError(f"{path.name}: {name} is not known to lab.kuryr.sandbox")
                 options[name] = (*options.get(name, ()), *value.split()) if value else ()
         unit = cls(options)
         unit._check(path.name)

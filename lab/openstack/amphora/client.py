@@ -20,8 +20,13 @@ from octavia.amphorae.drivers.haproxy import (  # type: ignore[import-not-found]
 from octavia.common import constants  # type: ignore[import-not-found]
 from octavia.common.config import cfg  # type: ignore[import-not-found]
 
-from lab.amphora.machine import LOCK, Amphora, Nic
-from lab.amphora.programs import Haproxy, InvalidConfig, forward_datagrams, haproxy_version
+from lab.openstack.amphora.machine import LOCK, Amphora, Nic
+from lab.openstack.amphora.programs import (
+    Haproxy,
+    InvalidConfig,
+    forward_datagrams,
+    haproxy_version,
+)
 from lab.paths import write_atomic
 
 _VERSION = "1.0"

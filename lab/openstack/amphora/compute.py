@@ -9,7 +9,7 @@ from octavia.common import clients, constants, data_models  # type: ignore[impor
 from octavia.compute import compute_base  # type: ignore[import-not-found]
 from oslo_utils import uuidutils
 
-from lab.amphora.machine import LOCK, NODE, Amphora, connect
+from lab.openstack.amphora.machine import LOCK, NODE, Amphora, connect
 
 
 class Compute(compute_base.ComputeBase):  # type: ignore[misc]

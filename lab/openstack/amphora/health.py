@@ -16,8 +16,8 @@ from octavia.common.config import cfg  # type: ignore[import-not-found]
 from octavia.db import api, models, repositories  # type: ignore[import-not-found]
 from oslo_log import log
 
-from lab.amphora.machine import LOCK, Amphora, all_amphorae
-from lab.amphora.programs import Haproxy, forward_datagrams
+from lab.openstack.amphora.machine import LOCK, Amphora, all_amphorae
+from lab.openstack.amphora.programs import Haproxy, forward_datagrams
 
 _LOG = log.getLogger(__name__)
 _MESSAGE_VERSION = 3  # statistics are what was added since the last one

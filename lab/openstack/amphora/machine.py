@@ -16,7 +16,9 @@ from typing import Any
 
 from octavia.common.config import cfg  # type: ignore[import-not-found]
 
-from lab import ovn, topology, wiring
+from lab import topology
+from lab.host import wiring
+from lab.ovn import daemons as ovn
 from lab.paths import Paths, write_atomic
 from lab.process import Identity, kill_all, run, start_time
 

@@ -10,7 +10,7 @@ from typing import Any
 from octavia.amphorae.backends.utils import haproxy_query  # type: ignore[import-not-found]
 from octavia.common.config import cfg  # type: ignore[import-not-found]
 
-from lab.amphora.machine import Amphora
+from lab.openstack.amphora.machine import Amphora
 from lab.process import COMPONENT_MARK, CommandError, run, wait_until
 
 # haproxy is not Octavia's child for the supervisor: it outlives a restart of it, as in a machine.

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from lab.kuryr import CONTROLLER, daemon
+from lab.kuryr.installation import CONTROLLER, daemon
 from tests.lab.cluster import addresses, pod
 
 

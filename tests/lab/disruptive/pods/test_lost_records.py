@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from lab.kuryr import CONTROLLER, daemon, kubectl
+from lab.kuryr.installation import CONTROLLER, daemon, kubectl
 from tests.lab.cluster import pod
 from tests.lab.disruptive.pods.test_status_and_gc import garbage_collection
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab.churn.campaign import Campaign
 from lab.churn.faults import crashes, restarts
-from lab.lifecycle import Lab
+from lab.lifecycle.lab import Lab
 
 
 def faults(which):

@@ -1,6 +1,6 @@
 """Two controllers on the lab: the one that stands by takes over, and kuryr-k8s says who leads."""
 
-from lab.kuryr import CONTROLLER, Installation
+from lab.kuryr.installation import CONTROLLER, Installation
 from tests.lab.cluster import pod
 
 

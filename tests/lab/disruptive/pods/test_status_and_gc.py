@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from lab.kuryr import daemon
+from lab.kuryr.installation import daemon
 from tests.lab.cluster import pod
 
 

@@ -16,13 +16,14 @@ import pytest
 from bench.node import prepared_pods as prepared
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS
-from lab import cloud, crash
-from lab.kuryr import CONTROLLER, Installation, daemon
-from lab.lifecycle import Lab
-from lab.openstack_config import NEUTRON_PORT
+from lab.kuryr.installation import CONTROLLER, Installation, daemon
+from lab.lifecycle import crash
+from lab.lifecycle.lab import Lab
+from lab.openstack import cloud
+from lab.openstack.config import NEUTRON_PORT
+from lab.openstack.rest import Api
 from lab.process import run, wait_until
 from lab.progress import Progress
-from lab.rest import Api
 from tests.lab.cluster import PATIENCE
 
 NODE = "node2"  # one that can crash alone

@@ -10,10 +10,10 @@ import os
 import pytest
 
 from lab.churn.leftovers import POOL_TAG
-from lab.kube import Follower, Kube
-from lab.kuryr import CONTROLLER, Installation, daemon, kubectl
+from lab.kubernetes.client import Follower, Kube
+from lab.kuryr.installation import CONTROLLER, Installation, daemon, kubectl
+from lab.openstack.rest import ApiError
 from lab.progress import Progress
-from lab.rest import ApiError
 from tests.lab.cluster import PATIENCE, Cluster, addresses, fresh_cluster, machine, pod
 
 OPTIONS = {

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab import topology
+from lab.openstack.rest import Api, ApiError
 from lab.process import run
-from lab.rest import Api, ApiError
 from tests.lab.cluster import addresses, fresh_cluster, pod
 
 NAME = "test-amphora"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.kuryr import daemon
+from lab.kuryr.installation import daemon
 from lab.process import run
 from tests.lab.cluster import addresses, machine, pod
 from tests.lab.machine import kernel_cases

@@ -5,10 +5,10 @@ import pwd
 
 import pytest
 
-from lab.kuryr import CONTROLLER, daemon
+from lab.kuryr.installation import CONTROLLER, daemon
+from lab.kuryr.sandbox import capabilities
+from lab.kuryr.sandbox.unit import Unit
 from lab.process import CommandError, run
-from lab.sandbox import capabilities
-from lab.sandbox.unit import Unit
 
 ETC = pathlib.Path(__file__).resolve().parents[4] / "etc"
 COMPONENTS = {

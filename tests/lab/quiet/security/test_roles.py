@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import credential
-from lab.kuryr import CLUSTER_TAG, CONTROLLER
+from lab.kuryr import credential
+from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER
+from lab.openstack.rest import Api, ApiError
 from lab.process import environment_of
-from lab.rest import Api, ApiError
 
 
 def neutron_by(cluster, roles):

@@ -11,12 +11,13 @@ import re
 
 import pytest
 
-from lab import dns, images
-from lab import services as balancing
-from lab.kuryr import CLUSTER_TAG, CONTROLLER, Installation, daemon, kubectl
+from lab.install import images
+from lab.kubernetes import dns
+from lab.kuryr import services as balancing
+from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, Installation, daemon, kubectl
+from lab.openstack.rest import Api
 from lab.process import run
 from lab.progress import Progress
-from lab.rest import Api
 from tests.lab.cluster import PATIENCE, Cluster, fresh_cluster, machine, pod
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"

@@ -1,0 +1,7 @@
+"""`python -m lab.kuryr up|down`."""
+
+import sys
+
+from lab.kuryr.installation import main
+
+sys.exit(main())
