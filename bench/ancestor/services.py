@@ -12,8 +12,8 @@ from bench.services.report import figures_of
 from bench.services.runner import ServiceCase, ServiceProgram, weathers
 from bench.testbed.implementations import Contestant
 from bench.testbed.testbed import Stage
-from tests.kube import make_pod
-from tests.kube.objects import path_of
+from tests.kit.kube import make_pod
+from tests.kit.kube.objects import path_of
 
 ENDPOINTS = 2  # of each Service
 

@@ -14,7 +14,7 @@ from bench.testbed.fake_cloud import by_kind
 from bench.testbed.node_daemon import NodeDaemon
 from bench.testbed.processes import machine_seconds
 from bench.testbed.testbed import DAEMON, Controller, Stage
-from tests.kube import make_pod
+from tests.kit.kube import make_pod
 
 PATIENCE = 300.0  # seconds for any one step
 AT_ONCE = 64  # requests of ours under way

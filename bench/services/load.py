@@ -13,7 +13,7 @@ from bench.services.watch import ServiceWatch
 from bench.testbed.fake_cloud import Call
 from bench.testbed.processes import machine_seconds
 from bench.testbed.testbed import Controller, Stage
-from tests.kube.objects import path_of
+from tests.kit.kube.objects import path_of
 
 PATIENCE = 300.0  # seconds for any one step
 AT_ONCE = 64  # Services that are created or deleted at a time

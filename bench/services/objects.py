@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kube.objects import make_endpoints, make_endpointslice, make_service
+from tests.kit.kube.objects import make_endpoints, make_endpointslice, make_service
 
 Json = dict[str, Any]
 PORT = ("http", 80)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s.model.annotations import LBAAS_STATE
-from tests.fakes.observing import Changes
-from tests.kube import KubeClient, KubeRefusal
+from tests.kit.fakes.observing import Changes
+from tests.kit.kube import KubeClient, KubeRefusal
 
 Json = dict[str, Any]
 

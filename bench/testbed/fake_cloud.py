@@ -16,8 +16,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tests.fakes.cloud import FakeCloud
-from tests.fakes.faults import Proceed
+from tests.kit.fakes.cloud import FakeCloud
+from tests.kit.fakes.faults import Proceed
 
 Json = dict[str, Any]
 METHODS = ("GET", "POST", "PUT", "DELETE")

@@ -19,7 +19,7 @@ from bench.testbed.node_daemon import AncestorNode, NodeDaemon
 from bench.testbed.testbed import CONTROLLER, REPOSITORY, TAG, Controller, Stage
 from lab.bench import ancestor
 from lab.paths import Paths
-from tests.kube.children import free_ports
+from tests.kit.kube.children import free_ports
 
 Options = Mapping[str, Mapping[str, str]]
 ANCESTOR = "ancestor"  # its user of the API server

@@ -10,8 +10,8 @@ from bench.testbed.data_plane import Wiring
 from kuryr_k8s.k8s.api import JSON_PATCH
 from kuryr_k8s.k8s.resources import KURYRPORTS
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER, NODE_NAME_LABEL
-from tests.fakes.observing import Changes
-from tests.kube import KubeClient, KubeRefusal
+from tests.kit.fakes.observing import Changes
+from tests.kit.kube import KubeClient, KubeRefusal
 
 Json = dict[str, Any]
 AT_ONCE = 32

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kube.children import Launcher, stop
+from tests.kit.kube.children import Launcher, stop
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -23,8 +23,8 @@ from bench.testbed.fake_cloud import CloudControl
 from bench.testbed.processes import Process
 from kuryr_k8s.model.annotations import HOST_ID
 from lab.install import binaries
-from tests.kube import Cluster, KubeClient, KubeServer
-from tests.kube.children import Launcher, free_ports
+from tests.kit.kube import Cluster, KubeClient, KubeServer
+from tests.kit.kube.children import Launcher, free_ports
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # The users that the shipped permissions name.

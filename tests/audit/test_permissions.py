@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.audit import audit_log, grants
+from tests.kit.paths import ETC
 
-RBAC = Path(__file__).parent.parent.parent / "etc" / "rbac"
+RBAC = ETC / "rbac"
 STARTING = timedelta(seconds=60)  # where others have the processors
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import openstack
 from openstack.connection import Connection
 
-from tests.fakes import FakeCloud
+from tests.kit.fakes import FakeCloud
 
 Json = dict[str, Any]
 PENDING = 0.1  # seconds that a change of a load balancer takes on the fake

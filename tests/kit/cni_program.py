@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "kuryr_k8s" / "cni" / "kuryr-cni.c"
 
 

@@ -3,7 +3,10 @@
 import configparser
 
 TAG = "test-cluster"
+HOST = "chassis1"
+NODE = "node1"
 VM = "10.63.0.9"  # address of the node that is a VM
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kuryr-k8s-controller"
 
 
 def write_conf(directory, cloud, **groups):

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from tests.fakes.faults import cut, drop
+from tests.kit.fakes.faults import cut, drop
 
 
 class Crash:

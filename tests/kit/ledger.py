@@ -5,7 +5,7 @@ What the pools have is asked of the controller's metrics; who has a port, of the
 
 from collections import Counter
 
-from tests.fakes.observing import PATIENCE
+from tests.kit.fakes.observing import PATIENCE
 
 MOVING = ("creating", "returning", "leaving", "waiting")
 

@@ -14,7 +14,7 @@ from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
-from tests.component.confs import TAG
+from tests.kit.confs import TAG
 
 PORTS = {"http": ("TCP", 80), "dns": ("UDP", 53), "dns-tcp": ("TCP", 53), "sip": ("SCTP", 5060)}
 

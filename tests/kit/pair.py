@@ -2,10 +2,10 @@
 
 import contextlib
 
-from tests.component.keeper import Crash, Keeper
-from tests.component.lives import LONG
-from tests.fakes.faults import drop
-from tests.fakes.relay import Relay
+from tests.kit.controllers import Crash, Keeper
+from tests.kit.fakes.faults import drop
+from tests.kit.fakes.relay import Relay
+from tests.lives.pods import LONG
 
 LEASE = 30.0  # seconds: a third of it is much longer than a loop with many controllers is late
 

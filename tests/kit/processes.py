@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.kube.children import free_ports
+from tests.kit.kube.children import free_ports
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
 STARTING = 120.0  # seconds, on a machine with better things to do

@@ -2,9 +2,9 @@
 
 import json
 
-from tests.component.stage import Stage
-from tests.kube.client import KubeRefusal
-from tests.kube.objects import make_endpoints, make_endpointslice, make_service, path_of
+from tests.kit.kube.client import KubeRefusal
+from tests.kit.kube.objects import make_endpoints, make_endpointslice, make_service, path_of
+from tests.kit.stage import Stage
 
 HANDLERS = "vif,kuryrport,lbaas_spec,loadbalancer"
 WRITES = frozenset({"create", "update", "patch", "delete"})

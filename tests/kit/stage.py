@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kuryr_k8s.app import ControllerApp
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
-from tests.fakes.observing import PATIENCE
+from tests.kit.fakes.observing import PATIENCE
 
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
 

@@ -10,14 +10,14 @@ from typing import ClassVar
 
 from kuryr_k8s import config
 from kuryr_k8s.model.annotations import HOST_ID
-from tests.component import confs
-from tests.component.stage import Stage
-from tests.fakes.cloud import FakeCloud
-from tests.kube.client import KubeClient
-from tests.kube.cluster import Cluster
-from tests.kube.proxy import KubeProxy
+from tests.kit import confs
+from tests.kit.confs import HOST
+from tests.kit.fakes.cloud import FakeCloud
+from tests.kit.kube.client import KubeClient
+from tests.kit.kube.cluster import Cluster
+from tests.kit.kube.proxy import KubeProxy
+from tests.kit.stage import Stage
 
-HOST = "chassis1"
 AT_ONCE = 20  # lanes; most of their time is waiting for back-offs
 ROLE = "lanes-leases"
 

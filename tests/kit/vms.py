@@ -3,8 +3,8 @@
 import asyncio
 
 from kuryr_k8s.model.pod import Node
-from tests.component import confs
-from tests.component.conftest import TAG
+from tests.kit import confs
+from tests.kit.confs import TAG
 
 UID = "0b0d9c4e-27a5-4d6b-8e7e-6d1f3a5b7c9d"
 ADD, REMOVE = r"/add_subports$", r"/remove_subports$"

@@ -6,9 +6,9 @@ At each moment to be compared the books balance: each port is one Pod's or lies 
 import asyncio
 import contextlib
 
-from tests.component.ledger import settle
-from tests.component.lives import LONG, POD
-from tests.component.lives import run as begin
+from tests.kit.ledger import settle
+from tests.lives.pods import LONG, POD
+from tests.lives.pods import run as begin
 
 POOL = "/apis/openstack.org/v1/kuryrportpools/{}"
 

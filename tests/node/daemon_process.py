@@ -8,8 +8,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from tests.kit.node.fakes import kuryrport, ovs_vif
 from tests.node.workbench import Node, be_patient, eventually
-from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 
 async def main(directory, remote, without_vifs=""):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from kuryr_k8s.cni.netlink import namespace
 from kuryr_k8s.cni.netlink import parked_pairs as parked
+from tests.kit.node.fakes import kuryrport, ovs_vif
 from tests.node.workbench import Node, be_patient, eventually
-from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 VIF = ovs_vif(1, active=True)
 

@@ -9,10 +9,10 @@ import pytest
 
 from kuryr_k8s.cni import conflist
 from kuryr_k8s.cni.protocol import VERSIONS
+from tests.kit.cni_program import variant
+from tests.kit.node.fakes import kuryrport, ovs_vif
 from tests.node.test_life import a_node, path
 from tests.node.workbench import Controller, cni, eventually, shell
-from tests.program import variant
-from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 VIF = ovs_vif(1)
 ARGS = "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_UID=u1"

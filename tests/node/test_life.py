@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kuryr_k8s.cni.ovs.switch import OURS
+from tests.kit.node.fakes import kuryrport, ovs_vif
 from tests.node.workbench import Controller, Node, cni, eventually, ip, shell
-from tests.unit.cni.fakes import kuryrport, ovs_vif
 
 
 @contextlib.asynccontextmanager

@@ -26,6 +26,7 @@ from kuryr_k8s.cni.services.node_ports import PACE, NodePorts, remove
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import NodePort
+from tests.kit.node.node_port_services import Services
 from tests.node import switching_tables
 from tests.node.crossing import (
     ANSWER,
@@ -40,7 +41,6 @@ from tests.node.crossing import (
     Crossing,
 )
 from tests.node.workbench import eventually, shell
-from tests.unit.cni.node_port_services import Services
 
 KEY = Key("", "node")
 KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}

@@ -12,9 +12,9 @@ from kuryr_k8s.cni.netlink import LinkError
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.cni.ovs.switch import OURS, PARKED
 from kuryr_k8s.cni.pods import parking
+from tests.kit.node.fakes import kuryrport, ovs_vif, pool_entry, pool_item
 from tests.node.test_life import a_node, frames, path
 from tests.node.workbench import eventually, ip, shell
-from tests.unit.cni.fakes import kuryrport, ovs_vif, pool_entry, pool_item
 
 VIF = ovs_vif(1, active=True)
 

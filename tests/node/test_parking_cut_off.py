@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from kuryr_k8s.cni.netlink.parked_pairs import lower
+from tests.kit.node.fakes import kuryrport
 from tests.node.dying_daemon import VIF
 from tests.node.test_life import a_node, path
 from tests.node.test_parking import end, kind, parked_rows, pool
 from tests.node.workbench import PATIENCE, Controller, cni, eventually, ip, shell
-from tests.unit.cni.fakes import kuryrport
 
 PARKING = ["before:park", "after:park", "after:add_ports"]
 HANDING_OVER = [

@@ -18,8 +18,8 @@ from kuryr_k8s.cni.bindings.records import Record
 from kuryr_k8s.cni.bindings.vlan import VlanBinding
 from kuryr_k8s.cni.netlink import Links, Vlan
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
+from tests.kit.node.fakes import vlan_vif
 from tests.node.workbench import PATIENCE, eventually, ip, shell
-from tests.unit.cni.fakes import vlan_vif
 
 KILLS, MOST = 8, 30  # of a daemon: more of them until one came in between
 

@@ -34,9 +34,9 @@ from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine.controller import Controller as Loop
 from kuryr_k8s.k8s.resources import Key
+from tests.kit.cni_program import kuryr_cni
+from tests.kit.node.fakes import Api, Cache, PoolApi, PoolCache
 from tests.node.vswitchd import VSwitchd
-from tests.program import kuryr_cni
-from tests.unit.cni.fakes import Api, Cache, PoolApi, PoolCache
 
 NODE = Key("", "node1")
 PATIENCE = 240.0  # seconds: for a machine with much else to do

@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.component.keeper import Crash, Keeper
-from tests.component.places import Place, places
-from tests.component.state import differences, state_of
-from tests.fakes.faults import Hang, answer, cut, garble, lose_reply
+from tests.kit.controllers import Crash, Keeper
+from tests.kit.fakes.faults import Hang, answer, cut, garble, lose_reply
+from tests.tables.state import differences, state_of
+from tests.tables.targets import Place, places
 
 LATE = 1.3  # seconds: longer than a first back-off and than the Retry-After below
 PATIENCE = 250.0  # seconds for a whole run

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import NamedTuple
 
-from tests.kube.proxy import kind_of
+from tests.kit.kube.proxy import kind_of
 
 WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "POST", "PUT", "PATCH", "DELETE"})
 

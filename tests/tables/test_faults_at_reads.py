@@ -4,9 +4,9 @@ To Keystone, to Neutron, to the API server: the looks at the start, the lists be
 the live reads. The life must end as undisturbed, and no write may be made because of it.
 """
 
-from tests.component.cells import HANGS, SHORT_FAULTS, strike_all, undisturbed
-from tests.component.lives import deleted
-from tests.component.report import judge
+from tests.lives.pods import deleted
+from tests.tables.report import judge
+from tests.tables.runs import HANGS, SHORT_FAULTS, strike_all, undisturbed
 
 
 def _questions(record):

@@ -3,12 +3,12 @@
 import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID, LEADER
-from tests.component.cells import strike_all, undisturbed
-from tests.component.conftest import HOST, NODE
-from tests.component.lives import LIVES, deleted
-from tests.component.pair import Kill, Pair
-from tests.component.report import judge
-from tests.fakes.faults import answer
+from tests.kit.confs import HOST, NODE
+from tests.kit.fakes.faults import answer
+from tests.kit.pair import Kill, Pair
+from tests.lives.pods import LIVES, deleted
+from tests.tables.report import judge
+from tests.tables.runs import strike_all, undisturbed
 
 KILLS = {
     "killed before": lambda: Kill(applied=False),

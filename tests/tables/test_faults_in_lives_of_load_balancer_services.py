@@ -1,9 +1,9 @@
 """As test_crash_at_every_write_of_a_service, for what type LoadBalancer adds: an address, a load
 balancer of its own, a status."""
 
-from tests.component.cells import CRASHES, WRITE_FAULTS, strike_all, undisturbed
-from tests.component.report import judge
-from tests.component.services.outside import HTTP, READY, ingress_of, until_condition
+from tests.kit.load_balancer_services import HTTP, READY, ingress_of, until_condition
+from tests.tables.report import judge
+from tests.tables.runs import CRASHES, WRITE_FAULTS, strike_all, undisturbed
 
 RANGES = {"loadBalancerSourceRanges": ["192.0.2.0/24"]}
 EXPECTED = [

@@ -5,9 +5,9 @@ What stands in cluster and cloud is compared, so no VLAN id is used twice, and n
 
 import pytest
 
-from tests.component.cells import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
-from tests.component.lives import LIVES
-from tests.component.report import judge
+from tests.lives.pods import LIVES
+from tests.tables.report import judge
+from tests.tables.runs import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
 
 NESTED = {f"nested_{name}": LIVES[name] for name in ("deleted", "made_again")}
 PLAIN = "nested_deleted"

@@ -7,11 +7,11 @@ be as undisturbed, both while the Pod runs and when it is gone.
 
 import pytest
 
-from tests.component.cells import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
-from tests.component.conftest import NODE
-from tests.component.lives import LIVES
-from tests.component.report import judge
-from tests.fakes.faults import Hang
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import Hang
+from tests.lives.pods import LIVES
+from tests.tables.report import judge
+from tests.tables.runs import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
 
 EXPECTED = {
     "deleted": [

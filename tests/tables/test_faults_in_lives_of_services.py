@@ -1,10 +1,10 @@
-"""As tests.component.test_crash_at_every_write, for Services: each write of their lives is struck
+"""As tests.tables.test_faults_in_lives_of_pods, for Services: each write of their lives is struck
 by each fault, and what stands in cluster and cloud must be as in an undisturbed life."""
 
 import pytest
 
-from tests.component.cells import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
-from tests.component.report import judge
+from tests.tables.report import judge
+from tests.tables.runs import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
 
 HTTP = ("http", 80)
 PORTS = [("http", 8080), ("admin", 9001)]

@@ -1,8 +1,8 @@
 """As test_crash_at_every_write_of_a_service, for a Service on an operator's load balancer."""
 
-from tests.component.cells import CRASHES, strike_all, undisturbed
-from tests.component.report import judge
-from tests.component.services.outside import ID, INTERNAL, marks, operators, until_ingress
+from tests.kit.load_balancer_services import ID, INTERNAL, marks, operators, until_ingress
+from tests.tables.report import judge
+from tests.tables.runs import CRASHES, strike_all, undisturbed
 
 PORTS = [("dns", 5353, "UDP")]
 

@@ -6,9 +6,9 @@ Afterwards the ports of Neutron are those of Pods and pools, exactly.
 import pytest
 
 from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
-from tests.component import pool_lives
-from tests.component.cells import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
-from tests.component.report import judge
+from tests.lives import pools as pool_lives
+from tests.tables.report import judge
+from tests.tables.runs import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
 
 EXPECTED = [
     "kube create kuryrports",

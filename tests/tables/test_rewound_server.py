@@ -9,9 +9,9 @@ import contextlib
 
 import pytest
 
-from tests.component.keeper import Crash, Keeper
-from tests.fakes.faults import Hang
-from tests.kube import KubeRefusal
+from tests.kit.controllers import Crash, Keeper
+from tests.kit.fakes.faults import Hang
+from tests.kit.kube import KubeRefusal
 
 POD = "web"
 

@@ -9,13 +9,13 @@ from collections import Counter
 
 import pytest
 
-from tests.component.cells import LATE, Cell, undisturbed
-from tests.component.conftest import NODE
-from tests.component.lives import deleted
-from tests.component.processes import two
-from tests.component.report import judge
-from tests.component.state import differences, state_of
-from tests.fakes.faults import Hang, delay
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import Hang, delay
+from tests.kit.processes import two
+from tests.lives.pods import deleted
+from tests.tables.report import judge
+from tests.tables.runs import LATE, Cell, undisturbed
+from tests.tables.state import differences, state_of
 
 LEASE = 20.0  # seconds; for half of it the processors may be busy with others
 LONG = 6000.0  # seconds: nobody waits for the end of such a Lease

@@ -11,14 +11,14 @@ import asyncio
 import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID, PROJECT
-from tests.component.cells import LATE, Cell, Record, compare
-from tests.component.lanes import HOST
-from tests.component.lives import LONG
-from tests.component.places import places
-from tests.component.report import judge
-from tests.component.state import state_of
-from tests.fakes.faults import answer
-from tests.kube.proxy import is_watch, kind_of
+from tests.kit.fakes.faults import answer
+from tests.kit.kube.proxy import is_watch, kind_of
+from tests.kit.stages import HOST
+from tests.lives.pods import LONG
+from tests.tables.report import judge
+from tests.tables.runs import LATE, Cell, Record, compare
+from tests.tables.state import state_of
+from tests.tables.targets import places
 
 POD = "web"
 SLOW = 0.7  # seconds: longer than a first back-off, which acts on the old cache then

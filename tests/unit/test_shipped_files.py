@@ -1,7 +1,6 @@
 """What lies in etc/ fits the package: programs, permissions, objects."""
 
 import configparser
-import pathlib
 import re
 
 import pytest
@@ -10,9 +9,9 @@ import yaml
 from kuryr_k8s.k8s import resources
 from kuryr_k8s.model import kuryrportpool
 from lab.kuryr.sandbox.unit import Unit
+from tests.kit.paths import REPOSITORY
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
-ETC = ROOT / "etc"
+ETC = REPOSITORY / "etc"
 MANIFESTS = sorted(ETC.glob("*/*.yaml"))
 UNITS = sorted(ETC.glob("systemd/*.service"))
 
@@ -24,7 +23,7 @@ def documents(*directories):
 
 def scripts():
     setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
+    setup.read(REPOSITORY / "setup.cfg")
     lines = setup["options.entry_points"]["console_scripts"].strip().splitlines()
     return {line.split("=")[0].strip() for line in lines}
 

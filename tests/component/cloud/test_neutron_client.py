@@ -12,7 +12,7 @@ from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.cloud.metrics import LimitMetrics
 from kuryr_k8s.cloud.neutron.api import IDS, Neutron, PortQuota
 from kuryr_k8s.cloud.transport import Transport
-from tests.fakes import Hang, answer
+from tests.kit.fakes import Hang, answer
 
 ALWAYS = None
 

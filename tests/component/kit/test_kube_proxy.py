@@ -9,12 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.fakes import answer, cut, lose_reply
-
-from .client import KubeClient, KubeRefusal
-from .cluster import Cluster
-from .proxy import KubeProxy, is_watch
-from .server import KubeServer
+from tests.kit.fakes import answer, cut, lose_reply
+from tests.kit.kube.client import KubeClient, KubeRefusal
+from tests.kit.kube.cluster import Cluster
+from tests.kit.kube.proxy import KubeProxy, is_watch
+from tests.kit.kube.server import KubeServer
 
 Json = dict[str, Any]
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from .client import Json, KubeClient, KubeRefusal
-from .cluster import Cluster
-from .server import KubeServer
+from tests.kit.kube.client import Json, KubeClient, KubeRefusal
+from tests.kit.kube.cluster import Cluster
+from tests.kit.kube.server import KubeServer
+from tests.kit.paths import REPOSITORY
 
 
 async def test_a_user_without_rights_is_refused(cluster: Cluster, kube_server: KubeServer) -> None:
@@ -80,7 +81,7 @@ async def _first_event(client: KubeClient, version: str) -> Json:
 
 def test_the_programs_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     program = (
-        "import pathlib, sys, tests.kube.children as c\n"
+        "import pathlib, sys, tests.kit.kube.children as c\n"
         "child = c.Launcher().start(['sleep', '300'], pathlib.Path(sys.argv[1]))\n"
         "print(child.pid, flush=True)\n"
         "sys.stdin.read()\n"
@@ -89,7 +90,7 @@ def test_the_programs_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(tmp_path / "log")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
+        cwd=REPOSITORY,
     )
     with parent:
         pid = int(parent.stdout.readline())

@@ -17,10 +17,10 @@ from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
 from kuryr_k8s.drivers.lbaas.work import NotTaken
 from kuryr_k8s.model.load_balancer import HealthMonitor
-from tests.component.confs import TAG
-from tests.component.load_balancers import wanted
-from tests.fakes.faults import WRITES, answer, cut, garble, lose_reply
-from tests.fakes.octavia.kinds import POOL
+from tests.kit.confs import TAG
+from tests.kit.fakes.faults import WRITES, answer, cut, garble, lose_reply
+from tests.kit.fakes.octavia.kinds import POOL
+from tests.kit.load_balancer_worker import wanted
 
 OWNER = "6f1c9a52-1111-4222-8333-444455556666"
 OTHER = "0e3b7d10-1111-4222-8333-444455556666"

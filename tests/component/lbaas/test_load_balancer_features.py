@@ -7,9 +7,9 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.model.load_balancer import HealthMonitor
-from tests.component.load_balancers import wanted
-from tests.fakes.faults import WRITES, answer, lose_reply
-from tests.fakes.octavia.kinds import LISTENER, POOL
+from tests.kit.fakes.faults import WRITES, answer, lose_reply
+from tests.kit.fakes.octavia.kinds import LISTENER, POOL
+from tests.kit.load_balancer_worker import wanted
 
 OWNER = "6f1c9a52-1111-4222-8333-444455556666"
 MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)

@@ -10,9 +10,9 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.engine import controller
-from tests.component.load_balancers import attached, wanted
-from tests.component.test_lbaasv2 import FAULTS, calls
-from tests.fakes.octavia.kinds import LISTENER, POOL
+from tests.component.lbaas.test_lbaasv2 import FAULTS, calls
+from tests.kit.fakes.octavia.kinds import LISTENER, POOL
+from tests.kit.load_balancer_worker import attached, wanted
 
 OWNER = "6f1c9a52-1111-4222-8333-444455556666"
 SECOND = "0e3b7d10-1111-4222-8333-444455556666-shared"

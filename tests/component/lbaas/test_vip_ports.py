@@ -7,7 +7,7 @@ from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.handlers.sweeps.vip_ports import VIPPortSweeper
-from tests.fakes.faults import answer
+from tests.kit.fakes.faults import answer
 
 NOBODYS = "0e3b7d10-1111-4222-8333-444455556666"
 

@@ -8,7 +8,7 @@ import pytest
 from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.resources import Key
-from tests.fakes.faults import answer
+from tests.kit.fakes.faults import answer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 

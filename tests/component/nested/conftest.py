@@ -4,8 +4,9 @@ import pytest
 
 from kuryr_k8s.drivers.base import DriverContext, PoolKey
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
-from tests.component import confs, requests
-from tests.component.nested.vms import UID, VM
+from tests.kit import confs
+from tests.kit import port_requests as requests
+from tests.kit.vms import UID, VM
 
 
 @pytest.fixture

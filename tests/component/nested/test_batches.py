@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s import errors
-from tests.component.nested.vms import (
+from tests.kit.fakes.faults import Hang
+from tests.kit.vms import (
     ADD,
     foreign_subport,
     pod_ports,
@@ -17,7 +18,6 @@ from tests.component.nested.vms import (
     subports,
     together,
 )
-from tests.fakes.faults import Hang
 
 
 async def test_pods_that_come_together_are_attached_by_few_calls(driver, request_port, cloud):

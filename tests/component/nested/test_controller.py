@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.component import confs
-from tests.component.conftest import TAG
-from tests.component.nested.vms import (
+from tests.kit import confs
+from tests.kit.confs import TAG
+from tests.kit.vms import (
     pod_ports,
     subports,
 )

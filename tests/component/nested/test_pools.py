@@ -3,11 +3,11 @@
 import pytest
 
 from kuryr_k8s.drivers.vif import nested_plan
-from tests.component import confs
-from tests.component.conftest import HOST, NODE
-from tests.component.nested.vms import ADD, pod_ports, requests_for, subports
-from tests.component.test_pools import OPTIONS, end
-from tests.fakes.faults import lose_reply
+from tests.component.pools.test_pools import OPTIONS, end
+from tests.kit import confs
+from tests.kit.confs import HOST, NODE
+from tests.kit.fakes.faults import lose_reply
+from tests.kit.vms import ADD, pod_ports, requests_for, subports
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
-from tests.component import confs
-from tests.component.conftest import TAG
-from tests.component.nested.vms import (
+from tests.kit import confs
+from tests.kit.confs import TAG
+from tests.kit.fakes.faults import answer, cut, lose_reply
+from tests.kit.vms import (
     ADD,
     REMOVE,
     UID,
@@ -18,7 +19,6 @@ from tests.component.nested.vms import (
     subports,
     together,
 )
-from tests.fakes.faults import answer, cut, lose_reply
 
 
 async def test_port_is_a_tagged_subport_of_the_vms_trunk(driver, request_port, cloud):

@@ -3,8 +3,9 @@
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkUnfit
-from tests.component.conftest import TAG
-from tests.component.nested.vms import (
+from tests.kit.confs import TAG
+from tests.kit.fakes.faults import answer, cut
+from tests.kit.vms import (
     ADD,
     REMOVE,
     VM,
@@ -12,7 +13,6 @@ from tests.component.nested.vms import (
     requests_for,
     subports,
 )
-from tests.fakes.faults import answer, cut
 
 
 async def test_spares_are_made_by_one_bulk_and_attached_by_one_call(driver, key, cloud):

@@ -9,7 +9,7 @@ from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from kuryr_k8s.drivers.vif.node_trunks import NoTrunk
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkUnfit
-from tests.component.nested.vms import (
+from tests.kit.vms import (
     node_at,
     pod_ports,
     subports,

@@ -10,7 +10,7 @@ from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.node_port import WITH_NODE_PORTS, ServiceAtNodes
 from kuryr_k8s.model.service_class import Classes
-from tests.kube.objects import make_service, path_of
+from tests.kit.kube.objects import make_service, path_of
 
 
 @pytest.fixture

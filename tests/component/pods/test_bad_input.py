@@ -9,7 +9,7 @@ import math
 import pytest
 
 from kuryr_k8s.model.annotations import PROJECT
-from tests.component.cells import PATIENCE
+from tests.tables.runs import PATIENCE
 
 POD = "web"
 FIRST = 0.45  # seconds: the shortest back-off, which doubles

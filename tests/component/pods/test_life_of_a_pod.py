@@ -6,8 +6,8 @@ import pytest
 
 from kuryr_k8s.handlers.base import Handler
 from kuryr_k8s.model.annotations import HOST_ID
-from tests.component.conftest import HOST, NODE, TAG
-from tests.fakes.faults import answer
+from tests.kit.confs import HOST, NODE, TAG
+from tests.kit.fakes.faults import answer
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.drivers.policy.subnets import DefaultSubnets
 from kuryr_k8s.drivers.vif.neutron import NeutronVIF
 from kuryr_k8s.model.pod import Node
-from tests.component import requests
-from tests.component.conftest import HOST, TAG
-from tests.fakes.faults import Hang, answer, cut, lose_reply
+from tests.kit import port_requests as requests
+from tests.kit.confs import HOST, TAG
+from tests.kit.fakes.faults import Hang, answer, cut, lose_reply
 
 UID = "0b0d9c4e-27a5-4d6b-8e7e-6d1f3a5b7c9d"
 

@@ -3,11 +3,11 @@
 import pytest
 
 from kuryr_k8s.cli.local import LocalController
-from tests.component.conftest import NODE
-from tests.component.ledger import settle
-from tests.component.test_pool_faults import pool
-from tests.component.test_pools import run, until_ports
-from tests.fakes.faults import answer, lose_reply
+from tests.component.pools.test_pool_faults import pool
+from tests.component.pools.test_pools import run, until_ports
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import answer, lose_reply
+from tests.kit.ledger import settle
 
 PORT_LIST = "/v2.0/ports"
 

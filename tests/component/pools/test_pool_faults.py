@@ -4,11 +4,11 @@ import pytest
 
 from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
 from kuryr_k8s.model.annotations import HOST_ID
-from tests.component.conftest import NODE
-from tests.component.ledger import counts_of, named, settle
-from tests.component.pool_lives import options
-from tests.component.test_pools import end, until_ports
-from tests.fakes.faults import Hang, make_some
+from tests.component.pools.test_pools import end, until_ports
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import Hang, make_some
+from tests.kit.ledger import counts_of, named, settle
+from tests.lives.pools import options
 
 OTHER = "node2"
 LONG = 150.0  # seconds for what is tried every half a minute, and then may need another try

@@ -3,11 +3,11 @@
 import pytest
 
 from kuryr_k8s.handlers.pools import kuryrportpool
-from tests.component.conftest import NODE
-from tests.component.ledger import counts_of, named, settle
-from tests.component.test_pool_faults import OTHER, add, add_other_node, available, pool, run
-from tests.component.test_pools import end, until_ports
-from tests.fakes.faults import answer
+from tests.component.pools.test_pool_faults import OTHER, add, add_other_node, available, pool, run
+from tests.component.pools.test_pools import end, until_ports
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import answer
+from tests.kit.ledger import counts_of, named, settle
 
 PORTS = r"/ports/[^/]+$"
 PORT_LIST = "/v2.0/ports"

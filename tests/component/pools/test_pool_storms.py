@@ -5,10 +5,10 @@ import asyncio
 from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
 from kuryr_k8s.handlers.pools import kuryrportpool
 from kuryr_k8s.model.annotations import HOST_ID
-from tests.component.conftest import NODE
-from tests.component.ledger import counts_of, named, settle
-from tests.component.pool_lives import options
-from tests.fakes.faults import Hang
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import Hang
+from tests.kit.ledger import counts_of, named, settle
+from tests.lives.pools import options
 
 QUIET = {"neutron_defaults": {"sweep_interval": "600"}}
 LONG = 180.0  # seconds for hundreds of Pods

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s.cli.local import ControllerError, LocalController
-from tests.component.conftest import HOST, NODE, TAG
+from tests.kit.confs import HOST, NODE, TAG
 
 OPTIONS = {
     "ports_pool_min": "2",

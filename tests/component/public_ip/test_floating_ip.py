@@ -10,8 +10,8 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext, PublicIPRequest
 from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
 from kuryr_k8s.drivers.public_ip.wishes import NoNetwork
-from tests.component.confs import TAG
-from tests.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, lose_reply
+from tests.kit.confs import TAG
+from tests.kit.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, lose_reply
 
 OWNER = "6f1c9a52-1111-4222-8333-444455556666"
 OTHER = "0e3b7d10-1111-4222-8333-444455556666"

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from kuryr_k8s.handlers.services import loadbalancer
-from tests.component.services.outside import open_up
-from tests.component.services.stage import CUT, FINALIZER, SPEC, STATE, VERSION
+from tests.kit.load_balancer_services import open_up
+from tests.kit.service_stage import CUT, FINALIZER, SPEC, STATE, VERSION
 
 HTTP = ("http", 80)
 TWO = {("10.62.0.5", 8080): 1, ("10.62.0.6", 8080): 1}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.component.services.outside import (
+from tests.kit.fakes.faults import answer
+from tests.kit.load_balancer_services import (
     DNS,
     HTTP,
     ID,
@@ -21,8 +22,7 @@ from tests.component.services.outside import (
     until_ingress,
     until_reached,
 )
-from tests.component.services.stage import FINALIZER
-from tests.fakes.faults import answer
+from tests.kit.service_stage import FINALIZER
 
 ADDRESS = f"{PREFIX}load-balancer-address"
 CIDRS = ["192.0.2.0/24", "198.51.100.7/32"]

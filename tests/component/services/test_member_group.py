@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.component.conftest import NODE
-from tests.fakes.faults import WRITES, cut, lose_reply
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import WRITES, cut, lose_reply
 
 V4, V6 = ("ingress", "IPv4", "10.96.0.0/15"), ("ingress", "IPv6", "fd96::/64")
 NAME = "kuryr test-cluster: from load balancers"

@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from kuryr_k8s import errors
-from tests.fakes.faults import answer
-from tests.kube.client import KubeRefusal
+from tests.kit.fakes.faults import answer
+from tests.kit.kube.client import KubeRefusal
 
 HTTP = ("http", 80)
 OUTSIDE = [{"start": "10.97.0.2", "end": "10.97.255.254"}]

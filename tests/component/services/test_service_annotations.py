@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from tests.component.confs import TAG
-from tests.component.services.outside import (
+from tests.kit.confs import TAG
+from tests.kit.load_balancer_services import (
     HTTP,
     INTERNAL,
     PREFIX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.component.services.outside import (
+from tests.kit.load_balancer_services import (
     DNS,
     HTTP,
     ID,
@@ -20,7 +20,7 @@ from tests.component.services.outside import (
     until_ingress,
     until_reached,
 )
-from tests.component.services.stage import FINALIZER
+from tests.kit.service_stage import FINALIZER
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG
 from kuryr_k8s.handlers.sweeps import controllers as sweeps
 from kuryr_k8s.handlers.sweeps import vip_ports as vip_port_sweeper
-from tests.component.confs import TAG
-from tests.component.services.stage import FINALIZER
+from tests.kit.confs import TAG
+from tests.kit.service_stage import FINALIZER
 
 HTTP = ("http", 80)
 GONE = "0e3b7d10-1111-4222-8333-444455556666"

@@ -7,11 +7,11 @@ import pytest
 from kuryr_k8s.handlers.services import loadbalancer
 from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
 from kuryr_k8s.handlers.services.state import BUDGET
-from tests.component.services.stage import CUT, SPEC, STATE, VERSION, ServiceStage
 from tests.component.services.test_life_of_a_service import HTTP, TWO, UP, run
-from tests.fakes.faults import answer
-from tests.fakes.octavia.kinds import LISTENER, POOL
-from tests.kube.objects import make_endpointslice, path_of
+from tests.kit.fakes.faults import answer
+from tests.kit.fakes.octavia.kinds import LISTENER, POOL
+from tests.kit.kube.objects import make_endpointslice, path_of
+from tests.kit.service_stage import CUT, SPEC, STATE, VERSION, ServiceStage
 
 
 @pytest.mark.parametrize("provider", ["ovn", "amphora"])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.component.services.outside import (
+from tests.kit.fakes.faults import Answer, delay
+from tests.kit.load_balancer_services import (
     HTTP,
     ID,
     READY,
@@ -15,8 +16,7 @@ from tests.component.services.outside import (
     until_ingress,
     until_reached,
 )
-from tests.component.services.stage import CUT, STATE
-from tests.fakes.faults import Answer, delay
+from tests.kit.service_stage import CUT, STATE
 
 ANNOTATIONS_LIMIT = 256 * 1024  # bytes of all together, by the API server
 

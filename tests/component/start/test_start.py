@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tests.component.conftest import LEASE, NODE
-from tests.fakes.faults import answer
+from tests.kit.confs import LEASE, NODE
+from tests.kit.fakes.faults import answer
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
 DAEMON = "from kuryr_k8s.cni.app import main; main()"

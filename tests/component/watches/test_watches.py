@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.component.conftest import NODE
-from tests.fakes.faults import Hang, answer
-from tests.kube.proxy import is_watch
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import Hang, answer
+from tests.kit.kube.proxy import is_watch
 
 
 async def test_watches_that_are_cut_go_on_where_they_were(stage):

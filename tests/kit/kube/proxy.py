@@ -24,9 +24,9 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from tests.fakes import serving
-from tests.fakes.faults import Answer, Faults, drop
-from tests.fakes.observing import PATIENCE, Call, Calls, Changes
+from tests.kit.fakes import serving
+from tests.kit.fakes.faults import Answer, Faults, drop
+from tests.kit.fakes.observing import PATIENCE, Call, Calls, Changes
 
 from .server import KubeServer
 from .streams import Events, Stream

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tests.fakes.faults import drop
-from tests.fakes.observing import Changes
+from tests.kit.fakes.faults import drop
+from tests.kit.fakes.observing import Changes
 
 Json = dict[str, Any]
 

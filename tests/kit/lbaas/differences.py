@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from kuryr_k8s.model.load_balancer import ERROR
-from tests.unit.octavia_model import LIMITS
+from tests.kit.lbaas.octavia_model import LIMITS
 
 PLACE = ("vip_subnet_id", "vip_network_id", "vip_port_id")
 CHOSEN = ("flavor_id", "availability_zone")

@@ -2,8 +2,8 @@
 
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
-from tests.unit.lb_differences import differences
-from tests.unit.octavia_model import OctaviaModel
+from tests.kit.lbaas.differences import differences
+from tests.kit.lbaas.octavia_model import OctaviaModel
 
 MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
 

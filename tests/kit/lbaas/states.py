@@ -14,7 +14,7 @@ from kuryr_k8s.model.load_balancer import (
     Member,
     Pool,
 )
-from tests.unit.octavia_model import L4, POOLS_OF, found_listener, found_pool, made, monitored
+from tests.kit.lbaas.octavia_model import L4, POOLS_OF, found_listener, found_pool, made, monitored
 
 NAMES = ("web", "dns", "api", "sip")
 PORTS = (53, 80, 443)

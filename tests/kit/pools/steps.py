@@ -1,7 +1,7 @@
 """What is done to pools, each time with what is to come of it."""
 
-from tests.unit.pool_model import PoolModel
-from tests.unit.pool_ports import port_of
+from tests.kit.pools.model import PoolModel
+from tests.kit.pools.ports import port_of
 
 
 class PoolSteps(PoolModel):

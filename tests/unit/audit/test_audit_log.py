@@ -2,11 +2,11 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tests.audit import audit_log, grants
+from tests.kit.paths import ETC
 
-RBAC = Path(__file__).parent.parent.parent / "etc" / "rbac"
+RBAC = ETC / "rbac"
 NOON = "2026-01-01T12:00:00.000000Z"
 DAEMON = "system:serviceaccount:kube-system:kuryr-daemon"
 

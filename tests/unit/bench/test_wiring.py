@@ -4,7 +4,7 @@ import asyncio
 
 from bench.testbed.data_plane import Wiring
 from bench.testbed.fake_cloud import Wires
-from tests.fakes.cloud import FakeCloud
+from tests.kit.fakes.cloud import FakeCloud
 
 
 class Cloud:

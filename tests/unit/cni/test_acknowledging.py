@@ -7,7 +7,7 @@ from kuryr_k8s.cni.node import HostIdPublisher
 from kuryr_k8s.cni.pods.acknowledgements import KuryrPortAcknowledger
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.annotations import HOST_ID
-from tests.unit.cni.fakes import kuryrport, ovs_vif
+from tests.kit.node.fakes import kuryrport, ovs_vif
 from tests.unit.cni.test_attachments import Node, started
 
 KEY = Key("default", "web")

@@ -12,7 +12,7 @@ from kuryr_k8s.cni.daemon import Daemon
 from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.pods.wanted import Ports
 from kuryr_k8s.k8s.resources import Key
-from tests.unit.cni.fakes import (
+from tests.kit.node.fakes import (
     Api,
     Cache,
     FakeBinding,

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,9 @@ from kuryr_k8s.cni.netlink import finish
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.pods.housekeeping import Housekeeping
 from kuryr_k8s.cni.spool import Spool
-from tests.program import SOURCE, kuryr_cni
-from tests.unit.cni.fakes import kuryrport, ovs_vif, request_bytes
+from tests.kit.cni_program import SOURCE, kuryr_cni
+from tests.kit.node.fakes import kuryrport, ovs_vif, request_bytes
+from tests.kit.paths import ETC
 from tests.unit.cni.test_attachments import Node, turns
 
 
@@ -205,7 +205,7 @@ async def test_finish_hands_on_result_and_failure():
 
 
 def test_the_configuration_that_is_shipped_is_the_one_that_is_installed():
-    shipped = Path(__file__).parents[3] / "etc" / "cni" / conflist.NAME
+    shipped = ETC / "cni" / conflist.NAME
     assert shipped.read_text() == conflist.render()
 
 

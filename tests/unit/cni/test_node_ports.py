@@ -10,7 +10,7 @@ from kuryr_k8s.cni.netlink.messages import attribute, nested
 from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes
 from kuryr_k8s.model.service_class import Classes
-from tests.unit.service_objects import service_item
+from tests.kit.service_objects import service_item
 
 BOTH = ("10.96.0.10", "fd96::10")
 

@@ -8,7 +8,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cni.ovs.switch import PARKED, Interface
 from kuryr_k8s.cni.pods import parking
 from kuryr_k8s.k8s.resources import Key
-from tests.unit.cni.fakes import PoolApi, PoolCache, ovs_vif, pool_entry, pool_item
+from tests.kit.node.fakes import PoolApi, PoolCache, ovs_vif, pool_entry, pool_item
 from tests.unit.cni.test_attachments import Node
 
 KEY = Key("", "node1")

@@ -12,7 +12,7 @@ import pytest
 
 from kuryr_k8s.cni import conflist, server
 from kuryr_k8s.cni.protocol import VERSIONS, Request
-from tests.program import kuryr_cni, variant
+from tests.kit.cni_program import kuryr_cni, variant
 
 
 def run(environ, config, *, program=None, **options):

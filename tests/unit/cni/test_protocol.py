@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kuryr_k8s.cni import protocol
 from kuryr_k8s.cni.protocol import Attached, CNIError, Request
-from tests.unit.cni.fakes import request_bytes
+from tests.kit.node.fakes import request_bytes
 
 
 def code_of(raw):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kuryr_k8s.cni.bindings import veth
 from kuryr_k8s.cni.bindings.base import Attachment
 from kuryr_k8s.cni.result import IP, Interface, Result, Route
-from tests.unit.cni.fakes import ovs_vif
+from tests.kit.node.fakes import ovs_vif
 
 RESULT = Result(
     interfaces=(

@@ -1,14 +1,14 @@
 """The options: the sample is current, and a wrong file ends in one clear line."""
 
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
 from kuryr_k8s import config, errors
+from tests.kit.paths import ETC
 
-SAMPLE = pathlib.Path(__file__).parent.parent.parent / "etc" / "kuryr.conf.sample"
+SAMPLE = ETC / "kuryr.conf.sample"
 
 
 def test_sample_is_what_the_generator_writes(tmp_path):

@@ -10,7 +10,7 @@ import openstack
 import pytest
 from keystoneauth1 import exceptions as ksa
 
-from tests.fakes import FakeCloud, Hang, answer, cut, delay, garble, lose_reply, make_some
+from tests.kit.fakes import FakeCloud, Hang, answer, cut, delay, garble, lose_reply, make_some
 
 Json = dict[str, Any]
 

@@ -16,8 +16,8 @@ from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.model.load_balancer import Member
-from tests.fakes import FakeCloud, answer, lose_reply
-from tests.fakes.octavia.kinds import POOL
+from tests.kit.fakes import FakeCloud, answer, lose_reply
+from tests.kit.fakes.octavia.kinds import POOL
 
 Json = dict[str, Any]
 MEMBER = Member(address="10.2.0.101", port=80)

@@ -1,13 +1,12 @@
 """lab.kuryr.sandbox understands the shipped units, and nothing that it cannot carry out."""
 
-import pathlib
-
 import pytest
 
 from lab.kuryr.sandbox import capabilities
 from lab.kuryr.sandbox.unit import Unit, UnitError
+from tests.kit.paths import ETC
 
-UNITS = sorted((pathlib.Path(__file__).parent.parent.parent / "etc/systemd").glob("*.service"))
+UNITS = sorted((ETC / "systemd").glob("*.service"))
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)

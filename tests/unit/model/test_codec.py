@@ -1,13 +1,12 @@
 import json
-import pathlib
 
 import pytest
 
 from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec, LBaaSState
 from kuryr_k8s.model.vif import PodState, Subnet, VIFBase, VIFOpenVSwitch, VIFVlanNested
+from tests.kit.paths import GOLDEN
 
-GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 SHAPES = [json.loads(line) for line in (GOLDEN / "vif-shapes.jsonl").read_text().splitlines()]
 
 

@@ -1,7 +1,6 @@
 """What users ask by annotations, and what is said where it cannot be read."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -24,6 +23,7 @@ from kuryr_k8s.model.service_annotations import (
     read_settings,
     read_timeouts,
 )
+from tests.kit.paths import REPOSITORY
 
 ID = "6f1c9a52-1111-4222-8333-444455556666"
 # (annotation, a value, the setting and what it becomes, a value that cannot be read)
@@ -202,7 +202,7 @@ def test_pattern_that_is_none_is_told(parse):
 
 
 def test_table_in_the_documents_has_every_annotation_and_names_tests_that_there_are():
-    root = Path(__file__).parent.parent
+    root = REPOSITORY / "tests"
     table = (root.parent / "docs" / "service-annotations.md").read_text()
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| ")]
     words = " ".join(row[1] for row in rows)

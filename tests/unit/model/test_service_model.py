@@ -11,7 +11,7 @@ from kuryr_k8s.model.service import (
     digest,
 )
 from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
-from tests.unit.service_objects import UID, endpoint, service, service_item, slice_of
+from tests.kit.service_objects import UID, endpoint, service, service_item, slice_of
 
 HTTP = ("http", 80)
 OURS = Classes()

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.faults import BREAK, Answer, Break
+from tests.kit.fakes.faults import BREAK, Answer, Break
 
 from . import errors
 from .floating_ips import FloatingIPs

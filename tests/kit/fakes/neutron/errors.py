@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fakes.faults import Answer
+from tests.kit.fakes.faults import Answer
 
 _BY_STATUS = {
     400: ("HTTPBadRequest", "The request is bad."),

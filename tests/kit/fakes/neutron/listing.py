@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from multidict import MultiDict, MultiMapping
 from yarl import URL
 
-from tests.fakes.faults import Answer
+from tests.kit.fakes.faults import Answer
 
 from . import errors
 from .kinds import Kind

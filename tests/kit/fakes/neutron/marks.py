@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.faults import Answer
+from tests.kit.fakes.faults import Answer
 
 from . import errors
 from .api import NeutronAPI

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.fakes.faults import Answer
+from tests.kit.fakes.faults import Answer
 
 from . import errors, ipam
 from .kinds import PORT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Any
 
-from tests.fakes.faults import Answer
+from tests.kit.fakes.faults import Answer
 
 from . import errors, ipam
 from .kinds import NETWORK, RBAC_POLICY, SECURITY_GROUP, SECURITY_GROUP_RULE, SUBNET, Kind

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.neutron.api import NeutronAPI
-from tests.fakes.neutron.policy import Context
+from tests.kit.fakes.neutron.api import NeutronAPI
+from tests.kit.fakes.neutron.policy import Context
 
 from . import errors, listing, providers
 from .balancers import Balancers

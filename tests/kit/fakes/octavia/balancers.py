@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.fakes.faults import Answer
-from tests.fakes.neutron.api import NeutronAPI
+from tests.kit.fakes.faults import Answer
+from tests.kit.fakes.neutron.api import NeutronAPI
 
 from . import errors, providers, vips
 from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.fakes.faults import Answer
+from tests.kit.fakes.faults import Answer
 
 from . import errors, providers
 from .changes import Changes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from tests.fakes.faults import Answer
-from tests.fakes.neutron.api import NeutronAPI
-from tests.fakes.neutron.policy import Context
-from tests.fakes.neutron.store import Store as Neutron
+from tests.kit.fakes.faults import Answer
+from tests.kit.fakes.neutron.api import NeutronAPI
+from tests.kit.fakes.neutron.policy import Context
+from tests.kit.fakes.neutron.store import Store as Neutron
 
 from . import errors
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
-from tests.unit import lb_states
-from tests.unit.lb_differences import differences
-from tests.unit.lb_plans import carry_out, kinds
-from tests.unit.octavia_model import OctaviaModel, made, monitored
+from tests.kit.lbaas import states as lb_states
+from tests.kit.lbaas.differences import differences
+from tests.kit.lbaas.octavia_model import OctaviaModel, made, monitored
+from tests.kit.lbaas.plans import carry_out, kinds
 
 slow = settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.model.load_balancer import DELETED, ERROR
-from tests.unit.lb_plans import MONITOR, carry_out, kinds, listener, pool, wanted
-from tests.unit.octavia_model import found_pool, made, monitored
+from tests.kit.lbaas.octavia_model import found_pool, made, monitored
+from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, pool, wanted
 
 
 def test_load_balancer_in_error_goes_whatever_its_parts_are_waiting_for():

@@ -6,8 +6,8 @@ import pytest
 
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.model.load_balancer import Member
-from tests.unit.lb_plans import MONITOR, carry_out, kinds, listener, pool, wanted
-from tests.unit.octavia_model import made
+from tests.kit.lbaas.octavia_model import made
+from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, pool, wanted
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Which of a pool's ports come back, and which ones go."""
 
-from tests.unit.pool_ports import FOREIGN, KEY, OTHER, THIRD, add, claim, places, spares, state_of
+from tests.kit.pools.ports import FOREIGN, KEY, OTHER, THIRD, add, claim, places, spares, state_of
 
 # -- the way back
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.pool_ports import KEY, OTHER, add, claim, places, spares, state_of
+from tests.kit.pools.ports import KEY, OTHER, add, claim, places, spares, state_of
 
 # -- who gets a port
 

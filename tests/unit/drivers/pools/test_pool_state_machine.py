@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kuryr_k8s.drivers.pools.pool import Limits
-from tests.unit.pool_model import CLAIMS, KEYS, PODS
-from tests.unit.pool_steps import PoolSteps
+from tests.kit.pools.model import CLAIMS, KEYS, PODS
+from tests.kit.pools.steps import PoolSteps
 
 SIZE = 4  # ports of one creation at the most
 ROUNDS = 12

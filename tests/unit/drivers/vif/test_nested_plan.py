@@ -1,14 +1,14 @@
 """Ports and VIFs of Pods on VMs, translated."""
 
 import json
-from pathlib import Path
 
 from kuryr_k8s.cloud.neutron.api import Network, Subnet
 from kuryr_k8s.drivers.base import PodNetwork, PortRequest
 from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.model.pod import Node
+from tests.kit.paths import GOLDEN
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "vlan.json"
+VLAN = GOLDEN / "vlan.json"
 NETWORK = Network(
     id="ec3f1f7d-0000-4000-8000-000000000000", name="pods", mtu=1450, project_id="p", shared=False
 )
@@ -53,7 +53,7 @@ def request(**changes):
 
 
 def test_vif_is_what_the_ancestor_wrote_but_for_a_bridge_that_there_is_not():
-    golden = json.loads(GOLDEN.read_text())
+    golden = json.loads(VLAN.read_text())
     del golden["versioned_object.data"]["network"]["versioned_object.data"]["bridge"]
     spare = nested_plan.pooled_port_of(PORT, "t1", 101)
     assert nested_plan.vif_of(spare, PODS, 0).to_json() == golden

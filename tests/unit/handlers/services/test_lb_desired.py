@@ -1,7 +1,6 @@
 """The load balancer that a Service is to have, from its slices."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,9 +19,9 @@ from kuryr_k8s.handlers.services.settings import unkept
 from kuryr_k8s.handlers.services.spec import subnet_of
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.service_annotations import read_timeouts
-from tests.unit.service_objects import UID, endpoint, service, slice_of, subnet
+from tests.kit.paths import GOLDEN
+from tests.kit.service_objects import UID, endpoint, service, slice_of, subnet
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 TAGS = ("cluster", f"kuryr-service:{UID}")
 HTTP, DNS = ("http", 80), ("dns", 53, "UDP")
 

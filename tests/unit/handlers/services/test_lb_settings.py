@@ -12,7 +12,7 @@ from kuryr_k8s.handlers.services.settings import keeps_address, settings_of, unk
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
-from tests.unit.service_objects import endpoint, service, slice_of
+from tests.kit.service_objects import endpoint, service, slice_of
 
 HTTP = ("http", 80)
 OWN, SUBNETS = ("10.96.0.10",), ("services",)

@@ -1,7 +1,6 @@
 """What is published of a load balancer, within its budget."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,9 @@ from kuryr_k8s.model.load_balancer import (
     Member,
     Pool,
 )
+from tests.kit.paths import GOLDEN
 
-GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "lbaas_state.json").read_text())
+PUBLISHED = json.loads((GOLDEN / "lbaas_state.json").read_text())
 ID = "ec3f1f7d-0000-4000-8000-00000000000{}"
 SPEC = LBaaSServiceSpec(security_groups_ids=(ID.format(2),))
 
@@ -66,8 +66,8 @@ def found(count):
 
 def test_state_is_what_the_ancestor_wrote():
     state, cut = publication(found(0), SPEC)
-    assert json.loads(state) == GOLDEN
-    assert state == json.dumps(GOLDEN, sort_keys=True)
+    assert json.loads(state) == PUBLISHED
+    assert state == json.dumps(PUBLISHED, sort_keys=True)
     assert cut is None
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kuryr_k8s.handlers.services.ranges import fault_of
-from tests.unit.service_objects import subnet
+from tests.kit.service_objects import subnet
 
 UPPER = (("10.97.0.2", "10.97.255.254"),)
 V4 = subnet("10.96.0.0/15", gateway_ip="10.97.0.1", allocation_pools=UPPER)

@@ -6,7 +6,7 @@ from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.handlers.sweeps.orphans import unwanted_of
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_class import Classes
-from tests.unit.service_objects import UID, service_item
+from tests.kit.service_objects import UID, service_item
 
 FIRST, SECOND, EXTERNAL = UID, f"{UID}-second", f"{UID}-external"
 EVERY = [FIRST, SECOND, EXTERNAL]

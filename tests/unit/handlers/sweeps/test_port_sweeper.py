@@ -4,7 +4,7 @@ import pytest
 
 from kuryr_k8s.handlers.sweeps.ports import is_ours, nameless
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
-from tests.unit.cni.fakes import ovs_vif
+from tests.kit.node.fakes import ovs_vif
 
 
 def port(number, pod_uid="u1"):

@@ -1,0 +1,68 @@
+"""Options of the tables of faults, and the API server that a session shares."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.tables import report
+
+USERS = ("controller", "daemon", "nobody")  # each with a token; the first two get permissions
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all-faults",
+        action="store_true",
+        help="strike every life with every fault: six minutes instead of two",
+    )
+
+
+def pytest_collection_modifyitems(items):
+    """Give more time to tests of many lives at once: they take long where the machine is busy."""
+    for item in items:
+        if any(name.endswith("lanes") for name in getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(600))
+
+
+# The stage runs in several processes; each hands its part of the table of faults to the first.
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["faults"] = list(report.summary(session.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    lines = getattr(node, "workeroutput", {}).get("faults", [])
+    node.config.stash.setdefault(report.LINES, []).extend(lines)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in (*config.stash.get(report.LINES, []), *report.summary(config)):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def kube_server(tmp_path_factory):
+    """Start the API server of this session; build its programs if they are not there yet."""
+    from lab.install import binaries  # most sessions need neither
+    from tests.kit.kube.server import KubeServer
+
+    programs = binaries.ensure(["etcd", "kube-apiserver"])
+    server = KubeServer(tmp_path_factory.mktemp("kube"), programs, USERS)
+    try:
+        server.start()
+        # kubernetes_asyncio reads the machine's certificate authorities at the start of each
+        # client, also of one without TLS: a fifth of the time of tests that start many
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SSL_CERT_FILE", str(server.ca_file))
+            yield server
+    finally:
+        server.close()
+        if reports := os.environ.get("KURYR_LAB_REPORTS"):
+            # the audit of a whole run counts what was asked of this server, too
+            worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+            with (Path(reports) / f"component-audit-{worker}.log").open("a") as kept:
+                kept.write(server.audit_log.read_text())

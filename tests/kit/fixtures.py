@@ -1,0 +1,244 @@
+"""Fixtures: a cloud with a dual-stack network for Pods, a cluster with a node, a kuryr.conf.
+
+The conftest modules of component and tables import those that they use.
+"""
+
+import functools
+
+import pytest
+import yaml
+
+from kuryr_k8s import config
+from kuryr_k8s.cloud import connect
+from kuryr_k8s.cloud.neutron.api import Neutron
+from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.drivers.lbaas import pending as lb_pending
+from kuryr_k8s.drivers.lbaas import repairs as lb_repairs
+from kuryr_k8s.drivers.lbaas import work as lb_work
+from kuryr_k8s.drivers.pools import port_pool
+from kuryr_k8s.engine import controller
+from kuryr_k8s.handlers.services import loadbalancer
+from kuryr_k8s.k8s import connect as kube_connect
+from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.model.annotations import HOST_ID
+from tests.kit import confs
+from tests.kit import load_balancer_worker as load_balancers
+from tests.kit.confs import HOST, LEASE, NODE
+from tests.kit.fakes.cloud import FakeCloud
+from tests.kit.kube.children import free_ports
+from tests.kit.kube.client import KubeClient
+from tests.kit.kube.cluster import Cluster
+from tests.kit.kube.proxy import KubeProxy
+from tests.kit.load_balancer_services import furnish_outside
+from tests.kit.paths import ETC
+from tests.kit.service_stage import ServiceStage, furnish
+from tests.kit.stage import Stage
+from tests.kit.stages import Lanes, NestedLanes, permit
+
+
+@pytest.fixture
+async def kube(kube_server):
+    """The admin's client."""
+    async with KubeClient(
+        kube_server.base_url, kube_server.admin_token, kube_server.ca_file
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+async def cluster(kube):
+    """A namespace for this test; whatever is in it goes with it."""
+    made = Cluster(kube)
+    await made.add_namespace()
+    try:
+        yield made
+    finally:
+        await made.clean()
+
+
+@pytest.fixture
+async def kube_proxy(kube_server):
+    """A proxy in front of the server, with nothing wrong yet."""
+    async with KubeProxy(kube_server) as proxy:
+        yield proxy
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_made_up_for():
+    """What asks again for safety does so too late to hide that a wake-up was lost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loadbalancer, "SPEC_PATIENCE", 600.0)
+        patch.setattr(port_pool, "PATIENCE", 600.0)
+        patch.setattr(lb_work, "PATIENCE", 600.0)
+        yield
+
+
+@pytest.fixture
+async def cloud():
+    async with FakeCloud(hosts=[HOST, "chassis2"]) as cloud:
+        confs.furnish(cloud)
+        yield cloud
+
+
+@pytest.fixture
+def write_conf(tmp_path, cloud):
+    """Write a kuryr.conf for the cloud; keyword arguments are groups of options."""
+
+    return functools.partial(confs.write_conf, tmp_path, cloud)
+
+
+@pytest.fixture
+def load_conf(write_conf):
+    def load(**groups):
+        return config.load(["--config-file", str(write_conf(**groups))], "test")
+
+    return load
+
+
+@pytest.fixture
+def transport(load_conf):
+    """Our way to the fake Neutron."""
+    adapter = connect.ServiceAdapter(connect.connect(load_conf(), connections=16), "network")
+    transport = Transport(adapter, limit=16)
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+def neutron(transport):
+    """Our client of the fake Neutron."""
+    return Neutron(transport)
+
+
+@pytest.fixture
+async def shipped_permissions(cluster, kube_server):
+    """The CRDs and the permissions of etc/, granted to the user that tests run as."""
+    await cluster.install_crds(ETC / "crds")
+    for path in (ETC / "rbac").glob("*.yaml"):
+        for manifest in yaml.safe_load_all(path.read_text()):
+            if manifest["kind"] != "ServiceAccount":
+                await _grant(cluster.client, manifest)
+    return cluster
+
+
+async def _grant(client, manifest):
+    """Create a role, or bind it to the user named like the ServiceAccount, without «kuryr-»."""
+    if "subjects" in manifest:
+        user = manifest["subjects"][0]["name"].removeprefix("kuryr-")
+        subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+        manifest["subjects"] = [subject]
+    plural = manifest["kind"].lower() + "s"
+    namespace = manifest["metadata"].get("namespace")
+    parts = [
+        "/apis/rbac.authorization.k8s.io/v1",
+        *(["namespaces", namespace] if namespace else []),
+    ]
+    collection = "/".join([*parts, plural])
+    if await client.find(f"{collection}/{manifest['metadata']['name']}") is None:
+        await client.request("POST", collection, manifest)
+
+
+@pytest.fixture
+async def stage(shipped_permissions, cloud, kube_proxy, load_conf):
+    """Everything but the controller: a node whose daemon has published its host's name."""
+    await shipped_permissions.add_node(NODE, annotations={HOST_ID: HOST})
+    stage = Stage(shipped_permissions, cloud, kube_proxy, load_conf)
+    yield stage
+    kube_proxy.faults.clear()
+    cloud.faults.clear()
+    if await stage.client.find(LEASE):  # of a controller that could not give it back
+        await stage.client.delete(LEASE)
+
+
+@pytest.fixture
+async def lanes(shipped_permissions, kube_server, tmp_path):
+    """Stages to be used at the same time, each with everything of its own."""
+    await permit(shipped_permissions.client, kube_server)
+    return Lanes(kube_server, shipped_permissions.client, tmp_path)
+
+
+@pytest.fixture
+async def nested_lanes(shipped_permissions, kube_server, tmp_path):
+    """As lanes, with VMs for nodes."""
+    await permit(shipped_permissions.client, kube_server)
+    return NestedLanes(kube_server, shipped_permissions.client, tmp_path)
+
+
+@pytest.fixture
+def make_worker(cloud, load_conf, neutron, monkeypatch):
+    """Lives of a controller that does nothing but load balancers, with delays that tests can wait
+    for; keyword arguments are groups of options."""
+    monkeypatch.setattr(lb_pending, "FIRST", 0.02)
+    monkeypatch.setattr(lb_repairs, "FIRST", 0.02)
+    monkeypatch.setattr(controller, "FIRST_REFUSED_DELAY", 0.03)
+    monkeypatch.setattr(controller, "REFUSED_DELAY", 0.06)
+    load_balancers.furnish(cloud)
+    cloud.octavia_pending = 0.01
+
+    def make(**groups):
+        return load_balancers.Worker(load_conf(**groups), neutron).running()
+
+    return make
+
+
+@pytest.fixture
+async def worker(make_worker):
+    """One such life."""
+    async with make_worker() as worker:
+        yield worker
+
+
+@pytest.fixture
+def short_calls(monkeypatch):
+    """Deadlines of calls that tests can wait for, and that no other call misses, though the loop
+    be late; the options that go with them."""
+    monkeypatch.setattr(kube_connect, "KubeApi", functools.partial(KubeApi, timeout=12.0))
+    return {"neutron": {"call_timeout": "10"}}
+
+
+@pytest.fixture
+def controller_url():
+    """Where the controller is to listen: options for it, and the URL."""
+    (port,) = free_ports(1)
+    return {"health_server": {"port": str(port)}}, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+async def services(shipped_permissions, kube_server, cloud, load_conf):
+    options = furnish(cloud)
+    await shipped_permissions.add_node(NODE, annotations={HOST_ID: HOST})
+    async with KubeProxy(kube_server, namespace=shipped_permissions.namespace, node=NODE) as proxy:
+        stage = ServiceStage(shipped_permissions, cloud, proxy, load_conf, options=options)
+        yield stage
+        proxy.faults.clear()
+        cloud.faults.clear()
+        if await stage.client.find(LEASE):  # of a controller that could not give it back
+            await stage.client.delete(LEASE)
+
+
+class ServiceLanes(Lanes):
+    """With subnets for Services, and the handlers."""
+
+    kind = ServiceStage
+
+    def conf(self, cloud):
+        return furnish(cloud)
+
+
+class OutsideLanes(ServiceLanes):
+    """With an external network, and the provider that does everything."""
+
+    def conf(self, cloud):
+        return furnish_outside(cloud, super().conf(cloud))
+
+
+@pytest.fixture
+async def outside_lanes(shipped_permissions, kube_server, tmp_path):
+    await permit(shipped_permissions.client, kube_server)
+    return OutsideLanes(kube_server, shipped_permissions.client, tmp_path)
+
+
+@pytest.fixture
+async def service_lanes(shipped_permissions, kube_server, tmp_path):
+    await permit(shipped_permissions.client, kube_server)
+    return ServiceLanes(kube_server, shipped_permissions.client, tmp_path)

@@ -1,0 +1,3 @@
+"""Fixtures of these tests."""
+
+from tests.kit.fixtures import *  # noqa: F403
