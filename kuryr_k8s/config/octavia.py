@@ -1,74 +1,14 @@
-"""The options of load balancers; see :mod:`kuryr_k8s.config`, which registers them."""
+"""Options of the groups ``[octavia_defaults]`` and ``[load_balancer_class:NAME]``."""
 
 from oslo_config import cfg
 
-# in the groups where the ancestor has them
-kubernetes = [
-    cfg.StrOpt("service_project_driver", default="default", help="default or annotation."),
-    cfg.StrOpt("service_subnets_driver", default="default", help="Decides a Service's subnets."),
-    cfg.StrOpt(
-        "service_security_groups_driver",
-        default="default",
-        help="Decides the security groups of a Service's addresses.",
-    ),
-    cfg.StrOpt(
-        "endpoints_lbaas_driver", default="lbaasv2", help="Makes Services' load balancers."
-    ),
-    cfg.StrOpt(
-        "service_public_ip_driver",
-        default="neutron_floating_ip",
-        help="Makes Services of type LoadBalancer reachable from outside.",
-    ),
-    cfg.StrOpt(
-        "endpoints_driver_octavia_provider",
-        default="default",
-        help="Octavia's provider of load balancers: amphora, ovn, ...; default: Octavia's own "
-        "default. Existing load balancers of another provider are made anew.",
-    ),
-    cfg.StrOpt(
-        "load_balancer_class",
-        default="kuryr.openstack.org/octavia",
-        help="The loadBalancerClass of Services that are ours; those of any other class are left "
-        "alone.",
-    ),
-    cfg.BoolOpt(
-        "load_balancer_default",
-        default=True,
-        help="Whether Services of type LoadBalancer without a class are ours as well. To be false "
-        "beside a cloud controller manager with a service controller: then we serve their "
-        "ClusterIPs alone.",
-    ),
-]
-
-neutron_defaults = [
-    cfg.ListOpt(
-        "service_subnet",
-        default=[],
-        help="Subnet id for Services; two of one network (IPv4 and IPv6) where Services are "
-        "dual-stack. The API server's --service-cluster-ip-range is part of it, outside of its "
-        "allocation pools and gateway.",
-    ),
-    cfg.StrOpt(
-        "external_svc_net",
-        help="Id of the external network that Services of type LoadBalancer have their floating "
-        "IPs of. Empty: they have none, unless they name a network themselves.",
-    ),
-    cfg.ListOpt(
-        "external_svc_subnet",
-        default=[],
-        help="Subnet ids of that network: floating IPs are taken from them, and from a later one "
-        "when those before it have no address left. Empty: from any.",
-    ),
-    cfg.FloatOpt(
-        "lbaas_activation_timeout",
-        default=300.0,
-        min=1.0,
-        help="Seconds for which a load balancer may be PENDING; then an Event tells of it.",
-    ),
-]
-
 octavia_defaults = [
-    cfg.IntOpt("max_calls", default=16, min=1, help="Octavia calls in flight at the most."),
+    cfg.IntOpt(
+        "max_calls",
+        default=16,
+        min=1,
+        help="Maximum number of calls to Octavia that are in flight at the same time.",
+    ),
     cfg.StrOpt(
         "member_mode",
         default="L3",
@@ -82,64 +22,65 @@ octavia_defaults = [
         "lb_algorithm",
         default="ROUND_ROBIN",
         choices=["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"],
-        help="How connections are divided among members. The ovn provider knows SOURCE_IP_PORT "
-        "alone.",
+        help="How connections are distributed to members. The ovn provider supports "
+        "SOURCE_IP_PORT only.",
     ),
     cfg.IntOpt(
         "timeout_client_data",
         default=0,
         min=0,
-        help="Milliseconds that a client may be silent. 0: as Octavia has it.",
+        help="Number of milliseconds that a client may be silent. 0: Octavia's default.",
     ),
     cfg.IntOpt(
         "timeout_member_data",
         default=0,
         min=0,
-        help="Milliseconds that a member may be silent. 0: as Octavia has it.",
+        help="Number of milliseconds that a member may be silent. 0: Octavia's default.",
     ),
     cfg.BoolOpt(
         "enable_health_monitor",
         default=False,
-        help="Let Octavia ask the members of Services of type LoadBalancer whether they are well, "
-        "where the Service does not say otherwise by annotation.",
+        help="Let Octavia monitor the health of the members of Services of type LoadBalancer, "
+        "unless an annotation of the Service says otherwise.",
     ),
     cfg.BoolOpt(
         "enforce_sg_rules",
         default=True,
-        help="Let a load balancer be reached only as network policies for the Pods behind it "
-        "allow: those are to come, and until then this changes nothing. As in kuryr-kubernetes, "
-        "pod_security_groups are no policies: what they forbid, clients are forbidden with the "
-        "ovn provider, which keeps their addresses, and allowed with amphora.",
+        help="Make a load balancer reachable only as the network policies of the Pods behind it "
+        "allow. Network policies are not implemented yet; until then this option changes nothing. "
+        "As in kuryr-kubernetes, pod_security_groups are not policies: what they forbid is "
+        "forbidden to clients with the ovn provider, which keeps the clients' addresses, and "
+        "allowed with amphora.",
     ),
     cfg.BoolOpt(
         "member_security_group",
         default=True,
-        help="Give Pods one more security group (pod_security_groups_driver = default), which we "
-        "make and which lets in what comes from service_subnet: amphora connects from there "
-        "(with member_mode = L3), and with ovn a Pod that reaches itself through a Service. "
-        "False: other groups of the Pods do.",
+        help="Give Pods one more security group (pod_security_groups_driver = default). The "
+        "controller creates it, and it allows what comes from service_subnet: amphora connects "
+        "from there (with member_mode = L3), and so does a Pod that reaches itself through a "
+        "Service with ovn. Set this to false if other groups of the Pods allow that traffic.",
     ),
     cfg.IntOpt(
         "rebuild_limit",
         default=3,
         min=0,
-        help="How often in a row a load balancer that Octavia put in ERROR is made anew, each "
-        "time after a longer while; then it is left to people.",
+        help="Number of times in a row that a load balancer in ERROR is recreated, each time "
+        "after a longer delay. After that, a person has to repair it.",
     ),
 ]
 
-# of each group [load_balancer_class:NAME], which a Service names by the annotation
-# loadbalancer.openstack.org/class; they go before its other annotations
+# The groups [load_balancer_class:NAME], which a Service names by the annotation
+# loadbalancer.openstack.org/class. They take precedence over the Service's other annotations.
 CLASS_PREFIX = "load_balancer_class:"
 load_balancer_class = [
-    cfg.StrOpt("floating_network_id", help="External network of the floating IP."),
-    cfg.StrOpt("floating_subnet_id", help="Subnet of the floating IP."),
+    cfg.StrOpt("floating_network_id", help="Id of the external network of the floating IP."),
+    cfg.StrOpt("floating_subnet_id", help="Id of the subnet of the floating IP."),
     cfg.StrOpt(
         "floating_subnet",
-        help="Pattern of names of subnets, as in the annotation; or with ~ in front a regular "
-        "expression, which is searched for in the names.",
+        help="Pattern of names of subnets, as in the annotation. A pattern that begins with ~ is "
+        "a regular expression, which is searched for in the names.",
     ),
     cfg.StrOpt("floating_subnet_tags", help="Tags of subnets, as in the annotation."),
-    cfg.StrOpt("network_id", help="Network of the VIP."),
-    cfg.StrOpt("subnet_id", help="Subnet of the VIP."),
+    cfg.StrOpt("network_id", help="Id of the network of the VIP."),
+    cfg.StrOpt("subnet_id", help="Id of the subnet of the VIP."),
 ]

@@ -1,4 +1,4 @@
-"""The options of pools of ports; see :mod:`kuryr_k8s.config`, which registers them."""
+"""Options of the groups ``[vif_pool]`` and ``[pod_vif_nested]``."""
 
 from oslo_config import cfg
 
@@ -7,73 +7,76 @@ vif_pool = [
         "ports_pool_min",
         default=5,
         min=0,
-        help="Ports that a pool has available at least. There is a pool for each project, node "
+        help="Minimum number of available ports in a pool. There is a pool for each project, node "
         "(or trunk), network and set of security groups that Pods have asked for.",
     ),
     cfg.IntOpt(
         "ports_pool_batch",
         default=10,
         min=1,
-        help="Ports that are made at once, at least, when a pool has fewer than ports_pool_min.",
+        help="Minimum number of ports that are created at once when a pool has fewer than "
+        "ports_pool_min.",
     ),
     cfg.IntOpt(
         "ports_pool_max",
         default=0,
         min=0,
-        help="Ports that a pool has available at most: one that comes back beyond is deleted. "
-        "0: no limit.",
+        help="Maximum number of available ports in a pool. Ports that return beyond it are "
+        "deleted. 0: no limit.",
     ),
     cfg.FloatOpt(
         "ports_pool_ttl",
         default=0.0,
         min=0.0,
-        help="Seconds after which a port that nobody used is deleted, where the pool has more "
-        "than ports_pool_min. 0: never.",
+        help="Number of seconds after which a port that nobody used is deleted, if the pool has "
+        "more than ports_pool_min. 0: never.",
     ),
     cfg.FloatOpt(
         "ports_pool_idle",
         default=3600.0,
         min=0.0,
-        help="Seconds after which a pool that nobody uses is emptied. 0: never.",
+        help="Number of seconds after which a pool that nobody used is emptied. 0: never.",
     ),
     cfg.FloatOpt(
         "ports_pool_cooldown",
         default=10.0,
         min=0.0,
-        help="Seconds before a port that came back is given to another Pod, unless there is no "
-        "other: neighbours and load balancers may still remember its addresses.",
+        help="Number of seconds before another Pod gets a port that returned, unless there is no "
+        "other port. Neighbours and load balancers may still remember its addresses.",
     ),
     cfg.FloatOpt(
         "ports_pool_update_frequency",
         default=20.0,
         min=1.0,
-        help="Seconds between two looks at a pool: ports that came back, or are too many.",
+        help="Number of seconds between two inspections of a pool, which look for ports that "
+        "returned and for surplus ports.",
     ),
     cfg.FloatOpt(
         "ports_pool_fill_rate",
         default=10.0,
         min=0.1,
-        help="Ports in a second that are made for Pods to come, by all pools together. Those "
-        "that a Pod waits for are not counted.",
+        help="Maximum number of ports per second that all pools together create in advance. Ports "
+        "that a Pod waits for do not count.",
     ),
     cfg.FloatOpt(
         "ports_pool_cleanup_rate",
         default=5.0,
         min=0.1,
-        help="Ports in a second that are renamed or deleted, by all pools together.",
+        help="Maximum number of ports per second that all pools together rename or delete.",
     ),
     cfg.IntOpt(
         "ports_quota_reserve",
         default=0,
         min=0,
-        help="Ports of a project's quota that pools leave to others; Pods may use them. Heeded "
-        "where Neutron tells us the quota: of our own project, or of all to an administrator.",
+        help="Number of ports of a project's quota that pools leave to others. Pods may use them. "
+        "The reserve is kept if Neutron shows us the quota: it shows that of our own project, and "
+        "that of every project to an administrator.",
     ),
     cfg.BoolOpt(
         "port_names",
         default=True,
-        help="Let a pool's port bear the name and the uid of the Pod that has it, some seconds "
-        "after it got it.",
+        help="Give a pool's port the name and the uid of its Pod, some seconds after the Pod got "
+        "it.",
     ),
     cfg.BoolOpt(
         "park_ports",
@@ -83,14 +86,36 @@ vif_pool = [
     cfg.DictOpt(
         "vif_pool_mapping",
         default={},
-        help="vif_pool_driver = multi_pool: the pool driver for each pod_vif driver that a Node's "
-        "label pod_vif may name, as nested-vlan:nested,neutron-vif:neutron.",
+        help="For vif_pool_driver = multi_pool: the pool driver of each pod_vif driver that a "
+        "Node's label pod_vif may name. Example: nested-vlan:nested,neutron-vif:neutron.",
     ),
     cfg.DictOpt(
         "pools_vif_drivers",
         default={},
         deprecated_for_removal=True,
-        deprecated_reason="vif_pool_mapping says the same the other way round.",
-        help="The pod_vif driver of each pool driver, as nested:nested-vlan.",
+        deprecated_reason="vif_pool_mapping contains the same pairs in the other direction.",
+        help="The pod_vif driver of each pool driver. Example: nested:nested-vlan.",
+    ),
+]
+
+pod_vif_nested = [
+    cfg.ListOpt(
+        "worker_nodes_subnets",
+        default=[],
+        help="For pod_vif_driver = nested-vlan: ids of the subnets in which the virtual machines "
+        "that are nodes have their InternalIPs. The port of such a machine must be the parent "
+        "port of a trunk in our own project.",
+    ),
+    cfg.StrOpt(
+        "trunk_tag",
+        help="Find the trunk of a node by this tag instead. {node} stands for the name of the "
+        "Node. Example: k8s-node={node}.",
+    ),
+    cfg.IntOpt(
+        "rev_update_attempts",
+        default=3,
+        min=1,
+        help="Number of times that VLAN ids are chosen again if others take them first on the "
+        "same trunk.",
     ),
 ]

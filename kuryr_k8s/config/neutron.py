@@ -1,0 +1,120 @@
+"""Options of the groups ``[neutron]``, ``[neutron_defaults]`` and ``[policy]``."""
+
+from typing import Any
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+neutron = [
+    cfg.StrOpt(
+        "cloud",
+        help="Name of a cloud in clouds.yaml. Empty: the authentication options of this group "
+        "apply.",
+    ),
+    cfg.IntOpt(
+        "max_calls",
+        default=16,
+        min=1,
+        help="Maximum number of calls to Neutron that are in flight at the same time.",
+    ),
+    cfg.FloatOpt(
+        "call_timeout", default=60.0, min=1.0, help="Number of seconds that one call may take."
+    ),
+]
+
+_pods = [
+    cfg.StrOpt("project", help="Id of the project that Pods' ports belong to."),
+    cfg.ListOpt(
+        "pod_subnet",
+        default=[],
+        help="Id of the subnet for Pods. Two subnets of one network (IPv4 and IPv6) make Pods "
+        "dual-stack.",
+    ),
+    cfg.ListOpt(
+        "pod_security_groups", default=[], help="Ids of the security groups of Pods' ports."
+    ),
+]
+
+_services = [
+    cfg.ListOpt(
+        "service_subnet",
+        default=[],
+        help="Id of the subnet for Services. List two subnets of one network (IPv4 and IPv6) if "
+        "Services are dual-stack. The API server's --service-cluster-ip-range must be part of "
+        "the subnet; the subnet's allocation pools and gateway must be outside that range.",
+    ),
+    cfg.StrOpt(
+        "external_svc_net",
+        help="Id of the external network from which Services of type LoadBalancer get their "
+        "floating IPs. Empty: only Services that name a network themselves get one.",
+    ),
+    cfg.ListOpt(
+        "external_svc_subnet",
+        default=[],
+        help="Ids of subnets of that network. Floating IPs are taken from the first subnet, and "
+        "from a later one when those before it have no address left. Empty: from any subnet.",
+    ),
+    cfg.FloatOpt(
+        "lbaas_activation_timeout",
+        default=300.0,
+        min=1.0,
+        help="Number of seconds that a load balancer may be PENDING before an Event reports it.",
+    ),
+]
+
+_all = [
+    cfg.StrOpt(
+        "ovs_bridge", help="Name of the integration bridge. Empty: the one that Neutron names."
+    ),
+    cfg.IntOpt(
+        "network_device_mtu",
+        default=0,
+        help="Upper limit of the MTU of Pods' interfaces. 0: no limit.",
+    ),
+    cfg.ListOpt(
+        "resource_tags",
+        default=[],
+        help="Tags on every object that is created in Neutron and Octavia. This option must be "
+        "set. The first tag names the cluster, and no other cluster may use it: ports that have "
+        "it and that no KuryrPort of this cluster names are deleted, and so are load balancers "
+        "that belong to no Service.",
+    ),
+    cfg.FloatOpt(
+        "sweep_interval",
+        default=600.0,
+        min=1.0,
+        help="Number of seconds between two sweeps, which search for ports and load balancers of "
+        "this cluster that nothing names. What two sweeps in a row have found is deleted.",
+    ),
+]
+
+neutron_defaults = [*_pods, *_services, *_all]
+
+policy = [
+    cfg.ListOpt(
+        "projects",
+        default=[],
+        help="Pairs namespace:project. Each grants a Namespace a project, besides "
+        "[neutron_defaults] project, that it may ask for by its annotation "
+        "openstack.org/kuryr-project (pod_project_driver = annotation). *:project grants the "
+        "project to every Namespace.",
+    ),
+]
+
+
+def authentication() -> list[Any]:
+    """Return keystoneauth's options of ``[neutron]``, those of its password plugin included."""
+    options = [
+        *loading.get_session_conf_options(),
+        *loading.get_auth_common_conf_options(),
+        *loading.get_auth_plugin_conf_options("password"),
+        *loading.get_adapter_conf_options(include_deprecated=False),
+    ]
+    return list({option.name: option for option in reversed(options)}.values())[::-1]
+
+
+def register_authentication(conf: cfg.ConfigOpts) -> None:
+    """Register keystoneauth's options in ``[neutron]``."""
+    loading.register_session_conf_options(conf, "neutron")
+    loading.register_auth_conf_options(conf, "neutron")
+    loading.register_adapter_conf_options(conf, "neutron", include_deprecated=False)
