@@ -1,9 +1,9 @@
-"""What can go wrong, sorted by what the controller does next.
+"""Errors, sorted by what the controller does next.
 
-Whatever a reconcile raises is retried with backoff, except two families:
+Whatever a reconcile raises is retried with a growing delay, except two families:
 
-* :class:`Wait`: nothing is wrong, look again after ``delay`` seconds;
-* :class:`Refused`: retrying is useless until something is mended by a person.
+* :class:`Wait`: nothing is wrong; the controller looks again after ``delay`` seconds.
+* :class:`Refused`: a retry is useless until a person has mended something.
 
 ``reason`` is the CamelCase word of the Event that a user sees on the object.
 """
@@ -12,7 +12,7 @@ from typing import ClassVar
 
 
 class KuryrError(Exception):
-    """Base of everything that this program raises on purpose."""
+    """Base class of everything that this program raises on purpose."""
 
     reason: ClassVar[str] = "KuryrFailed"
 
@@ -22,7 +22,7 @@ class ConfigError(KuryrError):
 
 
 class Wait(KuryrError):
-    """An expected delay: the key is looked at again after ``delay`` seconds."""
+    """An expected delay: the controller looks at the key again after ``delay`` seconds."""
 
     def __init__(self, message: str, delay: float) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class Wait(KuryrError):
 
 
 class Refused(KuryrError):
-    """Wrong input or missing permission: one Event, then slow retries."""
+    """Wrong input or a missing permission: one Event, then slow retries."""
 
     reason = "KuryrRefused"
 
@@ -38,8 +38,8 @@ class Refused(KuryrError):
 class CloudError(KuryrError):
     """An OpenStack API answered with an error, or (status 0) did not answer.
 
-    ``request_id`` is the API's own ``x-openstack-request-id``, for its logs; ``kind`` is what
-    Neutron calls the error, for example ``PortInUse``.
+    ``request_id`` is the API's own ``x-openstack-request-id``, for its logs. ``kind`` is Neutron's
+    name of the error, for example ``PortInUse``.
     """
 
     reason = "OpenStackFailed"
@@ -63,37 +63,39 @@ class CloudError(KuryrError):
 
 
 class NotFound(CloudError):
-    """404: whoever deletes treats it as success."""
+    """404; whoever deletes the object treats it as success."""
 
     reason = "OpenStackObjectNotFound"
 
 
 class Conflict(CloudError):
-    """409 or 412 other than quota: somebody else changed the resource."""
+    """409 or 412 other than a quota: somebody else changed the object."""
 
 
 class Immutable(Conflict):
-    """409 of Octavia: it is at work on the load balancer, or a part of it is in ERROR."""
+    """409 of Octavia: it is changing the load balancer, or a part of it is in ERROR."""
 
 
 class OverQuota(CloudError):
-    """The project's quota, or the subnet's addresses, are used up: passing, worth an Event."""
+    """The project's quota, or the subnet's addresses, are used up: passing, but worth an Event."""
 
     reason = "OpenStackQuotaExceeded"
 
 
 class BadRequest(CloudError, Refused):
-    """400, 403 or 422: our request is wrong, or not allowed; 501: the provider of a load balancer
-    cannot do it. A retry would be answered the same."""
+    """400, 403, 422 or 501: the request is wrong, not allowed, or not supported by the provider.
+
+    A retry would get the same answer.
+    """
 
     reason = "OpenStackRefused"
 
 
 class Unsupported(BadRequest):
-    """Octavia, its configuration or the provider cannot do what a load balancer is to have.
+    """Octavia, its configuration or the provider does not support a feature of a load balancer.
 
-    ``feature`` is the attribute in :mod:`kuryr_k8s.model.load_balancer` that it is about, as far
-    as the answer tells; else it is empty.
+    ``feature`` is the attribute in :mod:`kuryr_k8s.model.load_balancer` that the answer is about;
+    it is empty if the answer does not tell.
     """
 
     reason = "KuryrLoadBalancerUnsupported"

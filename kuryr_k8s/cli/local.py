@@ -1,4 +1,4 @@
-"""The loopback HTTP of the controller on this host, as its client."""
+"""The client of the controller on this host, over loopback HTTP."""
 
 import ipaddress
 import json
@@ -15,11 +15,11 @@ TIMEOUT = 90.0  # seconds: to populate a pool may take Neutron a while
 
 
 class ControllerError(errors.KuryrError):
-    """There is no controller, or it says no."""
+    """No controller answers, or it refuses the request."""
 
 
 def url_of(conf: cfg.ConfigOpts) -> str:
-    """Where the controller of this configuration listens."""
+    """Return the address at which the controller of this configuration listens."""
     host = conf.health_server.address
     if host in ("", "0.0.0.0", "::"):  # everywhere, so here too
         host = "::1" if host == "::" else "127.0.0.1"
@@ -31,9 +31,9 @@ def url_of(conf: cfg.ConfigOpts) -> str:
 
 
 class LocalController:
-    """Asks; answers are JSON objects.
+    """The controller of this host; its answers are JSON objects.
 
-    :raises ControllerError: from every call: nobody answers, or the answer is an error.
+    :raises ControllerError: From every call: nobody answers, or the answer is an error.
     """
 
     def __init__(self, url: str) -> None:
@@ -60,7 +60,10 @@ class LocalController:
         return await self._ask("POST", path, body)
 
     async def require_leader(self) -> None:
-        """:raises ControllerError: this one stands by; the error says who leads."""
+        """Check that the controller of this host leads.
+
+        :raises ControllerError: It stands by; the message names the leader.
+        """
         state = await self.get("/status")
         if state["leading"]:
             return

@@ -1,6 +1,7 @@
-"""``kuryr-k8s``: what the controllers do, and how the pools of ports are; for people and scripts.
+"""The program ``kuryr-k8s``, for people and scripts: controllers, and the pools of ports.
 
-Exit codes: 0 done (for ``status``: a controller leads), 1 not done, 2 wrong configuration or use.
+Exit codes: 0 success (for ``status``: a controller leads), 1 failure, 2 wrong configuration or
+use.
 """
 
 import argparse
@@ -18,12 +19,15 @@ PROGRAM = "kuryr-k8s"
 
 
 def main() -> None:
-    """Entry point of ``kuryr-k8s``."""
+    """Run ``kuryr-k8s``; the entry point of the program."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command; the exit code. What went wrong is told in one line on standard error."""
+    """Run one command, and report a failure in one line on standard error.
+
+    :returns: The exit code.
+    """
     options = _parser().parse_args(arguments)
     try:
         answer, text, code = asyncio.run(_answer(options))
@@ -35,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 async def _answer(options: argparse.Namespace) -> tuple[Any, str, int]:
-    """The answer as JSON and as text, and the exit code."""
+    """Return the answer as JSON and as text, and the exit code."""
     arguments = [f"--config-file={path}" for path in options.config_file]
     conf = None if options.url else config.read(arguments, PROGRAM)
     async with LocalController(url_of(conf) if conf else options.url) as controller:

@@ -1,15 +1,15 @@
-"""``kuryr-k8s pools``: asks the controller that leads about its pools of ports.
+"""The command ``kuryr-k8s pools``, which asks the controller that leads about its pools of ports.
 
-What goes over the wire, all of it JSON::
+These JSON documents are exchanged::
 
     GET  /pools                 {"pools": [POOL, ...]}
     GET  /pools/ID              POOL + {"ports": [{"id", "mac", "addresses", "state"}, ...]}
-    POST /pools/ID/populate     {"count": N} -> {"ports": how many were asked for}
+    POST /pools/ID/populate     {"count": N} -> {"ports": the number requested}
     POST /pools                 {"node", "namespace", "count"} -> {"id", "ports"}
-    POST /pools/ID/free         {"count": N or null} -> {"ports": how many go}
+    POST /pools/ID/free         {"count": N or null} -> {"ports": the number to be deleted}
 
 POOL is ``{"id", "project_id", "place", "network_id", "subnet_ids", "security_groups"}`` and the
-numbers of :data:`NUMBERS`; an error is ``{"error": "..."}`` with a status of 400 or more.
+numbers of :data:`NUMBERS`. An error is ``{"error": "..."}`` with a status of 400 or more.
 """
 
 import argparse
@@ -25,7 +25,7 @@ NUMBERS = ("available", "parked", "in_use", "creating", "returning", "target", "
 
 
 def add_commands(parser: argparse.ArgumentParser, everywhere: argparse.ArgumentParser) -> None:
-    """Teach the parser of ``pools`` its commands; each takes the options that all take."""
+    """Add the commands of ``pools`` to the parser, with the options of all commands."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list", parents=[everywhere], help="all pools")
     show = commands.add_parser("show", parents=[everywhere], help="one pool and its ports")
@@ -53,9 +53,11 @@ def _positive(text: str) -> int:
 
 
 async def run(controller: LocalController, options: argparse.Namespace) -> tuple[Json, str]:
-    """One command: the answer, and what it says to people.
+    """Run one command.
 
-    :raises kuryr_k8s.cli.local.ControllerError: no controller, a standby, or a refusal.
+    :returns: The answer as JSON and as text.
+    :raises kuryr_k8s.cli.local.ControllerError: There is no controller, it stands by, or it
+        refuses.
     """
     if options.command == "populate" and options.namespace and not options.node:
         raise errors.ConfigError("--namespace goes with --node")

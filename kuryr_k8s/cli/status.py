@@ -1,4 +1,4 @@
-"""``kuryr-k8s status``: the Lease as the API server has it, and this host's controller."""
+"""The command ``kuryr-k8s status``: the Lease in the API server, and this host's controller."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,9 +15,11 @@ Json = dict[str, Any]
 
 
 async def report(controller: LocalController, conf: cfg.ConfigOpts | None) -> Json:
-    """What is known, as JSON: ``leader`` is empty where nobody leads, or nobody knows who.
+    """Collect what is known, as JSON.
 
-    :param conf: says how to reach the API server; None: the controller's word must do.
+    ``leader`` is empty if nobody leads, or if nobody knows who leads.
+
+    :param conf: Tells how to reach the API server; None: only the controller is asked.
     """
     problems: list[str] = []
     state: Json | None = None
@@ -46,7 +48,7 @@ async def report(controller: LocalController, conf: cfg.ConfigOpts | None) -> Js
 
 
 async def _lease(conf: cfg.ConfigOpts) -> Json:
-    """The Lease; its age goes by this host's clock and the holder's."""
+    """Read the Lease; its age is the difference between this host's clock and the holder's."""
     key = Key(conf.kubernetes.lease_namespace, conf.kubernetes.lease_name)
     kube = await connect.connect(conf, connections=1)
     try:
@@ -68,7 +70,7 @@ async def _lease(conf: cfg.ConfigOpts) -> Json:
 
 
 def text(report: Json) -> str:
-    """The report for people."""
+    """Format the report for people."""
     lines = [f"leader      {report['leader'] or 'none'}"]
     if lease := report["lease"]:
         state = "given back" if not lease["holder"] else "expired" if lease["expired"] else "held"

@@ -1,10 +1,10 @@
-"""Columns for people."""
+"""Tables of text for people."""
 
 from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Left-aligned columns as wide as what is in them; numbers to the right."""
+    """Format rows as columns: text is aligned to the left, numbers to the right."""
     printed = [[str(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *printed, strict=True)]
     right = [

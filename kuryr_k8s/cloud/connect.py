@@ -1,4 +1,4 @@
-"""From the ``[neutron]`` options, or a cloud of clouds.yaml, to authenticated adapters."""
+"""Authenticated adapters, made from the ``[neutron]`` options or a cloud of clouds.yaml."""
 
 import contextlib
 import threading
@@ -18,17 +18,17 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 
-# Seconds for each request of authentication and discovery. Calls of the API bring their own.
+# Seconds for each request of authentication and discovery. Calls of the API have their own.
 AUTHENTICATION = 8.0
-VERSIONS = ("/v2", "/v2.0")  # of Octavia, as they may end its address in the catalogue
-AGAIN = 1.0  # seconds for which a failed authentication stands for those that waited for it
+VERSIONS = ("/v2", "/v2.0")  # of Octavia: its address in the catalogue may end with one of them
+AGAIN = 1.0  # seconds for which a failed authentication counts for all that waited for it
 
 
 def connect(conf: cfg.ConfigOpts, *, connections: int) -> openstack.connection.Connection:
-    """A connection to the cloud; nothing is sent yet.
+    """Create a connection to the cloud without sending anything.
 
-    :param connections: HTTP connections kept open, one for each call in flight.
-    :raises errors.ConfigError: no such cloud, or an option is missing.
+    :param connections: Number of HTTP connections that are kept open, one for each call in flight.
+    :raises errors.ConfigError: There is no such cloud, or an option is missing.
     """
     try:
         connection = (
@@ -53,7 +53,7 @@ def _from_options(conf: cfg.ConfigOpts) -> openstack.connection.Connection:
     session = loading.load_session_from_conf_options(conf, "neutron", auth=auth)
     return openstack.connection.Connection(
         session=session,
-        strict_proxies=True,  # else a service that is missing once is missing for ever
+        strict_proxies=True,  # otherwise a service that is missing once stays missing
         region_name=conf.neutron.region_name,
         network_endpoint_override=conf.neutron.endpoint_override,
         network_interface=(conf.neutron.valid_interfaces or [None])[0],
@@ -61,11 +61,12 @@ def _from_options(conf: cfg.ConfigOpts) -> openstack.connection.Connection:
 
 
 class ServiceAdapter:
-    """The SDK's adapter of Neutron or Octavia, found in the catalogue at the first request.
+    """The SDK's adapter of Neutron or Octavia, looked up in the catalogue at the first request.
 
-    Finding it asks Keystone; so it happens in the thread of the call, and again after a failure.
-    Requests go past ``openstack.proxy.Proxy.request``, to keystoneauth's adapter beneath it: the
-    response cache and the statistics in between are not used here, and cost half the time.
+    The lookup asks Keystone. Therefore it happens in the thread of the call, and again after a
+    failure. Requests bypass ``openstack.proxy.Proxy.request`` and go to keystoneauth's adapter
+    beneath it: the response cache and the statistics in between are not used here, and cost half
+    the time.
     """
 
     def __init__(
@@ -80,10 +81,10 @@ class ServiceAdapter:
         self._octavia: Any = None
 
     def authenticate(self) -> str:
-        """See :class:`kuryr_k8s.cloud.transport.Adapter`.
+        """Get a token as :class:`kuryr_k8s.cloud.transport.Adapter` describes.
 
-        One thread asks, the others wait for it: with a Keystone that is silent, they must not
-        wait for one time-out after another.
+        One thread asks and the others wait for it. If Keystone is silent, they must not wait for
+        one timeout after another.
         """
         if not self._lock.acquire(timeout=AUTHENTICATION):
             raise errors.CloudError("[neutron]: Keystone does not answer")
@@ -104,7 +105,7 @@ class ServiceAdapter:
                 return str(self._api().get_project_id())
             except (ksa.EndpointNotFound, ksa.NotFound) as error:
                 self.invalidate()  # the catalogue came with the token
-                # never NotFound: that would say that a port is gone
+                # never NotFound, which would mean that a port is gone
                 raise errors.CloudError(f"[neutron]: {error}", status=404) from error
 
     def invalidate(self) -> None:
@@ -116,10 +117,11 @@ class ServiceAdapter:
             return response
 
     def _api(self) -> Any:
-        """Getting it asks Keystone, and Neutron for its versions, the first time.
+        """Return the SDK's adapter; the first call asks Keystone, and Neutron for its versions.
 
         Octavia answers the SDK's question for versions, asked below /v2.0 as its own proxy does,
-        with a text that the SDK stumbles over: its address is the catalogue's, without asking.
+        with a text that the SDK cannot read. Its address is therefore taken from the catalogue
+        without asking.
         """
         if self._service == "network":
             return self._connection.network
@@ -136,7 +138,7 @@ class ServiceAdapter:
 
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """Turn what the SDK and the libraries beneath it raise into our errors, here and only here."""
+    """Translate the errors of the SDK and the libraries beneath it, here and only here."""
     try:
         yield
     except ksa.Unauthorized as error:

@@ -1,7 +1,7 @@
-"""How many calls an API gets from us at once: fewer when it is overloaded, Pods' calls first.
+"""Limits of calls in flight: fewer when the API is overloaded, Pods' calls first.
 
-The limit falls and rises as TCP's congestion window does: halved when the API says that it has
-too much to do, or says nothing at all; raised by one after as many answers as it allows calls.
+A limit falls and rises as TCP's congestion window does. It is halved when the API answers that it
+is overloaded, or does not answer. It rises by one after as many answers as it allows calls.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ OVERLOAD = frozenset({0, 429, 503, 504})
 
 
 class Priority(enum.IntEnum):
-    """What a call is for: the lower, the sooner it gets a slot."""
+    """Purpose of a call: the lower the value, the sooner the call gets a slot."""
 
-    POD = 0  # somebody waits for it
+    POD = 0  # a Pod waits for it
     REFILL = 1
     CLEANUP = 2
 
@@ -29,7 +29,7 @@ _PRIORITY: ContextVar[Priority] = ContextVar("priority", default=Priority.POD)
 
 @contextlib.contextmanager
 def prioritized(priority: Priority) -> Iterator[None]:
-    """Calls made in this block, also by tasks begun in it, are for that."""
+    """Set the priority of all calls made in this block, also by tasks started in it."""
     token = _PRIORITY.set(priority)
     try:
         yield
@@ -38,19 +38,19 @@ def prioritized(priority: Priority) -> Iterator[None]:
 
 
 def current_priority() -> Priority:
-    """What the calls made here are for."""
+    """Return the priority of the calls that are made here."""
     return _PRIORITY.get()
 
 
 class AdaptiveLimit:
-    """Slots for calls; whoever waits gets one by priority, and first come, first served within.
+    """Slots for calls, given out by priority, and first come, first served within a priority.
 
-    Only Pods' calls may take every slot. The others leave a quarter (at least one, of two or
-    more) free, so that a Pod's call need not wait until one of theirs has ended. While Pods'
-    calls wait, no other begins.
+    Only Pods' calls may take every slot. The others leave a quarter of the slots free (at least
+    one, if there are two or more), so that a Pod's call need not wait until one of theirs has
+    ended. While Pods' calls wait, no other call begins.
 
-    :param maximum: slots at the beginning, and never more.
-    :param minimum: slots that are left however overloaded the API is.
+    :param maximum: Number of slots at the beginning; there are never more.
+    :param minimum: Number of slots that are left however overloaded the API is.
     """
 
     def __init__(self, maximum: int, *, minimum: int = 1) -> None:
@@ -67,25 +67,25 @@ class AdaptiveLimit:
 
     @property
     def value(self) -> int:
-        """Slots at present. Right after a fall, more calls than this may be on their way."""
+        """The number of slots at present; right after a fall, more calls may be in flight."""
         return self._value
 
     @property
     def taken(self) -> int:
-        """Calls in flight."""
+        """The number of calls in flight."""
         return sum(self._in_flight.values())
 
     def in_flight(self, priority: Priority) -> int:
-        """Slots taken."""
+        """Return the number of slots that calls of this priority have."""
         return self._in_flight[priority]
 
     def waiting(self, priority: Priority) -> int:
-        """Callers without a slot."""
+        """Return the number of callers of this priority that wait for a slot."""
         return len(self._waiting[priority])
 
     @contextlib.asynccontextmanager
     async def slot(self, priority: Priority) -> AsyncIterator["Slot"]:
-        """Wait for a slot, and have it for the length of one call."""
+        """Wait for a slot and hold it for the length of one call."""
         await self._enter(priority)
         try:
             yield Slot(self, self._window)
@@ -110,13 +110,13 @@ class AdaptiveLimit:
         self._admit()
 
     def _admit(self) -> None:
-        """Give out the slots that are free to those who may have them."""
+        """Give free slots to the callers that may have them."""
         for priority, queue in self._waiting.items():
             while queue:
                 if not self._has_room(priority):
-                    return  # nor is there any for those who come after
+                    return  # nor has it room for later callers
                 turn = queue.popleft()
-                if not turn.done():  # else its caller gives up
+                if not turn.done():  # otherwise its caller gave up
                     self._in_flight[priority] += 1
                     turn.set_result(None)
 
@@ -127,13 +127,13 @@ class AdaptiveLimit:
         return priority is Priority.POD or others < self._value - self._kept()
 
     def _kept(self) -> int:
-        """Slots that only Pods' calls may take; of a single one, none."""
+        """Return the number of slots that only Pods' calls may take; 0 of a single slot."""
         return min(max(1, self._value // 4), self._value - 1)
 
     def answered(self, status: int, window: int) -> None:
-        """What came of a call that began in this window; see :class:`Slot`."""
+        """Adapt the limit to the outcome of a call of this window; see :class:`Slot`."""
         if window != self._window:
-            return  # of the API as it was before the limit fell
+            return  # it says nothing about the API since the limit fell
         if status in OVERLOAD:
             self._value = max(self._minimum, self._value // 2)
             self._window += 1
@@ -148,13 +148,13 @@ class AdaptiveLimit:
 class Slot:
     """The right to make one call.
 
-    All calls that are in flight when the limit falls count once: their other failures, and
-    their successes, tell of the same overload.
+    All calls that are in flight when the limit falls count once: their other failures, and their
+    successes, are signs of the same overload.
     """
 
     def __init__(self, limit: AdaptiveLimit, window: int) -> None:
         self._limit, self._window = limit, window
 
     def answered(self, status: int) -> None:
-        """Tell the limit, before the slot is left, the HTTP status; 0: there was no answer."""
+        """Report the HTTP status before the slot is left; 0: there was no answer."""
         self._limit.answered(status, self._window)

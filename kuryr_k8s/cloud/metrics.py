@@ -1,4 +1,4 @@
-"""Calls of OpenStack APIs, counted for Prometheus."""
+"""Metrics of calls to the OpenStack APIs."""
 
 import re
 
@@ -12,7 +12,7 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class CallMetrics:
-    """Counts calls by method, kind of object and outcome: a Transport's ``observe``."""
+    """Counts calls by method, kind of object and outcome; the ``observe`` of a Transport."""
 
     def __init__(self, service: str, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -30,7 +30,7 @@ class CallMetrics:
 
 
 class LimitMetrics(Collector):
-    """A Transport's limit and who uses it, read when Prometheus asks."""
+    """The limit of a Transport and its users, read when Prometheus asks."""
 
     def __init__(self, service: str, limit: AdaptiveLimit) -> None:
         self._prefix, self._limit = f"kuryr_{service}_calls", limit

@@ -1,8 +1,8 @@
-"""openstacksdk's adapters, called from asyncio: bounded threads, plain JSON, one error mapping.
+"""Asynchronous calls through openstacksdk's adapters, in bounded threads and plain JSON.
 
-An adapter keeps what is hard about OpenStack (clouds.yaml, authentication
-plugins, the catalogue, re-authentication) and its resource classes stay out:
-they cost three times the CPU, and the loop is stalled by large lists.
+An adapter keeps what is hard about OpenStack (clouds.yaml, authentication plugins, the catalogue,
+re-authentication). Its resource classes are not used: they cost three times the CPU, and large
+lists stall the loop.
 """
 
 import asyncio
@@ -22,45 +22,49 @@ T = TypeVar("T")
 Json = dict[str, Any]
 Query = Mapping[str, str | Sequence[str]]
 REQUEST_ID = "x-openstack-request-id"
-# not any "quota": a policy that forbids to look at one says that word too
+# The word "quota" is not enough: a policy that forbids us to read a quota contains it, too.
 _EXHAUSTION = re.compile(
     "OverQuota|Quota exceeded|Quota has been met|IpAddressGenerationFailure|No more IP addresses",
     re.IGNORECASE,
 )
-# Octavia's words where it is at work on a part, and on the load balancer itself
+# Octavia's messages while it changes a part of a load balancer, or the load balancer itself.
 _IMMUTABLE = re.compile("is immutable and cannot be updated|Invalid state .* of loadbalancer")
 
 
 class Adapter(Protocol):
-    """What we need of the SDK; whatever goes wrong is a CloudError already."""
+    """The part of the SDK that we need; every failure is a CloudError already."""
 
     def authenticate(self) -> str:
-        """Have a token, and the API's address; the id of the project that the token is for."""
+        """Get a token and the API's address.
+
+        :returns: The id of the project that the token is for.
+        """
 
     def invalidate(self) -> None:
-        """Forget the token: the API does not take it."""
+        """Forget the token, because the API does not accept it."""
 
-    def request(self, url: str, method: str, **kwargs: Any) -> requests.Response: ...
+    def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
+        """Send one request."""
 
 
 class Observer(Protocol):
-    """Counts calls: method, path, status (0 for no answer) and seconds."""
+    """Counts calls: method, path, status (0: no answer) and seconds."""
 
     def __call__(self, method: str, path: str, status: int, seconds: float) -> None: ...
 
 
 class _NotSent(errors.CloudError):
-    """The API has not heard of it, so that it says nothing about the API."""
+    """The request was not sent, so that it says nothing about the API."""
 
 
 class Transport:
     """One OpenStack API with its own limit of calls in flight.
 
-    :param limit: calls in flight at the most; the others wait for a slot. There are fewer while
-        the API is overloaded.
-    :param deadline: seconds that a request may take at this moment, asked right before it is
-        sent (from a thread). Its answer is not waited for any longer, though the server may still
-        carry it out.
+    :param limit: Maximum number of calls in flight; the others wait for a slot. There are fewer
+        while the API is overloaded.
+    :param deadline: Returns the seconds that a request may take at this moment; called in a thread
+        right before the request is sent. Its answer is not awaited any longer, though the server
+        may still carry it out.
     """
 
     def __init__(
@@ -86,9 +90,9 @@ class Transport:
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        """One request and its answer.
+        """Send one request and wait for its answer.
 
-        :raises errors.CloudError: an answer of 400 or more; status 0 where there was none.
+        :raises errors.CloudError: The answer is 400 or more, or there was none (status 0).
         """
         content = {"json": body, "params": dict(query or {}), "headers": dict(headers or {})}
         async with self.limit.slot(current_priority()) as slot:
@@ -109,7 +113,7 @@ class Transport:
     async def _answer(
         self, slot: Slot, request: Callable[[], requests.Response]
     ) -> requests.Response:
-        """Ask from a thread, and let the limit know what came of it."""
+        """Send the request from a thread, and tell the limit about the outcome."""
         try:
             response = await finish(self._threads.submit(request))
         except _NotSent:
@@ -128,11 +132,11 @@ class Transport:
         return response
 
     def _send(self, path: str, method: str, content: Json) -> requests.Response:
-        """Once, and not after the deadline: nothing beneath sends it again."""
+        """Send the request once, and not after the deadline; nothing beneath sends it again."""
         self._adapter.authenticate()
         seconds = self._deadline()
         if seconds <= 0:
-            raise _NotSent("not sent: another controller may be at work by now")
+            raise _NotSent("not sent: another controller may lead by now")
         return self._adapter.request(
             path,
             method,
@@ -146,20 +150,20 @@ class Transport:
         )
 
     async def project_id(self) -> str:
-        """Id of the project that our account works in."""
+        """Return the id of the project that our account works in."""
         async with self.limit.slot(current_priority()):
             return await finish(self._threads.submit(self._adapter.authenticate))
 
     def close(self) -> None:
-        """Wait for nothing more; calls in flight end in their threads."""
+        """Stop waiting for calls in flight; they end in their threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 async def finish(thread: Future[T]) -> T:
-    """A thread's result; a caller who is cancelled waits all the same, then gives up.
+    """Wait for a thread's result; a caller that is cancelled also waits, and then gives up.
 
-    Threads cannot be stopped: this way the slot stays taken until the call has ended, and no
-    write goes on behind the back of whoever believes it cancelled.
+    Threads cannot be stopped. This way the slot stays taken until the call has ended, and no write
+    continues after its caller believes it cancelled.
     """
     future = asyncio.wrap_future(thread)
     try:
@@ -168,12 +172,12 @@ async def finish(thread: Future[T]) -> T:
         if not thread.cancel():
             await asyncio.wait([future])
             if not future.cancelled():
-                future.exception()  # looked at: nobody else will
+                future.exception()  # retrieved: nobody else will do it
         raise
 
 
 def error_from(response: requests.Response, what: str) -> errors.CloudError:
-    """Translate an answer of 400 or more into our taxonomy."""
+    """Translate an answer of 400 or more into one of our errors."""
     status, text = response.status_code, response.text
     kind: type[errors.CloudError] = errors.CloudError
     if status == 404:
@@ -197,12 +201,12 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
 
 
 def _is_exhaustion(text: str) -> bool:
-    """Quota (Neutron 409 OverQuota, Octavia 403), or a subnet without free addresses."""
+    """Tell whether a quota (Neutron 409 OverQuota, Octavia 403) or a subnet is exhausted."""
     return bool(_EXHAUSTION.search(text))
 
 
 def message_of(text: str) -> str:
-    """The sentence for people in an error's body, whichever service wrote it."""
+    """Extract the message for people from an error's body, whichever service wrote it."""
     try:
         body = json.loads(text)
     except ValueError:
@@ -216,7 +220,7 @@ def message_of(text: str) -> str:
 
 
 def _kind_of(text: str) -> str:
-    """What Neutron calls the error in the body; empty for other services'."""
+    """Extract Neutron's name of the error from the body; empty for other services."""
     try:
         return str(json.loads(text)["NeutronError"]["type"])
     except (ValueError, KeyError, TypeError):

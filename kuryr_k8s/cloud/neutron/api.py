@@ -1,7 +1,6 @@
 """The calls of the Neutron API v2.0 that we need; ports stay plain JSON objects.
 
-Names and fields are those of the API reference
-(https://docs.openstack.org/api-ref/network/v2/).
+Names and fields are those of the API reference (https://docs.openstack.org/api-ref/network/v2/).
 """
 
 import asyncio
@@ -22,11 +21,13 @@ from kuryr_k8s.cloud.transport import Query, Transport
 Json = dict[str, Any]
 PAGE = 500
 BOUND_TO = "binding:host_id"
-IDS = 180  # in a query: with them, an address stays below the 8 KB that servers and proxies read
+IDS = 180  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
+    """A network, as far as we need it."""
+
     id: str
     name: str
     mtu: int
@@ -36,7 +37,10 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """``host_routes`` are pairs (destination, next hop), ``allocation_pools`` (first, last)."""
+    """A subnet of a network.
+
+    ``host_routes`` are pairs (destination, next hop), ``allocation_pools`` pairs (first, last).
+    """
 
     id: str
     network_id: str
@@ -50,14 +54,14 @@ class Subnet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortQuota:
-    """A project's ports: how many it may have (-1: any number), and how many count already."""
+    """The quota for a project's ports: the limit (-1: none), and the ports that count already."""
 
     limit: int
     used: int
 
     @property
     def left(self) -> float:
-        """How many more it may make; infinite where there is no limit."""
+        """The number of further ports that the project may create; infinite without a limit."""
         return math.inf if self.limit < 0 else max(0, self.limit - self.used)
 
 
@@ -74,13 +78,13 @@ class Neutron:
         self.keeps_tags: bool | None = None  # in the body of a create; None: not known yet
 
     async def own_project(self) -> str:
-        """Id of the project that our account works in."""
+        """Return the id of the project that our account works in."""
         return await self._transport.project_id()
 
     async def create_port(self, port: Json) -> Json:
-        """Make a port with its tags; those of one project that come together are made in bulk.
+        """Create a port with its tags; simultaneous requests of one project share a bulk request.
 
-        :raises errors.OverQuota: the project's quota or the subnet's addresses are used up.
+        :raises errors.OverQuota: The project's quota or the subnet's addresses are used up.
         """
         made = await self._batches[port.get("project_id", "")].create(port)
         await self._tag(made, port)
@@ -94,11 +98,14 @@ class Neutron:
     async def create_ports(
         self, bodies: Sequence[Json]
     ) -> tuple[list[Json], errors.CloudError | None]:
-        """Make ports: those that were made, and an error where they are not all.
+        """Create ports.
 
-        Ports that somebody waits for are divided among a few requests, since Neutron makes those
-        of one request one after another; the others go in one. After an error that is no refusal
-        (``status`` 0, or 500 and above) some may exist that are not returned.
+        Ports that somebody waits for are divided among a few requests, since Neutron creates the
+        ports of one request one after another. The others go in one request. After an error that
+        is not a refusal (``status`` 0, or 500 and above) some ports may exist that are not
+        returned.
+
+        :returns: The ports that were created, and an error if these are not all.
         """
         if current_priority() is not Priority.POD:
             ports: list[Json] = []
@@ -119,13 +126,14 @@ class Neutron:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(attempt(body)) for body in bodies]
         outcomes = [task.result() for task in tasks]
-        failures = [one for one in outcomes if isinstance(one, errors.CloudError)]
-        # what is least certain counts
+        failures = [outcome for outcome in outcomes if isinstance(outcome, errors.CloudError)]
+        # the least certain failure counts
         failure = min(failures, key=lambda error: 0 < error.status < 500, default=None)
-        return [one for one in outcomes if not isinstance(one, errors.CloudError)], failure
+        created = [outcome for outcome in outcomes if not isinstance(outcome, errors.CloudError)]
+        return created, failure
 
     async def _create(self, ports: list[Json]) -> list[Json]:
-        """All of them, or none."""
+        """Create all of these ports, or none."""
         if len(ports) == 1:
             return [
                 (await self._transport.call("POST", "/ports", body={"port": ports[0]}))["port"]
@@ -137,11 +145,11 @@ class Neutron:
         return made
 
     async def _keeps_tags_of(self, port_id: str, tags: Sequence[str]) -> bool:
-        """Whether tags in the body of a create are kept.
+        """Tell whether Neutron keeps the tags in the body of a create.
 
-        They are with ML2's extension driver ``tag_ports_during_bulk_creation``, and Neutron
-        says so nowhere: so it is found out once, by looking for the first port by its tags.
-        (The answer to the create shows no tags for ports of projects other than our own.)
+        It does with ML2's extension driver ``tag_ports_during_bulk_creation``, and shows that
+        nowhere. So we find out once, by searching for the first port by its tags. (The answer to
+        the create shows no tags for ports of projects other than our own.)
         """
         async with self._asking:
             if self.keeps_tags is None:
@@ -152,16 +160,16 @@ class Neutron:
     async def set_port_tags(self, port_id: str, tags: Sequence[str]) -> None:
         """Give the port these tags, and no others.
 
-        :raises errors.BadRequest: it is of another project than our own.
+        :raises errors.BadRequest: The port belongs to another project than our own.
         """
         await self._transport.call("PUT", f"/ports/{port_id}/tags", body={"tags": list(tags)})
 
     async def list_ports(self, query: Query) -> list[Json]:
-        """All ports that match, read page by page.
+        """List all ports that match, page by page.
 
-        :raises errors.CloudError: among others where Neutron does not show where ports are bound,
-            though it was asked: its policy does not let us see it, or is not loaded yet, right
-            after a start. Without that, ports would look like others' or like broken ones.
+        :raises errors.CloudError: Among others, if Neutron does not show where ports are bound
+            although we asked: its policy does not let us see it, or is not loaded yet right after
+            a start. Without it, ports would look like others' ports or like broken ones.
         """
         ports: list[Json] = []
         page = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
@@ -176,14 +184,17 @@ class Neutron:
             page["marker"] = answer["ports"][-1]["id"]
 
     async def get_port(self, port_id: str) -> Json:
-        """:raises errors.NotFound: there is none that we may see."""
+        """Get a port.
+
+        :raises errors.NotFound: There is no such port that we may see.
+        """
         port: Json = (await self._transport.call("GET", f"/ports/{port_id}"))["port"]
         return port
 
     async def list_ports_by_id(self, ids: Iterable[str], fields: Sequence[str] = ()) -> list[Json]:
-        """Those of the ports that there are.
+        """List those of the ports that exist.
 
-        :param fields: what is asked of each; empty: everything.
+        :param fields: The fields to ask for; empty: all.
         """
         ports: list[Json] = []
         wanted = list(ids)
@@ -195,10 +206,10 @@ class Neutron:
     async def update_port(
         self, port_id: str, fields: Json, *, revision_number: int | None = None
     ) -> Json:
-        """Change these fields of the port, if it is (still) of this revision.
+        """Change fields of a port if the port (still) has this revision.
 
-        :raises errors.NotFound: the port is gone.
-        :raises errors.Conflict: it is of another revision (HTTP 412).
+        :raises errors.NotFound: The port is gone.
+        :raises errors.Conflict: The port has another revision (HTTP 412).
         """
         answer = await self._transport.call(
             "PUT", f"/ports/{port_id}", body={"port": fields}, headers=_if_match(revision_number)
@@ -207,9 +218,9 @@ class Neutron:
         return port
 
     async def delete_port(self, port_id: str, *, revision_number: int | None = None) -> None:
-        """Delete, if it is (still) of this revision; gone already is as good.
+        """Delete a port if it (still) has this revision; a port that is gone counts as deleted.
 
-        :raises errors.Conflict: it is of another revision (HTTP 412).
+        :raises errors.Conflict: The port has another revision (HTTP 412).
         """
         headers = _if_match(revision_number)
         try:
@@ -218,10 +229,12 @@ class Neutron:
             return
 
     async def port_quota(self, project_id: str) -> PortQuota | None:
-        """How many ports the project may have, and has.
+        """Get the project's quota for ports.
 
-        None: we are not told. Neutron tells an administrator of every project, and anybody else
-        (a user with the role ``service`` too) only of the own one.
+        Neutron shows the quotas of all projects to an administrator, and to anybody else (also to
+        a user with the role ``service``) only that of the own project.
+
+        :returns: The quota, or None if Neutron does not show it to us.
         """
         try:
             answer = await self._transport.call("GET", f"/quotas/{project_id}/details.json")
@@ -233,17 +246,23 @@ class Neutron:
         return PortQuota(limit=port["limit"], used=port["used"] + port["reserved"])
 
     async def get_subnet(self, subnet_id: str) -> Subnet:
-        """:raises errors.NotFound: there is none that we may see."""
+        """Get a subnet.
+
+        :raises errors.NotFound: There is no such subnet that we may see.
+        """
         return _subnet((await self._transport.call("GET", f"/subnets/{subnet_id}"))["subnet"])
 
     async def list_subnets(self, network_id: str) -> list[Subnet]:
-        """Those of the network that we may see."""
+        """List the subnets of the network that we may see."""
         query = {"network_id": network_id}
         answer = await self._transport.call("GET", "/subnets", query=query)
-        return [_subnet(one) for one in answer["subnets"]]
+        return [_subnet(found) for found in answer["subnets"]]
 
     async def get_network(self, network_id: str) -> Network:
-        """:raises errors.NotFound: there is none that we may see."""
+        """Get a network.
+
+        :raises errors.NotFound: There is no such network that we may see.
+        """
         found = (await self._transport.call("GET", f"/networks/{network_id}"))["network"]
         return Network(
             id=found["id"],
@@ -254,13 +273,16 @@ class Neutron:
         )
 
     async def get_security_group(self, group_id: str) -> Json:
-        """:raises errors.NotFound: there is none that we may see."""
+        """Get a security group.
+
+        :raises errors.NotFound: There is no such group that we may see.
+        """
         answer = await self._transport.call("GET", f"/security-groups/{group_id}")
         group: Json = answer["security_group"]
         return group
 
     async def shares(self, object_type: str, object_id: str) -> frozenset[str]:
-        """Projects with which a ``network`` or ``security_group`` is shared; ``*`` for all."""
+        """List the projects with access to a ``network`` or ``security_group``; ``*``: all."""
         query = {"object_type": object_type, "object_id": object_id}
         answer = await self._transport.call("GET", "/rbac-policies", query=query)
         return frozenset(
@@ -286,7 +308,7 @@ def _subnet(found: Json) -> Subnet:
 
 
 def _owner_of(port: Json) -> tuple[str, str]:
-    """What tells ports of different Pods apart, in a request and in its answer."""
+    """Return what tells ports of different Pods apart, in a request and in its answer."""
     return port["device_id"], port.get("description", "")
 
 

@@ -1,9 +1,9 @@
-"""Floating IPs of the Neutron API v2.0, and the external networks that they are of.
+"""Floating IPs of the Neutron API v2.0, and their external networks.
 
 https://docs.openstack.org/api-ref/network/v2/#floating-ips-floatingips
 
-Neutron takes no tags in the body of a creation: what must stand on a floating IP from its first
-instant stands in its ``description``.
+Neutron does not accept tags in the body of a creation. What must stand on a floating IP from its
+first moment is in its ``description``.
 """
 
 from collections.abc import Sequence
@@ -40,8 +40,10 @@ EXHAUSTED = "ExternalIpAddressExhausted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIP:
-    """``port_id`` is that of the port that it leads to, ``fixed_ip_address`` which of its
-    addresses; ``forwards``: it has port forwardings, and so no such port."""
+    """A floating IP, associated with the address ``fixed_ip_address`` of the port ``port_id``.
+
+    ``forwards``: it has port forwardings, and therefore no such port.
+    """
 
     id: str
     address: str
@@ -57,7 +59,7 @@ class FloatingIP:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalSubnet:
-    """A subnet from which floating IPs are taken: IPv4 always."""
+    """A subnet from which floating IPs are taken; always IPv4."""
 
     id: str
     network_id: str
@@ -73,8 +75,11 @@ class FloatingIPs:
         self._transport = transport
 
     async def list_all(self, query: Query) -> list[FloatingIP]:
-        """All floating IPs that match and that we may see (those of our own project, where we are
-        no administrator), read page by page. None, where Neutron has no routers (404)."""
+        """List all floating IPs that match and that we may see, page by page.
+
+        Without administrator's rights we see those of our own project. If Neutron has no routers
+        (404), there are none.
+        """
         found: list[FloatingIP] = []
         page: dict[str, Any] = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
         page["fields"] = FIELDS
@@ -89,12 +94,13 @@ class FloatingIPs:
             page["marker"] = found[-1].id
 
     async def create(self, body: Json) -> FloatingIP:
-        """Make one.
+        """Create a floating IP.
 
-        :raises errors.OverQuota: of kind ``QUOTA``; else the network, or the subnet that was asked
-            for, has no free address.
-        :raises errors.Conflict: of the kinds ``PORT_HAS_ONE`` and ``ADDRESS_TAKEN``.
-        :raises errors.NotFound: of kind ``NO_ROUTER``: none leads from the port to the network.
+        :raises errors.OverQuota: The quota is used up (kind ``QUOTA``), or the network or the
+            requested subnet has no free address.
+        :raises errors.Conflict: Of the kinds ``PORT_HAS_ONE`` and ``ADDRESS_TAKEN``.
+        :raises errors.NotFound: Of the kind ``NO_ROUTER``: no router leads from the port to the
+            network.
         """
         try:
             answer = await self._transport.call("POST", "/floatingips", body={"floatingip": body})
@@ -107,45 +113,50 @@ class FloatingIPs:
         return _floating_ip(answer["floatingip"])
 
     async def update(self, floating_ip_id: str, fields: Json) -> FloatingIP:
-        """Change these fields; those of an association (``port_id``, ``fixed_ip_address``) go
-        together.
+        """Change fields; those of an association (``port_id``, ``fixed_ip_address``) go together.
 
-        :raises errors.NotFound: of the kinds ``GONE`` and ``NO_ROUTER``; or the port is not
-            there.
-        :raises errors.Conflict: of kind ``PORT_HAS_ONE``.
+        :raises errors.NotFound: Of the kinds ``GONE`` and ``NO_ROUTER``; or the port does not
+            exist.
+        :raises errors.Conflict: Of the kind ``PORT_HAS_ONE``.
         """
         path, body = f"/floatingips/{floating_ip_id}", {"floatingip": fields}
         answer = await self._transport.call("PUT", path, body=body)
         return _floating_ip(answer["floatingip"])
 
     async def set_tags(self, floating_ip_id: str, tags: Sequence[str]) -> None:
-        """Give it these tags, and no others.
+        """Give the floating IP these tags, and no others.
 
-        :raises errors.CloudError: where it is gone, with status 500.
+        :raises errors.CloudError: With status 500, if the floating IP is gone.
         """
         path = f"/floatingips/{floating_ip_id}/tags"
         await self._transport.call("PUT", path, body={"tags": list(tags)})
 
     async def delete(self, floating_ip_id: str) -> None:
-        """Gone already is as good."""
+        """Delete a floating IP; one that is gone counts as deleted."""
         try:
             await self._transport.call("DELETE", f"/floatingips/{floating_ip_id}")
         except errors.NotFound:
             return
 
     async def is_external(self, network_id: str) -> bool:
-        """Whether floating IPs can be of this network. :raises errors.NotFound: we see none."""
+        """Tell whether floating IPs can be taken from this network.
+
+        :raises errors.NotFound: There is no such network that we may see.
+        """
         answer = await self._transport.call("GET", f"/networks/{network_id}")
         return bool(answer["network"]["router:external"])
 
     async def subnets_of(self, network_id: str) -> list[ExternalSubnet]:
-        """Those of the network that floating IPs can be of, by name."""
+        """List the IPv4 subnets of the network by name."""
         query = {"network_id": network_id, "ip_version": "4"}
         answer = await self._transport.call("GET", "/subnets", query=query)
-        return sorted(map(_subnet, answer["subnets"]), key=lambda one: (one.name, one.id))
+        return sorted(map(_subnet, answer["subnets"]), key=lambda subnet: (subnet.name, subnet.id))
 
     async def get_subnet(self, subnet_id: str) -> ExternalSubnet:
-        """:raises errors.NotFound: there is none that we may see."""
+        """Get a subnet of an external network.
+
+        :raises errors.NotFound: There is no such subnet that we may see.
+        """
         answer = await self._transport.call("GET", f"/subnets/{subnet_id}")
         return _subnet(answer["subnet"])
 

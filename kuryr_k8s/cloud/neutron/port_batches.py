@@ -1,9 +1,9 @@
-"""Ports that are asked for at the same time are made by a few bulk requests.
+"""Bulk requests for ports that are requested at the same time.
 
-In each WINDOW a few requests may go (a few, since Neutron makes the ports of one request one after
-another): the first ports that come go at once and alone, what comes after them goes together when
-the window ends. There is no task behind it: of each batch, one of the callers sends the request
-for all.
+In each WINDOW a few requests may go (a few, since Neutron creates the ports of one request one
+after another). The first ports that come go at once and alone; those that come after them go
+together when the window ends. There is no task behind it: one of the callers of each batch sends
+the request for all.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from kuryr_k8s import errors
 Json = dict[str, Any]
 WINDOW = 0.1  # seconds
 REQUESTS = 4  # in a window, unless they would have more ports than SIZE
-SUSTAINED = 2  # in a window right after one in which all requests were needed
-SIZE = 20  # ports of one request at the most
-IN_FLIGHT = 12  # requests of a project on their way at the most; meanwhile those to come grow
+SUSTAINED = 2  # in a window that follows one in which all requests were needed
+SIZE = 20  # ports of one request, at the most
+IN_FLIGHT = 12  # requests of a project at the most; meanwhile the next ones grow
 
 
 class _Batch(NamedTuple):
@@ -29,18 +29,21 @@ class _Batch(NamedTuple):
     def fail(self, error: Exception) -> None:
         if not self.ports.done():
             self.ports.set_exception(error)
-            self.ports.exception()  # looked at: perhaps nobody waits any more
+            self.ports.exception()  # retrieved: perhaps nobody waits any more
 
 
 class _Turn(NamedTuple):
-    """Which port of which batch is the caller's; the caller of the first one sends it."""
+    """The place of the caller's port in a batch; the caller of the first port sends the batch."""
 
     batch: _Batch
     place: int
 
 
 class PortBatches:
-    """:param send: makes all the ports of a list, in its order, or none."""
+    """Batches of ports to create.
+
+    :param send: Creates all the ports of a list, in its order, or none.
+    """
 
     def __init__(self, send: Callable[[list[Json]], Awaitable[list[Json]]]) -> None:
         self._send = send
@@ -51,9 +54,9 @@ class PortBatches:
         self._timer: asyncio.TimerHandle | None = None
 
     async def create(self, body: Json) -> Json:
-        """Make one port, perhaps together with others.
+        """Create one port, perhaps together with others.
 
-        :raises errors.CloudError: as if it had been asked for alone.
+        :raises errors.CloudError: As if the port had been requested alone.
         """
         future: asyncio.Future[_Turn] = asyncio.get_running_loop().create_future()
         self._waiting.append((body, future))
@@ -69,12 +72,12 @@ class PortBatches:
         try:
             return (await asyncio.shield(turn.batch.ports))[turn.place]
         except asyncio.CancelledError:
-            await asyncio.wait([turn.batch.ports])  # it is under way: nobody is to ask meanwhile
+            await asyncio.wait([turn.batch.ports])  # it is under way: nobody may ask meanwhile
             raise
         except errors.CloudError as error:
             if len(turn.batch.bodies) == 1 or not _is_refusal(error):
                 raise
-            # one port spoils the whole request, and nothing was made: alone, each gets its due
+            # one port made the whole request fail: alone, each port gets its own answer
             return (await self._send([body]))[0]
 
     async def _send_batch(self, batch: _Batch) -> None:
@@ -86,7 +89,7 @@ class PortBatches:
             self._end(batch)
 
     def _end(self, batch: _Batch) -> None:
-        batch.fail(errors.CloudError("the request was given up; what came of it is not known"))
+        batch.fail(errors.CloudError("the request was abandoned; its outcome is unknown"))
         self._in_flight -= 1
         self._set_timer()
 
@@ -97,13 +100,13 @@ class PortBatches:
             self._timer = loop.call_later(delay, self._divide)
 
     def _divide(self) -> None:
-        """Make batches of those who wait; whom no request is left for waits on."""
+        """Make batches of the waiting ports; those for which no request is left wait on."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         if now >= self._window_ends:
             goes_on = not self._left and now < self._window_ends + WINDOW
             self._window_ends, self._left = now + WINDOW, SUSTAINED if goes_on else REQUESTS
-        waiting = [one for one in self._waiting if not one[1].done()]
+        waiting = [(body, future) for body, future in self._waiting if not future.done()]
         count = max(min(self._left, len(waiting)), math.ceil(len(waiting) / SIZE))
         count = min(count, IN_FLIGHT - self._in_flight)
         self._left = max(0, self._left - count)
@@ -122,6 +125,6 @@ class PortBatches:
 
 
 def _is_refusal(error: errors.CloudError) -> bool:
-    """Whether Neutron made nothing, because of what was asked for."""
+    """Tell whether Neutron created nothing because of what was requested."""
     kinds = (errors.BadRequest, errors.NotFound, errors.Conflict, errors.OverQuota)
     return isinstance(error, kinds) and error.status != 401

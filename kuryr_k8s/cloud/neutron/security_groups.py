@@ -1,9 +1,9 @@
-"""Security groups of the Neutron API v2.0, as far as they are made by us.
+"""Security groups of the Neutron API v2.0, as far as we create them.
 
 https://docs.openstack.org/api-ref/network/v2/#security-groups-security-groups
 
-Neutron gives a new group rules that let everything out, and takes no tags in the body of every
-release's creation: what must stand on a group from its first instant stands in its name.
+Neutron gives a new group rules that allow all outgoing traffic, and not every release accepts tags
+in the body of a creation. What must stand on a group from its first moment is in its name.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,25 @@ Json = dict[str, Any]
 
 
 class SecurityGroups:
-    """Every error is a :class:`kuryr_k8s.errors.CloudError`. Groups stay plain JSON objects."""
+    """Calls about security groups, which stay plain JSON objects.
+
+    Every error is a :class:`kuryr_k8s.errors.CloudError`.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     async def list_groups(self, query: Query) -> list[Json]:
-        """The groups that match and that we may see, with their rules; there are few."""
+        """List the groups that match and that we may see, with their rules; there are few."""
         answer = await self._transport.call("GET", "/security-groups", query=query)
         groups: list[Json] = answer["security_groups"]
         return groups
 
     async def create_group(self, body: Json) -> Json:
-        """:raises errors.OverQuota: the project's quota of groups or rules is used up."""
+        """Create a security group.
+
+        :raises errors.OverQuota: The project's quota for groups or rules is used up.
+        """
         answer = await self._transport.call(
             "POST", "/security-groups", body={"security_group": body}
         )
@@ -41,24 +47,24 @@ class SecurityGroups:
         await self._transport.call("PUT", path, body={"tags": list(tags)})
 
     async def create_rules(self, rules: Sequence[Json]) -> None:
-        """All of them, or none.
+        """Create all of these rules, or none.
 
-        :raises errors.Conflict: there is one of them already.
+        :raises errors.Conflict: One of them exists already.
         """
         body = {"security_group_rules": list(rules)}
         await self._transport.call("POST", "/security-group-rules", body=body)
 
     async def delete_rule(self, rule_id: str) -> None:
-        """Gone already is as good."""
+        """Delete a rule; one that is gone counts as deleted."""
         try:
             await self._transport.call("DELETE", f"/security-group-rules/{rule_id}")
         except errors.NotFound:
             return
 
     async def share(self, group_id: str, project_id: str) -> None:
-        """Let another project use the group: its owner may.
+        """Let another project use the group, as the group's owner may.
 
-        :raises errors.Conflict: it may already.
+        :raises errors.Conflict: The project may use it already.
         """
         body = {
             "object_type": "security_group",

@@ -2,10 +2,10 @@
 
 https://docs.openstack.org/api-ref/network/v2/#trunk-networking
 
-A trunk's ``revision_number`` is of no use to those who add and remove subports: it rises with the
-trunk's status, twice for each call (the second time after its answer), and not at all where two
-calls overlap. What Neutron does keep is that of one call all subports are taken, or none; that no
-VLAN id is given twice; and that a port is on one trunk only. It answers 409 otherwise.
+A trunk's ``revision_number`` does not help those who add and remove subports: it rises with the
+trunk's status, twice for each call (the second time after its answer), and not at all if two calls
+overlap. What Neutron does guarantee is that one call adds all of its subports or none, that no
+VLAN id is given twice, and that a port is on one trunk only. It answers 409 otherwise.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,8 +29,10 @@ IS_SUBPORT = "PortInUseAsSubPort"  # so it cannot be deleted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trunk:
-    """``port_id`` is the parent's, the VM's own port; ``vlan_ids`` are those of the subports, by
-    the ids of their ports."""
+    """A trunk with its parent port ``port_id`` and the VLAN ids of its subports by port id.
+
+    The parent port is the VM's own port.
+    """
 
     id: str
     port_id: str
@@ -44,7 +46,7 @@ class Trunks:
         self._transport = transport
 
     async def list_trunks(self, query: Query) -> list[Trunk]:
-        """All trunks that match and that we may see, read page by page."""
+        """List all trunks that match and that we may see, page by page."""
         trunks: list[Trunk] = []
         page: dict[str, Any] = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
         page["fields"] = FIELDS
@@ -56,19 +58,22 @@ class Trunks:
             page["marker"] = trunks[-1].id
 
     async def get_trunk(self, trunk_id: str) -> Trunk:
-        """:raises errors.NotFound: there is none that we may see."""
+        """Get a trunk.
+
+        :raises errors.NotFound: There is no such trunk that we may see.
+        """
         answer = await self._transport.call("GET", f"/trunks/{trunk_id}")
         return _trunk(answer["trunk"])
 
     async def add_subports(self, trunk_id: str, vlan_ids: Mapping[str, int]) -> Trunk:
         """Attach all of these ports, given with their VLAN ids, or none.
 
-        The ports must have no ``device_id``. Neutron makes ``trunk:subport`` their
-        ``device_owner``, and tells parent and VLAN id in their ``binding:profile``.
+        The ports must have no ``device_id``. Neutron sets their ``device_owner`` to
+        ``trunk:subport``, and their ``binding:profile`` to the parent port and the VLAN id.
 
-        :raises errors.NotFound: of kind ``NO_PORT``, or the trunk is gone.
-        :raises errors.Conflict: among others of the kinds ``VLAN_TAKEN`` and ``ATTACHED``.
-        :returns: the trunk as it is now.
+        :returns: The trunk as it is now.
+        :raises errors.NotFound: Of the kind ``NO_PORT``, or the trunk is gone.
+        :raises errors.Conflict: Among others of the kinds ``VLAN_TAKEN`` and ``ATTACHED``.
         """
         sub_ports = [
             {"port_id": port_id, "segmentation_type": "vlan", "segmentation_id": vlan_id}
@@ -79,8 +84,8 @@ class Trunks:
     async def remove_subports(self, trunk_id: str, port_ids: Collection[str]) -> Trunk:
         """Detach all of these ports, or none; their ``device_owner`` is empty then.
 
-        :raises errors.NotFound: of kind ``NOT_ATTACHED``, or the trunk is gone.
-        :returns: the trunk as it is now.
+        :returns: The trunk as it is now.
+        :raises errors.NotFound: Of the kind ``NOT_ATTACHED``, or the trunk is gone.
         """
         sub_ports = [{"port_id": port_id} for port_id in port_ids]
         return await self._put(trunk_id, "remove_subports", sub_ports)
@@ -90,9 +95,11 @@ class Trunks:
         try:
             return _trunk(await self._transport.call("PUT", path, body=body))
         except KeyError as error:
-            raise errors.CloudError(f"PUT {path}: the answer is no trunk") from error
+            raise errors.CloudError(f"PUT {path}: the answer is not a trunk") from error
 
 
 def _trunk(found: Json) -> Trunk:
-    vlan_ids = {one["port_id"]: int(one["segmentation_id"]) for one in found["sub_ports"]}
+    vlan_ids = {
+        subport["port_id"]: int(subport["segmentation_id"]) for subport in found["sub_ports"]
+    }
     return Trunk(id=found["id"], port_id=found["port_id"], vlan_ids=vlan_ids)

@@ -1,8 +1,7 @@
-"""What a project may use: its own objects, and those shared with it by Neutron's RBAC.
+"""Checks of what a project may use: its own objects, and those shared with it by Neutron's RBAC.
 
-The controller's account sees more than any one project does, so Neutron's own
-check would pass where the project's would not. Whatever is not granted here is
-refused.
+The controller's account sees more than any one project does. Neutron's own check would therefore
+pass where the project's would not. Whatever is not granted here is refused.
 """
 
 import asyncio
@@ -15,16 +14,18 @@ from kuryr_k8s.cloud.neutron.api import Network, Neutron
 
 
 def projects(conf: cfg.ConfigOpts) -> frozenset[str]:
-    """Ids of all that Pods and Services can be of."""
+    """Return the ids of all projects that Pods and Services can belong to."""
     named = (pair.partition(":")[2] for pair in conf.policy.projects)
     return frozenset((conf.neutron_defaults.project, *named))
 
 
 class Grants:
-    """Projects that have passed a check. Those who ask for a project while it is being checked
-    share the outcome, and do not hold up those who ask for another.
+    """Projects that have passed a check.
 
-    :param check: raises for a project to which nothing is granted.
+    Callers that ask for a project while it is being checked share the outcome, and do not delay
+    those that ask for another project.
+
+    :param check: Raises for a project to which nothing is granted.
     """
 
     def __init__(self, check: Callable[[str], Awaitable[None]]) -> None:
@@ -33,7 +34,10 @@ class Grants:
         self._checking: dict[str, asyncio.Future[Exception | None]] = {}
 
     async def require(self, project_id: str) -> None:
-        """:raises Exception: what the check raises."""
+        """Check the project, unless it has passed before.
+
+        :raises Exception: Whatever the check raises.
+        """
         while project_id not in self._passed:
             checking = self._checking.get(project_id)
             if checking is None:
@@ -53,29 +57,35 @@ class Grants:
         finally:
             del self._checking[project_id]
             if not outcome.done():
-                outcome.set_result(None)  # passed; or given up, and another one asks
+                outcome.set_result(None)  # passed; or cancelled, and another caller asks
 
     def forget(self) -> None:
-        """Check everybody anew."""
+        """Check every project again from now on."""
         self._passed.clear()
 
 
 async def check_network(neutron: Neutron, network: Network, project_id: str) -> None:
-    """:raises errors.Refused: the network is neither the project's nor shared with it."""
+    """Check that a project may use a network.
+
+    :raises errors.Refused: The network neither belongs to the project nor is shared with it.
+    """
     if network.project_id == project_id:
         return
-    # «shared» tells about our own project alone
+    # «shared» is about our own project only
     if network.shared and project_id == await neutron.own_project():
         return
     if not {project_id, "*"} & await neutron.shares("network", network.id):
         raise errors.Refused(
-            f"network {network.id} ({network.name}) is neither of project {project_id} nor "
-            "shared with it (Neutron rbac-policy access_as_shared)"
+            f"network {network.id} ({network.name}) neither belongs to project {project_id} nor "
+            "is shared with it (Neutron rbac-policy access_as_shared)"
         )
 
 
 async def check_security_group(neutron: Neutron, group_id: str, project_id: str) -> None:
-    """:raises errors.Refused: the group is neither the project's nor shared with it."""
+    """Check that a project may use a security group.
+
+    :raises errors.Refused: The group neither belongs to the project nor is shared with it.
+    """
     try:
         group = await neutron.get_security_group(group_id)
     except errors.NotFound as error:
@@ -84,6 +94,6 @@ async def check_security_group(neutron: Neutron, group_id: str, project_id: str)
         return
     if not {project_id, "*"} & await neutron.shares("security_group", group_id):
         raise errors.Refused(
-            f"security group {group_id} ({group['name']}) is neither of project {project_id} "
-            "nor shared with it (Neutron rbac-policy access_as_shared)"
+            f"security group {group_id} ({group['name']}) neither belongs to project {project_id} "
+            "nor is shared with it (Neutron rbac-policy access_as_shared)"
         )

@@ -1,9 +1,10 @@
 """The security group by which load balancers reach Pods, whatever the other groups of Pods say.
 
-What comes from the subnets of Services is let in, and nothing else: amphora connects to members
-from an address of its own there (with ``member_mode = L3``), and with ovn, which keeps clients'
-addresses, a Pod that reaches itself through a Service comes from the Service's. Nobody else has
-addresses there. There is one group for the cluster, made when the first Pod needs it; it stays.
+It allows what comes from the subnets of Services, and nothing else. amphora connects to members
+from an address of its own there (with ``member_mode = L3``). With ovn, which keeps clients'
+addresses, a Pod that reaches itself through a Service comes from the Service's address. Nobody
+else has addresses there. The cluster has one such group; it is created when the first Pod needs
+it, and stays.
 """
 
 import asyncio
@@ -16,8 +17,8 @@ from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.policy import granted
 
 Json = dict[str, Any]
-REFRESH = 600.0  # seconds after which it is compared again
-_SAID = (
+REFRESH = 600.0  # seconds after which the group is compared again
+_RULE_FIELDS = (
     "direction",
     "ethertype",
     "remote_ip_prefix",
@@ -30,7 +31,7 @@ _SAID = (
 
 
 class MemberGroup:
-    """Found again by its name, in the project of Pods: that stands on it from the beginning."""
+    """The group, found again by its name, which it has from the beginning."""
 
     def __init__(self, neutron: Neutron, conf: cfg.ConfigOpts) -> None:
         defaults = conf.neutron_defaults
@@ -44,14 +45,14 @@ class MemberGroup:
         self._grants = granted.Grants(self._share)
 
     async def id_for(self, project_id: str) -> str:
-        """The group's id; Pods of the project may use it.
+        """Return the group's id after letting Pods of the project use the group.
 
-        :raises errors.CloudError: among others :class:`errors.OverQuota`, of groups or rules.
+        :raises errors.CloudError: Among others :class:`errors.OverQuota`, for groups or rules.
         """
         async with self._comparing:
             now = asyncio.get_running_loop().time()
             if self._id is None or now - self._compared_at > REFRESH:
-                self._compared_at = now  # what is known is good enough if it fails
+                self._compared_at = now  # if it fails, the known group is good enough
                 self._id = await self._ensure()
         if project_id != self._project:
             await self._grants.require(project_id)
@@ -59,11 +60,11 @@ class MemberGroup:
 
     async def _ensure(self) -> str:
         groups = self._neutron.security_groups
-        subnets = [await self._neutron.get_subnet(one) for one in self._subnets]
-        wanted = [_rule(f"IPv{one.ip_version}", one.cidr) for one in subnets]
+        subnets = [await self._neutron.get_subnet(subnet_id) for subnet_id in self._subnets]
+        wanted = [_rule(f"IPv{subnet.ip_version}", subnet.cidr) for subnet in subnets]
         name = f"kuryr {self._tags[0]}: from load balancers"
         found = await groups.list_groups({"name": name, "project_id": self._project})
-        group = min(found, key=lambda one: (one["created_at"], one["id"]), default=None)
+        group = min(found, key=lambda group: (group["created_at"], group["id"]), default=None)
         if group is None:
             description = "Pods are reached from the subnets of Services"
             body = {"name": name, "project_id": self._project, "description": description}
@@ -71,13 +72,13 @@ class MemberGroup:
         group_id: str = group["id"]
         present = []
         for rule in group["security_group_rules"]:
-            said = {name: rule.get(name) for name in _SAID}
-            if said in wanted:
-                present.append(said)
-            else:  # others' groups decide about everything else
+            fields = {name: rule.get(name) for name in _RULE_FIELDS}
+            if fields in wanted:
+                present.append(fields)
+            else:  # other groups decide about everything else
                 await groups.delete_rule(rule["id"])
-        of = {"security_group_id": group_id, "project_id": self._project}
-        missing = [rule | of for rule in wanted if rule not in present]
+        group_fields = {"security_group_id": group_id, "project_id": self._project}
+        missing = [rule | group_fields for rule in wanted if rule not in present]
         if missing:
             await groups.create_rules(missing)
         if not set(self._tags) <= set(group["tags"]):
@@ -96,5 +97,5 @@ class MemberGroup:
 
 
 def _rule(ethertype: str, prefix: str) -> Json:
-    said = {"direction": "ingress", "ethertype": ethertype, "remote_ip_prefix": prefix}
-    return dict.fromkeys(_SAID) | said
+    fields = {"direction": "ingress", "ethertype": ethertype, "remote_ip_prefix": prefix}
+    return dict.fromkeys(_RULE_FIELDS) | fields

@@ -1,5 +1,4 @@
-"""The project of a Pod's ports, and of a Service's load balancer: one for all, or the one that
-the Namespace names."""
+"""Drivers for the project of a Pod's ports and of a Service's load balancer."""
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import PodProjectDriver, ServiceProjectDriver
@@ -21,10 +20,10 @@ class DefaultProject(PodProjectDriver, ServiceProjectDriver):
 
 
 class AnnotationProject(DefaultProject):
-    """The Namespace's annotation ``openstack.org/kuryr-project``, else the default.
+    """The project in the Namespace's annotation ``openstack.org/kuryr-project``, or the default.
 
-    Who may write a Namespace could name any project, so only what the operator grants to that
-    namespace in ``[policy] projects`` is taken.
+    Everyone who may write a Namespace could name any project. Therefore only what the operator
+    grants to the namespace in ``[policy] projects`` is accepted.
     """
 
     async def project(self, owner: Pod | Service) -> str:

@@ -1,4 +1,4 @@
-"""The security groups of a Pod's ports, and of a Service's ClusterIPs."""
+"""Drivers for the security groups of a Pod's ports and of a Service's ClusterIPs."""
 
 import contextlib
 
@@ -15,11 +15,11 @@ from kuryr_k8s.model.service import Service
 
 
 class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver):
-    """``[neutron_defaults] pod_security_groups`` for every Pod and Service. Where Services are
-    served, Pods have one more, by which load balancers reach them.
+    """``[neutron_defaults] pod_security_groups`` for every Pod and Service.
 
-    Those of a project that may not use one of them are refused, rather than left with fewer
-    rules than the operator meant.
+    If Services are served, Pods have one more group, by which load balancers reach them. Pods of a
+    project that may not use one of the groups are refused, rather than left with fewer rules than
+    the operator intended.
     """
 
     def __init__(self, context: DriverContext) -> None:
@@ -39,8 +39,10 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
                 await self._context.neutron.get_security_group(group)
             except errors.NotFound as error:
                 option = "[neutron_defaults] pod_security_groups"
-                raise errors.ConfigError(f"{option}: there is no group {group}") from error
-        with contextlib.suppress(errors.Refused):  # if other projects alone may use them, so be it
+                raise errors.ConfigError(
+                    f"{option}: there is no security group {group}"
+                ) from error
+        with contextlib.suppress(errors.Refused):  # perhaps only other projects may use them
             await self._grants.require(self._context.conf.neutron_defaults.project)
 
     async def security_groups(self, owner: Pod | Service, project_id: str) -> tuple[str, ...]:

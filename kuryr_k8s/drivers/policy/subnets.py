@@ -1,4 +1,4 @@
-"""The subnets of a Pod's default interface, and those of Services."""
+"""Drivers for the subnets of a Pod's default interface and of Services."""
 
 import asyncio
 from typing import ClassVar
@@ -20,7 +20,7 @@ REFRESH = 600.0  # seconds after which subnets are read again: DNS servers and r
 
 
 class _ConfiguredSubnets(Driver):
-    """An option of ``[neutron_defaults]``: one subnet, or one of each family of one network."""
+    """An option of ``[neutron_defaults]``: one subnet, or one of each family in one network."""
 
     option: ClassVar[str]
 
@@ -54,7 +54,7 @@ class _ConfiguredSubnets(Driver):
     async def _network(self) -> PodNetwork:
         now = asyncio.get_running_loop().time()
         if self._known is None or now - self._read_at > REFRESH:
-            self._read_at = now  # the others go on with what is known
+            self._read_at = now  # other callers continue with the known network
             self._known = await self._read()
             self._grants.forget()
         return self._known
@@ -95,8 +95,11 @@ class DefaultServiceSubnets(_ConfiguredSubnets, ServiceSubnetsDriver):
 
 
 def check_families(subnets: tuple[Subnet, ...]) -> None:
-    """:raises errors.Refused: more than one network, or two subnets of one family."""
+    """Check that subnets can belong to one interface.
+
+    :raises errors.Refused: They belong to several networks, or two of them have the same family.
+    """
     if len({subnet.network_id for subnet in subnets}) > 1:
-        raise errors.Refused("the subnets of an interface must be of one network")
+        raise errors.Refused("the subnets of an interface must belong to one network")
     if len({subnet.ip_version for subnet in subnets}) < len(subnets):
         raise errors.Refused("an interface takes one subnet of each address family")

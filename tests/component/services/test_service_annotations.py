@@ -184,7 +184,7 @@ async def test_subnet_id_of_another_project_is_refused(services):
         await expose(services, annotations=marks(subnet_id=theirs["subnets"][0]))
         _reason, message = await until_condition(services, READY, "False")
         await services.until_published()
-    assert "is neither of project" in message
+    assert "neither belongs to project" in message
     assert len(services.trees()) == 1
 
 

@@ -26,7 +26,7 @@ WRONG = {
     ),
     "missing security group": (
         {"neutron_defaults": {"pod_security_groups": "no-such-group"}},
-        "[neutron_defaults] pod_security_groups: there is no group no-such-group",
+        "[neutron_defaults] pod_security_groups: there is no security group no-such-group",
     ),
     "wrong password": ({"neutron": {"password": "wrong"}}, "Keystone refuses us"),
     "no project": (
