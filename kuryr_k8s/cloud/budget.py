@@ -22,7 +22,7 @@ class Budget:
         self, rate: float, burst: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if rate <= 0 or burst < 1:
-            raise ValueError(f"a budget of {rate} per second, {burst} at once, makes no sense")
+            raise ValueError(f"a budget of {rate} per second, {burst} at once, is none")
         self._rate, self._burst, self._clock = rate, burst, clock
         self._tokens, self._counted = float(burst), clock()
 
