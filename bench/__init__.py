@@ -1,1 +1,1 @@
-"""What is claimed about speed, as commands that print it; see README.md beside this file."""
+"""Benchmarks: what is claimed about speed, calls and memory, as commands that measure it."""

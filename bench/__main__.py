@@ -18,19 +18,22 @@ MODULES = {
     "nested": "bench.node.nested",
     "ancestor": "bench.ancestor.benchmark",
 }
-APART = ("ancestor",)  # not among `all`
+NOT_IN_ALL = ("ancestor",)  # installs a foreign program
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print; 1 where a target was missed."""
+    """Run the benchmark that the arguments name and print its report.
+
+    :returns: the exit code: 1 if a target was missed.
+    """
     if argv[:1] == ["all"]:
-        return max(main([name, *argv[1:]]) for name in MODULES if name not in APART)
+        return max(main([name, *argv[1:]]) for name in MODULES if name not in NOT_IN_ALL)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True, metavar="NAME")
     for name, path in MODULES.items():
         module = importlib.import_module(path)
         command = commands.add_parser(name, help=(module.__doc__ or "").partition("\n")[0])
-        command.add_argument("--json", action="store_true", help="one JSON object, all figures")
+        command.add_argument("--json", action="store_true", help="print all figures as JSON")
         module.add_options(command)
         command.set_defaults(measure=module.measure)
     options = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""What a benchmark found: tables, figures, and targets with whether they were reached."""
+"""Reports of benchmarks: tables, figures, and targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Target:
-    """A promise: `measured` is to be at most `limit`, both in `unit`."""
+    """A promise: `measured` must not exceed `limit`, both in `unit`."""
 
     name: str
     measured: float
@@ -20,18 +20,20 @@ class Target:
 
     @property
     def reached(self) -> bool:
+        """True if the promise is kept; a figure that could not be measured (NaN) keeps none."""
         return self.measured <= self.limit
 
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` are cells in the order of `columns`; numbers are rounded for reading."""
+    """A table: `rows` hold cells in the order of `columns`; numbers are rounded for reading."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
     def as_text(self) -> str:
+        """Return the table with its title, aligned by its widest cells."""
         cells = [list(self.columns), *([_cell(cell) for cell in row] for row in self.rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         lines = ["  ".join(_aligned(row, widths)).rstrip() for row in cells]
@@ -40,7 +42,10 @@ class Table:
 
 @dataclass
 class Report:
-    """`figures` holds every number measured, under names that do not change between versions."""
+    """A report; `figures` holds every number measured.
+
+    The names of figures do not change between versions, so that reports can be compared.
+    """
 
     name: str
     tables: list[Table] = field(default_factory=list)
@@ -49,36 +54,46 @@ class Report:
 
     @property
     def reached(self) -> bool:
+        """True if every target is reached."""
         return all(target.reached for target in self.targets)
 
     def as_text(self) -> str:
+        """Return the tables and the targets for reading."""
         tables = [*self.tables]
         if self.targets:
             rows = [
-                (t.name, t.measured, t.limit, t.unit, "reached" if t.reached else "MISSED")
-                for t in self.targets
+                (
+                    target.name,
+                    target.measured,
+                    target.limit,
+                    target.unit,
+                    "reached" if target.reached else "MISSED",
+                )
+                for target in self.targets
             ]
             columns = ("TARGET", "MEASURED", "AT MOST", "UNIT", "")
             tables.append(Table("Targets", columns, rows))
         return "\n\n".join([f"# bench {self.name}", *(table.as_text() for table in tables)])
 
     def as_json(self) -> str:
+        """Return the figures and the targets as one JSON object."""
         targets = [
             {
-                "name": t.name,
-                "measured": t.measured,
-                "limit": t.limit,
-                "unit": t.unit,
-                "reached": t.reached,
+                "name": target.name,
+                "measured": target.measured,
+                "limit": target.limit,
+                "unit": target.unit,
+                "reached": target.reached,
             }
-            for t in self.targets
+            for target in self.targets
         ]
         return json.dumps({"name": self.name, "figures": self.figures, "targets": targets})
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile: the smallest value that `share` (0 to 1) of all do not exceed.
+    """Return the nearest-rank percentile of the values.
 
+    :returns: the smallest value that a `share` (0 to 1) of all values do not exceed.
     :raises ValueError: there are no values.
     """
     if not values:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bench.lab.requests import EVERY, GIVEN_UP, Requests
-from bench.pods.benchmark import numbers
+from bench.options import add_values
 from bench.report import Report, Table, Target, percentile
 from lab import facts
 from lab.kubernetes import dns
@@ -38,13 +38,8 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{APP}"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument(
-        "--provider",
-        type=numbers(str),
-        default=list(PROVIDERS),
-        help="of the load balancers, comma-separated (ovn,amphora)",
-    )
+    parser.add_argument("--runs", type=int, default=20, help="of each step (20)")
+    add_values(parser, "--provider", str, tuple(PROVIDERS), "providers of the load balancers")
 
 
 @dataclass

@@ -1,85 +1,60 @@
 """Pods at once on a real API server and a fake Neutron: times, calls, memory, beside the floor.
 
-The controller, the API server, etcd and the cloud are processes of their own; this one creates
-the Pods and does what the daemon of their node would. All share the cores of this machine.
+The controller, the API server, etcd and the cloud are processes of their own; this process creates
+the Pods and stands in for the daemon of their node. All share the cores of this machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import Any
 
+from bench.options import add_latency, add_pods, add_profile, add_repetitions, repetitions
+from bench.pods.case import Delays
 from bench.pods.floor import Floors
 from bench.pods.pool import MODES, Pool
 from bench.pods.report import pods_report
-from bench.pods.runner import NODES, Program, Weather
+from bench.pods.runner import NODES, PodRunner
 from bench.report import Report
-from bench.testbed.implementations import Product
-from bench.testbed.testbed import set_up
+from bench.testbed.implementations import ThisProject
+from bench.testbed.testbed import running_testbed
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of this benchmark."""
-    parser.add_argument(
-        "--latency",
-        type=numbers(float),
-        default=[0.0, 0.1, 0.3],
-        help="seconds that each call of Neutron takes, comma-separated (0,0.1,0.3)",
-    )
+    """Add the options of this benchmark."""
+    add_latency(parser)
     parser.add_argument(
         "--per-port",
         type=float,
         default=0.0,
         help="seconds that a creation takes in addition for each of its ports (0)",
     )
-    parser.add_argument(
-        "--pods",
-        type=numbers(int),
-        default=[1, 100, 400],
-        help="how many Pods at once, comma-separated (1,100,400)",
-    )
-    parser.add_argument(
-        "--repeats", type=int, default=20, help="how often one Pod alone is measured (20)"
-    )
-    parser.add_argument(
-        "--plays", type=int, default=3, help="how often several Pods are measured (3)"
-    )
+    add_pods(parser)
+    add_repetitions(parser, "Pod", single=20, several=3)
     parser.add_argument(
         "--pool",
         choices=MODES,
         default="noop",
-        help="without a pool of ports, with one that is empty (cold) or full (warm) (noop)",
+        help="without a pool of ports, with an empty one (cold) or with a full one (warm) (noop)",
     )
-    parser.add_argument("--profile", default="", help="write a cProfile of the controller here")
+    add_profile(parser)
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Run all cases."""
+    """Run all cases and return their report."""
     return asyncio.run(_measure(options))
 
 
 async def _measure(options: argparse.Namespace) -> Report:
-    pool = Pool.enough(options.pool, options.pods)
-    async with set_up(nodes=NODES, profile=options.profile) as stage:
-        await stage.cluster.add_namespace()
-        await stage.cluster.add_namespace("floor")
-        floors = Floors(stage, options.pods)
+    pool = Pool.sized_for(options.pool, options.pods)
+    async with running_testbed(nodes=NODES, profile=options.profile) as testbed:
+        await testbed.cluster.add_namespace()
+        await testbed.cluster.add_namespace("floor")
+        floors = Floors(testbed, options.pods)
         await floors.measure()
-        program = Program(stage, Product(), pool)
-        weathers = [Weather(latency, options.per_port) for latency in options.latency]
-        plays = {
-            number: options.repeats if number == 1 else options.plays for number in options.pods
-        }
-        cases = await program.play(weathers, plays)
+        runner = PodRunner(testbed, ThisProject(), pool)
+        delays = [Delays(latency, options.per_port) for latency in options.latency]
+        runs = {number: repetitions(options, number) for number in options.pods}
+        cases = await runner.run(delays, runs)
         await floors.measure()
-    return pods_report(cases, pool, floors.medians(), program.idle)
-
-
-def numbers(kind: type[Any]) -> Any:
-    """Reads an option's values, comma-separated."""
-
-    def read(text: str) -> list[Any]:
-        return [kind(part) for part in text.split(",")]
-
-    return read
+    return pods_report(cases, pool, floors.medians(), runner.idle)

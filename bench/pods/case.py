@@ -1,4 +1,4 @@
-"""One case of `bench pods` or `bench ancestor`: what was dialled, and what was measured."""
+"""The cases of `bench pods` and `bench ancestor`: their conditions and what was measured."""
 
 from __future__ import annotations
 
@@ -7,105 +7,127 @@ from statistics import median
 from typing import Any
 
 from bench.pods.floor import Floor
-from bench.pods.load import Cost, Lives
+from bench.pods.load import Cost, PodTimes
 from bench.report import percentile
 
 
 @dataclass(frozen=True)
-class Case:
-    """`number` Pods at once, once or several times, with a `pool` of ports or without (noop).
+class Delays:
+    """The configured delays of the cloud, in seconds.
 
-    Neutron takes `latency` seconds a call and `per_port` more for each port that it makes; a port
-    is ACTIVE `after` so many seconds on the node.
+    Neutron takes `latency` for each call and `per_port` more for each port that it creates. A port
+    becomes ACTIVE `after` so long on its node; None if the nodes report nothing to the cloud.
     """
 
-    pool: str
     latency: float
-    per_port: float
-    after: float
+    per_port: float = 0.0
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A number of Pods created at once, in one or several runs, with a mode of the pool."""
+
+    pool: str
+    delays: Delays
     number: int
-    lives: list[Lives]
+    runs: list[PodTimes]
     cost: Cost
 
     @property
-    def dialled(self) -> dict[str, float]:
-        """Seconds that the cloud takes at the least: one call, where no pool has the port or
-        takes it back, and its way to ACTIVE."""
-        call = self.latency + self.per_port
-        made = 0.0 if self.pool == "warm" else call
-        freed = self.latency if self.pool == "noop" else 0.0
-        return {"plugged": made, "active": made + self.after, "gone": freed}
+    def latency(self) -> float:
+        """Seconds that each call of Neutron takes."""
+        return self.delays.latency
 
-    def above(self, what: str) -> tuple[float, float]:
-        """Seconds beyond what was dialled: of the median Pod, and of all together."""
-        dialled = self.dialled[what]
-        return self.spread(what)[0] - dialled, self.total(what) - dialled
+    @property
+    def after(self) -> float:
+        """Seconds from plugging until a port is ACTIVE."""
+        return self.delays.after or 0.0
+
+    @property
+    def configured(self) -> dict[str, float]:
+        """The least seconds that the configured delays allow until each step.
+
+        One call, unless a pool has the port or takes it back, and the time until it is ACTIVE.
+        """
+        call = self.latency + self.delays.per_port
+        creation = 0.0 if self.pool == "warm" else call
+        deletion = self.latency if self.pool == "noop" else 0.0
+        return {"plugged": creation, "active": creation + self.after, "gone": deletion}
+
+    def above(self, step: str) -> tuple[float, float]:
+        """Return the seconds beyond the configured ones: of the median Pod, and of all Pods."""
+        configured = self.configured[step]
+        return self.spread(step)[0] - configured, self.total(step) - configured
 
     @property
     def pods(self) -> int:
-        """How many Pods lived in all."""
-        return self.number * len(self.lives)
+        """The number of Pods in all runs."""
+        return self.number * len(self.runs)
 
     @property
     def neutron(self) -> float:
-        """Calls of Neutron in a Pod's life."""
+        """Neutron's calls for each Pod's whole life."""
         return sum(self.cost.neutron.values()) / self.pods
 
     @property
-    def on_way(self) -> float:
-        """Calls of Neutron for each Pod until all were ACTIVE, whoever waited for them."""
-        return sum(lives.calls_on_way for lives in self.lives) / self.pods
+    def until_active(self) -> float:
+        """Neutron's calls for each Pod until all were ACTIVE, those for a pool included."""
+        return sum(times.calls_until_active for times in self.runs) / self.pods
 
     @property
     def writes(self) -> float:
-        """Writes to Kubernetes in a Pod's life, the controller's and the daemon's."""
+        """Writes to Kubernetes for each Pod's whole life, by the controller and the daemon."""
         return (self.cost.writes + self.cost.node_writes) / self.pods
 
     @property
     def reads(self) -> float:
-        """Single objects that the controller read in a Pod's life."""
+        """Single objects that the controller read for each Pod's whole life."""
         return self.cost.reads / self.pods
 
-    def spread(self, what: str) -> tuple[float, float]:
-        """p50 and p99 of all Pods, of `plugged`, `active` or `gone`; seconds."""
-        values = [value for lives in self.lives for value in getattr(lives, what)]
-        return percentile(values, 0.5), percentile(values, 0.99)
+    def spread(self, step: str) -> tuple[float, float]:
+        """Return the percentiles 50 and 99 of all Pods' seconds until a step.
 
-    def slowest(self, what: str) -> float:
-        """Seconds of the Pod that waited longest."""
-        return float(max(max(getattr(lives, what)) for lives in self.lives))
+        :param step: `plugged`, `active` or `gone`.
+        """
+        seconds = [value for times in self.runs for value in getattr(times, step)]
+        return percentile(seconds, 0.5), percentile(seconds, 0.99)
 
-    def total(self, what: str) -> float:
-        """Seconds for all Pods together; the median of several plays."""
-        return float(median(getattr(lives, f"{what}_all") for lives in self.lives))
+    def slowest(self, step: str) -> float:
+        """Return the seconds of the slowest Pod."""
+        return float(max(max(getattr(times, step)) for times in self.runs))
+
+    def total(self, step: str) -> float:
+        """Return the seconds for all Pods together; the median of the runs."""
+        return float(median(getattr(times, f"{step}_all") for times in self.runs))
 
     def figures(self, floor: Floor) -> dict[str, Any]:
-        """Every number."""
-        names = ("plugged", "active", "gone")
+        """Return every number of the case, beside the floor for as many Pods."""
+        steps = ("plugged", "active", "gone")
         spreads = {
-            f"{name}_{share}": value
-            for name in names
-            for share, value in zip(("p50", "p99"), self.spread(name), strict=True)
+            f"{step}_{share}": value
+            for step in steps
+            for share, value in zip(("p50", "p99"), self.spread(step), strict=True)
         }
-        totals = {f"{name}_total": self.total(name) for name in ("created", *names)}
-        times = {name: self.total(name) / floor.coming for name in ("plugged", "active")}
-        times["gone"] = self.total("gone") / floor.going
-        above = {name: self.above(name) for name in names}
+        totals = {f"{step}_total": self.total(step) for step in ("created", *steps)}
+        ratios = {step: self.total(step) / floor.creation for step in ("plugged", "active")}
+        ratios["gone"] = self.total("gone") / floor.deletion
+        above = {step: self.above(step) for step in steps}
         return {
             "pool": self.pool,
             "active_after": self.after,
             "latency": self.latency,
-            "latency_per_port": self.per_port,
+            "latency_per_port": self.delays.per_port,
             "pods": self.number,
-            "plays": len(self.lives),
+            "plays": len(self.runs),
             **{f"{name}_seconds": value for name, value in (spreads | totals).items()},
-            **{f"{name}_p50_above_seconds": values[0] for name, values in above.items()},
-            **{f"{name}_total_above_seconds": values[1] for name, values in above.items()},
-            "floor_seconds": floor.coming,
-            "floor_of_deletion_seconds": floor.going,
-            **{f"{name}_to_floor": value for name, value in times.items()},
+            **{f"{step}_p50_above_seconds": values[0] for step, values in above.items()},
+            **{f"{step}_total_above_seconds": values[1] for step, values in above.items()},
+            "floor_seconds": floor.creation,
+            "floor_of_deletion_seconds": floor.deletion,
+            **{f"{step}_to_floor": value for step, value in ratios.items()},
             "neutron_calls_per_pod": self.neutron,
-            "neutron_calls_on_the_way_per_pod": self.on_way,
+            "neutron_calls_on_the_way_per_pod": self.until_active,
             "kubernetes_writes_per_pod": self.writes,
             "kubernetes_reads_per_pod": self.reads,
             **asdict(self.cost),

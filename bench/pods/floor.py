@@ -1,59 +1,47 @@
-"""What the API server alone takes for as many KuryrPorts: measured by `floor_process.py`."""
+"""The floor of `bench pods`: the time that the API server alone takes for as many KuryrPorts."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from bench.testbed.testbed import ENVIRONMENT, Stage
+from bench.testbed.processes import run_measurement
+from bench.testbed.testbed import Testbed
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Seconds in which so many KuryrPorts are created with their status, and are deleted."""
+    """Seconds in which KuryrPorts are created with their status, and are deleted."""
 
-    coming: float
-    going: float
+    creation: float
+    deletion: float
 
 
 class Floors:
-    """Floors for several numbers of Pods; every :meth:`measure` adds to what medians are of."""
+    """The floors for several numbers of Pods, as medians of all measurements."""
 
-    def __init__(self, stage: Stage, numbers: Iterable[int]) -> None:
-        self._stage = stage
-        self._found: dict[int, list[Floor]] = {number: [] for number in numbers}
+    def __init__(self, testbed: Testbed, numbers: Iterable[int]) -> None:
+        self._testbed = testbed
+        self._measured: dict[int, list[Floor]] = {number: [] for number in numbers}
 
     async def measure(self, times: int = 2) -> None:
-        """In a process of its own, with nobody else at work."""
-        for number, found in self._found.items():
+        """Measure each floor so many times, in a process of its own.
+
+        No controller may run.
+        """
+        for number, floors in self._measured.items():
             for _ in range(times):
-                found.append(await self._measure(number))
+                arguments = [str(number), *self._testbed.configuration]
+                seconds = await run_measurement("bench.pods.floor_process", arguments)
+                floors.append(Floor(*seconds))
 
     def medians(self) -> dict[int, Floor]:
-        """For each number of Pods."""
+        """Return the floor for each number of Pods."""
         return {
-            number: Floor(median(one.coming for one in found), median(one.going for one in found))
-            for number, found in self._found.items()
+            number: Floor(
+                median(floor.creation for floor in floors),
+                median(floor.deletion for floor in floors),
+            )
+            for number, floors in self._measured.items()
         }
-
-    async def _measure(self, number: int) -> Floor:
-        process = await asyncio.create_subprocess_exec(
-            *("/usr/bin/env", *(f"{name}={value}" for name, value in ENVIRONMENT.items())),
-            *(
-                sys.executable,
-                "-m",
-                "bench.pods.floor_process",
-                str(number),
-                *self._stage.configuration,
-            ),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        printed, complaints = await process.communicate()
-        if process.returncode != 0:
-            words = (printed + complaints)[-3000:].decode(errors="replace")
-            raise RuntimeError(f"the floor could not be measured:\n{words}")
-        return Floor(*map(float, printed.split()))

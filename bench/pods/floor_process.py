@@ -1,8 +1,8 @@
-"""The least that N KuryrPorts can take: `python -m bench.pods.floor_process N --config-file …`.
+"""The measurement of the floor: `python -m bench.pods.floor_process N --config-file …`.
 
-As many creates and status patches as N Pods need, then as many deletions and removals of the two
-finalizers, by the product's own client with the product's own concurrency, and nothing else: no
-watch, no Neutron, no decision. Prints the seconds of both.
+The process creates N KuryrPorts and patches their status, then deletes them and removes their two
+finalizers, with the product's client and concurrency. It watches nothing, decides nothing, and
+does not call Neutron. It prints the seconds of the creation and of the deletion.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from statistics import median
 from typing import Any
 
+from bench.testbed.concurrency import for_each
 from bench.testbed.objects import UUID, kuryrport_status, pod_network, sample_port
 from kuryr_k8s import config
 from kuryr_k8s.handlers.pods.vif import kuryrport_of
@@ -26,35 +26,41 @@ from kuryr_k8s.model.pod import Pod
 Json = dict[str, Any]
 NAMESPACE = "floor"
 AT_ONCE = 32  # [kubernetes] pod_workers
-STEADY = 20  # KuryrPorts, in all
+STEADY = 20  # KuryrPorts in all runs together, at the least
 
 
 async def seconds(arguments: list[str], number: int) -> tuple[float, float]:
-    """Seconds in which `number` KuryrPorts come, and go, after a few that warm the connections
-    up; medians of as many measurements as make them steady."""
+    """Measure the creation and the deletion of KuryrPorts.
+
+    A few others come first, so that connections are warm.
+
+    :returns: medians of as many measurements as make them steady.
+    """
     kube = await connect.connect(config.load(arguments, "floor"))
     try:
-        await _play(kube, [f"warm-{i}" for i in range(AT_ONCE)])
-        plays = range(max(1, STEADY // number))
-        names = [[f"pod-{play}-{i}" for i in range(number)] for play in plays]
-        coming, going = zip(*[await _play(kube, some) for some in names], strict=True)
-        return median(coming), median(going)
+        await _measure(kube, [f"warm-{i}" for i in range(AT_ONCE)])
+        runs = range(max(1, STEADY // number))
+        names = [[f"pod-{run}-{i}" for i in range(number)] for run in runs]
+        measured = [await _measure(kube, names_of_run) for names_of_run in names]
+        creation, deletion = zip(*measured, strict=True)
+        return median(creation), median(deletion)
     finally:
         await kube.close()
 
 
-async def _play(kube: KubeApi, names: list[str]) -> tuple[float, float]:
+async def _measure(kube: KubeApi, names: list[str]) -> tuple[float, float]:
     uids: dict[str, str] = {}
     network = pod_network()
 
-    async def write(number: int, name: str) -> None:
-        made = await kube.create(KURYRPORTS, _body(name, number))
-        uids[name] = made["metadata"]["uid"]
+    async def write(numbered: tuple[int, str]) -> None:
+        number, name = numbered
+        created = await kube.create(KURYRPORTS, _body(name, number))
+        uids[name] = created["metadata"]["uid"]
         status = kuryrport_status(sample_port(number), network)
         patch = {"metadata": {"uid": uids[name]}, "status": status}
         await kube.merge_patch(KURYRPORTS, Key(NAMESPACE, name), patch, subresource="status")
 
-    async def remove(_number: int, name: str) -> None:
+    async def remove(name: str) -> None:
         key, uid = Key(NAMESPACE, name), uids[name]
         await kube.delete(KURYRPORTS, key, uid=uid)
         for finalizer, known in (
@@ -63,26 +69,15 @@ async def _play(kube: KubeApi, names: list[str]) -> tuple[float, float]:
         ):
             await kube.remove_finalizers(KURYRPORTS, key, finalizer, uid=uid, known=known)
 
-    return await _each(names, write), await _each(names, remove)
-
-
-async def _each(names: list[str], act: Callable[[int, str], Awaitable[None]]) -> float:
-    """Do it for all; the seconds."""
-    left = iter(enumerate(names))
     begun = time.monotonic()
-
-    async def work() -> None:
-        for number, name in left:
-            await act(number, name)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
-            group.create_task(work())
-    return time.monotonic() - begun
+    await for_each(enumerate(names), write, at_once=AT_ONCE)
+    written = time.monotonic()
+    await for_each(names, remove, at_once=AT_ONCE)
+    return written - begun, time.monotonic() - written
 
 
 def _body(name: str, number: int) -> Json:
-    """As the product writes it."""
+    """Return a KuryrPort as the product writes it."""
     pod = Pod(
         namespace=NAMESPACE,
         name=name,

@@ -1,4 +1,4 @@
-"""Pods created at once, brought to ACTIVE, deleted: when what happened, and what it cost."""
+"""The load of `bench pods`: Pods created, brought to ACTIVE and deleted, with times and costs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from bench.testbed.fake_cloud import by_kind
+from bench.testbed.cloud_control import count_by_kind
+from bench.testbed.concurrency import for_each
 from bench.testbed.node_daemon import NodeDaemon
-from bench.testbed.processes import machine_seconds
-from bench.testbed.testbed import DAEMON, Controller, Stage
+from bench.testbed.processes import CoreUse
+from bench.testbed.testbed import DAEMON, Controller, Testbed
 from tests.kit.kube import make_pod
 
-PATIENCE = 300.0  # seconds for any one step
-AT_ONCE = 64  # requests of ours under way
-SETTLE = 0.5  # seconds after which nobody is still at work on what has happened
+PATIENCE = 300.0  # seconds for any step
+AT_ONCE = 64  # requests of this process under way
+SETTLE = 0.5  # seconds after which all work that a run caused is over
 
 
 @dataclass(frozen=True)
-class Lives:
-    """Seconds of each Pod, from the moment its request was sent; and of all together."""
+class PodTimes:
+    """The times of one run, in seconds: for each Pod since its request was sent, and for all."""
 
     plugged: list[float]
     active: list[float]
@@ -32,12 +33,12 @@ class Lives:
     plugged_all: float
     active_all: float
     gone_all: float
-    calls_on_way: int  # of Neutron, until all were ACTIVE
+    calls_until_active: int  # of Neutron, until all were ACTIVE
 
 
 @dataclass(frozen=True)
 class Churn:
-    """Seconds from each Pod's creation until nothing was left of it; of all together."""
+    """The times of Pods that come and go: seconds of each Pod's whole life, and of all."""
 
     seconds: list[float]
     total: float
@@ -45,9 +46,9 @@ class Churn:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the lives of some Pods took: calls by kind, the controller's time and memory (MiB).
+    """The cost of runs: calls by kind, the controller's processor time and memory (MiB).
 
-    `busy` is the share of the machine's cores that were at work, for whomever.
+    `busy` is the share of the machine's cores at work for any process.
     """
 
     neutron: dict[str, int]
@@ -63,112 +64,112 @@ class Cost:
     busy: float
 
     @classmethod
-    def together(cls, costs: Sequence[Cost]) -> Cost:
-        """The sum of several; the memory of the greatest, and of the last."""
+    def sum_of(cls, costs: Sequence[Cost]) -> Cost:
+        """Return the sum of costs.
+
+        Its memory is the greatest before the runs and at the peak, and the last one after them.
+        """
         return cls(
-            neutron=dict(sum((Counter(one.neutron) for one in costs), Counter())),
-            writes=sum(one.writes for one in costs),
-            node_writes=sum(one.node_writes for one in costs),
-            reads=sum(one.reads for one in costs),
-            lists=sum(one.lists for one in costs),
-            kinds=dict(sum((Counter(one.kinds) for one in costs), Counter())),
-            cpu_seconds=sum(one.cpu_seconds for one in costs),
-            rss_before=max(one.rss_before for one in costs),
-            rss_peak=max(one.rss_peak for one in costs),
+            neutron=dict(sum((Counter(cost.neutron) for cost in costs), Counter())),
+            writes=sum(cost.writes for cost in costs),
+            node_writes=sum(cost.node_writes for cost in costs),
+            reads=sum(cost.reads for cost in costs),
+            lists=sum(cost.lists for cost in costs),
+            kinds=dict(sum((Counter(cost.kinds) for cost in costs), Counter())),
+            cpu_seconds=sum(cost.cpu_seconds for cost in costs),
+            rss_before=max(cost.rss_before for cost in costs),
+            rss_peak=max(cost.rss_peak for cost in costs),
             rss_after=costs[-1].rss_after,
-            busy=fmean(one.busy for one in costs),
+            busy=fmean(cost.busy for cost in costs),
         )
 
 
-class Theatre:
-    """One stage with one controller; a play is the life of some Pods from birth to end.
+class PodLoad:
+    """Pods on one node, beside one controller.
 
-    `user` is the controller's, for the count of what it asks of the API server; with a pool,
-    ports outlive their Pods (`pooled`).
+    :param user: the controller's user, whose requests are counted.
+    :param pooled: ports outlive their Pods, since a pool takes them back.
     """
 
     def __init__(
         self,
-        stage: Stage,
+        testbed: Testbed,
         controller: Controller,
         daemon: NodeDaemon,
         user: str,
         *,
         pooled: bool = False,
     ) -> None:
-        self._stage = stage
+        self._testbed = testbed
         self.process = controller.process
         self._daemon = daemon
         self._user = user
         self._pooled = pooled
 
-    async def play(self, names: list[str]) -> Lives:
-        """All Pods at once; returns when nothing is left of them."""
-        self._daemon.forget()
-        begun = time.monotonic()
-        born = await self._each(names, self._create)
-        created = time.monotonic()
-        await self._until(lambda: len(self._daemon.active) == len(names))
-        await asyncio.sleep(SETTLE if len(names) > 1 else 0)
-        ended = time.monotonic()
-        deleted = await self._each(names, self._delete)
-        await self._until(lambda: len(self._daemon.gone) == len(names))
-        gone = time.monotonic()
-        if not self._pooled and await self._stage.cloud.ports():
-            raise RuntimeError("ports are left after their KuryrPorts")
+    async def run(self, names: list[str]) -> PodTimes:
+        """Create all Pods at once, delete them once they are ACTIVE, and wait until all are gone.
+
+        :raises RuntimeError: a Pod did not get there, or a port is left.
+        """
         daemon = self._daemon
-        ready = max(daemon.active.values())
-        calls = await self._stage.cloud.calls()
-        return Lives(
-            plugged=[daemon.plugged[name] - born[name] for name in names],
-            active=[daemon.active[name] - born[name] for name in names],
-            gone=[daemon.gone[name] - deleted[name] for name in names],
+        daemon.reset()
+        begun = time.monotonic()
+        creations = await self._for_each(names, self._create)
+        created = time.monotonic()
+        await self._wait_for(lambda: len(daemon.active) == len(names))
+        await asyncio.sleep(SETTLE if len(names) > 1 else 0)
+        deletion_begun = time.monotonic()
+        deletions = await self._for_each(names, self._delete)
+        await self._wait_for(lambda: len(daemon.gone) == len(names))
+        gone = time.monotonic()
+        if not self._pooled and await self._testbed.cloud.ports():
+            raise RuntimeError("ports are left after their KuryrPorts")
+        last_active = max(daemon.active.values())
+        calls = await self._testbed.cloud.calls()
+        return PodTimes(
+            plugged=[daemon.plugged[name] - creations[name] for name in names],
+            active=[daemon.active[name] - creations[name] for name in names],
+            gone=[daemon.gone[name] - deletions[name] for name in names],
             created_all=created - begun,
             plugged_all=max(daemon.plugged.values()) - begun,
-            active_all=ready - begun,
-            gone_all=gone - ended,
-            calls_on_way=sum(begun < call.answered <= ready for call in calls),
+            active_all=last_active - begun,
+            gone_all=gone - deletion_begun,
+            calls_until_active=sum(begun < call.answered <= last_active for call in calls),
         )
 
     async def churn(self, number: int, at_once: int) -> Churn:
-        """`number` Pods, `at_once` of them alive, each deleted as soon as it is ACTIVE."""
-        self._daemon.forget()
-        left, seconds = iter(range(number)), []
+        """Create Pods with at most `at_once` alive, and delete each as soon as it is ACTIVE."""
+        self._daemon.reset()
         active, gone = self._daemon.active, self._daemon.gone
 
-        async def work() -> None:
-            for i in left:
-                name = f"churn-{i}"
-                begun = time.monotonic()
-                await self._create(name)
-                await self._until(partial(active.__contains__, name))
-                await self._delete(name)
-                await self._until(partial(gone.__contains__, name))
-                seconds.append(gone[name] - begun)
+        async def live(name: str) -> float:
+            begun = time.monotonic()
+            await self._create(name)
+            await self._wait_for(partial(active.__contains__, name))
+            await self._delete(name)
+            await self._wait_for(partial(gone.__contains__, name))
+            return gone[name] - begun
 
         begun = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(work())
+        seconds = await for_each([f"churn-{i}" for i in range(number)], live, at_once=at_once)
         return Churn(seconds, time.monotonic() - begun)
 
-    async def play_counted(self, plays: list[list[str]]) -> tuple[list[Lives], Cost]:
-        """Plays one after another, and what all of them cost together."""
+    async def run_counted(self, runs: list[list[str]]) -> tuple[list[PodTimes], Cost]:
+        """Run one list of names after another.
+
+        :returns: the times of each run, and the cost of all.
+        """
         await asyncio.sleep(SETTLE)
-        stage, process = self._stage, self.process
-        process.forget_peak()
-        stage.audit.mark()
-        await stage.cloud.forget_calls()
-        cpu, before = process.cpu_seconds(), process.memory()
-        worked, passed = machine_seconds()
-        lives = [await self.play(names) for names in plays]
+        testbed, process = self._testbed, self.process
+        process.reset_peak()
+        testbed.audit.mark()
+        await testbed.cloud.clear_calls()
+        cpu, before, cores = process.cpu_seconds(), process.memory(), CoreUse()
+        times = [await self.run(names) for names in runs]
         await asyncio.sleep(SETTLE)
-        tally, after = stage.audit.tally(), process.memory()
-        worked, passed = (
-            end - begin for end, begin in zip(machine_seconds(), (worked, passed), strict=True)
-        )
+        tally, after, busy = testbed.audit.tally(), process.memory(), cores.share()
         cost = Cost(
-            neutron=dict(by_kind(await stage.cloud.calls())),
+            neutron=dict(count_by_kind(await testbed.cloud.calls())),
             writes=tally.writes(self._user),
             node_writes=tally.writes(DAEMON),
             reads=tally.reads(self._user),
@@ -178,38 +179,34 @@ class Theatre:
             rss_before=before.resident,
             rss_peak=after.peak,
             rss_after=after.resident,
-            busy=worked / passed,
+            busy=busy,
         )
-        return lives, cost
+        return times, cost
 
     async def _create(self, name: str) -> None:
-        node = self._daemon.node
-        await self._stage.admin.create(make_pod(name, self._stage.cluster.namespace, node=node))
+        namespace = self._testbed.cluster.namespace
+        await self._testbed.admin.create(make_pod(name, namespace, node=self._daemon.node))
 
     async def _delete(self, name: str) -> None:
-        path = f"/api/v1/namespaces/{self._stage.cluster.namespace}/pods/{name}"
-        await self._stage.admin.delete(path, gracePeriodSeconds=0)
+        path = f"/api/v1/namespaces/{self._testbed.cluster.namespace}/pods/{name}"
+        await self._testbed.admin.delete(path, gracePeriodSeconds=0)
 
-    async def _each(
+    async def _for_each(
         self, names: list[str], act: Callable[[str], Awaitable[None]]
     ) -> dict[str, float]:
-        """Do it for all of them at once; when each request was sent."""
-        sent: dict[str, float] = {}
-        slots = asyncio.Semaphore(AT_ONCE)
+        """Send the requests of all Pods; return when each was sent, by name."""
 
-        async def one(name: str) -> None:
-            async with slots:
-                sent[name] = time.monotonic()
-                await act(name)
+        async def send(name: str) -> float:
+            sent = time.monotonic()
+            await act(name)
+            return sent
 
-        async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(one(name))
-        return sent
+        times = await for_each(names, send, at_once=AT_ONCE)
+        return dict(zip(names, times, strict=True))
 
-    async def _until(self, condition: Callable[[], object]) -> None:
+    async def _wait_for(self, condition: Callable[[], object]) -> None:
         try:
             await self._daemon.changes.wait_for(condition, within=PATIENCE)
         except TimeoutError:
-            words = self.process.last_words()
-            raise RuntimeError(f"not all Pods got there; the controller:\n{words}") from None
+            output = self.process.output_tail()
+            raise RuntimeError(f"not all Pods got there; the controller:\n{output}") from None

@@ -1,4 +1,4 @@
-"""Pools of ports as benchmarks ask for them; the options' names are both projects'."""
+"""Configurations of pools of ports; both projects have the same options."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ MODES = ("noop", "cold", "warm")
 
 @dataclass(frozen=True)
 class Pool:
-    """`noop`: none; `cold`: the first Pods of a node make it; `warm`: it is full before."""
+    """A configuration of pools.
+
+    Its mode is `noop` (no pool), `cold` (the pool is empty when the Pods come) or `warm` (it is
+    full).
+    """
 
     mode: str = "noop"
     minimum: int = 5
     batch: int = 10
-    frequency: int = 20  # seconds between looks at ports that came back
+    frequency: int = 20  # seconds between checks for ports that returned
 
     @classmethod
-    def enough(cls, mode: str, pods: Iterable[int]) -> Pool:
-        """One that, if it is to be warm, has enough for the greatest number of Pods."""
-        usual = cls(mode)
-        return cls(mode, minimum=max(pods) + usual.batch) if mode == "warm" else usual
+    def sized_for(cls, mode: str, pods: Iterable[int]) -> Pool:
+        """Return a pool of this mode; a warm one has ports for the greatest number of Pods."""
+        default = cls(mode)
+        return cls(mode, minimum=max(pods) + default.batch) if mode == "warm" else default
 
     @property
     def options(self) -> dict[str, dict[str, str]]:
-        """Of kuryr.conf, by section."""
+        """Options of kuryr.conf, by section."""
         if self.mode == "noop":
             return {"kubernetes": {"vif_pool_driver": "noop"}}
         numbers = {

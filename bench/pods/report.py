@@ -1,4 +1,4 @@
-"""The tables, targets and figures of `bench pods`."""
+"""The report of `bench pods`: tables, targets and figures."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from bench.report import Report, Table, Target
 from bench.testbed.processes import Memory
 
 MANY = 400
-OVERHEAD, FLOORS, MEMORY = 0.05, 2.0, 120.0  # seconds, times the floor, MiB
-ALONE, TOGETHER = 2.0, 1.2  # calls of Neutron in a Pod's life
-WRITES, READS = 6.0, 0.0  # of Kubernetes in a Pod's life
-# What kuryr-kubernetes published of itself, on comparable fakes: seconds until all Pods had
-# their VIFs, and until all were ACTIVE; calls in a Pod's life; MiB before and at the peak.
+OVERHEAD, FLOORS, MEMORY = 0.05, 2.0, 120.0  # seconds, ratio to the floor, MiB
+SINGLE, TOGETHER = 2.0, 1.2  # calls of Neutron for a Pod's whole life
+WRITES, READS = 6.0, 0.0  # of Kubernetes for a Pod's whole life
+# Figures that were published for kuryr-kubernetes on comparable fakes: seconds until all Pods had
+# their VIFs, and until all were ACTIVE; calls for a Pod's whole life; MiB before and at the peak.
 ANCESTOR_SECONDS = {1: (1.29, 1.93), 100: (2.9, 3.9), 400: (8.1, 10.7)}
 ANCESTOR_NEUTRON, ANCESTOR_KUBERNETES, ANCESTOR_MEMORY = 4.0, 17.0, (97.0, 147.0)
 ANCESTOR = "ancestor, on comparable fakes"
 
 
 def pods_report(cases: list[Case], pool: Pool, floors: dict[int, Floor], idle: Memory) -> Report:
-    """All that is printed."""
+    """Return the report of these cases, beside the floors by the number of Pods."""
     figures = {
         "cases": [case.figures(floors[case.number]) for case in cases],
-        "floor_seconds": {str(number): floor.coming for number, floor in floors.items()},
-        "floor_of_deletion_seconds": {str(n): floor.going for n, floor in floors.items()},
+        "floor_seconds": {str(number): floor.creation for number, floor in floors.items()},
+        "floor_of_deletion_seconds": {
+            str(number): floor.deletion for number, floor in floors.items()
+        },
         "rss_idle": idle.resident,
         "ancestor": {
-            "seconds_to_vifs_and_active": {str(n): s for n, s in ANCESTOR_SECONDS.items()},
+            "seconds_to_vifs_and_active": {
+                str(number): seconds for number, seconds in ANCESTOR_SECONDS.items()
+            },
             "neutron_calls_per_pod": ANCESTOR_NEUTRON,
             "kubernetes_calls_per_pod": ANCESTOR_KUBERNETES,
             "rss_before_and_peak": ANCESTOR_MEMORY,
@@ -46,23 +50,23 @@ def pods_report(cases: list[Case], pool: Pool, floors: dict[int, Floor], idle: M
 
 
 def _targets(cases: list[Case], floors: dict[int, Floor]) -> list[Target]:
-    found = []
+    targets = []
     for case in cases:
         given = f"Neutron {case.latency:g} s"
         if case.number == 1:
             above = case.above("plugged")[0]
-            found.append(Target(f"1 Pod, {given}: VIFs, p50 above it", above, OVERHEAD, "s"))
-            found.append(Target(f"1 Pod, {given}: Neutron calls", case.neutron, ALONE, "a Pod"))
+            targets.append(Target(f"1 Pod, {given}: VIFs, p50 above it", above, OVERHEAD, "s"))
+            targets.append(Target(f"1 Pod, {given}: Neutron calls", case.neutron, SINGLE, "a Pod"))
         if case.number == MANY:
             many = f"{MANY} Pods, {given}"
-            if case.latency == case.per_port == 0:
-                times = case.total("plugged") / floors[MANY].coming
-                found.append(Target(f"{many}: VIFs of all", times, FLOORS, "x floor"))
-            found.append(Target(f"{many}: Neutron calls", case.neutron, TOGETHER, "a Pod"))
-            found.append(Target(f"{many}: memory, peak", case.cost.rss_peak, MEMORY, "MiB"))
-        found.append(Target(f"{_name(case)}: Kubernetes writes", case.writes, WRITES, "a Pod"))
-        found.append(Target(f"{_name(case)}: Kubernetes reads", case.reads, READS, "a Pod"))
-    return found
+            if case.latency == case.delays.per_port == 0:
+                ratio = case.total("plugged") / floors[MANY].creation
+                targets.append(Target(f"{many}: VIFs of all", ratio, FLOORS, "x floor"))
+            targets.append(Target(f"{many}: Neutron calls", case.neutron, TOGETHER, "a Pod"))
+            targets.append(Target(f"{many}: memory, peak", case.cost.rss_peak, MEMORY, "MiB"))
+        targets.append(Target(f"{_name(case)}: Kubernetes writes", case.writes, WRITES, "a Pod"))
+        targets.append(Target(f"{_name(case)}: Kubernetes reads", case.reads, READS, "a Pod"))
+    return targets
 
 
 def _of_times(cases: list[Case], floors: dict[int, Floor]) -> Table:
@@ -73,11 +77,11 @@ def _of_times(cases: list[Case], floors: dict[int, Floor]) -> Table:
     for case in cases:
         floor = floors[case.number]
         row: list[Any] = [_name(case)]
-        for what in ("plugged", "active", "gone"):
-            row += [*case.spread(what), case.total(what)]
-        ratios = [case.total(name) / floor.coming for name in ("plugged", "active")]
-        row += [case.total("created"), floor.coming, *ratios, floor.going]
-        rows.append([*row, case.total("gone") / floor.going])
+        for step in ("plugged", "active", "gone"):
+            row += [*case.spread(step), case.total(step)]
+        ratios = [case.total(step) / floor.creation for step in ("plugged", "active")]
+        row += [case.total("created"), floor.creation, *ratios, floor.deletion]
+        rows.append([*row, case.total("gone") / floor.deletion])
     return Table("Seconds from the Pod's creation (GONE: from its deletion)", columns, rows)
 
 
@@ -88,8 +92,8 @@ def _beside_ancestor(cases: list[Case]) -> Table:
         if case.number in ANCESTOR_SECONDS:
             row: list[Any] = [_name(case)]
             pairs = zip(("plugged", "active"), ANCESTOR_SECONDS[case.number], strict=True)
-            for what, theirs in pairs:
-                ours = case.total(what)
+            for step, theirs in pairs:
+                ours = case.total(step)
                 row += [ours, theirs, ours / theirs]
             rows.append(row)
     return Table(f"Seconds for all Pods of a case, beside its figures ({ANCESTOR})", columns, rows)
@@ -124,14 +128,20 @@ def _of_costs(cases: list[Case]) -> Table:
 
 
 def _of_kinds(cases: list[Case]) -> Table:
-    """Each kind of call, in the columns of all cases."""
+    """Return a table with a row for each kind of call and a column for each case."""
     counted = [
-        {f"Neutron {kind}": n for kind, n in case.cost.neutron.items()} | case.cost.kinds
+        {f"Neutron {kind}": count for kind, count in case.cost.neutron.items()} | case.cost.kinds
         for case in cases
     ]
-    kinds = sorted({kind for found in counted for kind in found})
+    kinds = sorted({kind for counts in counted for kind in counts})
     rows = [
-        [kind, *(n.get(kind, 0) / case.pods for n, case in zip(counted, cases, strict=True))]
+        [
+            kind,
+            *(
+                counts.get(kind, 0) / case.pods
+                for counts, case in zip(counted, cases, strict=True)
+            ),
+        ]
         for kind in kinds
     ]
     return Table("Calls for each Pod by kind", ("KIND", *map(_name, cases)), rows)

@@ -1,4 +1,4 @@
-"""One contestant's programme: controllers with their pools, and the cases played with each."""
+"""Runs of the cases of `bench pods`, by one implementation with one kind of pool."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from bench.pods.case import Case
-from bench.pods.load import Churn, Cost, Lives, Theatre
+from bench.pods.case import Case, Delays
+from bench.pods.load import Churn, Cost, PodLoad, PodTimes
 from bench.pods.pool import Pool
-from bench.testbed.data_plane import Wiring
-from bench.testbed.implementations import Contestant, Options
+from bench.testbed.data_plane import DataPlaneClient
+from bench.testbed.implementations import Implementation, Options
 from bench.testbed.node_daemon import NodeDaemon
 from bench.testbed.processes import Memory
-from bench.testbed.testbed import Controller, Stage
+from bench.testbed.testbed import Controller, Testbed
 
-QUIET = 2.0  # seconds without a call of Neutron: nobody fills a pool any more
+QUIET = 2.0  # seconds without a call of Neutron after which no pool is being filled
 PATIENCE = 300.0
 NODES = 2  # beside a cold pool the second one warms the controller up: its pool is another
 CHURNING = 20  # Pods alive at a time
 
 
 @dataclass(frozen=True)
-class Weather:
-    """How slow the cloud is: see :class:`~bench.pods.case.Case`."""
+class Session:
+    """A controller that runs, with the load on the first node."""
 
-    latency: float
-    per_port: float = 0.0
-    after: float | None = None  # None: nodes tell the cloud nothing
+    load: PodLoad
+    data_plane: DataPlaneClient | None
 
 
-class Program:
-    """What one contestant plays with one kind of pool.
+class PodRunner:
+    """The cases of one implementation with one kind of pool.
 
-    `idle` is the memory of its controller before the first case, `churn` is what was played last.
+    `idle` is the memory of the first controller before its first case; `churn` is the last churn.
     """
 
     def __init__(
-        self, stage: Stage, contestant: Contestant, pool: Pool, options: Options | None = None
+        self,
+        testbed: Testbed,
+        implementation: Implementation,
+        pool: Pool,
+        options: Options | None = None,
     ) -> None:
-        self._stage = stage
-        self._contestant = contestant
+        self._testbed = testbed
+        self._implementation = implementation
         self.pool = pool
         self.idle = Memory(0.0, 0.0)
         self.churn: Churn | None = None
@@ -51,71 +54,79 @@ class Program:
             for section in {*(options or {}), *pool.options}
         }
 
-    async def play(
-        self, weathers: Sequence[Weather], plays: dict[int, int], churn: int = 0
+    async def run(
+        self, delays: Sequence[Delays], repetitions: dict[int, int], churn: int = 0
     ) -> list[Case]:
-        """Each number of Pods so many times in each weather; for a cold pool each time with a
-        controller of its own. Then so many Pods of :attr:`churn` in the last weather."""
+        """Run a case for each of the delays and each number of Pods.
+
+        With a cold pool each run has a controller of its own.
+
+        :param repetitions: the number of runs by the number of Pods.
+        :param churn: the number of Pods that come and go at the end, with the last delays.
+        """
         cases = []
         if self.pool.mode == "cold":
             cases = [
-                await self._cold(weather, number, times)
-                for weather in weathers
-                for number, times in plays.items()
+                await self._run_cold(delays_of_case, number, times)
+                for delays_of_case in delays
+                for number, times in repetitions.items()
             ]
-        async with self.curtain(weathers[-1]) as (theatre, wiring):
+        async with self.session(delays[-1]) as session:
             if self.pool.mode != "cold":
                 cases = [
-                    await self._case(theatre, wiring, weather, number, times)
-                    for weather in weathers
-                    for number, times in plays.items()
+                    await self._run_case(session, delays_of_case, number, times)
+                    for delays_of_case in delays
+                    for number, times in repetitions.items()
                 ]
             if churn:
-                self.churn = await theatre.churn(churn, CHURNING)
+                self.churn = await session.load.churn(churn, CHURNING)
         return cases
 
     @asynccontextmanager
-    async def curtain(self, weather: Weather) -> AsyncIterator[tuple[Theatre, Wiring | None]]:
-        """One life of the controller, with warm connections, and its pool full if it is warm.
+    async def session(self, delays: Delays) -> AsyncIterator[Session]:
+        """Run a controller with warm connections; a warm pool is full.
 
-        Until then the cloud takes no time. No port is left at the end.
+        The cloud has these delays from then on. All ports are removed at the end.
         """
-        stage = self._stage
-        wiring = None if weather.after is None else Wiring(stage.cloud, weather.after)
-        await stage.cloud.dial(0.0)
+        testbed = self._testbed
+        data_plane = None if delays.after is None else DataPlaneClient(testbed.cloud, delays.after)
+        await testbed.cloud.set_delays(0.0)
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            stack.push_async_callback(stage.cloud.remove_ports)
-            stack.push_async_callback(stage.cloud.dial, 0.0)
+            stack.push_async_callback(testbed.cloud.remove_ports)
+            stack.push_async_callback(testbed.cloud.set_delays, 0.0)
             controller = await stack.enter_async_context(
-                self._contestant.controller(stage, self._options)
+                self._implementation.controller(testbed, self._options)
             )
             daemons = [
-                self._contestant.node(stage, f"node{number}", wiring) for number in range(NODES)
+                self._implementation.node(testbed, f"node{number}", data_plane)
+                for number in range(NODES)
             ]
             for daemon in daemons:
-                await daemon.until_permitted()
-            watching = [group.create_task(daemon.run()) for daemon in daemons]
-            if wiring is not None:
-                watching.append(group.create_task(wiring.run()))
-            theatres = [self._theatre(controller, daemon) for daemon in daemons]
-            await theatres[self.pool.mode == "cold"].play(["warm-up"])
+                await daemon.wait_for_permission()
+            tasks = [group.create_task(daemon.run()) for daemon in daemons]
+            if data_plane is not None:
+                tasks.append(group.create_task(data_plane.run()))
+            loads = [self._load(controller, daemon) for daemon in daemons]
+            await loads[self.pool.mode == "cold"].run(["warm-up"])
             if self.pool.mode == "warm":
-                await self.until_full()
-            await self._dial(weather, wiring)
+                await self._wait_until_full()
+            session = Session(loads[0], data_plane)
+            await self._set_delays(session, delays)
             if not self.idle.resident:
                 self.idle = controller.process.memory()
-            yield theatres[0], wiring
-            for task in watching:
+            yield session
+            for task in tasks:
                 task.cancel()
 
-    def _theatre(self, controller: Controller, daemon: NodeDaemon) -> Theatre:
+    def _load(self, controller: Controller, daemon: NodeDaemon) -> PodLoad:
         pooled = self.pool.mode != "noop"
-        return Theatre(self._stage, controller, daemon, self._contestant.user, pooled=pooled)
+        user = self._implementation.user
+        return PodLoad(self._testbed, controller, daemon, user, pooled=pooled)
 
-    async def until_full(self) -> None:
-        """Until the first node's pool has its minimum, and nobody asks Neutron for anything."""
-        cloud = self._stage.cloud
+    async def _wait_until_full(self) -> None:
+        """Wait until the first node's pool has its minimum, and Neutron is called no more."""
+        cloud = self._testbed.cloud
         async with asyncio.timeout(PATIENCE):
             while True:
                 last = max((call.answered for call in await cloud.calls()), default=0.0)
@@ -124,53 +135,41 @@ class Program:
                     return
                 await asyncio.sleep(0.25)
 
-    async def _cold(self, weather: Weather, number: int, times: int) -> Case:
-        lives: list[Lives] = []
+    async def _run_cold(self, delays: Delays, number: int, times: int) -> Case:
+        runs: list[PodTimes] = []
         costs: list[Cost] = []
         for _ in range(times):
-            async with self.curtain(weather) as (theatre, _):
-                found, cost = await theatre.play_counted([_names(0, number)])
-            lives += found
+            async with self.session(delays) as session:
+                measured, cost = await session.load.run_counted([_names(0, number)])
+            runs += measured
             costs.append(cost)
-        return self._as_case(weather, number, lives, Cost.together(costs))
+        return Case(self.pool.mode, delays, number, runs, Cost.sum_of(costs))
 
-    async def _case(
-        self, theatre: Theatre, wiring: Wiring | None, weather: Weather, number: int, times: int
-    ) -> Case:
-        await self._dial(weather, wiring)
+    async def _run_case(self, session: Session, delays: Delays, number: int, times: int) -> Case:
+        await self._set_delays(session, delays)
+        names = [_names(run, number) for run in range(times)]
         if self.pool.mode == "noop":
-            plays = [_names(play, number) for play in range(times)]
-            return self._as_case(weather, number, *await theatre.play_counted(plays))
-        lives: list[Lives] = []
+            runs, cost = await session.load.run_counted(names)
+            return Case(self.pool.mode, delays, number, runs, cost)
+        runs = []
         costs: list[Cost] = []
-        for play in range(times):
-            found, cost = await theatre.play_counted([_names(play, number)])
-            lives += found
+        for names_of_run in names:
+            measured, cost = await session.load.run_counted([names_of_run])
+            runs += measured
             costs.append(cost)
             await self._refill(number)
-        return self._as_case(weather, number, lives, Cost.together(costs))
+        return Case(self.pool.mode, delays, number, runs, Cost.sum_of(costs))
 
     async def _refill(self, number: int) -> None:
-        """Ports come back to a pool when it is looked at."""
+        """Wait until the pool has its ports back, which return when it is checked."""
         await asyncio.sleep(self.pool.frequency + 1 if number > 1 else 0)
-        await self.until_full()
+        await self._wait_until_full()
 
-    async def _dial(self, weather: Weather, wiring: Wiring | None) -> None:
-        await self._stage.cloud.dial(weather.latency, weather.per_port)
-        if wiring is not None:
-            wiring.after = weather.after or 0.0
-
-    def _as_case(self, weather: Weather, number: int, lives: list[Lives], cost: Cost) -> Case:
-        return Case(
-            pool=self.pool.mode,
-            latency=weather.latency,
-            per_port=weather.per_port,
-            after=weather.after or 0.0,
-            number=number,
-            lives=lives,
-            cost=cost,
-        )
+    async def _set_delays(self, session: Session, delays: Delays) -> None:
+        await self._testbed.cloud.set_delays(delays.latency, delays.per_port)
+        if session.data_plane is not None:
+            session.data_plane.after = delays.after or 0.0
 
 
-def _names(play: int, number: int) -> list[str]:
-    return [f"pod-{play}-{i}" for i in range(number)]
+def _names(run: int, number: int) -> list[str]:
+    return [f"pod-{run}-{i}" for i in range(number)]

@@ -1,4 +1,4 @@
-"""The tables, targets and figures of `bench restart`."""
+"""The report of `bench restart`: tables, targets and figures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PER_POD = 4.4  # KB (1000 bytes) for each Pod above the empty controller at rest
 
 @dataclass(frozen=True)
 class Start:
-    """One start. Seconds are from exec; memory is in MiB.
+    """One start of the controller: seconds since exec, calls, and memory in MiB.
 
-    `checks` are calls of Neutron before the caches were synced (the configuration's subnets,
-    network and groups), `others` all later ones but the list of ports, which has `pages`.
+    `checks` are the calls of Neutron before the caches were synced (for the configured subnets,
+    network and groups); `others` are all later calls but the list of ports, which has `pages`.
     """
 
     ready: float
@@ -37,7 +37,11 @@ class Start:
 def restart_report(
     pods: int, empty: Start, full: Start, *, creation: float, pod_bytes: int
 ) -> Report:
-    """All that is printed."""
+    """Return the report of a start without Pods and of one beside all of them.
+
+    :param creation: the seconds in which the Pods were created.
+    :param pod_bytes: the size of one of them.
+    """
     kb = {
         name: per_pod(value, empty.resident, pods)
         for name, value in (("resident", full.resident), ("peak", full.peak))
@@ -77,10 +81,15 @@ def restart_report(
         "resident": "RSS at rest, MiB",
         "peak": "RSS peak, MiB",
     }
-    one, other = asdict(empty), asdict(full)
+    without, beside = asdict(empty), asdict(full)
     rows = [
-        [what, _cell(one[name]), _cell(other[name]), other[name] / one[name] if one[name] else "-"]
-        for name, what in names.items()
+        [
+            title,
+            _cell(without[name]),
+            _cell(beside[name]),
+            beside[name] / without[name] if without[name] else "-",
+        ]
+        for name, title in names.items()
     ]
     rows += [
         ["KB a Pod at rest", "", kb["resident"], kb["resident"] / PER_POD],
@@ -98,7 +107,7 @@ def _of_kinds(empty: Start, full: Start) -> Table:
 
 
 def per_pod(mib: float, idle: float, pods: int) -> float:
-    """KB (1000 bytes) for each Pod of what is above the idle MiB."""
+    """Return the KB (1000 bytes) for each Pod by which the memory is above the idle one."""
     return (mib - idle) * 1024 * 1024 / 1000 / pods
 
 

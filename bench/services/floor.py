@@ -1,42 +1,28 @@
-"""What Octavia alone takes for as many Services: measured by `floor_process.py`."""
+"""The floor of `bench services`: the time that Octavia alone takes for as many Services."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from dataclasses import dataclass
 
 from bench.services.floor_process import NAME
-from bench.testbed.testbed import ENVIRONMENT, Stage
+from bench.testbed.processes import run_measurement
+from bench.testbed.testbed import Testbed
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Seconds until the last of the creations has come to its end, and until each was seen to."""
+    """Seconds until the last load balancer is no longer PENDING, and until all were seen so."""
 
     made: float
     seen: float
 
 
-async def measure(stage: Stage, number: int, endpoints: int, pending: float) -> Floor:
-    """In a process of its own; the cloud is dialled, and nobody else at work. Nothing is left."""
-    process = await asyncio.create_subprocess_exec(
-        *("/usr/bin/env", *(f"{name}={value}" for name, value in ENVIRONMENT.items())),
-        *(
-            sys.executable,
-            "-m",
-            "bench.services.floor_process",
-            str(number),
-            str(endpoints),
-            str(pending),
-        ),
-        *stage.configuration,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    printed, complaints = await process.communicate()
-    if process.returncode != 0:
-        words = (printed + complaints)[-3000:].decode(errors="replace")
-        raise RuntimeError(f"the floor could not be measured:\n{words}")
-    await stage.cloud.remove_balancers(NAME)
-    return Floor(*map(float, printed.split()))
+async def measure(testbed: Testbed, number: int, endpoints: int, pending: float) -> Floor:
+    """Measure the floor in a process of its own, with the delays that the cloud has.
+
+    The controller must be idle. All load balancers are removed afterwards.
+    """
+    arguments = [str(number), str(endpoints), str(pending), *testbed.configuration]
+    seconds = await run_measurement("bench.services.floor_process", arguments)
+    await testbed.cloud.remove_load_balancers(NAME)
+    return Floor(*seconds)

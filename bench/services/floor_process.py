@@ -1,12 +1,10 @@
-"""What Octavia alone takes.
+"""The time that Octavia alone takes for load balancers.
 
-`python -m bench.services.floor_process N ENDPOINTS PENDING --config-file …`
-
-For each of N load balancers one fully-populated creation, and once Octavia needs no more time
-(PENDING, which is dialled) one look at its status tree, by the product's own client with its own
-limit of calls in flight (`[octavia_defaults] max_calls`), and nothing else: no Kubernetes, no
-decision, no waiting longer than needed. Prints the seconds until the last creation has come to its
-end, and until the last look.
+`python -m bench.services.floor_process N ENDPOINTS PENDING --config-file …` creates N
+fully-populated load balancers, and looks at the status tree of each once it is no longer PENDING
+(after so many seconds), with the product's client and its limit of calls in flight
+(`[octavia_defaults] max_calls`). It calls no Kubernetes, decides nothing, and waits no longer than
+needed. It prints the seconds until the last creation is over, and until the last look.
 """
 
 from __future__ import annotations
@@ -28,14 +26,14 @@ from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.model.load_balancer import ACTIVE, Listener, LoadBalancer, Member, Pool
 
 NAME = "floor"  # of all load balancers
-STEADY = 10  # load balancers, in all
-AGAIN = 0.05  # seconds until another look, where one came too soon
+STEADY = 10  # load balancers in all runs together, at the least
+RETRY = 0.05  # seconds until another look after one that came too soon
 
 
 async def seconds(
     arguments: list[str], number: int, endpoints: int, pending: float
 ) -> tuple[float, float]:
-    """Medians of as many measurements as make them steady."""
+    """Measure; return medians of as many runs as make them steady."""
     conf = config.load(arguments, "service-floor")
     limit = conf.octavia_defaults.max_calls
     connection = connect.connect(conf, connections=limit)
@@ -46,22 +44,22 @@ async def seconds(
             for _ in range(limit):
                 group.create_task(octavia.providers())  # connections, and a token
         wanted = _wanted(await transport.project_id(), conf, endpoints)
-        plays = [
-            await _play(octavia, wanted, number, pending) for _ in range(max(1, STEADY // number))
+        runs = [
+            await _run(octavia, wanted, number, pending) for _ in range(max(1, STEADY // number))
         ]
     finally:
         transport.close()
         connection.close()
-    made, seen = zip(*plays, strict=True)
+    made, seen = zip(*runs, strict=True)
     return median(made), median(seen)
 
 
-async def _play(
+async def _run(
     octavia: Octavia, wanted: LoadBalancer, number: int, pending: float
 ) -> tuple[float, float]:
     made: list[float] = []
 
-    async def one() -> None:
+    async def create() -> None:
         body = octavia_bodies.create_body(wanted)
         load_balancer = await octavia.create_load_balancer(body)
         await asyncio.sleep(pending)
@@ -69,22 +67,22 @@ async def _play(
         while True:
             if await octavia.tree_statuses(load_balancer.id) == {ACTIVE}:
                 return
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY)
 
     begun = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for _ in range(number):
-            group.create_task(one())
+            group.create_task(create())
     return max(made) - begun, time.monotonic() - begun
 
 
 def _wanted(project_id: str, conf: cfg.ConfigOpts, endpoints: int) -> LoadBalancer:
-    """As the product makes it of a Service, but with an address that Octavia chooses."""
+    """Return a load balancer like one of a Service; Octavia chooses its address."""
     name, port = "floor:TCP:80", PORT[1]
     subnet = conf.neutron_defaults.pod_subnet[0]
     members = tuple(
-        Member(address=one, port=port, name=f"floor/pod-{one}:{port}", subnet_id=subnet)
-        for one in addresses(endpoints)
+        Member(address=address, port=port, name=f"floor/pod-{address}:{port}", subnet_id=subnet)
+        for address in addresses(endpoints)
     )
     pool = Pool(name=name, protocol="TCP", lb_algorithm="SOURCE_IP_PORT", members=members)
     return LoadBalancer(
@@ -100,6 +98,5 @@ def _wanted(project_id: str, conf: cfg.ConfigOpts, endpoints: int) -> LoadBalanc
 
 
 if __name__ == "__main__":
-    count, members, time_dialled, *options = sys.argv[1:]
-    found = seconds(options, int(count), int(members), float(time_dialled))
-    print(*asyncio.run(found))
+    count, members, pending_seconds, *options = sys.argv[1:]
+    print(*asyncio.run(seconds(options, int(count), int(members), float(pending_seconds))))

@@ -1,32 +1,33 @@
-"""Services created at once and brought to ACTIVE; one that changes all the time; the costs."""
+"""The load of `bench services`: Services brought to ACTIVE, one that changes, and their costs."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.services.objects import endpoints_of, service, slice_of
 from bench.services.watch import ServiceWatch
-from bench.testbed.fake_cloud import Call
-from bench.testbed.processes import machine_seconds
-from bench.testbed.testbed import Controller, Stage
+from bench.testbed.cloud_control import Call
+from bench.testbed.concurrency import for_each
+from bench.testbed.processes import CoreUse
+from bench.testbed.testbed import Controller, Testbed
 from tests.kit.kube.objects import path_of
 
-PATIENCE = 300.0  # seconds for any one step
+PATIENCE = 300.0  # seconds for any step
 AT_ONCE = 64  # Services that are created or deleted at a time
-SETTLE = 1.5  # seconds after which nobody is still at work on what has happened
+SETTLE = 1.5  # seconds after which all work that a run caused is over
 CHANGES, WITHIN = 100, 10.0  # of one Service's EndpointSlice; seconds
 WRITES = ("POST", "PUT", "DELETE")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Octavia's calls and the controller's requests of Kubernetes, and its time on a core.
+    """The cost of a run: Octavia's calls, the controller's requests and processor time.
 
-    `busy` is the share of the machine's cores that were at work, for whomever.
+    `busy` is the share of the machine's cores at work for any process.
     """
 
     octavia_writes: int
@@ -40,10 +41,10 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Play:
-    """Seconds from each Service's POST until it is told to be ACTIVE, and until all are.
+class ServiceTimes:
+    """The times of one run: seconds from each Service's POST until it is published as ACTIVE.
 
-    `created` are those until all are made with their endpoints, by this process.
+    `total` are the seconds until all are; `created` until this process has created all.
     """
 
     seconds: list[float]
@@ -54,9 +55,10 @@ class Play:
 
 @dataclass(frozen=True)
 class Churn:
-    """`seconds` from the first change until the last one is told; writes until then.
+    """The times and writes of a Service that changes all the time.
 
-    `between` are the seconds from the first write to Octavia to the last one.
+    `seconds` last from the first change until the last one is published, `between` from the first
+    write to Octavia to the last one.
     """
 
     seconds: float
@@ -70,129 +72,126 @@ class Churn:
         return (self.octavia_writes - 1) / self.between if self.between else 0.0
 
 
-class Market:
-    """A namespace of Services beside one controller, whose user is `user`.
+class ServiceLoad:
+    """Services of a namespace, beside one controller.
 
-    This process does what kube-controller-manager does: right after a Service it makes the
+    This process stands in for kube-controller-manager: right after a Service it creates the
     EndpointSlice and the Endpoints.
+
+    :param user: the controller's user, whose requests are counted.
     """
 
     def __init__(
-        self, stage: Stage, controller: Controller, watch: ServiceWatch, user: str
+        self, testbed: Testbed, controller: Controller, watch: ServiceWatch, user: str
     ) -> None:
-        self._stage = stage
+        self._testbed = testbed
         self._process = controller.process
         self._watch = watch
         self._user = user
-        self._namespace = stage.cluster.namespace
+        self._namespace = testbed.cluster.namespace
 
-    async def play(self, names: Sequence[str], endpoints: int) -> Play:
-        """All Services at once; they stay."""
-        stage, process, watch = self._stage, self._process, self._watch
+    async def run(self, names: Sequence[str], endpoints: int) -> ServiceTimes:
+        """Create all Services at once and wait until all are ACTIVE; they stay.
+
+        :raises RuntimeError: a Service did not get there.
+        """
+        testbed, process, watch = self._testbed, self._process, self._watch
         watch.expect(endpoints)
-        stage.audit.mark()
-        await stage.cloud.forget_calls()
-        cpu, machine = process.cpu_seconds(), machine_seconds()
+        testbed.audit.mark()
+        await testbed.cloud.clear_calls()
+        cpu, cores = process.cpu_seconds(), CoreUse()
         sent: dict[str, float] = {}
 
         async def create(name: str) -> None:
             sent[name] = time.monotonic()
-            await stage.admin.create(service(name, self._namespace))
+            await testbed.admin.create(service(name, self._namespace))
             async with asyncio.TaskGroup() as group:
                 for make in (slice_of, endpoints_of):
-                    group.create_task(stage.admin.create(make(name, self._namespace, endpoints)))
+                    group.create_task(testbed.admin.create(make(name, self._namespace, endpoints)))
 
-        await _each(names, create)
+        await for_each(names, create, at_once=AT_ONCE)
         created = time.monotonic()
-        await self._until(lambda: len(watch.told) == len(names))
+        await self._wait_for(lambda: len(watch.ready) == len(names))
         await asyncio.sleep(SETTLE)
-        return Play(
-            seconds=[watch.told[name] - sent[name] for name in names],
+        return ServiceTimes(
+            seconds=[watch.ready[name] - sent[name] for name in names],
             created=created - min(sent.values()),
-            total=max(watch.told.values()) - min(sent.values()),
-            cost=await self._cost(process.cpu_seconds() - cpu, machine),
+            total=max(watch.ready.values()) - min(sent.values()),
+            cost=await self._cost(process.cpu_seconds() - cpu, cores.share()),
         )
 
     async def churn(self, name: str) -> Churn:
-        """A Service that is there gets other endpoints again and again."""
-        stage, watch = self._stage, self._watch
-        stage.audit.mark()
-        await stage.cloud.forget_calls()
+        """Change the endpoints of a Service again and again."""
+        testbed, watch = self._testbed, self._watch
+        testbed.audit.mark()
+        await testbed.cloud.clear_calls()
         watch.expect(CHANGES)
         begun = time.monotonic()
         for number in range(CHANGES):
             endpoints = CHANGES if number == CHANGES - 1 else 1 + number % 10
             wanted = slice_of(name, self._namespace, endpoints)
-            await stage.admin.patch(path_of(wanted), {"endpoints": wanted["endpoints"]})
+            await testbed.admin.patch(path_of(wanted), {"endpoints": wanted["endpoints"]})
             due = begun + (number + 1) * WITHIN / CHANGES
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-        await self._until(lambda: name in watch.told)
-        calls = octavia(await stage.cloud.calls())
+        await self._wait_for(lambda: name in watch.ready)
+        calls = octavia_calls(await testbed.cloud.calls())
         answered = [call.answered for call in calls if call.method in WRITES]
         return Churn(
-            seconds=watch.told[name] - begun,
+            seconds=watch.ready[name] - begun,
             between=max(answered) - min(answered),
             octavia_writes=len(answered),
-            writes=stage.audit.tally().writes(self._user),
+            writes=testbed.audit.tally().writes(self._user),
         )
 
-    async def clear(self, names: Sequence[str]) -> None:
-        """Delete them, and wait until nothing is left of them."""
-        stage = self._stage
+    async def delete(self, names: Sequence[str]) -> None:
+        """Delete the Services and wait until nothing is left of them."""
+        admin = self._testbed.admin
 
         async def delete(name: str) -> None:
-            await stage.admin.delete(path_of(service(name, self._namespace)))
+            await admin.delete(path_of(service(name, self._namespace)))
 
-        await _each(names, delete)
-        slices = path_of(slice_of("any", self._namespace, 0)).rpartition("/")[0]
-        await stage.admin.delete(slices)
-        services = path_of(service("any", self._namespace)).rpartition("/")[0]
+        await for_each(names, delete, at_once=AT_ONCE)
+        await admin.delete(_collection(slice_of("any", self._namespace, 0)))
+        services = _collection(service("any", self._namespace))
         async with asyncio.timeout(PATIENCE):
             while True:
-                if not await stage.admin.list(services):  # a finalizer keeps them till then
+                if not await admin.list(services):  # a finalizer keeps each while it has anything
                     return
                 await asyncio.sleep(0.1)
 
-    async def _cost(self, cpu: float, machine: tuple[float, float]) -> Cost:
-        worked, passed = (a - b for a, b in zip(machine_seconds(), machine, strict=True))
-        calls, tally = octavia(await self._stage.cloud.calls()), self._stage.audit.tally()
+    async def _cost(self, cpu: float, busy: float) -> Cost:
+        calls = octavia_calls(await self._testbed.cloud.calls())
+        tally = self._testbed.audit.tally()
         writes = sum(call.method in WRITES for call in calls)
         return Cost(
             octavia_writes=writes,
             octavia_reads=len(calls) - writes,
-            octavia_kinds=kinds_of(calls),
+            octavia_kinds=octavia_kinds(calls),
             writes=tally.writes(self._user),
             reads=tally.reads(self._user),
             kinds=tally.kinds(),
             cpu_seconds=cpu,
-            busy=worked / passed,
+            busy=busy,
         )
 
-    async def _until(self, condition: Callable[[], object]) -> None:
+    async def _wait_for(self, condition: Callable[[], object]) -> None:
         try:
             await self._watch.changes.wait_for(condition, within=PATIENCE)
         except TimeoutError:
-            words = self._process.last_words()
-            raise RuntimeError(f"not all Services got there; the controller:\n{words}") from None
+            output = self._process.output_tail()
+            raise RuntimeError(f"not all Services got there; the controller:\n{output}") from None
 
 
-def octavia(calls: Sequence[Call]) -> list[Call]:
-    """Those of Octavia."""
+def octavia_calls(calls: Sequence[Call]) -> list[Call]:
+    """Return the calls of Octavia."""
     return [call for call in calls if "/lbaas/" in call.what]
 
 
-def kinds_of(calls: Sequence[Call]) -> dict[str, int]:
-    """How many calls of each method and kind of path, as Octavia's reference writes them."""
-    return dict(Counter(f"{one.method} {one.what.partition('/lbaas')[2]}" for one in calls))
+def octavia_kinds(calls: Sequence[Call]) -> dict[str, int]:
+    """Count calls by method and kind of path, as Octavia's reference writes them."""
+    return dict(Counter(f"{call.method} {call.what.partition('/lbaas')[2]}" for call in calls))
 
 
-async def _each(names: Sequence[str], act: Callable[[str], Awaitable[None]]) -> None:
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(name: str) -> None:
-        async with slots:
-            await act(name)
-
-    async with asyncio.TaskGroup() as group:
-        for name in names:
-            group.create_task(one(name))
+def _collection(item: dict[str, object]) -> str:
+    """Return the path of all objects of this one's kind in its namespace."""
+    return path_of(item).rpartition("/")[0]

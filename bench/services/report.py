@@ -1,4 +1,4 @@
-"""The tables, targets and figures of `bench services`."""
+"""The report of `bench services`: tables, targets and figures."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.report import Report, Table, Target
+from bench.services.case import Delays, Restart, ServiceCase
 from bench.services.load import CHANGES, WITHIN, Churn
-from bench.services.runner import Restart, ServiceCase, Weather
 
-ABOVE = 0.2  # seconds beyond Octavia's own, of one Service
+ABOVE = 0.2  # seconds beyond Octavia's own, for a single Service
 OCTAVIA_WRITES, KUBERNETES_WRITES = 2.0, 4.0  # a Service
-MANY, TIMES = 500, 1.3  # what Octavia alone takes for as many
+MANY, RATIO = 500, 1.3  # ratio to the time that Octavia alone takes for as many
 RATE = 1.0  # writes to Octavia a second, for a Service that changes all the time
 
 
 def services_report(
     cases: Sequence[ServiceCase],
-    churns: Sequence[tuple[Weather, Churn]],
+    churns: Sequence[tuple[Delays, Churn]],
     restarts: Sequence[Restart],
 ) -> Report:
-    """All that is printed."""
+    """Return the report of cases, of changing Services, and of restarts."""
     figures = {
         "cases": [figures_of(case) for case in cases],
-        "churns": [asdict(weather) | asdict(churn) for weather, churn in churns],
-        "restarts": [asdict(one) for one in restarts],
+        "churns": [asdict(delays) | asdict(churn) for delays, churn in churns],
+        "restarts": [_figures_of_restart(restart) for restart in restarts],
     }
     tables = []
     if cases:
@@ -38,14 +38,14 @@ def services_report(
 
 
 def figures_of(case: ServiceCase) -> dict[str, Any]:
-    """Every number of a case."""
+    """Return every number of a case."""
     return {
         "services": case.number,
         "endpoints": case.endpoints,
-        **asdict(case.weather),
+        **asdict(case.delays),
         "floor_creations_seconds": case.floor.made,
         "floor_seconds": case.floor.seen,
-        "plays": [asdict(play) for play in case.plays],
+        "plays": [asdict(run) for run in case.runs],
         "created_seconds": case.created,
         "active_p50_seconds": case.share(0.5),
         "active_p99_seconds": case.share(0.99),
@@ -60,35 +60,41 @@ def figures_of(case: ServiceCase) -> dict[str, Any]:
     }
 
 
+def _figures_of_restart(restart: Restart) -> dict[str, Any]:
+    figures = asdict(restart)
+    # names of figures stay, and earlier reports have this one
+    return {"weather": figures.pop("delays"), **figures}
+
+
 def _targets(
     cases: Iterable[ServiceCase],
-    churns: Iterable[tuple[Weather, Churn]],
+    churns: Iterable[tuple[Delays, Churn]],
     restarts: Iterable[Restart],
 ) -> Iterable[Target]:
     for case in cases:
-        name = f"{case.number} x {case.endpoints}, Octavia {case.weather} s"
+        name = f"{case.number} x {case.endpoints}, Octavia {case.delays} s"
         if case.number == 1:
             above = case.share(0.5) - case.floor.seen
             yield Target(f"{name}: ACTIVE, p50 above Octavia's own", above, ABOVE, "s")
-        if case.number == MANY and case.weather.latency:
-            yield Target(f"{name}: all ACTIVE", case.total / case.floor.seen, TIMES, "x Octavia")
+        if case.number == MANY and case.delays.latency:
+            yield Target(f"{name}: all ACTIVE", case.total / case.floor.seen, RATIO, "x Octavia")
         writes = case.each("octavia_writes")
         yield Target(f"{name}: Octavia writes", writes, OCTAVIA_WRITES, "a Service")
         yield Target(f"{name}: Kubernetes writes", case.each("writes"), KUBERNETES_WRITES, "each")
-    for weather, churn in churns:
-        name = f"churn, Octavia {weather} s: Octavia writes"
+    for delays, churn in churns:
+        name = f"churn, Octavia {delays} s: Octavia writes"
         yield Target(name, churn.rate, RATE, "a second")
-    for one in restarts:
-        name = f"restart beside {one.number}, Octavia {one.weather} s"
-        yield Target(f"{name}: Octavia writes", one.octavia_writes, 0)
-        yield Target(f"{name}: Kubernetes writes", one.writes, 0)
+    for restart in restarts:
+        name = f"restart beside {restart.number}, Octavia {restart.delays} s"
+        yield Target(f"{name}: Octavia writes", restart.octavia_writes, 0)
+        yield Target(f"{name}: Kubernetes writes", restart.writes, 0)
 
 
 def _of_times(cases: Iterable[ServiceCase]) -> Table:
     title = (
-        "Service's POST → told to be ACTIVE, seconds. OCTAVIA: seconds a call + PENDING; ALONE: "
-        "what it takes by itself for the same creations and a look at each (MADE: without looks); "
-        "CREATED: until this benchmark has made them"
+        "Seconds from a Service's POST until it is published as ACTIVE. OCTAVIA: seconds a call "
+        "takes + seconds PENDING; ALONE: Octavia by itself, for the same creations and a look at "
+        "each (MADE: without looks); CREATED: until this benchmark has created all"
     )
     columns = (
         "SERVICES x ENDPOINTS, OCTAVIA",
@@ -107,7 +113,7 @@ def _of_times(cases: Iterable[ServiceCase]) -> Table:
     )
     rows = [
         (
-            f"{case.number} x {case.endpoints}, {case.weather}",
+            str(case),
             case.floor.made,
             case.floor.seen,
             case.created,
@@ -131,7 +137,7 @@ def _of_costs(cases: Iterable[ServiceCase]) -> Table:
     )
     rows = [
         (
-            f"{case.number} x {case.endpoints}, {case.weather}",
+            str(case),
             case.each("octavia_writes"),
             case.each("octavia_reads"),
             case.each("writes"),
@@ -146,25 +152,25 @@ def _of_costs(cases: Iterable[ServiceCase]) -> Table:
 def _of_kinds(cases: Sequence[ServiceCase]) -> Table:
     case = cases[-1]
     kinds: dict[str, int] = {}
-    for play in case.plays:
-        for kind, number in (play.cost.octavia_kinds | play.cost.kinds).items():
+    for run in case.runs:
+        for kind, number in (run.cost.octavia_kinds | run.cost.kinds).items():
             kinds[kind] = kinds.get(kind, 0) + number
-    total = case.number * len(case.plays)
+    total = case.number * len(case.runs)
     rows = [(kind, number, number / total) for kind, number in sorted(kinds.items())]
-    title = f"Calls by kind: {case.number} x {case.endpoints}, {case.weather}"
+    title = f"Calls by kind: {case}"
     return Table(title, ("KIND", "ALL", "A SERVICE"), rows)
 
 
-def _of_churns(churns: Iterable[tuple[Weather, Churn]]) -> Table:
+def _of_churns(churns: Iterable[tuple[Delays, Churn]]) -> Table:
     rows = [
         (
-            str(weather),
+            str(delays),
             churn.seconds,
             churn.octavia_writes,
             churn.rate,
             churn.writes,
         )
-        for weather, churn in churns
+        for delays, churn in churns
     ]
     columns = ("OCTAVIA", "UNTIL LAST IS TOLD, s", "OCTAVIA WRITES", "A SECOND", "KUBERNETES")
     title = f"{CHANGES} changes of one Service's endpoints within {WITHIN:g} s"
@@ -174,19 +180,19 @@ def _of_churns(churns: Iterable[tuple[Weather, Churn]]) -> Table:
 def _of_restarts(restarts: Iterable[Restart]) -> Table:
     rows = [
         (
-            f"{one.number}, {one.weather}",
-            one.ready,
-            one.done,
-            one.octavia_reads,
-            one.octavia_writes,
-            one.writes,
-            one.cpu_seconds,
-            ", ".join(f"{n} {kind}" for kind, n in sorted(one.octavia_kinds.items())),
+            f"{restart.number}, {restart.delays}",
+            restart.ready,
+            restart.done,
+            restart.octavia_reads,
+            restart.octavia_writes,
+            restart.writes,
+            restart.cpu_seconds,
+            ", ".join(f"{count} {kind}" for kind, count in sorted(restart.octavia_kinds.items())),
         )
-        for one in restarts
+        for restart in restarts
     ]
     columns = (
         "SERVICES, OCTAVIA",
         *("SYNCED, s", "DONE, s", "READS", "WRITES", "KUBERNETES WRITES", "CPU s", "OCTAVIA"),
     )
-    return Table("A restart beside Services that are as they are to be", columns, rows)
+    return Table("A restart beside Services whose load balancers need no change", columns, rows)

@@ -1,10 +1,10 @@
-"""What was asked of the API server, by user: read from its audit log."""
+"""Requests to the API server by user, counted in its audit log."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,39 +20,49 @@ class Request(NamedTuple):
 
 
 class Tally(Counter[Request]):
-    """How many requests of each kind; renewals of Leases are not among them."""
+    """The number of requests of each kind, without renewals of Leases."""
 
     def writes(self, user: str) -> int:
-        return sum(n for request, n in self.items() if _is(request, user, WRITES))
+        """Count the writes of a user."""
+        return self._count(user, WRITES)
 
     def reads(self, user: str) -> int:
-        """GETs of single objects."""
-        return sum(n for request, n in self.items() if _is(request, user, {"get"}))
+        """Count the GETs of single objects by a user."""
+        return self._count(user, {"get"})
 
     def lists(self, user: str) -> int:
-        """Lists and watches begun."""
-        return sum(n for request, n in self.items() if _is(request, user, {"list", "watch"}))
+        """Count the lists and the watches that a user began."""
+        return self._count(user, {"list", "watch"})
 
     def kinds(self) -> dict[str, int]:
-        """By user, verb and resource in words."""
-        names = {request: request.user.rpartition(":")[2] for request in self}
-        words = {f"{names[one]} {one.verb} {one.resource}": n for one, n in self.items()}
-        return dict(sorted(words.items()))
+        """Return the counts by short user name, verb and resource."""
+        named = {
+            f"{request.user.rpartition(':')[2]} {request.verb} {request.resource}": count
+            for request, count in self.items()
+        }
+        return dict(sorted(named.items()))
+
+    def _count(self, user: str, verbs: Collection[str]) -> int:
+        return sum(
+            count
+            for request, count in self.items()
+            if request.user == user and request.verb in verbs
+        )
 
 
 class AuditLog:
-    """The part of the log that was written since the last :meth:`mark`."""
+    """The part of an audit log that was written since the last :meth:`mark`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._begin = 0
 
     def mark(self) -> None:
-        """Forget what was asked until now."""
+        """Ignore all requests until now."""
         self._begin = self._path.stat().st_size if self._path.exists() else 0
 
     def tally(self) -> Tally:
-        """Requests answered since the mark, and watches begun."""
+        """Count the requests answered and the watches begun since the mark."""
         with self._path.open("rb") as file:
             file.seek(self._begin)
             return tally(line for line in file if line.endswith(b"\n"))
@@ -70,7 +80,3 @@ def tally(lines: Iterable[bytes]) -> Tally:
         parts = filter(None, (target["resource"], target.get("subresource")))
         found[Request(event["user"]["username"], event["verb"], "/".join(parts))] += 1
     return found
-
-
-def _is(request: Request, user: str, verbs: Iterable[str]) -> bool:
-    return request.user == user and request.verb in verbs

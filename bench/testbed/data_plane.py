@@ -1,47 +1,59 @@
-"""Tells the fake cloud which ports nodes have plugged: many in one call, when they come so."""
+"""Reports of the nodes to the fake cloud's data plane."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
-from bench.testbed.fake_cloud import CloudControl
+from bench.testbed.cloud_control import CloudControl
 
 
-class Wiring:
-    """A port that is plugged becomes ACTIVE `after` so many seconds."""
+class _Report(NamedTuple):
+    plugged: bool
+    ports: list[str]
+    sent: asyncio.Future[None]
+
+
+class DataPlaneClient:
+    """A client of the data plane that sends reports of the same moment in one call.
+
+    A plugged port becomes ACTIVE in `after` seconds.
+    """
 
     def __init__(self, cloud: CloudControl, after: float) -> None:
         self._cloud = cloud
         self.after = after
-        self._queue: asyncio.Queue[tuple[bool, list[str], asyncio.Future[None]]] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Report] = asyncio.Queue()
 
     async def plug(self, ports: list[str]) -> None:
-        """Returns when they are ACTIVE."""
+        """Report the ports as plugged; return when they are ACTIVE."""
         due = asyncio.get_running_loop().time() + self.after
-        await self._tell(True, ports)
+        await self._report(ports, plugged=True)
         await asyncio.sleep(due - asyncio.get_running_loop().time())
 
     async def unplug(self, ports: list[str]) -> None:
-        """Returns when they are DOWN."""
-        await self._tell(False, ports)
+        """Report the ports as unplugged; return when they are DOWN."""
+        await self._report(ports, plugged=False)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send the reports until cancelled."""
         while True:
-            waiting = [await self._queue.get()]
+            reports = [await self._queue.get()]
             while not self._queue.empty():
-                waiting.append(self._queue.get_nowait())
-            for plugged in (True, False):
-                ports = [port for one in waiting if one[0] == plugged for port in one[1]]
-                if ports and plugged:
-                    await self._cloud.plug(ports, self.after)
-                elif ports:
-                    await self._cloud.unplug(ports)
-            for _, _, told in waiting:
-                if not told.done():
-                    told.set_result(None)
+                reports.append(self._queue.get_nowait())
+            if plugged := _ports(reports, plugged=True):
+                await self._cloud.plug(plugged, self.after)
+            if unplugged := _ports(reports, plugged=False):
+                await self._cloud.unplug(unplugged)
+            for report in reports:
+                if not report.sent.done():
+                    report.sent.set_result(None)
 
-    async def _tell(self, plugged: bool, ports: list[str]) -> None:
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait((plugged, ports, told))
-        await told
+    async def _report(self, ports: list[str], *, plugged: bool) -> None:
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(_Report(plugged, ports, sent))
+        await sent
+
+
+def _ports(reports: list[_Report], *, plugged: bool) -> list[str]:
+    return [port for report in reports if report.plugged == plugged for port in report.ports]

@@ -1,4 +1,4 @@
-"""Objects as a cluster at work has them: Pods with what kubelets write, KuryrPorts with VIFs."""
+"""Objects of a cluster at work: Pods with kubelets' status, KuryrPorts with VIFs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTAINERS = ("frontend", "log-shipper")
 
 
 def kubelet_pod(name: str, namespace: str, node: str) -> Json:
-    """A Pod of a Deployment as an operator writes it: two containers, volumes, probes."""
+    """Return a Pod of a Deployment with two containers, volumes and probes."""
     labels = {"app": "shop", "pod-template-hash": "5d4f8c7b9"}
     return {
         "apiVersion": "v1",
@@ -32,7 +32,7 @@ def kubelet_pod(name: str, namespace: str, node: str) -> Json:
         },
         "spec": {
             "nodeName": node,
-            "containers": [_container(one) for one in _CONTAINERS],
+            "containers": [_container(container) for container in _CONTAINERS],
             "volumes": [
                 {"name": "config", "configMap": {"name": "shop-config"}},
                 {"name": "scratch", "emptyDir": {}},
@@ -42,7 +42,7 @@ def kubelet_pod(name: str, namespace: str, node: str) -> Json:
 
 
 def kubelet_status(addresses: Sequence[str]) -> Json:
-    """The status of a Pod that runs."""
+    """Return the status of a running Pod."""
     kinds = (
         "PodReadyToStartContainers",
         "Initialized",
@@ -78,7 +78,7 @@ def kubelet_status(addresses: Sequence[str]) -> Json:
 
 
 def pod_network(network_id: str = UUID(1), subnet_ids: Sequence[str] = ()) -> PodNetwork:
-    """The network of the Pods, with a subnet of each address family."""
+    """Return the network of the Pods, with a subnet of each address family."""
     ids = dict(zip(CIDRS, subnet_ids or (UUID(4), UUID(6)), strict=True))
     subnets = tuple(
         Subnet(
@@ -97,7 +97,10 @@ def pod_network(network_id: str = UUID(1), subnet_ids: Sequence[str] = ()) -> Po
 
 
 def kuryrport_status(port: Json, network: PodNetwork, *, active: bool = False) -> Json:
-    """What the controller writes into a KuryrPort for this port, and the daemon's mark."""
+    """Return the status of a KuryrPort with this port.
+
+    :param active: with the mark of the node's daemon.
+    """
     vif = vif_plan.vif_of(port, network, None, 0)
     vifs = write_vifs({DEFAULT_IFNAME: vif})
     if active:
@@ -107,7 +110,7 @@ def kuryrport_status(port: Json, network: PodNetwork, *, active: bool = False) -
 
 
 def sample_port(number: int) -> Json:
-    """A port in Neutron's words, as far as a VIF is made of it."""
+    """Return a port as Neutron shows it, with the attributes that a VIF needs."""
     return {
         "id": UUID(number),
         "project_id": UUID(2),

@@ -1,4 +1,4 @@
-"""A real API server, a fake cloud and the controller, each a process of its own."""
+"""The test bed: a real API server, a fake cloud and the controller, each in its process."""
 
 from __future__ import annotations
 
@@ -19,35 +19,33 @@ import yaml
 
 from bench.testbed import processes
 from bench.testbed.audit import AuditLog
-from bench.testbed.fake_cloud import CloudControl
-from bench.testbed.processes import Process
+from bench.testbed.cloud_control import CloudControl
+from bench.testbed.processes import ENVIRONMENT, REPOSITORY, Process
 from kuryr_k8s.model.annotations import HOST_ID
 from lab.install import binaries
 from tests.kit.kube import Cluster, KubeClient, KubeServer
 from tests.kit.kube.children import Launcher, free_ports
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 # The users that the shipped permissions name.
 CONTROLLER, DAEMON = (
     f"system:serviceaccount:kube-system:kuryr-{name}" for name in ("controller", "daemon")
 )
 TAG = "bench"
 PROGRAM = "from kuryr_k8s.app import main\n\nmain()\n"
-ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY)}
 
 
 @dataclass
 class Controller:
-    """The controller's process; `begun` and `ready` are on the clock time.monotonic()."""
+    """The controller's process; `started` and `ready` are times of time.monotonic()."""
 
     process: Process
-    begun: float
+    started: float
     ready: float = 0.0
 
 
 @dataclass
-class Stage:
-    """What benchmarks act on."""
+class Testbed:
+    """The programs of a benchmark, and clients of them."""
 
     directory: Path
     server: KubeServer
@@ -65,13 +63,13 @@ class Stage:
 
     @property
     def configuration(self) -> list[str]:
-        """The options that name the configuration: the sample, and what differs here."""
+        """The options that name the configuration: the sample, and what differs from it."""
         files = (REPOSITORY / "etc/kuryr.conf.sample", self.directory / "kuryr.conf")
         return [part for file in files for part in ("--config-file", str(file))]
 
     @asynccontextmanager
     async def controller(self) -> AsyncIterator[Controller]:
-        """A controller whose caches are synced; stopped as systemd would."""
+        """Run the controller: its caches are synced at first; it is stopped as by systemd."""
         address = self.directory / "notify"
         address.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
@@ -79,7 +77,7 @@ class Stage:
             channel.bind(str(address))
             controller = self._start_controller(str(address))
             try:
-                await self._until_ready(controller, channel)
+                await self._wait_until_ready(controller, channel)
                 yield controller
             finally:
                 await asyncio.to_thread(controller.process.stop)
@@ -89,14 +87,14 @@ class Stage:
         program.write_text(PROGRAM)
         profiler = ["-m", "cProfile", "-o", self.profile] if self.profile else []
         command = [sys.executable, *profiler, str(program), *self.configuration]
-        begun = time.monotonic()
+        started = time.monotonic()
         log = self.directory / "controller.out"
         process = processes.start(
             self.launcher, command, log, ENVIRONMENT | {"NOTIFY_SOCKET": notify}
         )
-        return Controller(process, begun)
+        return Controller(process, started)
 
-    async def _until_ready(self, controller: Controller, channel: socket.socket) -> None:
+    async def _wait_until_ready(self, controller: Controller, channel: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(120):
@@ -104,14 +102,14 @@ class Stage:
                     pass
         except TimeoutError:
             raise RuntimeError(
-                f"the controller did not get ready:\n{controller.process.last_words()}"
+                f"the controller did not get ready:\n{controller.process.output_tail()}"
             ) from None
         controller.ready = time.monotonic()
 
     def configure(self, more: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """What a user writes into kuryr.conf, and ports that nobody else uses.
+        """Write kuryr.conf as a user would, with free ports.
 
-        :param more: options by section, beside or instead of those.
+        :param more: options by section that are added, or replace others.
         """
         token = self.directory / "token"
         token.write_text(self.server.token_for(CONTROLLER))
@@ -137,8 +135,8 @@ class Stage:
         with (self.directory / "kuryr.conf").open("w") as file:
             parser.write(file)
 
-    async def serve(self, crds: Path) -> None:
-        """Have the kinds of these manifests, and no others of ours; objects go with their kind."""
+    async def replace_crds(self, crds: Path) -> None:
+        """Delete all CRDs with their objects, and install those of a folder."""
         kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         async with asyncio.timeout(60):
             while left := await self.admin.list(kinds):
@@ -149,7 +147,7 @@ class Stage:
         await self.cluster.install_crds(crds)
 
     async def install(self, nodes: int) -> None:
-        """The shipped CRDs and permissions, and nodes whose daemons have told their hosts."""
+        """Create the shipped CRDs and permissions, and nodes annotated with their hosts."""
         await self.cluster.install_crds(REPOSITORY / "etc" / "crds")
         for manifest in await asyncio.to_thread(_permissions):
             await self.admin.create(manifest)
@@ -159,13 +157,14 @@ class Stage:
 
 
 @asynccontextmanager
-async def set_up(
+async def running_testbed(
     *, nodes: int = 1, profile: str = "", users: Iterable[str] = ()
-) -> AsyncIterator[Stage]:
-    """A stage with `nodes` nodes; everything ends and goes with it.
+) -> AsyncIterator[Testbed]:
+    """Run a test bed; all its processes and files are removed at the end.
 
-    :param users: more users of the API server, without permissions.
-    :param profile: a file for the profile of the controller, for cProfile's readers.
+    :param nodes: the number of Nodes.
+    :param users: further users of the API server, without permissions.
+    :param profile: the file for cProfile's results of the controller; none if empty.
     """
     programs = await asyncio.to_thread(binaries.ensure, ["etcd", "kube-apiserver"])
     async with AsyncExitStack() as stack:
@@ -183,7 +182,7 @@ async def set_up(
             )
             for user in ("admin", DAEMON)
         ]
-        stage = Stage(
+        testbed = Testbed(
             directory=directory,
             server=server,
             launcher=launcher,
@@ -194,9 +193,9 @@ async def set_up(
             audit=AuditLog(server.audit_log),
             profile=profile,
         )
-        stage.configure()
-        await stage.install(nodes)
-        yield stage
+        testbed.configure()
+        await testbed.install(nodes)
+        yield testbed
 
 
 async def _start_cloud(
@@ -213,4 +212,4 @@ async def _start_cloud(
 
 def _permissions() -> list[dict[str, Any]]:
     paths = sorted((REPOSITORY / "etc" / "rbac").glob("*.yaml"))
-    return [one for path in paths for one in yaml.safe_load_all(path.read_text())]
+    return [manifest for path in paths for manifest in yaml.safe_load_all(path.read_text())]

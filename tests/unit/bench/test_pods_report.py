@@ -1,12 +1,12 @@
-"""What `bench pods` prints of what it measured."""
+"""The report of `bench pods`: its figures and its targets."""
 
 import json
 
 import pytest
 
-from bench.pods.case import Case
+from bench.pods.case import Case, Delays
 from bench.pods.floor import Floor
-from bench.pods.load import Cost, Lives
+from bench.pods.load import Cost, PodTimes
 from bench.pods.pool import Pool
 from bench.pods.report import pods_report
 from bench.testbed.processes import Memory
@@ -14,10 +14,10 @@ from bench.testbed.processes import Memory
 FLOORS = {1: Floor(0.01, 0.02), 400: Floor(2.0, 1.0)}
 
 
-def case(number, *, latency=0.0, plays=1, neutron=2, reads=0, peak=110.0, slowest=3.0):
-    """A case whose Pods got their VIFs one after another, evenly."""
+def case(number, *, latency=0.0, runs=1, neutron=2, reads=0, peak=110.0, slowest=3.0):
+    """Return a case whose Pods got their VIFs one after another, evenly."""
     seconds = [slowest * (i + 1) / number for i in range(number)]
-    lives = Lives(
+    times = PodTimes(
         plugged=seconds,
         active=seconds,
         gone=seconds,
@@ -25,9 +25,9 @@ def case(number, *, latency=0.0, plays=1, neutron=2, reads=0, peak=110.0, slowes
         plugged_all=slowest,
         active_all=slowest,
         gone_all=slowest,
-        calls_on_way=number,
+        calls_until_active=number,
     )
-    pods = number * plays
+    pods = number * runs
     cost = Cost(
         neutron={"POST /v2.0/ports": pods, "DELETE /v2.0/ports/{id}": (neutron - 1) * pods},
         writes=4 * pods,
@@ -41,7 +41,7 @@ def case(number, *, latency=0.0, plays=1, neutron=2, reads=0, peak=110.0, slowes
         rss_after=100.0,
         busy=0.5,
     )
-    return Case("noop", latency, 0.0, 0.0, number, [lives] * plays, cost)
+    return Case("noop", Delays(latency), number, [times] * runs, cost)
 
 
 def report_of(*cases):
@@ -52,14 +52,14 @@ def missed(report):
     return [target.name for target in report.targets if not target.reached]
 
 
-def test_calls_are_told_for_each_pod_however_often_it_was_played():
-    figures = report_of(case(1, plays=20, slowest=0.02)).figures["cases"][0]
+def test_calls_are_reported_for_each_pod_however_often_the_case_ran():
+    figures = report_of(case(1, runs=20, slowest=0.02)).figures["cases"][0]
     assert figures["neutron_calls_per_pod"] == 2
     assert figures["kubernetes_writes_per_pod"] == 6
     assert figures["kubernetes_reads_per_pod"] == 0
 
 
-def test_dialled_latency_is_not_ours():
+def test_configured_latency_is_no_overhead():
     assert not missed(report_of(case(1, latency=0.3, slowest=0.34)))
     assert missed(report_of(case(1, latency=0.3, slowest=0.36))) == [
         "1 Pod, Neutron 0.3 s: VIFs, p50 above it"
@@ -83,6 +83,6 @@ def test_each_promise_for_many_pods_is_a_target(found, name):
 def test_json_and_text_have_all_cases():
     report = report_of(case(1), case(400))
     read = json.loads(report.as_json())
-    assert [one["pods"] for one in read["figures"]["cases"]] == [1, 400]
+    assert [case["pods"] for case in read["figures"]["cases"]] == [1, 400]
     assert read["figures"]["cases"][0]["neutron"]["POST /v2.0/ports"] == 1
     assert "ancestor, on comparable fakes" in report.as_text()

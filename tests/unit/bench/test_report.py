@@ -1,4 +1,4 @@
-"""The figures of benchmarks: percentiles, targets, and what is read from logs and /proc."""
+"""The figures of benchmarks: percentiles, targets, counts from logs, and times from /proc."""
 
 import json
 

@@ -1,26 +1,26 @@
-"""What `bench services` prints of what it measured, and what it takes for reached."""
+"""The report of `bench services`: its figures and its targets."""
 
 import json
 
 import pytest
 
 from bench.ancestor.services import tables
+from bench.services.case import Delays, Restart, ServiceCase, read_delays
 from bench.services.floor import Floor
-from bench.services.load import Churn, Cost, Play
+from bench.services.load import Churn, Cost, ServiceTimes
 from bench.services.report import services_report
-from bench.services.runner import Restart, ServiceCase, Weather, weathers
-from bench.services.watch import ANNOTATION, STATUS
+from bench.testbed.publication import ANNOTATION, STATUS
 from kuryr_k8s.model.annotations import LBAAS_STATE
 
-SLOW = Weather(0.3, 1.0)
+SLOW = Delays(0.3, 1.0)
 FLOORS = {1: Floor(made=1.3, seen=1.6), 500: Floor(made=10.0, seen=20.0)}
 
 
-def case(number, *, seconds=1.7, total=24.0, octavia=1, writes=3, plays=1):
-    """Services that are all as fast as each other."""
+def case(number, *, seconds=1.7, total=24.0, octavia=1, writes=3, runs=1):
+    """Return a case of Services that are equally fast."""
     cost = Cost(octavia * number, 0, {}, writes * number, 0, {}, 0.01 * number, 0.5)
-    play = Play([seconds] * number, 0.5, total, cost)
-    return ServiceCase(number, 2, SLOW, FLOORS[number], [play] * plays)
+    times = ServiceTimes([seconds] * number, 0.5, total, cost)
+    return ServiceCase(number, 2, SLOW, FLOORS[number], [times] * runs)
 
 
 def restart(*, octavia=0, writes=0):
@@ -28,7 +28,7 @@ def restart(*, octavia=0, writes=0):
 
 
 def missed(cases=(), churns=(), restarts=()):
-    report = services_report(cases, [(SLOW, one) for one in churns], restarts)
+    report = services_report(cases, [(SLOW, churn) for churn in churns], restarts)
     return [target.name.rpartition(": ")[2] for target in report.targets if not target.reached]
 
 
@@ -53,21 +53,21 @@ def test_each_promise_is_a_target(found, names):
     assert missed(**found) == names
 
 
-def test_costs_are_told_for_each_service_however_often_it_was_played():
-    (figures,) = services_report([case(1, plays=20)], [], []).figures["cases"]
+def test_costs_are_reported_for_each_service_however_often_the_case_ran():
+    (figures,) = services_report([case(1, runs=20)], [], []).figures["cases"]
     assert figures["octavia_writes_per_service"] == 1
     assert figures["kubernetes_writes_per_service"] == 3
 
 
-def test_ancestor_and_we_stand_beside_the_same_floor():
+def test_both_projects_are_compared_with_the_same_floor():
     found = {"theirs": [case(1, seconds=6.8, total=6.8)], "ours": [case(1, total=1.7)]}
     times, _costs = tables(found)
     (row,) = times.rows
     assert row[-2:] == pytest.approx([4.0, 4.0])
 
 
-def test_weathers_are_seconds_a_call_and_seconds_pending():
-    assert weathers(["0:0", "0.3:1"]) == [Weather(0.0, 0.0), SLOW]
+def test_delays_are_read_as_seconds_a_call_and_seconds_pending():
+    assert read_delays(["0:0", "0.3:1"]) == [Delays(0.0, 0.0), SLOW]
 
 
 def test_members_are_counted_where_each_controller_publishes_them():

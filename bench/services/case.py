@@ -1,0 +1,87 @@
+"""The cases of `bench services`: their conditions and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from bench.report import percentile
+from bench.services.floor import Floor
+from bench.services.load import ServiceTimes
+
+
+@dataclass(frozen=True)
+class Delays:
+    """The configured delays of the cloud, in seconds.
+
+    Each call takes `latency`; a change of a load balancer stays PENDING after its answer for
+    `pending`.
+    """
+
+    latency: float
+    pending: float
+
+    def __str__(self) -> str:
+        return f"{self.latency:g} + {self.pending:g}"
+
+
+@dataclass(frozen=True)
+class ServiceCase:
+    """A number of Services created at once, with so many `endpoints` each, in all their runs."""
+
+    number: int
+    endpoints: int
+    delays: Delays
+    floor: Floor
+    runs: list[ServiceTimes]
+
+    def __str__(self) -> str:
+        return f"{self.number} x {self.endpoints}, {self.delays}"
+
+    def share(self, share: float) -> float:
+        """Return this percentile of all Services' seconds."""
+        return percentile([seconds for run in self.runs for seconds in run.seconds], share)
+
+    @property
+    def total(self) -> float:
+        """Seconds until all are ACTIVE; the median of the runs."""
+        return float(median(run.total for run in self.runs))
+
+    @property
+    def created(self) -> float:
+        """Seconds until all are created; the median of the runs."""
+        return float(median(run.created for run in self.runs))
+
+    def each(self, cost: str) -> float:
+        """Return a cost for each Service, by its name in :class:`~bench.services.load.Cost`."""
+        costs = [getattr(run.cost, cost) for run in self.runs]
+        return float(sum(costs) / (self.number * len(self.runs)))
+
+    @property
+    def busy(self) -> float:
+        """The share of the cores at work."""
+        return fmean(run.cost.busy for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A start of the controller beside Services whose load balancers need no change.
+
+    `done` are the seconds from exec until Octavia's last call.
+    """
+
+    number: int
+    delays: Delays
+    ready: float
+    done: float
+    octavia_writes: int
+    octavia_reads: int
+    octavia_kinds: dict[str, int]
+    writes: int
+    cpu_seconds: float
+
+
+def read_delays(texts: Iterable[str]) -> list[Delays]:
+    """Read options like "0.3:1": the latency of a call, and the seconds PENDING."""
+    return [Delays(*map(float, text.split(":"))) for text in texts]
