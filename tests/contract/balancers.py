@@ -95,6 +95,17 @@ def statuses(tree: Any) -> set[str]:
     return own.union(*map(statuses, tree.values()))
 
 
+async def vip_subnet(side: Side, *, owner: Neutron | None = None) -> str:
+    """Make a subnet for VIPs; none of them is given an address that members of our cases have.
+
+    :returns: its id.
+    """
+    network = await side.network(owner=owner)
+    pool = {"start": "10.219.0.2", "end": "10.219.0.99"}
+    made = await side.subnet(network["id"], "10.219.0.0/24", allocation_pools=[pool])
+    return str(made["id"])
+
+
 async def vip_ports(side: Side) -> list[Json]:
     """The ports of VIPs on the networks of this case."""
     networks = (await side.admin.get("/networks", name=side.mark)).body["networks"]

@@ -21,7 +21,7 @@ from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.cloud.transport import Transport
 
-from .balancers import Octavia
+from .balancers import Octavia, vip_subnet
 from .sides import Side, fake_side, real_side
 
 _HERE = Path(__file__).parent
@@ -120,12 +120,8 @@ def stranger(side: Side) -> Octavia:
 
 @pytest.fixture
 async def subnet(side: Side) -> str:
-    """Of the VIPs, in a network of the cluster's project. None is given an address that members
-    of our cases have."""
-    network = await side.network()
-    pool = {"start": "10.219.0.2", "end": "10.219.0.99"}
-    made = await side.subnet(network["id"], "10.219.0.0/24", allocation_pools=[pool])
-    return str(made["id"])
+    """A subnet for VIPs in a network of the cluster's project."""
+    return await vip_subnet(side)
 
 
 def _wanted(config: pytest.Config) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from .balancers import (
     bare,
     populated,
     vip_ports,
+    vip_subnet,
 )
 from .sides import Reply, Side
 
@@ -25,15 +27,31 @@ NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
 
 
 @pytest.fixture
-async def limits(admin: Octavia, octavia: Octavia) -> AsyncIterator[Any]:
-    """Set quotas of the cluster's project, until the end of the case."""
-    path = f"/lbaas/quotas/{octavia.project_id}"
+async def limited(admin: Octavia, stranger: Octavia) -> AsyncIterator[Limited]:
+    """Octavia as a user of the other project, whose quotas the case may set. Quotas of the
+    cluster's project would hinder the cases that run beside this one."""
+    yield Limited(stranger, admin)
+    await stranger.clean()
+    assert (await admin.delete(f"/lbaas/quotas/{stranger.project_id}")).status == 202
 
-    async def limit(**numbers: int) -> None:
-        assert (await admin.put(path, {"quota": numbers})).status == 202
 
-    yield limit
-    assert (await admin.delete(path)).status == 202
+@pytest.fixture
+async def limited_subnet(side: Side) -> str:
+    """A subnet for VIPs in a network of the other project."""
+    return await vip_subnet(side, owner=side.stranger)
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A user of Octavia, and the admin who limits what its project may have."""
+
+    octavia: Octavia
+    admin: Octavia
+
+    async def limit(self, **numbers: int) -> None:
+        """Set quotas of the project, until the end of the case."""
+        path = f"/lbaas/quotas/{self.octavia.project_id}"
+        assert (await self.admin.put(path, {"quota": numbers})).status == 202
 
 
 async def create(octavia: Octavia, body: Json) -> Reply:
@@ -42,20 +60,21 @@ async def create(octavia: Octavia, body: Json) -> Reply:
 
 @ANY_PROVIDER
 async def test_a_quota_of_load_balancers_is_403(
-    side: Side, octavia: Octavia, subnet: str, provider: str, limits: Any
+    side: Side, limited: Limited, limited_subnet: str, provider: str
 ) -> None:
-    await limits(loadbalancer=0)
-    reply = await create(octavia, populated(subnet, provider))
+    await limited.limit(loadbalancer=0)
+    reply = await create(limited.octavia, populated(limited_subnet, provider))
     assert reply.fault == (403, "Quota has been met for resources: Load Balancer")
     assert await vip_ports(side) == []
 
 
 @pytest.mark.parametrize("kind", ["pool", "listener", "member"])
 async def test_a_quota_of_parts_leaves_the_port_of_the_vip_behind(
-    side: Side, octavia: Octavia, subnet: str, provider: str, limits: Any, kind: str
+    side: Side, limited: Limited, limited_subnet: str, provider: str, kind: str
 ) -> None:
-    await limits(**{kind: 0})
-    body = populated(subnet, provider, vip_address="10.219.0.20")
+    octavia = limited.octavia
+    await limited.limit(**{kind: 0})
+    body = populated(limited_subnet, provider, vip_address="10.219.0.20")
     reply = await create(octavia, body)
     assert reply.fault == (403, f"Quota has been met for resources: {kind.capitalize()}")
     [port] = await vip_ports(side)
@@ -67,10 +86,11 @@ async def test_a_quota_of_parts_leaves_the_port_of_the_vip_behind(
 
 @ANY_PROVIDER
 async def test_a_quota_holds_for_parts_that_are_added(
-    octavia: Octavia, subnet: str, provider: str, limits: Any
+    limited: Limited, limited_subnet: str, provider: str
 ) -> None:
+    octavia, subnet = limited.octavia, limited_subnet
     made = await octavia.make(populated(subnet, provider))
-    await limits(listener=1, pool=1, member=2)
+    await limited.limit(listener=1, pool=1, member=2)
     listener = {"loadbalancer_id": made["id"], "protocol": "TCP", "protocol_port": 81}
     reply = await octavia.post(LISTENERS, {"listener": listener})
     assert reply.fault == (403, "Quota has been met for resources: Listener")
