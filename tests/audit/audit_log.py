@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 # Users of the lab's cluster, and those of the component tests, which have the same permissions.
 ACCOUNTS = {
@@ -12,6 +12,9 @@ ACCOUNTS = {
     "daemon": "kuryr-daemon",
 }
 TERMINATING = "because it is being terminated"
+PERMISSIONS = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
+INITIAL = "resourceVersion=0"
+ABSORBING = timedelta(seconds=2)  # from the answer of a list until the authorizer knows it
 BEGINNING = datetime.fromtimestamp(0, UTC)
 
 
@@ -64,23 +67,35 @@ def requests(path, since):
     return list(found.values())
 
 
-def permissions_loaded(path, since):
-    """When API servers had their roles and bindings: until then a fresh one refuses everybody."""
-    moments = []
+@dataclass(frozen=True)
+class Start:
+    """The start of an API server: from its first request to itself until it had read the roles and
+    bindings. Until then it refuses everybody."""
+
+    begin: datetime
+    loaded: datetime
+
+    def covers(self, moment):
+        """Return whether the server could refuse what is granted at that moment."""
+        return self.begin <= moment <= self.loaded + ABSORBING
+
+
+def starts(path, since):
+    """Return the starts of API servers; each server has a uid of its own among its users."""
+    begun, loaded = {}, {}
     for file in files(path):
         with file.open() as lines:
             for line in lines:
                 if '"username":"system:apiserver"' not in line or '"verb":"list"' not in line:
                     continue
                 entry = json.loads(line)
-                if entry["objectRef"].get("resource") in (
-                    "clusterroles",
-                    "clusterrolebindings",
-                    "roles",
-                    "rolebindings",
-                ):
-                    moments.append(_moment(entry["stageTimestamp"]))
-    return [moment for moment in moments if moment >= since]
+                server = entry["user"]["uid"]
+                begun.setdefault(server, _moment(entry["requestReceivedTimestamp"]))
+                # the lists of its informers, and not those of what repairs the default roles
+                if entry["objectRef"].get("resource") in PERMISSIONS and INITIAL in line:
+                    loaded[server] = _moment(entry["stageTimestamp"])
+    found = [Start(begun[server], moment) for server, moment in loaded.items()]
+    return [start for start in found if start.loaded >= since]
 
 
 def _read(entry):
