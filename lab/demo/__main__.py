@@ -21,6 +21,7 @@ from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, Installation, kubect
 from lab.lifecycle.lab import Lab
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
+from lab.suite import interrupted
 
 REPLICAS = 4
 PATIENCE = 240  # seconds
@@ -51,6 +52,7 @@ def main() -> int:
     installation = Installation(progress=progress, pool="neutron", with_services=True)
     installation.up()
     lab = installation.lab
+    interrupted.clear(lab)
     remove(lab)  # of an earlier run: it is to be seen how Pods start
     hosts = {name: node.chassis for name, node in lab.nodes.items()}
     installation.pools.populate(hosts, REPLICAS, PATIENCE)  # wherever the Pods will be

@@ -1,4 +1,4 @@
-"""The lab's cluster and cloud, as tests see them: kubectl, Neutron, the nodes' Open vSwitch."""
+"""A namespace of the cluster and its cloud, as tests see them."""
 
 import contextlib
 import functools
@@ -8,18 +8,19 @@ import subprocess
 import time
 import urllib.error
 import uuid
-from pathlib import Path
-
-import yaml
 
 from lab import facts
-from lab.kubernetes.client import Kube, KubeError, Unreachable
-from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, Installation, kubectl
+from lab.churn.leftovers import POOL_TAG
+from lab.install.images import BUSYBOX
+from lab.kubernetes.client import KubeError, Unreachable
+from lab.kuryr.installation import CONTROLLER, Installation
 from lab.lifecycle.supervisor import Supervisor
-from lab.openstack.rest import Api, ApiError, token
+from lab.openstack.rest import ApiError
 from lab.process import CommandError, run, succeeds
+from lab.suite import interrupted
+from tests.lab import product
+from tests.lab.site import site
 
-IMAGE = "lab.local/busybox:1"
 PREFIXES = {
     **dict.fromkeys(("events", "nodes", "pods", "serviceaccounts", "services"), "/api/v1"),
     **dict.fromkeys(("kuryrports", "kuryrportpools"), "/apis/openstack.org/v1"),
@@ -31,9 +32,9 @@ NO_ANSWER = (
     ConnectionError,
     TimeoutError,
 )
-OURS = "test-"  # how the names of namespaces of tests begin
 PATIENCE = 240  # seconds: for a machine with much else to do
 CLUSTER_WIDE = ("nodes", "kuryrportpools")
+AVAILABLE = "available-port"  # the name of a pool's port that no Pod has
 # It ends when it is told to: a first process that does not listen is waited for and killed.
 SERVE = (
     "trap 'exit 0' TERM; mkdir -p /www && hostname > /www/index.html && "
@@ -42,29 +43,45 @@ SERVE = (
 
 
 class Cluster:
-    """One namespace of the lab's cluster, and all of its cloud."""
+    """One namespace of the cluster, what its Pods have in the cloud, and the nodes.
+
+    `lab` and what uses it are only for tests with the marker `lab_only`.
+    """
 
     def __init__(self, namespace):
-        self.lab = facts.load()
-        self.kube = Kube(self.lab)
+        self.site = site()
+        self.kube = self.site.kube
+        self.neutron = self.site.neutron
         self.namespace = namespace
-        self.supervisor = Supervisor()
+
+    @functools.cached_property
+    def lab(self):
+        """The facts of the lab."""
+        return facts.load()
+
+    @functools.cached_property
+    def supervisor(self):
+        """The processes of the lab."""
+        return Supervisor()
 
     # Kubernetes.
 
     def kubectl(self, *arguments, stdin=None, timeout=300):
-        return kubectl(
-            self.lab, "--namespace", self.namespace, *arguments, stdin=stdin, timeout=timeout
+        """Run kubectl in the namespace; return what it printed."""
+        return self.site.kubectl(
+            "--namespace", self.namespace, *arguments, stdin=stdin, timeout=timeout
         )
 
     def apply(self, *objects):
-        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        """Apply objects, with the site's names of nodes and images."""
+        found = [localized(self.site, item) for item in objects]
+        items = {"apiVersion": "v1", "kind": "List", "items": found}
         self.kubectl("apply", "--filename=-", stdin=json.dumps(items))
 
     def get(self, kind, name="", *, namespace="", **query):
-        """The object of that name, or all objects of a kind.
+        """Return the object of that name, or all objects of a kind.
 
-        Without kubectl, each run of which costs a processor a tenth of a second: tests look again
+        Not by kubectl, each run of which costs a processor a tenth of a second: tests look again
         and again.
         """
         plural = f"{kind.removesuffix('s')}s"
@@ -73,7 +90,7 @@ class Cluster:
         return self.kube.call("GET", f"{path}/{name}") if name else self.kube.items(path, **query)
 
     def find(self, kind, name):
-        """The object, or None."""
+        """Return the object, or None."""
         try:
             return self.get(kind, name)
         except KubeError as error:
@@ -82,56 +99,63 @@ class Cluster:
             return None
 
     def wait_ready(self, *pods, seconds=PATIENCE):
-        """Wait until their containers run. What they serve may come a moment later: they have no
-        probes; and so may what other nodes know of them."""
+        """Wait until the Pods' containers run.
+
+        They have no probes: what they serve, and what other nodes know of them, may come a moment
+        later.
+        """
         wait = ("wait", "--for=condition=Ready", *(f"pod/{pod}" for pod in pods))
         self.kubectl(*wait, f"--timeout={seconds}s", timeout=seconds + 30)
 
     def exec(self, pod, *command):
+        """Run a command in a Pod; return what it printed."""
         return self.kubectl("exec", pod, "--", *command)
 
     def delete(self, *what):
-        """Return when they are gone."""
+        """Delete objects; return when they are gone."""
         self.kubectl("delete", *what, f"--timeout={PATIENCE}s", timeout=PATIENCE + 30)
 
     def tries(self, pod, *command):
-        """What the command prints in the Pod; None where it fails."""
+        """Return what the command prints in the Pod; None where it fails."""
         try:
             return self.exec(pod, *command).strip()
         except CommandError:
             return None
 
+    def uid(self, pod):
+        """Return the uid of the Pod of that name; None if there is none."""
+        live = self.find("pod", pod)
+        return live["metadata"]["uid"] if live else None
+
     def events(self, pod):
-        """(reason, message) of the Events about the Pod."""
+        """Return (reason, message) of the Events about the Pod."""
         found = self.get("events", fieldSelector=f"involvedObject.name={pod}")
         return [(event["reason"], event["message"]) for event in found]
+
+    def create_namespace(self):
+        """Make the namespace, with a label that says which run of the tests did."""
+        metadata = {"name": self.namespace, "labels": {interrupted.RUN: interrupted.this_run()}}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        self.site.kubectl("create", "--filename=-", stdin=json.dumps(body))
+        self.wait_for(
+            "the namespace has its ServiceAccount",
+            lambda: self.find("serviceaccount", "default"),
+        )
 
     # What is recorded, what is in the cloud, what is on the nodes.
 
     def vif(self, pod):
-        """The data of the Pod's default interface in its KuryrPort."""
+        """Return the data of the Pod's default interface in its KuryrPort."""
         entry = self.get("kuryrport", pod)["status"]["vifs"]["eth0"]
         return entry["vif"]["versioned_object.data"]
 
-    @functools.cached_property
-    def secret(self):
-        """A token of the cloud's administrator."""
-        clouds = yaml.safe_load(Path(self.lab.cloud.clouds_yaml).read_text())["clouds"]
-        auth = clouds["lab"]["auth"]
-        return token(auth["auth_url"], auth["username"], auth["password"], auth["project_name"])
-
-    @functools.cached_property
-    def neutron(self):
-        """Neutron, as its administrator sees it."""
-        return Api(f"{self.lab.cloud.neutron_url}/v2.0", self.secret)
-
     def ports(self):
-        """The cluster's ports in Neutron by id."""
-        found = self.neutron.get("/ports", tags=CLUSTER_TAG)["ports"]
+        """Return the cluster's ports in Neutron by id."""
+        found = self.neutron.get("/ports", tags=self.site.cluster_tag)["ports"]
         return {port["id"]: port for port in found}
 
     def taps(self):
-        """The Pods' interfaces in the integration bridges: {(node, tap name)}."""
+        """Return the Pods' interfaces in the integration bridges: {(node, tap name)}."""
         found = set()
         for node in self.lab.nodes.values():
             database = f"--db=unix:{node.ovs_socket}"
@@ -139,16 +163,21 @@ class Cluster:
             found |= {(node.name, name) for name in listed.split() if name.startswith("tap")}
         return found
 
+    def kuryrports(self):
+        """Return the KuryrPorts of all namespaces."""
+        return self.kube.items(f"{PREFIXES['kuryrports']}/kuryrports")
+
     def recorded_ports(self):
-        """Ids of the ports that all KuryrPorts of the cluster name."""
-        return {
-            entry["vif"]["versioned_object.data"]["id"]
-            for item in self.kube.items(f"{PREFIXES['kuryrports']}/kuryrports")
-            for entry in (item.get("status", {}).get("vifs") or {}).values()
-        }
+        """Return the ids of the ports that all KuryrPorts of the cluster name."""
+        return set().union(*map(ports_of, self.kuryrports()))
+
+    def is_released(self, port):
+        """Return whether no Pod has the port any more: it is gone, or available in its pool."""
+        found = self.ports().get(port)
+        return found is None or (POOL_TAG in found["tags"] and port not in self.recorded_ports())
 
     def wait_for(self, what, condition, seconds=PATIENCE):
-        """Ask until the condition holds; its value."""
+        """Ask until the condition holds; return its value."""
         end = time.monotonic() + seconds
         while True:
             trouble = ""
@@ -163,14 +192,41 @@ class Cluster:
             time.sleep(0.2)
 
     def assert_nothing_leaks(self):
-        """In the end Neutron's ports are exactly those that the KuryrPorts name."""
-        self.wait_for(
-            "the ports in Neutron are those in the KuryrPorts",
-            lambda: set(self.ports()) == self.recorded_ports(),
-        )
+        """Check that no port is without an owner, and that no record names a port that is gone.
+
+        Others make and release ports meanwhile: what is as it should be at one look is not looked
+        at again. What was without an owner before the first test is not ours.
+        """
+        suspects = None
+
+        def nothing():
+            nonlocal suspects
+            found = self.differences() - strangers()
+            suspects = found if suspects is None else suspects & found
+            return not suspects
+
+        self.wait_for("every port is a Pod's or a pool's, and every Pod's port exists", nothing)
+
+    def differences(self):
+        """Return the ids of ports that neither a KuryrPort names nor a pool keeps available, and
+        of those that KuryrPorts of this namespace name and Neutron does not have."""
+        ports = self.ports()
+        records = self.kuryrports()
+        recorded = set().union(*map(ports_of, records))
+        mine = [item for item in records if item["metadata"]["namespace"] == self.namespace]
+        available = {
+            identity
+            for identity, port in ports.items()
+            if POOL_TAG in port["tags"] and port["name"] == AVAILABLE
+        }
+        missing = set().union(*map(ports_of, mine))
+        return (set(ports) - recorded - available) | (missing - set(self.ports()))
 
     def kuryr_k8s(self, *command, controller=CONTROLLER):
-        """(exit code, what it says as JSON) of `kuryr-k8s`, told where that controller is."""
+        """Run `kuryr-k8s` with the settings of that controller.
+
+        :returns: (exit code, what it says as JSON).
+        """
         root = Installation().root
         names = ("kuryr.conf", f"{controller}.conf")
         done = subprocess.run(
@@ -189,12 +245,13 @@ class Cluster:
     # Traffic.
 
     def ping(self, pod, address):
-        """It must answer now: `until_pings` before what is not to disturb it."""
+        """Check that the address answers now: after `until_pings`, and after what is not to
+        disturb it."""
         family = "-6" if ":" in address else "-4"
         self.exec(pod, "ping", family, "-c", "2", "-i", "0.2", "-W", "10", address)
 
     def pings(self, pod, address):
-        """Whether the address answers now."""
+        """Return whether the address answers now."""
         try:
             self.ping(pod, address)
         except CommandError:
@@ -202,13 +259,15 @@ class Cluster:
         return True
 
     def until_pings(self, pod, *addresses):
-        """Wait until each of them answers the Pod. A Pod is Ready when its own node has its flows:
-        other nodes have them a moment later."""
+        """Wait until each of the addresses answers the Pod.
+
+        A Pod is Ready when its own node has its flows: other nodes have them a moment later.
+        """
         for address in addresses:
             self.wait_for(f"{pod} reaches {address}", lambda to=address: self.pings(pod, to))
 
     def until_vm_pings(self, *addresses):
-        """Wait until each of them answers the VM."""
+        """Wait until each of the addresses answers the lab's VM, which is in another network."""
         ping, netns = ("ping", "-c", "2", "-i", "0.2", "-W", "10"), self.lab.vm1.netns
         for address in addresses:
             self.wait_for(
@@ -217,11 +276,11 @@ class Cluster:
             )
 
     def fetch(self, pod, url):
-        """What the URL answers to the Pod; None where nobody does."""
+        """Return what the URL answers to the Pod; None where nobody does."""
         return self.tries(pod, "timeout", "10", "wget", "-q", "-O-", url)
 
     def answering(self, pod, url, count):
-        """Who answers: asked until so many different ones have."""
+        """Ask until so many different Pods have answered; return their names."""
         seen = set()
 
         def enough():
@@ -233,51 +292,65 @@ class Cluster:
 
 
 def may_pass(error):
-    """Whether a server only says, or shows, that it is on its way back, or has much to do."""
+    """Return whether a server only says, or shows, that it is on its way back, or is busy."""
     if isinstance(error, KubeError | ApiError):
         return error.status == 429 or error.status >= 500
     return isinstance(error, NO_ANSWER)
 
 
+def ports_of(kuryrport):
+    """Return the ids of the ports that the KuryrPort names."""
+    entries = (kuryrport.get("status", {}).get("vifs") or {}).values()
+    return {entry["vif"]["versioned_object.data"]["id"] for entry in entries}
+
+
 @functools.cache
-def remove_leftovers():
-    """What tests have left that were killed: once, before the first one of this run."""
-    lab = facts.load()
-    names = [one["metadata"]["name"] for one in Kube(lab).items("/api/v1/namespaces")]
-    if left := [name for name in names if name.startswith(OURS)]:
-        kubectl(lab, "delete", "namespace", *left, "--timeout=170s")
+def strangers():
+    """Return what was without an owner when this process began to test."""
+    return Cluster("default").differences()
+
+
+def localized(site, item):
+    """Return the object with the site's names of nodes and images."""
+    spec = item.get("spec", {}).get("template", item).get("spec", {})
+    if not site.images or "containers" not in spec:
+        return item
+    copy = json.loads(json.dumps(item))
+    spec = copy["spec"].get("template", copy)["spec"]
+    if "nodeName" in spec:
+        spec["nodeName"] = site.nodes[spec["nodeName"]].name
+    for container in spec["containers"]:
+        container["image"] = site.images[container["image"]]
+        container["imagePullPolicy"] = "IfNotPresent"
+    return copy
 
 
 @contextlib.contextmanager
 def fresh_cluster():
-    """The cluster with a namespace of one's own; afterwards nothing is in it any more."""
-    remove_leftovers()
-    namespace = f"{OURS}{uuid.uuid4().hex[:8]}"
-    cluster = Cluster(namespace)
-    kubectl(cluster.lab, "create", "namespace", namespace)
-    cluster.wait_for(
-        "the namespace has its ServiceAccount",
-        lambda: cluster.find("serviceaccount", "default"),
-    )
+    """Make a namespace of one's own; afterwards nothing is in it any more."""
+    product.prepared()
+    strangers()
+    cluster = Cluster(f"test-{uuid.uuid4().hex[:8]}")
+    cluster.create_namespace()
     yield cluster
     # Pods first: a namespace with something in it is looked at again only after a while
     for kind in ("deployments", "statefulsets", "pods"):
         cluster.delete(kind, "--all")
     cluster.wait_for("the KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
-    kubectl(cluster.lab, "delete", "namespace", namespace, "--wait=false")
+    cluster.kubectl("delete", "namespace", cluster.namespace, "--wait=false")
 
 
 def machine(lab):
-    """The node that is a virtual machine."""
+    """Return the node that is a virtual machine."""
     assert lab.workers, "no node is a virtual machine: lab up --vm 1"
     return next(iter(lab.workers.values()))
 
 
 def pod(name, *, node=None, command=None, **spec):
-    """A Pod with one container; keyword arguments are fields of its spec."""
+    """Return a Pod with one container; keyword arguments are fields of its spec."""
     container = {
         "name": "main",
-        "image": IMAGE,
+        "image": BUSYBOX,
         "imagePullPolicy": "Never",
         "command": command or ["sh", "-c", SERVE],
         **spec.pop("container", {}),
@@ -293,4 +366,5 @@ def pod(name, *, node=None, command=None, **spec):
 
 
 def addresses(live):
+    """Return the addresses in the status of a Pod."""
     return [entry["ip"] for entry in live["status"]["podIPs"]]

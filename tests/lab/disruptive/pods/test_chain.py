@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from lab.process import run
+from lab.suite import interrupted
 from tests.lab.cluster import pod
+
+pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 
 
 @pytest.fixture
@@ -17,7 +20,7 @@ def chain(cluster):
     tuning = {"type": "tuning", "sysctl": {"net.core.somaxconn": "777"}}
     bandwidth = {"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 80000000}
     plugins = [shipped["plugins"][0], tuning, bandwidth]
-    path = Path(node.cni_conf_dir) / "00-chain.conflist"
+    path = Path(node.cni_conf_dir) / interrupted.CHAIN
     try:
         path.write_text(json.dumps(shipped | {"name": "chain", "plugins": plugins}))
         yield

@@ -3,8 +3,13 @@
 import os
 import signal
 
+import pytest
+
 from lab.kuryr.installation import CONTROLLER, daemon
 from tests.lab.cluster import addresses, pod
+
+ROUNDS = 1
+pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 
 
 def pid_of(cluster, component):
@@ -27,7 +32,7 @@ def test_daemon_restart_disturbs_no_running_pod(cluster):
 
 def test_daemon_killed_during_add_leaves_nothing_and_the_pod_starts(cluster):
     names = [f"p{number}" for number in range(4)]
-    for round_ in range(3):
+    for round_ in range(ROUNDS):
         cluster.apply(*(pod(f"{name}-{round_}", node="node2") for name in names))
         first = f"p0-{round_}"
         # killed once the controller has made a port: the ADDs are under way
@@ -39,7 +44,7 @@ def test_daemon_killed_during_add_leaves_nothing_and_the_pod_starts(cluster):
         )
         os.kill(pid_of(cluster, daemon("node2")), signal.SIGKILL)
         cluster.supervisor.restart(daemon("node2"))
-    pods = [f"{name}-{round_}" for name in names for round_ in range(3)]
+    pods = [f"{name}-{round_}" for name in names for round_ in range(ROUNDS)]
     cluster.wait_ready(*pods)
     taps = {cluster.vif(name)["vif_name"] for name in pods}
     mine = {name for node, name in cluster.taps() if node == "node2"}
@@ -81,21 +86,20 @@ def test_pods_created_while_the_controller_is_down_start_when_it_is_back(cluster
 def test_controller_killed_while_ports_are_made_makes_none_twice(cluster):
     names = [f"p{number}" for number in range(8)]
     cluster.apply(*(pod(name) for name in names))
-    cluster.wait_for("the first port is made", cluster.ports)
+    uids = {live["metadata"]["uid"] for live in cluster.get("pods")}
+    cluster.wait_for("the first port is made", lambda: devices(cluster, uids))
     os.kill(pid_of(cluster, CONTROLLER), signal.SIGKILL)
-    made = set(devices(cluster))
+    made = set(devices(cluster, uids))
     cluster.supervisor.restart(CONTROLLER)
     cluster.wait_ready(*names)
-    uids = {live["metadata"]["uid"] for live in cluster.get("pods")}
-    again = [device for device in devices(cluster) if device in made & uids]
-    assert sorted(again) == sorted(made & uids)
+    assert sorted(devices(cluster, made)) == sorted(made)
     # what Neutron was still at work on when it was asked for the same again is swept
     cluster.wait_for(
-        "each Pod has one port",
-        lambda: sorted(one for one in devices(cluster) if one in uids) == sorted(uids),
+        "each Pod has one port", lambda: sorted(devices(cluster, uids)) == sorted(uids)
     )
 
 
-def devices(cluster):
-    """Whose the cluster's ports are, one for each port."""
-    return [port["device_id"] for port in cluster.ports().values()]
+def devices(cluster, uids):
+    """Return whose the ports of these Pods are, one uid for each port."""
+    owners = (port["device_id"] for port in cluster.ports().values())
+    return [uid for uid in owners if uid in uids]

@@ -6,12 +6,14 @@ import json
 import pytest
 
 from lab.kuryr.installation import CONTROLLER, daemon, kubectl
+from lab.suite import interrupted
 from tests.lab.cluster import pod
 from tests.lab.disruptive.pods.test_status_and_gc import garbage_collection
 
 HOST_ID = "openstack.org/kuryr-host-id"
 NODE = "nowhere"
 FREE = json.dumps({"metadata": {"finalizers": None}})
+pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 
 
 @contextlib.contextmanager
@@ -28,7 +30,8 @@ def stopped(cluster, *components):
 @pytest.fixture
 def node_without_daemon(cluster):
     """A Node whose kubelet and daemon never run."""
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+    metadata = {"name": NODE, "labels": {interrupted.RUN: interrupted.this_run()}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
     kubectl(cluster.lab, "create", "--filename=-", stdin=json.dumps(node))
     yield NODE
     kubectl(cluster.lab, "delete", "node", NODE, "--ignore-not-found")

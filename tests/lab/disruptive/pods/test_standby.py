@@ -1,7 +1,11 @@
 """Two controllers on the lab: the one that stands by takes over, and kuryr-k8s says who leads."""
 
+import pytest
+
 from lab.kuryr.installation import CONTROLLER, Installation
 from tests.lab.cluster import pod
+
+pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 
 
 def leader(cluster, name):

@@ -4,8 +4,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from lab.kuryr.installation import daemon
 from tests.lab.cluster import pod
+
+pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 
 
 def cnitool(cluster, command):

@@ -6,7 +6,6 @@ the controller is stopped meanwhile.
 
 import contextlib
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -24,9 +23,12 @@ from lab.openstack.config import NEUTRON_PORT
 from lab.openstack.rest import Api
 from lab.process import run, wait_until
 from lab.progress import Progress
+from tests.lab import product
 from tests.lab.cluster import PATIENCE
 
 NODE = "node2"  # one that can crash alone
+FIRST = 5  # pings
+pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 
 
 class Bench:
@@ -102,14 +104,20 @@ class Bench:
         return [line for line in text.splitlines() if f"zone={zone}" in line.split(",")]
 
     def pings(self, asker, pod, seconds=10):
-        """How many of the first three are answered.
+        """Return how many of the first FIRST pings are answered.
 
-        With a deadline ping goes on until it has three answers; without one it waits for the last
-        no longer than for a fifth of a second, and what comes late is not lost.
+        With a deadline ping goes on until it has so many answers; without one it waits for the
+        last no longer than for a fifth of a second, and what comes late is not lost.
         """
-        command = ["ping", "-c3", "-i0.2", f"-w{seconds}", address(pod)]
+        command = ["ping", f"-c{FIRST}", "-i0.2", f"-w{seconds}", address(pod)]
         text = run(["ip", "netns", "exec", sandbox(asker), *command], check=False)
-        return len({"1", "2", "3"} & set(re.findall(r"icmp_seq=(\d+) ttl=", text)))
+        answered = {int(number) for number in re.findall(r"icmp_seq=(\d+) ttl=", text)}
+        return len(answered & set(range(1, FIRST + 1)))
+
+    def reaches(self, asker, pod):
+        """Return whether the first pings are answered: a busy machine may lose one of them, and a
+        port that is plugged only now loses more."""
+        return self.pings(asker, pod) >= FIRST - 1
 
     def told_parked(self):
         """Ids that the daemon has reported."""
@@ -132,8 +140,8 @@ def address(pod):
 
 @pytest.fixture(scope="module")
 def bench():
-    if os.geteuid() != 0:
-        pytest.fail("these tests run as root, on a machine with the lab")
+    product.prepared()
+    product.ensure("plain")
     installation = Installation(progress=Progress(quiet=True))
     node = installation.lab.nodes[NODE]
     with contextlib.ExitStack() as stack:
@@ -175,9 +183,9 @@ def test_pod_has_traffic_at_once_and_the_port_stays_active(bench):
     before = bench.row(pod)
     for each in (pod, other):
         bench.cni("ADD", each)
-    assert bench.pings(bench.asker, pod) == 3
-    assert bench.pings(pod, other) == 3
-    assert bench.pings(other, bench.asker) == 3
+    assert bench.reaches(bench.asker, pod)
+    assert bench.reaches(pod, other)
+    assert bench.reaches(other, bench.asker)
     assert bench.row(pod) == before
     assert bench.are_active(bench.parked)
     assert fetched(pod, other) == 5_000_000
@@ -197,7 +205,7 @@ def test_next_pod_of_the_port_is_reached_without_delay(bench):
     pod = bench.parked[2]
     for _ in range(3):
         bench.cni("ADD", pod)
-        assert bench.pings(bench.asker, pod) == 3
+        assert bench.reaches(bench.asker, pod)
         bench.cni("DEL", pod)
 
 
@@ -206,11 +214,11 @@ def test_killed_daemon_keeps_what_is_parked(bench):
     bench.cni("ADD", bench.parked[0])
     bench.supervisor.kill(daemon(NODE))
     bench.supervisor.start(daemon(NODE))
-    assert bench.pings(bench.asker, bench.parked[0]) == 3
+    assert bench.reaches(bench.asker, bench.parked[0])
     bench.cni("DEL", bench.parked[0])
     assert [bench.row(pod) for pod in bench.parked] == rows
     bench.cni("ADD", bench.parked[1])
-    assert bench.pings(bench.asker, bench.parked[1]) == 3
+    assert bench.reaches(bench.asker, bench.parked[1])
     bench.cni("DEL", bench.parked[1])
     assert [bench.row(pod) for pod in bench.parked] == rows
 

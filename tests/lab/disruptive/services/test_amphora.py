@@ -13,15 +13,16 @@ import pytest
 from lab import topology
 from lab.openstack.rest import Api, ApiError
 from lab.process import run
+from tests.lab import product
 from tests.lab.cluster import addresses, fresh_cluster, pod
 
 NAME = "test-amphora"
+pytestmark = pytest.mark.lab_only
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    if os.geteuid() != 0:
-        pytest.fail("these tests run as root, on a machine with the lab")
+    product.ensure("full")
     with fresh_cluster() as found:
         yield found
     found.assert_nothing_leaks()

@@ -5,9 +5,9 @@ import pytest
 from lab.kuryr.installation import daemon
 from lab.process import run
 from tests.lab.cluster import addresses, machine, pod
-from tests.lab.machine import kernel_cases
 
 RECORDS = "/run/lab/run/kuryr/vlan"
+pytestmark = pytest.mark.lab_only
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def worker(cluster):
 
 
 def inside(worker, *command, timeout=120):
-    """Run a command in the machine; what it printed."""
+    """Run a command in the machine; return what it printed."""
     return run([*worker.command, *command], timeout=timeout)
 
 
@@ -25,13 +25,9 @@ def records(worker):
 
 
 def trunk(cluster, worker):
-    """The subports of the machine's trunk: {port id: VLAN id}."""
+    """Return the subports of the machine's trunk: {port id: VLAN id}."""
     found = cluster.neutron.get(f"/trunks/{worker.trunk_id}")["trunk"]
     return {each["port_id"]: each["segmentation_id"] for each in found["sub_ports"]}
-
-
-def test_cases_in_the_machine_of_the_binding_of_vlans():
-    print(kernel_cases.run_in_machine())
 
 
 def test_pods_on_the_machine_reach_those_of_other_nodes_and_vms_and_are_reached(cluster, worker):
@@ -54,6 +50,7 @@ def test_pods_on_the_machine_reach_those_of_other_nodes_and_vms_and_are_reached(
         assert cluster.answering(source, url, 1) == {target}
 
 
+@pytest.mark.complete
 def test_pod_has_a_subport_of_the_machines_trunk_and_gives_it_back(cluster, worker):
     cluster.apply(pod("one", node=worker.name))
     cluster.wait_ready("one")
@@ -66,11 +63,11 @@ def test_pod_has_a_subport_of_the_machines_trunk_and_gives_it_back(cluster, work
     assert len(records(worker)) == 1
     cluster.delete("pod", "one")
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", "one") is None)
-    assert vif["id"] not in trunk(cluster, worker)
-    assert vif["id"] not in cluster.ports()
+    cluster.wait_for("the port is released", lambda: cluster.is_released(vif["id"]))
     assert not records(worker)
 
 
+@pytest.mark.complete
 def test_pods_outlive_a_killed_daemon_which_knows_them_again(cluster, worker):
     cluster.apply(pod("one", node=worker.name))
     cluster.wait_ready("one")

@@ -1,7 +1,11 @@
 """hostPort by the reference plugin portmap, chained after kuryr-cni as the conflist is shipped."""
 
+import pytest
+
 from lab.process import run
 from tests.lab.cluster import pod
+
+pytestmark = pytest.mark.lab_only
 
 
 def test_host_port_is_reached_from_the_other_node_and_from_outside(cluster):

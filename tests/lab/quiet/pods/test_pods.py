@@ -2,7 +2,9 @@
 
 import json
 
-from lab.process import run
+import pytest
+
+from lab.suite import interrupted
 from tests.lab.cluster import addresses, pod
 
 
@@ -13,10 +15,22 @@ def test_pod_has_the_addresses_of_its_neutron_port(cluster):
     port = cluster.ports()[vif["id"]]
     live = cluster.get("pod", "one")
     assert addresses(live) == [ip["ip_address"] for ip in port["fixed_ips"]]
-    assert port["device_id"] == live["metadata"]["uid"]
-    assert port["binding:host_id"] == cluster.lab.nodes["node1"].chassis
-    assert port["name"] == f"{cluster.namespace}/one"
-    assert port["security_groups"] == [cluster.lab.cloud.security_groups["pods"]]
+    assert port["binding:host_id"] == cluster.site.nodes["node1"].host
+    # a pool's port is told a moment later whose it is
+    whose = (live["metadata"]["uid"], f"{cluster.namespace}/one")
+    cluster.wait_for(
+        "the port says whose it is",
+        lambda: (
+            (cluster.ports()[vif["id"]]["device_id"], cluster.ports()[vif["id"]]["name"]) == whose
+        ),
+    )
+    groups = [
+        cluster.neutron.get(f"/security-groups/{group}")["security_group"]
+        for group in port["security_groups"]
+    ]
+    others = [group["name"] for group in groups if group["id"] != cluster.site.pod_security_group]
+    assert len(groups) == len(others) + 1
+    assert others == [f"kuryr {cluster.site.cluster_tag}: from load balancers"]
     cluster.wait_for(
         "the port is ACTIVE", lambda: cluster.ports()[vif["id"]]["status"] == "ACTIVE"
     )
@@ -29,31 +43,28 @@ def test_interface_in_the_pod_is_as_neutron_made_it(cluster):
     vif = cluster.vif("one")
     v4, v6 = addresses(cluster.get("pod", "one"))
     shown = cluster.exec("one", "ip", "addr", "show", "eth0")
-    assert f"inet {v4}/16" in shown
-    assert f"inet6 {v6}/64" in shown
+    first, second = cluster.site.pods["v4"], cluster.site.pods["v6"]
+    assert f"inet {v4}/{first['cidr'].partition('/')[2]}" in shown
+    assert f"inet6 {v6}/{second['cidr'].partition('/')[2]}" in shown
     assert vif["address"] in shown
-    assert "mtu 1442" in shown
-    gateway = cluster.lab.cloud.networks["pods"]
-    assert f"default via {gateway.v4.gateway} dev eth0" in cluster.exec("one", "ip", "route")
-    routes = cluster.exec("one", "ip", "-6", "route")
-    assert f"default via {gateway.v6.gateway} dev eth0" in routes
+    assert f"mtu {cluster.site.pods['mtu']}" in shown
+    assert f"default via {first['gateway']} dev eth0" in cluster.exec("one", "ip", "route")
+    assert f"default via {second['gateway']} dev eth0" in cluster.exec("one", "ip", "-6", "route")
 
 
 def test_pods_reach_each_other_on_a_node_between_nodes_and_across_the_router(cluster):
     cluster.apply(pod("a", node="node1"), pod("b", node="node1"), pod("c", node="node2"))
     cluster.wait_ready("a", "b", "c")
-    vm = cluster.lab.vm1
     targets = [
         *addresses(cluster.get("pod", "b")),
         *addresses(cluster.get("pod", "c")),
-        vm.v4,
-        vm.v6,
+        *cluster.site.beyond,
     ]
     for source in ("a", "c"):
         cluster.until_pings(source, *targets)
-    cluster.until_vm_pings(*addresses(cluster.get("pod", "c")))  # and a VM reaches Pods
 
 
+@pytest.mark.lab_only
 def test_pod_reaches_the_api_server_at_the_nodes_neutron_address(cluster):
     cluster.apply(pod("one", node="node2"))
     cluster.wait_ready("one")
@@ -92,45 +103,14 @@ def test_finished_pod_gives_its_port_back(cluster):
     cluster.assert_nothing_leaks()
 
 
-def test_thirty_pods_at_once_all_become_ready_and_leave_nothing(cluster):
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "many"},
-        "spec": {
-            "replicas": 30,
-            "selector": {"matchLabels": {"app": "many"}},
-            "template": {
-                "metadata": {"labels": {"app": "many"}},
-                "spec": pod("x", command=["sleep", "1000"])["spec"],
-            },
-        },
-    }
-    cluster.apply(deployment)
-    cluster.kubectl("rollout", "status", "deployment/many", "--timeout=400s", timeout=420)
-    pods = cluster.get("pods")
-    taken = [ip for live in pods for ip in addresses(live)]
-    assert len(set(taken)) == 60
-    by_id = {port["id"]: port for port in cluster.ports().values()}
-    recorded = {item["metadata"]["name"]: item for item in cluster.get("kuryrports")}
-    for live in pods:
-        entry = recorded[live["metadata"]["name"]]["status"]["vifs"]["eth0"]["vif"]
-        port = by_id[entry["versioned_object.data"]["id"]]
-        assert addresses(live) == [ip["ip_address"] for ip in port["fixed_ips"]]
-    cluster.kubectl("delete", "deployment", "many")
-    cluster.wait_for("all KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
-    cluster.assert_nothing_leaks()
-
-
+@pytest.mark.lab_only
 def test_static_pod_has_a_port_under_its_configurations_hash(cluster):
     node = cluster.lab.nodes["node1"]
-    config = json.loads(run(["cat", f"{node.kubelet_root}/../kubelet.json"]))
-    assert config.get("staticPodPath"), "the lab's kubelets read static Pods from a directory"
     manifest = pod("static")
     manifest["metadata"]["namespace"] = cluster.namespace
-    path = f"{config['staticPodPath']}/{cluster.namespace}.json"
+    path = interrupted.static_pods(node) / f"{cluster.namespace}.json"
     try:
-        run(["tee", path], stdin=json.dumps(manifest))
+        path.write_text(json.dumps(manifest))
         name = "static-node1"
         cluster.wait_for("the mirror Pod appears", lambda: cluster.find("pod", name))
         cluster.wait_ready(name)
@@ -143,6 +123,7 @@ def test_static_pod_has_a_port_under_its_configurations_hash(cluster):
             "podStatic": True,
         }
         cluster.until_pings(name, cluster.lab.vm1.v4)
+        cluster.until_vm_pings(*addresses(mirror))
     finally:
-        run(["rm", "-f", path])
+        path.unlink()
     cluster.wait_for("the KuryrPort goes", lambda: cluster.find("kuryrport", name) is None)

@@ -9,8 +9,9 @@ from lab.kuryr.installation import CONTROLLER, daemon
 from lab.kuryr.sandbox import capabilities
 from lab.kuryr.sandbox.unit import Unit
 from lab.process import CommandError, run
+from tests.kit.paths import ETC
 
-ETC = pathlib.Path(__file__).resolve().parents[4] / "etc"
+pytestmark = pytest.mark.lab_only
 COMPONENTS = {
     CONTROLLER: "kuryr-k8s-controller",
     daemon("node1"): "kuryr-k8s-daemon",

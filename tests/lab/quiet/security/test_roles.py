@@ -9,6 +9,8 @@ from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER
 from lab.openstack.rest import Api, ApiError
 from lab.process import environment_of
 
+pytestmark = pytest.mark.lab_only
+
 
 def neutron_by(cluster, roles):
     """Neutron by a new credential of the user kuryr, with these roles."""

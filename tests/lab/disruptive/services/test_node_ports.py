@@ -1,0 +1,33 @@
+"""Node ports while the daemon that opens them is down."""
+
+import pytest
+
+from lab.kuryr.installation import daemon
+from lab.process import run
+from tests.lab.cluster import pod
+from tests.lab.services import service, url_of, web
+
+pytestmark = pytest.mark.lab_only
+
+
+def test_node_port_outlives_the_daemon_and_is_closed_when_its_service_has_gone(cluster):
+    cluster.apply(service("web", type="NodePort"), web("a", "node1"), pod("asks", node="node2"))
+    cluster.wait_ready("a", "asks")
+    cluster.until_active("web")
+    [port] = cluster.get("service", "web")["spec"]["ports"]
+    number = port["nodePort"]
+    url = url_of(cluster.lab.nodes["node1"].port_v4, number)
+    assert cluster.answering("asks", url, 1) == {"a"}
+    cluster.supervisor.kill(daemon("node1"))
+    try:
+        assert cluster.answering("asks", url, 1) == {"a"}
+        cluster.delete("service", "web")
+        assert str(number) in table_of_node_ports()
+    finally:
+        cluster.supervisor.start(daemon("node1"))
+    cluster.wait_for("it is closed", lambda: str(number) not in table_of_node_ports())
+
+
+def table_of_node_ports():
+    """Return the table of node1, as nft shows it."""
+    return run(["nft", "list", "table", "inet", "kuryr-node-ports"])

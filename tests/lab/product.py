@@ -1,0 +1,131 @@
+"""The configurations of the product on the lab that tests ask for by the marker `product`."""
+
+import configparser
+import functools
+import json
+
+from lab.kubernetes import dns
+from lab.kuryr import services
+from lab.kuryr.installation import CONTROLLER, Installation, kubectl
+from lab.paths import locked, write_atomic
+from lab.progress import Progress
+from lab.suite import interrupted
+from tests.lab.site import on_the_lab
+
+PATIENCE = 240  # seconds
+# A pool is filled with few ports, and at once.
+POOL_OPTIONS = {
+    "ports_pool_min": "2",
+    "ports_pool_batch": "2",
+    "ports_pool_cooldown": "0",
+    "ports_pool_update_frequency": "1",
+    "ports_pool_cleanup_rate": "100",
+}
+# In the order in which their tests run: it costs half a minute to go from one to the next.
+CONFIGURATIONS = {
+    "full": {
+        "pool": "neutron",
+        "pool_options": POOL_OPTIONS,
+        "with_services": True,
+        "provider": "ovn",
+    },
+    "amphora": {"with_services": True, "provider": "amphora"},
+    "plain": {},
+}
+
+
+@functools.cache
+def prepared():
+    """What interrupted runs have left is gone; once in each process of this run."""
+    if on_the_lab():
+        with _lock():
+            interrupted.clear(_installation().lab)
+
+
+@functools.cache
+def _last():
+    """The name of the configuration that this process has ensured, in a list."""
+    return []
+
+
+def ensure(name):
+    """Give the controller this configuration; a cloud and a cluster that exist keep theirs."""
+    if not on_the_lab() or _last() == [name]:
+        return
+    with _lock():
+        _remember()
+        _apply(_installation(**CONFIGURATIONS[name]))
+    _last()[:] = [name]
+
+
+def restore():
+    """Give the controller the configuration that it had before the first test of this run."""
+    if not on_the_lab():
+        return
+    with _lock():
+        note = _note()
+        if not note.exists():
+            return
+        before = json.loads(note.read_text())["configuration"]
+        if not before["with_services"] and _configuration()["with_services"]:
+            dns.down(_installation().lab)
+        _apply(_installation(**before))
+        note.unlink()
+    _last().clear()
+
+
+def _installation(**configuration):
+    quiet = Progress(quiet=True)
+    return Installation(progress=quiet, debug=_settings()["DEFAULT"].get("debug"), **configuration)
+
+
+def _settings():
+    """Return what stands in the controller's own file of settings."""
+    found = configparser.ConfigParser(interpolation=None)
+    found.read(Installation(progress=Progress(quiet=True)).root / f"{CONTROLLER}.conf")
+    return found
+
+
+def _configuration():
+    """Return the controller's present configuration, as CONFIGURATIONS has them."""
+    settings = _settings()
+    kubernetes = settings["kubernetes"]
+    pool = dict(settings["vif_pool"]) if settings.has_section("vif_pool") else {}
+    for name in settings.defaults():
+        pool.pop(name, None)
+    kinds = kubernetes.get("vif_pool_driver", "noop") + pool.pop("vif_pool_mapping", "")
+    return {
+        "pool": "neutron" if "neutron" in kinds.replace("neutron-vif", "") else "noop",
+        "pool_options": pool,
+        "with_services": "lbaas_spec" in kubernetes.get("enabled_handlers", ""),
+        "provider": kubernetes.get("endpoints_driver_octavia_provider", "ovn"),
+    }
+
+
+def _note():
+    """Return the file that keeps the configuration from before the tests."""
+    return Installation(progress=Progress(quiet=True)).root / "configuration-before-tests.json"
+
+
+def _lock():
+    return locked(_note().with_name("tests.lock"))
+
+
+def _remember():
+    """Note the configuration from before the tests; a killed run's note is older, and stays."""
+    note = _note()
+    known = json.loads(note.read_text()) if note.exists() else {"configuration": _configuration()}
+    write_atomic(note, json.dumps(known | {"run": interrupted.this_run()}))
+
+
+def _apply(installation):
+    """Let the controller run with this configuration, and all that belongs to it be there."""
+    if installation.pool == "noop" and _configuration()["pool"] != "noop":
+        installation.pools.drain(PATIENCE)
+    installation.register_controller(1)
+    installation.supervisor.start(CONTROLLER)
+    configuration = _configuration()
+    if configuration["pool"] == "noop":
+        kubectl(installation.lab, "delete", "kuryrportpools", "--all")
+    if configuration["with_services"]:
+        services.up(installation.lab, configuration["provider"], PATIENCE)

@@ -1,0 +1,3 @@
+from tests.lab.services import cluster, provider
+
+__all__ = ["cluster", "provider"]
