@@ -1,13 +1,14 @@
-"""A Deployment that comes and goes on the lab, and when what was seen of each of its Pods."""
+"""A Deployment that is created and deleted on the lab, and the times of each of its Pods."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bench.lab.objects import IMAGE, deployment
+from bench.waiting import wait_for
 from lab.churn.pods import pod
 from lab.kubernetes.client import Follower, Json, Kube, condition, is_ready
 from lab.process import wait_until
@@ -17,132 +18,135 @@ PATIENCE = 180.0
 
 
 @dataclass
-class Seen:
-    """When watch events told something of a Pod first, on the program's clock."""
+class PodTimes:
+    """The times of time.monotonic() when watch events first showed each state of a Pod."""
 
     name: str
     times: dict[str, float] = field(default_factory=dict)
 
-    def first(self, what: str, now: float) -> None:
-        self.times.setdefault(what, now)
+    def note(self, state: str, now: float) -> None:
+        """Note when a state was seen, unless it was seen before."""
+        self.times.setdefault(state, now)
 
     @property
     def ready(self) -> float:
-        """Seconds from its creation, as seen, to Ready."""
+        """Seconds from the Pod's creation, as seen, to Ready."""
         return self.times["ready"] - self.times["created"]
 
     @property
     def gone(self) -> float:
-        """Seconds from the Deployment's deletion."""
-        return self.times["gone"] - self.times["asked to go"]
+        """Seconds from the Deployment's deletion until the Pod was gone."""
+        return self.times["gone"] - self.times["deleted"]
 
     @property
     def phases(self) -> dict[str, float]:
-        """Its way to Ready, cut where another one has the next move.
+        """Seconds of each phase until Ready, by the part of the system that works in it.
 
-        ADD ends with the KuryrPort's `active`; where there is none, with the Pod's condition
+        ADD ends with `active` in the KuryrPort; if there is none, with the Pod's condition
         PodReadyToStartContainers, which often comes together with Ready.
         """
-        marks = ["created", "scheduled", "vifs", "sandbox", "ready"]
-        found = [(mark, self.times[mark]) for mark in marks if mark in self.times]
-        names = {"scheduled": "schedule", "vifs": "VIF", "sandbox": "ADD", "ready": "ready"}
+        states = ["created", "scheduled", "vifs", "sandbox", "ready"]
+        seen = [(state, self.times[state]) for state in states if state in self.times]
+        phases = {"scheduled": "schedule", "vifs": "VIF", "sandbox": "ADD", "ready": "ready"}
         return {
-            names[mark]: max(0.0, at - before)
-            for (_, before), (mark, at) in itertools.pairwise(found)
+            phases[state]: max(0.0, end - begin)
+            for (_, begin), (state, end) in itertools.pairwise(seen)
         }
 
 
 @dataclass(frozen=True)
 class Round:
-    """One Deployment: its Pods, and the seconds until all were Ready, and gone."""
+    """The times of one Deployment: of its Pods, and the seconds until all were Ready, and gone."""
 
-    pods: list[Seen]
+    pods: list[PodTimes]
     all_ready: float
     all_gone: float
 
 
 class _Watched:
+    """The times of all Pods whose names have a prefix, from two watches."""
+
     def __init__(self, prefix: str) -> None:
-        self.pods: dict[str, Seen] = {}
+        self.pods: dict[str, PodTimes] = {}
         self._prefix = prefix
         self._lock = threading.Lock()
 
-    def _seen(self, name: str) -> Seen | None:
-        if not name.startswith(f"{self._prefix}-"):
-            return None
-        return self.pods.setdefault(name, Seen(name))
-
-    def pod(self, name: str, item: Json | None, now: float) -> None:
+    def take_pod(self, name: str, item: Json | None, now: float) -> None:
+        """Note the states that a Pod shows; `item` is None if it is gone."""
         with self._lock:
-            if (seen := self._seen(name)) is None:
+            if (times := self._times_of(name)) is None:
                 return
             if item is None:
-                seen.first("gone", now)
+                times.note("gone", now)
                 return
-            seen.first("created", now)
+            times.note("created", now)
             if condition(item, "PodScheduled"):
-                seen.first("scheduled", now)
+                times.note("scheduled", now)
             if condition(item, "PodReadyToStartContainers"):
-                seen.first("sandbox", now)
+                times.note("sandbox", now)
             if is_ready(item):
-                seen.first("ready", now)
+                times.note("ready", now)
 
-    def kuryrport(self, name: str, item: Json | None, now: float) -> None:
+    def take_kuryrport(self, name: str, item: Json | None, now: float) -> None:
+        """Note the states that a Pod's KuryrPort shows; `item` is None if it is gone."""
         with self._lock:
             vifs = ((item or {}).get("status", {}).get("vifs") or {}).values()
-            if not vifs or (seen := self._seen(name)) is None:
+            if not vifs or (times := self._times_of(name)) is None:
                 return
-            seen.first("vifs", now)
+            times.note("vifs", now)
             if all(entry["vif"]["versioned_object.data"]["active"] for entry in vifs):
-                seen.first("sandbox", now)
+                times.note("sandbox", now)
 
-    def count(self, mark: str) -> int:
+    def count(self, state: str) -> int:
+        """Count the Pods that were seen in a state."""
         with self._lock:
-            return sum(1 for seen in self.pods.values() if mark in seen.times)
+            return sum(state in times.times for times in self.pods.values())
+
+    def _times_of(self, name: str) -> PodTimes | None:
+        if not name.startswith(f"{self._prefix}-"):
+            return None
+        return self.pods.setdefault(name, PodTimes(name))
 
 
 def deploy(kube: Kube, name: str, count: int, *, with_vifs: bool = False) -> Round:
-    """Create the Deployment, wait until all is Ready, delete it, wait until all is gone.
+    """Create a Deployment, wait until all Pods are Ready, delete it, wait until all are gone.
 
-    :raises TimeoutError: not all of it within PATIENCE.
+    :param with_vifs: check that each Pod has a KuryrPort with VIFs.
+    :raises TimeoutError: a step took longer than PATIENCE.
     """
     path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
     watched = _Watched(name)
-    pods = Follower(kube, f"/api/v1/namespaces/{NAMESPACE}/pods", watched.pod)
-    records = f"/apis/openstack.org/v1/namespaces/{NAMESPACE}/kuryrports"
-    with pods, Follower(kube, records, watched.kuryrport):
+    pods = Follower(kube, f"/api/v1/namespaces/{NAMESPACE}/pods", watched.take_pod)
+    kuryrports = f"/apis/openstack.org/v1/namespaces/{NAMESPACE}/kuryrports"
+    with pods, Follower(kube, kuryrports, watched.take_kuryrport):
         begin = time.monotonic()
-        kube.call("POST", path, deployment(name, count))
+        kube.call("POST", path, _spread_deployment(name, count))
         try:
-            _await(lambda: watched.count("ready") == count, f"{count} Pods of {name} are Ready")
-            last = max(seen.times["ready"] for seen in watched.pods.values())
+            all_ready = f"{count} Pods of {name} are Ready"
+            wait_for(lambda: watched.count("ready") == count, all_ready, PATIENCE)
+            last = max(times.times["ready"] for times in watched.pods.values())
             if with_vifs and watched.count("vifs") != count:
-                raise TimeoutError(f"Pods of {name} are Ready without interfaces of ours")
+                raise TimeoutError(f"Pods of {name} are Ready without VIFs in their KuryrPorts")
         finally:
-            asked = time.monotonic()
+            deleted = time.monotonic()
             kube.call("DELETE", f"{path}/{name}", {"propagationPolicy": "Background"})
-        for seen in watched.pods.values():
-            seen.first("asked to go", asked)
-        _await(lambda: watched.count("gone") == len(watched.pods), f"Pods of {name} are gone")
-        end = max(seen.times["gone"] for seen in watched.pods.values())
-    wait_until(lambda: not _left(kube, records, name), PATIENCE, pause=0.2)
-    return Round(list(watched.pods.values()), last - begin, end - asked)
+        for times in watched.pods.values():
+            times.note("deleted", deleted)
+        all_gone = f"Pods of {name} are gone"
+        wait_for(lambda: watched.count("gone") == len(watched.pods), all_gone, PATIENCE)
+        end = max(times.times["gone"] for times in watched.pods.values())
+    wait_until(lambda: not _left(kube, kuryrports, name), PATIENCE, pause=0.2)
+    return Round(list(watched.pods.values()), last - begin, end - deleted)
 
 
 def _left(kube: Kube, path: str, name: str) -> bool:
     return any(item["metadata"]["name"].startswith(f"{name}-") for item in kube.items(path))
 
 
-def _await(condition_holds: Callable[[], bool], what: str) -> None:
-    if not wait_until(condition_holds, PATIENCE):
-        raise TimeoutError(f"after {PATIENCE:.0f} s still not: {what}")
-
-
-def deployment(name: str, count: int) -> Json:
-    """Pods that do nothing, spread over the nodes by the scheduler."""
+def _spread_deployment(name: str, count: int) -> Json:
+    """Return a Deployment of Pods that do nothing, spread over the nodes by the scheduler."""
     labels = {"app": name}
-    template = pod(name, "", "lab.local/busybox:1")
-    spec = template["spec"]
+    spec = pod(name, "", IMAGE)["spec"]
     del spec["nodeName"]
     spec["topologySpreadConstraints"] = [
         {
@@ -152,13 +156,4 @@ def deployment(name: str, count: int) -> Json:
             "labelSelector": {"matchLabels": labels},
         }
     ]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": count,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    return deployment(name, count, labels, spec)

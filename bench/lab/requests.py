@@ -1,4 +1,4 @@
-"""Requests of a Pod to an address, again and again: who answered, and when."""
+"""Requests that a Pod sends to an address all the time, and their answers."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from typing import Self
 
 from lab import facts
 
-EVERY = 0.05  # seconds between two requests; each is a process and a connection of its own
-GIVEN_UP = 2  # seconds
+INTERVAL = 0.05  # seconds between two requests; each has a process and a connection
+TIMEOUT = 2  # seconds of a request
 FAILED = "FAILED"
-# A request that hangs holds up no other one.
+# A request that hangs does not delay the next one.
 _LOOP = """while :; do
-  (timeout {given_up} wget -q -O- {url} 2>/dev/null || echo {failed}) &
-  sleep {every}
+  (timeout {timeout} wget -q -O- {url} 2>/dev/null || echo {failed}) &
+  sleep {interval}
 done"""
 
 
 class Requests:
-    """The Pod asks from now on, until the end; `heard` is (time.monotonic(), who or FAILED).
+    """Requests of a Pod for as long as the context lasts.
 
-    Times are those of the arrival of what the Pod printed.
+    `answers` are pairs of time.monotonic(), when the Pod's output arrived, and the name of the
+    server that answered, or FAILED.
     """
 
     def __init__(self, lab: facts.Lab, namespace: str, pod: str, url: str) -> None:
-        script = _LOOP.format(given_up=GIVEN_UP, url=url, failed=FAILED, every=EVERY)
+        script = _LOOP.format(timeout=TIMEOUT, url=url, failed=FAILED, interval=INTERVAL)
         kubectl = [f"{lab.bin}/kubectl", f"--kubeconfig={lab.kubernetes.admin_kubeconfig}"]
         self._exec = [*kubectl, "-n", namespace, "exec", pod, "--"]
         self._command = [*self._exec, "sh", "-c", script]
-        self.heard: list[tuple[float, str]] = []
+        self.answers: list[tuple[float, str]] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def __enter__(self) -> Self:
@@ -47,30 +48,34 @@ class Requests:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        end = [*self._exec, "killall", "-q", "-9", "sh", "wget"]  # in the Pod it would go on
+        # the loop in the Pod does not end with kubectl
+        end = [*self._exec, "killall", "-q", "-9", "sh", "wget"]
         subprocess.run(end, check=False, capture_output=True)
         self._process.kill()
         self._process.wait()
         self._thread.join(10)
 
-    def first(self, who: str = "", *, since: float = 0.0) -> float | None:
-        """When somebody (or this one) answered for the first time since then."""
-        good = (at for at, name in tuple(self.heard) if at >= since and _is(name, who))
-        return next(good, None)
+    def first(self, server: str = "", *, since: float = 0.0) -> float | None:
+        """Return the time of the first answer since then, of any server or of this one."""
+        times = (
+            time_of_answer
+            for time_of_answer, name in tuple(self.answers)
+            if time_of_answer >= since and name != FAILED and server in ("", name)
+        )
+        return next(times, None)
 
-    def last(self, who: str) -> float | None:
-        """When this one answered for the last time."""
-        return max((at for at, name in tuple(self.heard) if name == who), default=None)
+    def last(self, server: str) -> float | None:
+        """Return the time of the last answer of a server."""
+        answers = tuple(self.answers)
+        times = (time_of_answer for time_of_answer, name in answers if name == server)
+        return max(times, default=None)
 
     def failed(self, since: float) -> int:
-        """How many got no answer since then."""
-        return sum(at >= since and name == FAILED for at, name in tuple(self.heard))
+        """Count the requests without an answer since then."""
+        answers = tuple(self.answers)
+        return sum(end >= since and name == FAILED for end, name in answers)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.heard.append((time.monotonic(), line.strip()))
-
-
-def _is(name: str, who: str) -> bool:
-    return name == who if who else name != FAILED
+            self.answers.append((time.monotonic(), line.strip()))

@@ -1,7 +1,7 @@
-"""Services on the lab: until one is answered, and until a Pod that goes is asked no more.
+"""Services on the lab: until the first answer, and until a removed Pod gets no more requests.
 
-A Pod on one node asks all the time; the Pods that answer are a Deployment's, which keep serving
-for a while when they are deleted, as Pods behind a load balancer should.
+A Pod on one node sends requests all the time; Pods of a Deployment answer. They keep serving for a
+while when they are deleted, as Pods behind a load balancer should.
 """
 
 from __future__ import annotations
@@ -12,41 +12,44 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from bench.lab.requests import EVERY, GIVEN_UP, Requests
+from bench.lab.objects import IMAGE, deployment
+from bench.lab.requests import INTERVAL, TIMEOUT, Requests
 from bench.options import add_values
 from bench.report import Report, Table, Target, percentile
+from bench.waiting import wait_for
 from lab import facts
 from lab.kubernetes import dns
 from lab.kubernetes.client import Json, Kube, is_ready
 from lab.kuryr.installation import Installation, kubectl
 from lab.kuryr.services import PROVIDERS
-from lab.process import wait_until
 from lab.progress import Progress
 
-NAMESPACE, ASKER, APP = "kuryr-bench-services", "asker", "web"
-IMAGE = "lab.local/busybox:1"
+NAMESPACE, CLIENT, APP = "kuryr-bench-services", "client", "web"
 SERVE = "mkdir -p /www && hostname > /www/index.html && exec httpd -f -p 8080 -h /www"
 DRAIN = 8  # seconds for which a Pod keeps serving after its deletion
-QUIET = 2.5  # seconds without an answer of a Pod: there was its last one
+QUIET = 2.5  # seconds without an answer of a Pod after which the last one was its last
 PATIENCE = 120.0
 REPLICAS = 3
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{APP}"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of this benchmark."""
+    """Add the options of this benchmark."""
     parser.add_argument("--runs", type=int, default=20, help="of each step (20)")
     add_values(parser, "--provider", str, tuple(PROVIDERS), "providers of the load balancers")
 
 
 @dataclass
-class Found:
-    """Seconds of each run: from the Service's POST to its first answer; from the scale-down to
-    the last answer of the Pod removed; from the scale-up to the first one of the new Pod; and
-    how many requests failed in all scale events."""
+class Measurements:
+    """The measurements with one provider; the lists hold the seconds of each run.
+
+    They last from the Service's POST to the first answer, from the scale-down to the last answer
+    of the Pod removed, and from the scale-up to the first answer of the new Pod. `failed` and
+    `asked` count the requests during all scale events.
+    """
 
     answered: list[float] = field(default_factory=list)
     drained: list[float] = field(default_factory=list)
@@ -56,71 +59,77 @@ class Found:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """One provider after the other; afterwards the controller makes no load balancers."""
+    """Measure one provider after the other; return the report.
+
+    Afterwards the controller makes no load balancers.
+    """
     quiet = Progress(quiet=True)
     lab = facts.load()
     kube = Kube(lab)
-    found = {}
+    found: dict[str, Measurements] = {}
     for provider in options.provider:
         Installation(progress=quiet, with_services=True, provider=provider).up()
-        found[provider] = Found()
-        with _own_services(lab, kube), _scene(lab, kube):
+        measured = found[provider] = Measurements()
+        with _no_other_services(lab, kube), _pods(lab, kube):
             for number in range(options.runs):
-                found[provider].answered.append(_until_answered(lab, kube, number))
-            _scale_events(lab, kube, options.runs, found[provider])
+                measured.answered.append(_until_answered(lab, kube, number))
+            _scale_events(lab, kube, options.runs, measured)
     Installation(progress=quiet).up()
     return _report(found)
 
 
 def _until_answered(lab: facts.Lab, kube: Kube, number: int) -> float:
-    """A new Service, with an address that nobody had before; it goes again."""
+    """Create a Service at an address that none had before, and delete it.
+
+    :returns: the seconds until the first answer.
+    """
     name, address = f"web-{number}", f"10.96.200.{number + 1}"
-    with Requests(lab, NAMESPACE, ASKER, f"http://{address}/") as requests:
-        _await(lambda: requests.heard, "the Pod asks")
+    with Requests(lab, NAMESPACE, CLIENT, f"http://{address}/") as requests:
+        _wait_for(lambda: requests.answers, "the Pod sends requests")
         begun = time.monotonic()
         kube.call("POST", SERVICES, _service(name, address))
-        _await(lambda: requests.first(since=begun), f"{name} is answered")
-        at = requests.first(since=begun)
+        _wait_for(lambda: requests.first(since=begun), f"{name} is answered")
+        answered = requests.first(since=begun)
     kube.call("DELETE", f"{SERVICES}/{name}")
-    _await(lambda: not _names(kube, SERVICES), f"{name} is gone")
-    assert at is not None
-    return at - begun
+    _wait_for(lambda: not _names(kube, SERVICES), f"{name} is gone")
+    assert answered is not None
+    return answered - begun
 
 
-def _scale_events(lab: facts.Lab, kube: Kube, runs: int, found: Found) -> None:
+def _scale_events(lab: facts.Lab, kube: Kube, runs: int, measured: Measurements) -> None:
     address = "10.96.200.254"
     kube.call("POST", SERVICES, _service(APP, address))
-    with Requests(lab, NAMESPACE, ASKER, f"http://{address}/") as requests:
-        _await(lambda: _answering(requests, _ready(kube)), "all Pods answer")
-        time.sleep(2 * GIVEN_UP)  # what was asked before there was a load balancer is over
-        began = time.monotonic()
+    with Requests(lab, NAMESPACE, CLIENT, f"http://{address}/") as requests:
+        _wait_for(lambda: _answering(requests, _ready(kube)), "all Pods answer")
+        time.sleep(2 * TIMEOUT)  # until requests from before the load balancer are over
+        begun = time.monotonic()
         for _ in range(runs):
-            found.drained.append(_until_drained(lab, kube, requests))
-            found.joined.append(_until_joined(lab, kube, requests))
-        found.failed = requests.failed(began)
-        found.asked = sum(at >= began for at, _ in requests.heard)
+            measured.drained.append(_until_drained(lab, kube, requests))
+            measured.joined.append(_until_joined(lab, kube, requests))
+        measured.failed = requests.failed(begun)
+        measured.asked = sum(answered >= begun for answered, _ in requests.answers)
 
 
 def _until_drained(lab: facts.Lab, kube: Kube, requests: Requests) -> float:
-    before, asked = _ready(kube), time.monotonic()
+    before, begun = _ready(kube), time.monotonic()
     _scale(lab, REPLICAS - 1)
-    _await(lambda: len(_ready(kube)) < REPLICAS, "a Pod goes")
-    (gone,) = before - _ready(kube)
-    _await(lambda: _is_quiet(requests, gone, asked), f"{gone} is asked no more")
-    return (requests.last(gone) or asked) - asked
+    _wait_for(lambda: len(_ready(kube)) < REPLICAS, "a Pod is deleted")
+    (removed,) = before - _ready(kube)
+    _wait_for(lambda: _is_quiet(requests, removed, begun), f"{removed} gets no more requests")
+    return (requests.last(removed) or begun) - begun
 
 
 def _until_joined(lab: facts.Lab, kube: Kube, requests: Requests) -> float:
-    before, asked = _ready(kube), time.monotonic()
+    before, begun = _ready(kube), time.monotonic()
     _scale(lab, REPLICAS)
-    _await(lambda: len(_ready(kube)) == REPLICAS, "a Pod comes")
+    _wait_for(lambda: len(_ready(kube)) == REPLICAS, "a Pod is Ready")
     (new,) = _ready(kube) - before
-    _await(lambda: requests.first(new), f"{new} answers")
-    return (requests.first(new) or asked) - asked
+    _wait_for(lambda: requests.first(new), f"{new} answers")
+    return (requests.first(new) or begun) - begun
 
 
-def _is_quiet(requests: Requests, pod: str, asked: float) -> bool:
-    return time.monotonic() - max(requests.last(pod) or asked, asked) > QUIET
+def _is_quiet(requests: Requests, pod: str, begun: float) -> bool:
+    return time.monotonic() - max(requests.last(pod) or begun, begun) > QUIET
 
 
 def _answering(requests: Requests, pods: set[str]) -> bool:
@@ -132,7 +141,7 @@ def _scale(lab: facts.Lab, replicas: int) -> None:
 
 
 def _ready(kube: Kube) -> set[str]:
-    """Names of the Pods that are Ready, and not going."""
+    """Return the names of the Pods that are Ready and not being deleted."""
     return {
         pod["metadata"]["name"]
         for pod in kube.items(PODS, labelSelector=f"app={APP}")
@@ -144,14 +153,13 @@ def _names(kube: Kube, path: str) -> list[str]:
     return [item["metadata"]["name"] for item in kube.items(path)]
 
 
-def _await(condition_holds: Callable[[], object], what: str) -> None:
-    if not wait_until(lambda: bool(condition_holds()), PATIENCE, pause=0.02):
-        raise TimeoutError(f"after {PATIENCE:.0f} s still not: {what}")
+def _wait_for(condition: Callable[[], object], what: str) -> None:
+    wait_for(condition, what, PATIENCE, pause=0.02)
 
 
 @contextlib.contextmanager
-def _own_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
-    """No Service but ours is left with a load balancer at the end."""
+def _no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
+    """Release the load balancers of the cluster's own Services at the end."""
     label = ("label", "service", "kubernetes", "--overwrite")
     try:
         yield
@@ -159,7 +167,7 @@ def _own_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
         dns.down(lab)
         kubectl(lab, *label, f"{PROXY_NAME}=nobody")
         kubernetes = "/api/v1/namespaces/default/services/kubernetes"
-        _await(
+        _wait_for(
             lambda: not kube.call("GET", kubernetes)["metadata"].get("finalizers"),
             "the API server's Service has no load balancer",
         )
@@ -167,15 +175,15 @@ def _own_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _scene(lab: facts.Lab, kube: Kube) -> Iterator[None]:
-    """The namespace with its Pods."""
+def _pods(lab: facts.Lab, kube: Kube) -> Iterator[None]:
+    """Create the namespace with its Pods, and delete it at the end."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     kube.call("POST", "/api/v1/namespaces", namespace)
     try:
-        kube.call("POST", PODS, _asker(next(iter(lab.nodes))))
-        kube.call("POST", DEPLOYMENT.rpartition("/")[0], _deployment())
-        kubectl(lab, "-n", NAMESPACE, "wait", "--for=condition=Ready", f"pod/{ASKER}")
-        _await(lambda: len(_ready(kube)) == REPLICAS, "the Pods are Ready")
+        kube.call("POST", PODS, _client(next(iter(lab.nodes))))
+        kube.call("POST", DEPLOYMENTS, _web())
+        kubectl(lab, "-n", NAMESPACE, "wait", "--for=condition=Ready", f"pod/{CLIENT}")
+        _wait_for(lambda: len(_ready(kube)) == REPLICAS, "the Pods are Ready")
         yield
     finally:
         kubectl(lab, "-n", NAMESPACE, "delete", "services", "--all", "--timeout=90s")
@@ -192,7 +200,7 @@ def _service(name: str, address: str) -> Json:
     }
 
 
-def _asker(node: str) -> Json:
+def _client(node: str) -> Json:
     container = {
         "name": "main",
         "image": IMAGE,
@@ -200,11 +208,11 @@ def _asker(node: str) -> Json:
         "command": ["sleep", "86400"],
     }
     spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": ASKER}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CLIENT}, "spec": spec}
 
 
-def _deployment() -> Json:
-    labels = {"app": APP}
+def _web() -> Json:
+    """Return the Deployment of the Pods that answer."""
     container = {
         "name": "main",
         "image": IMAGE,
@@ -214,41 +222,37 @@ def _deployment() -> Json:
         "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
     }
     spec = {"terminationGracePeriodSeconds": DRAIN + 2, "containers": [container]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": APP},
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    return deployment(APP, REPLICAS, {"app": APP}, spec)
 
 
-def _report(found: dict[str, Found]) -> Report:
+def _report(found: dict[str, Measurements]) -> Report:
     rows, targets = [], []
-    for provider, one in found.items():
+    for provider, measured in found.items():
         times = {
-            "Service's POST → first answer": one.answered,
-            "scale-down → last answer of the Pod removed": one.drained,
-            "scale-up → first answer of the new Pod": one.joined,
+            "Service's POST → first answer": measured.answered,
+            "scale-down → last answer of the Pod removed": measured.drained,
+            "scale-up → first answer of the new Pod": measured.joined,
         }
-        for what, values in times.items():
+        for step, values in times.items():
             shares = [percentile(values, share) for share in (0.5, 0.99)]
-            rows.append((f"{provider}: {what}", len(values), *shares))
+            rows.append((f"{provider}: {step}", len(values), *shares))
         rows.append(
-            (f"{provider}: requests in scale events, and failed", one.asked, one.failed, "")
+            (
+                f"{provider}: requests in scale events, and failed",
+                measured.asked,
+                measured.failed,
+                "",
+            )
         )
-        last = percentile(one.drained, 0.99)
+        last = percentile(measured.drained, 0.99)
         targets += [
             Target(f"{provider}: last answer of a Pod removed, p99", last, DRAIN, "s"),
-            Target(f"{provider}: requests failed while Pods came and went", one.failed, 0),
+            Target(f"{provider}: requests failed while Pods came and went", measured.failed, 0),
         ]
     title = (
-        f"Seconds; a request every {EVERY:g} s, each a connection of its own; a Pod serves "
+        f"Seconds; a request every {INTERVAL:g} s, each on a connection of its own; a Pod serves "
         f"{DRAIN} s more when it is deleted"
     )
     table = Table(title, ("", "COUNT", "P50", "P99"), rows)
-    figures = {provider: vars(one) for provider, one in found.items()}
+    figures = {provider: vars(measured) for provider, measured in found.items()}
     return Report("lab_services", [table], targets, figures)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.node import prepared_pods as prepared
+from bench.node import prepared_pods
 from bench.node.ovsdb import Switch
 from bench.node.parallel_processes import Program, Run, at_once
 from bench.report import Report, Table, Target, percentile
@@ -28,14 +28,14 @@ from lab.progress import Progress
 NODE = "node1"
 PREFIX = "kuryr-bench"
 BRIDGE = "kuryr-bench0"
-# Nothing that the lab has. One family only, and no masquerading: the least that they can do.
+# Ranges that the lab does not use. One family and no masquerading: the least work for them.
 RANGES = {"ptp": "10.250.0.0/22", "bridge": "10.251.0.0/22"}
 OURS, PARKED = "kuryr-cni", "kuryr-cni, parked:"
 PLUGINS = (OURS, PARKED, "bridge", "ptp")
 ALONE_LIMITS = {OURS: 100.0, PARKED: 50.0}  # ms
 STARTS = ("kuryr-cni VERSION", "python3 -ISE -c pass")
 OVN = "OVN: row to ovn-installed"
-# What an ADD of ours consists of, as seen in Open vSwitch's database.
+# The parts of an ADD of ours, as seen in Open vSwitch's database.
 SPANS = ("start to row in OVS", "row to ovn-installed", "ovn-installed to exit")
 CPU = "daemon's CPU, ADD and DEL"
 CPU_PARKED = "daemon's CPU, parked"  # mean of a round; the kernel counts in steps of 10 ms
@@ -44,14 +44,18 @@ Series = dict[str, list[float]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of this benchmark."""
-    parser.add_argument("--alone", type=int, default=50, help="of each, one after another")
-    parser.add_argument("--rounds", type=int, default=5, help="of each, in parallel")
-    parser.add_argument("--parallel", type=int, default=20, help="in a round")
+    """Add the options of this benchmark."""
+    parser.add_argument(
+        "--alone", type=int, default=50, help="runs of each, one after another (50)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds of parallel runs of each (5)"
+    )
+    parser.add_argument("--parallel", type=int, default=20, help="runs in a round (20)")
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """All of it in one run, in turns, so that what disturbs one disturbs all."""
+    """Measure all plugins in turns, so that a disturbance meets all; return the report."""
     progress = Progress(quiet=True)
     Lab(progress=progress).up()
     installation = Installation(progress=progress)
@@ -64,41 +68,42 @@ def measure(options: argparse.Namespace) -> Report:
         installation.supervisor.stop(CONTROLLER)
         stack.callback(installation.supervisor.start, CONTROLLER)
         parked = options.parallel
-        pods = stack.enter_context(prepared.pods(bench.lab, bench.node, count, parked))
+        pods = stack.enter_context(prepared_pods.pods(bench.lab, bench.node, count, parked))
         stack.enter_context(bench.node_prepared(options.parallel))
         bench.pods = itertools.cycle(pods[:count])
         bench.parked = itertools.cycle(pods[count:])
         bench.round(1)  # the bridge is made, files are in memory
-        bench.forget()
+        bench.take_results()
         for _ in range(options.alone):
             bench.round(1)
-        alone = bench.forget()
+        alone = bench.take_results()
         for _ in range(options.rounds):
             bench.round(options.parallel)
-        return report(alone, bench.forget(), options.parallel)
+        return report(alone, bench.take_results(), options.parallel)
 
 
 class Results:
-    """What was measured, in milliseconds, by name."""
+    """The measured times in milliseconds, and the failures, by name."""
 
     def __init__(self) -> None:
         self.times: Series = defaultdict(list)
         self.failures: dict[str, list[str]] = defaultdict(list)
 
-    def take(self, name: str, runs: Sequence[Run], good: Callable[[Run], bool]) -> None:
-        for each in runs:
-            if each.code == 0 and good(each):
-                self.times[name].append(each.seconds * 1000)
+    def add(self, name: str, runs: Sequence[Run], good: Callable[[Run], bool]) -> None:
+        """Add the times of runs that are good, and the outputs of the others."""
+        for run_ in runs:
+            if run_.code == 0 and good(run_):
+                self.times[name].append(run_.seconds * 1000)
             else:
-                said = each.output.decode(errors="replace").strip()
-                self.failures[name].append(f"exit code {each.code}: {said}")
+                output = run_.output.decode(errors="replace").strip()
+                self.failures[name].append(f"exit code {run_.code}: {output}")
 
 
 class Bench:
-    """One node of the lab. Interfaces of Pods are made in namespaces of their own."""
+    """The benchmark on one node; interfaces of Pods are made in namespaces of its own."""
 
-    pods: Iterator[prepared.Pod]
-    parked: Iterator[prepared.Pod]  # those whose ports are
+    pods: Iterator[prepared_pods.Pod]
+    parked: Iterator[prepared_pods.Pod]  # those whose ports are
 
     def __init__(self, lab: facts.Lab, node: facts.Node, daemon_pid: int) -> None:
         self.lab, self.node = lab, node
@@ -107,14 +112,14 @@ class Bench:
         self._configs = {name: json.dumps(_config(name, node)).encode() for name in PLUGINS}
         self._nb = f"unix:{ovn.run_dir(Paths.from_environment())}/ovn-nb.sock"
 
-    def forget(self) -> Results:
-        """What was measured until now; begin anew."""
-        done, self.results = self.results, Results()
-        return done
+    def take_results(self) -> Results:
+        """Return the results until now, and begin with none."""
+        results, self.results = self.results, Results()
+        return results
 
     @contextmanager
     def node_prepared(self, count: int) -> Iterator[None]:
-        """Namespaces, and devices to measure OVN alone with."""
+        """Make namespaces, and devices to measure OVN alone with; remove them at the end."""
         self._clean()
         for i in range(count):
             run(["ip", "netns", "add", f"{PREFIX}-{i}"])
@@ -128,7 +133,7 @@ class Bench:
             self._clean()
 
     def round(self, count: int) -> None:
-        """Everything once, with so many at the same time."""
+        """Measure everything once, with so many processes at the same time."""
         for name in PLUGINS:
             source = self.parked if name == PARKED else self.pods
             pods = [next(source) for _ in range(count)]
@@ -139,29 +144,29 @@ class Bench:
         self._starts(count)
         self._ovn([next(self.pods) for _ in range(count)])
 
-    def _plugin(self, name: str, pods: Sequence[prepared.Pod]) -> None:
+    def _plugin(self, name: str, pods: Sequence[prepared_pods.Pod]) -> None:
         ours = name == OURS
         adds = at_once([self._request(name, "ADD", i, pod) for i, pod in enumerate(pods)],
                        self.switch if ours else None)  # fmt: skip
-        self.results.take(f"{name} ADD", adds, _has_address)
+        self.results.add(f"{name} ADD", adds, _has_address)
         if ours:
-            for pod, each in zip(pods, adds, strict=True):
-                self._spans(pod.vif.vif_name, each)
+            for pod, add in zip(pods, adds, strict=True):
+                self._add_spans(pod.vif.vif_name, add)
         dels = at_once([self._request(name, "DEL", i, pod) for i, pod in enumerate(pods)])
-        self.results.take(f"{name} DEL", dels, lambda _: True)
+        self.results.add(f"{name} DEL", dels, lambda _: True)
         if name in CPUS:
             self._settle()
 
-    def _spans(self, device: str, each: Run) -> None:
-        if each.code:
+    def _add_spans(self, device: str, add: Run) -> None:
+        if add.code:
             return
-        life = self.switch.life(device)
-        times = (each.begin, life.row, min(life.installed, each.end), each.end)
+        interface = self.switch.pop_times(device)
+        times = (add.begin, interface.row, min(interface.installed, add.end), add.end)
         for name, (begin, end) in zip(SPANS, itertools.pairwise(times), strict=True):
             self.results.times[name].append((end - begin) * 1000)
 
     def _daemon_cpu(self) -> float:
-        """Milliseconds of processor time that the daemon has taken."""
+        """Return the milliseconds of processor time that the daemon has used."""
         stat = Path(f"/proc/{self._daemon_pid}/stat").read_text()
         user, system = stat.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
@@ -172,21 +177,15 @@ class Bench:
         )
         python = Program((sys.executable, "-ISE", "-c", "pass"), {})
         for name, program in zip(STARTS, (version, python), strict=True):
-            self.results.take(name, at_once([program] * count), lambda _: True)
+            self.results.add(name, at_once([program] * count), lambda _: True)
 
-    def _ovn(self, pods: Sequence[prepared.Pod]) -> None:
+    def _ovn(self, pods: Sequence[prepared_pods.Pod]) -> None:
         ports = {_device(i): pod.vif.id for i, pod in enumerate(pods)}
         seconds = self.switch.installation("br-int", ports)
-        self.results.times[OVN] += [each * 1000 for each in seconds.values()]
+        self.results.times[OVN] += [value * 1000 for value in seconds.values()]
         self._settle()
 
-    def _request(self, plugin: str, command: str, index: int, pod: prepared.Pod) -> Program:
-        args = {
-            "IgnoreUnknown": "1",
-            "K8S_POD_NAMESPACE": prepared.NAMESPACE,
-            "K8S_POD_NAME": pod.name,
-            "K8S_POD_UID": pod.uid,
-        }
+    def _request(self, plugin: str, command: str, index: int, pod: prepared_pods.Pod) -> Program:
         environ = {
             "PATH": os.environ["PATH"],
             "CNI_COMMAND": command,
@@ -194,13 +193,13 @@ class Bench:
             "CNI_NETNS": f"/run/netns/{PREFIX}-{index}",
             "CNI_IFNAME": "eth0",
             "CNI_PATH": self.node.cni_bin_dir,
-            "CNI_ARGS": ";".join(f"{name}={value}" for name, value in args.items()),
+            "CNI_ARGS": pod.cni_args,
         }
         executable = f"{self.node.cni_bin_dir}/{_executable(plugin)}"
         return Program((executable,), environ, self._configs[plugin])
 
     def _settle(self) -> None:
-        """Wait until every chassis has done what the last round left it to do."""
+        """Wait until every chassis has done the work of the last round."""
         run([f"{self.lab.bin}/ovn-nbctl", f"--db={self._nb}", "--wait=hv", "sync"])
 
     def _clean(self) -> None:
@@ -233,7 +232,7 @@ def _data(name: str) -> str:
 
 
 def _config(plugin: str, node: facts.Node) -> dict[str, Any]:
-    """A plugin's part of a configuration; ours is the one that the daemon has installed."""
+    """Return a plugin's configuration; ours is the one that the daemon has installed."""
     if _executable(plugin) == OURS:
         conflist = json.loads((Path(node.cni_conf_dir) / "10-kuryr.conflist").read_text())
         return {**conflist["plugins"][0], "cniVersion": "1.0.0", "name": conflist["name"]}
@@ -247,12 +246,12 @@ def _config(plugin: str, node: facts.Node) -> dict[str, Any]:
     return config | ({"bridge": BRIDGE, "isGateway": True} if plugin == "bridge" else {})
 
 
-def _has_address(each: Run) -> bool:
-    return bool(json.loads(each.output)["ips"])
+def _has_address(add: Run) -> bool:
+    return bool(json.loads(add.output)["ips"])
 
 
 def report(alone: Results, parallel: Results, count: int) -> Report:
-    """The tables, the targets, and every figure."""
+    """Return the report of single runs and of parallel ones, so many at once."""
     names = [f"{name} {command}" for command in ("ADD", "DEL") for name in PLUGINS]
     names += [*STARTS, OVN, *SPANS, CPU, CPU_PARKED]
     figures: dict[str, Any] = {"parallel": count}
@@ -268,7 +267,7 @@ def report(alone: Results, parallel: Results, count: int) -> Report:
     spans = [_row(name, figures)[:5] for name in (*SPANS, CPU, CPU_PARKED)]
     tables = [
         Table("From start to exit of the process", columns, main),
-        Table("Where an ADD of ours spends it", columns[:5], spans),
+        Table("Where an ADD of ours spends the time", columns[:5], spans),
     ]
     failures = [
         (name, text)
@@ -293,18 +292,18 @@ def _row(name: str, figures: Mapping[str, Any]) -> list[Any]:
     alone, parallel = figures[name]["alone"], figures[name]["parallel"]
     nothing = "-"
     row = [name]
-    for each in (alone, parallel):
-        row += [each.get("p50", nothing), each.get("p99", nothing)]
+    for figures_of_mode in (alone, parallel):
+        row += [figures_of_mode.get("p50", nothing), figures_of_mode.get("p99", nothing)]
     row += [alone["failed"] + parallel["failed"], alone["n"] + parallel["n"]]
     plugin, _, command = name.rpartition(" ")
     if plugin in PLUGINS and command in ("ADD", "DEL"):
         bridge = figures[f"bridge {command}"]
-        for each, theirs, share in (
+        for ours, theirs, share in (
             (alone, bridge["alone"], "p50"),
             (parallel, bridge["parallel"], "p99"),
         ):
-            known = share in each and share in theirs
-            row.append(each[share] / theirs[share] if known else nothing)
+            known = share in ours and share in theirs
+            row.append(ours[share] / theirs[share] if known else nothing)
     else:
         row += [nothing, nothing]
     return row

@@ -1,15 +1,15 @@
-"""ADD and DEL on a node that is a virtual machine, of a subport of its trunk."""
+"""ADD and DEL on a node in a virtual machine, with a subport of its trunk."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.report import Report, Table, percentile
+from bench.waiting import wait_for
 from lab import facts
 from lab.kuryr.installation import Installation, kubectl
 from lab.lifecycle.lab import Lab
@@ -18,16 +18,18 @@ from lab.process import run
 from lab.progress import Progress
 
 NAMESPACE, POD = "kuryr-bench", "nested"
-LAUNCHER = Path(__file__).with_name("nested_machine.py")
+PROGRAM = Path(__file__).with_name("nested_machine.py")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of this benchmark."""
-    parser.add_argument("--count", type=int, default=20, help="ADDs, one after another")
+    """Add the options of this benchmark."""
+    parser.add_argument(
+        "--count", type=int, default=20, help="how many ADDs to measure, one after another (20)"
+    )
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """One Pod's KuryrPort and subport are there; its interface is plugged again and again."""
+    """Plug the interface of one Pod again and again; return the report."""
     progress = Progress(quiet=True)
     Lab(progress=progress).up(vms=1)
     Installation(progress=progress).up()
@@ -42,7 +44,7 @@ def measure(options: argparse.Namespace) -> Report:
             "args": f"K8S_POD_NAMESPACE={NAMESPACE};K8S_POD_NAME={POD};K8S_POD_UID={uid}",
             "count": options.count,
         }
-        python = ("/usr/bin/python3", "-ISE", "-c", LAUNCHER.read_text(), json.dumps(arguments))
+        python = ("/usr/bin/python3", "-ISE", "-c", PROGRAM.read_text(), json.dumps(arguments))
         times: dict[str, list[float]] = json.loads(run([*worker.command, *python], timeout=300))
     return _report(times)
 
@@ -61,7 +63,7 @@ def _report(times: dict[str, list[float]]) -> Report:
 
 @contextmanager
 def _without_kubelet(node: str) -> Iterator[None]:
-    """It would plug the Pod too."""
+    """Stop the node's kubelet, which would plug the Pod too; start it at the end."""
     supervisor, name = Supervisor(), f"kubelet-{node}"
     supervisor.stop(name)
     try:
@@ -72,7 +74,7 @@ def _without_kubelet(node: str) -> Iterator[None]:
 
 @contextmanager
 def _pod(lab: facts.Lab, node: str) -> Iterator[str]:
-    """A Pod that the controller has made a KuryrPort for; its uid."""
+    """Create a Pod, wait for its KuryrPort's VIFs, and yield its uid; delete it at the end."""
     container = {"name": "main", "image": lab.images[0], "imagePullPolicy": "Never"}
     spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
     meta = {"name": POD, "namespace": NAMESPACE}
@@ -81,20 +83,19 @@ def _pod(lab: facts.Lab, node: str) -> Iterator[str]:
     own = ("-n", NAMESPACE)
     kubectl(lab, "apply", "-f", "-", stdin=json.dumps(namespace))
     try:
-        _until(lambda: kubectl(lab, *own, "get", "serviceaccounts", "-o", "name"))
+        accounts = ("get", "serviceaccounts", "-o", "name")
+        _wait_for(lambda: kubectl(lab, *own, *accounts), "the namespace has a service account")
         kubectl(lab, "apply", "-f", "-", stdin=json.dumps(pod))
         vifs = ("-o", "jsonpath={.status.vifs}", "--ignore-not-found")
-        _until(lambda: kubectl(lab, *own, "get", "kuryrport", POD, *vifs))
+        kuryrport = ("get", "kuryrport", POD, *vifs)
+        _wait_for(lambda: kubectl(lab, *own, *kuryrport), "the KuryrPort has VIFs")
         yield kubectl(lab, *own, "get", "pod", POD, "-o", "jsonpath={.metadata.uid}")
     finally:
         kubectl(lab, *own, "delete", "pod", POD, "--force", "--ignore-not-found")
-        _until(lambda: not kubectl(lab, *own, "get", "kuryrports", "-o", "name"))
+        kuryrports = ("get", "kuryrports", "-o", "name")
+        _wait_for(lambda: not kubectl(lab, *own, *kuryrports), "the KuryrPort is gone")
         kubectl(lab, "delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def _until(condition, seconds: float = 60) -> None:  # type: ignore[no-untyped-def]
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"after {seconds:.0f} s still not so")
-        time.sleep(0.2)
+def _wait_for(condition: Callable[[], object], what: str) -> None:
+    wait_for(condition, what, 60, pause=0.2)

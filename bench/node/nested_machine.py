@@ -1,4 +1,4 @@
-"""What nested.py runs in the machine, with nothing but the standard library there."""
+"""The part of `bench nested` that runs in the machine, with nothing but the standard library."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from typing import Any
 
 
 def main() -> None:
+    """Call the plugin as the arguments say; print the seconds of each command as JSON."""
     wanted = json.loads(sys.argv[1])
     conflist = json.loads(Path(wanted["conflist"]).read_text())
     config = {**conflist["plugins"][0], "cniVersion": "1.0.0", "name": conflist["name"]}
@@ -19,7 +20,7 @@ def main() -> None:
         try:
             for name in times:
                 seconds = _call(wanted, name.rpartition(" ")[2], f"bench{number}", config)
-                if number:  # not the first: it reads files and loads modules
+                if number:  # the first one reads files and loads modules
                     times[name].append(seconds)
         finally:
             subprocess.run(["ip", "netns", "del", "bench"], check=True)

@@ -1,7 +1,7 @@
-"""Open vSwitch's database with nothing in between: RFC 7047 over its socket.
+"""Open vSwitch's database, by RFC 7047 over its socket, with no library in between.
 
-Says when an interface's row came, and when ovn-controller marked it as installed; and makes such
-rows itself, to measure OVN without anything of ours.
+The connection shows when an interface's row was committed, and when ovn-controller marked it as
+installed. It also makes such rows, to measure OVN without the product.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
-PATIENCE = 60.0  # seconds without a word
+PATIENCE = 60.0  # seconds without a message
 
 
 @dataclass
-class Life:
-    """When an interface of this name was seen; the monotonic clock's seconds."""
+class InterfaceTimes:
+    """The times of time.monotonic() when an interface's row was seen, and was installed."""
 
     row: float
     installed: float = 0.0
 
 
 class Switch:
-    """One connection; everything is heard in :meth:`read`, which blocks until there is something.
+    """A connection to the database; :meth:`read` takes every message, and blocks until one comes.
 
-    :param path: of the UNIX socket.
+    :param path: the path of the UNIX socket.
     """
 
     def __init__(self, path: str) -> None:
-        self._lives: dict[str, Life] = {}
+        self._times: dict[str, InterfaceTimes] = {}
         self._answers: dict[int, tuple[float, Any]] = {}
         self._buffer = ""
         self._last = 0
@@ -41,16 +41,18 @@ class Switch:
         self._channel.connect(path)
         watch = {"Interface": {"columns": ["name", "external_ids"]}}
         first = self._ask("monitor", ["Open_vSwitch", None, watch])
-        self._heard(time.monotonic(), self._wait(first)[1])
+        self._take(time.monotonic(), self._wait(first)[1])
 
     def close(self) -> None:
+        """Close the connection."""
         self._channel.close()
 
     def fileno(self) -> int:
+        """Return the socket's descriptor."""
         return self._channel.fileno()
 
     def read(self) -> None:
-        """Take in what has arrived."""
+        """Read the messages that have arrived."""
         part = self._channel.recv(1 << 20)
         now = time.monotonic()
         if not part:
@@ -65,7 +67,7 @@ class Switch:
             self._buffer = self._buffer[end:].lstrip()
             match message.get("method"):
                 case "update":
-                    self._heard(now, message["params"][1])
+                    self._take(now, message["params"][1])
                 case "echo":
                     self._send({"id": message["id"], "result": message["params"], "error": None})
                 case _:
@@ -73,30 +75,30 @@ class Switch:
                     self._answers[message["id"]] = now, message["result"]
 
     def installation(self, bridge: str, ports: Mapping[str, str]) -> dict[str, float]:
-        """Seconds from the commit of each port's row, which is the server's answer, until OVN has
-        installed it. The rows are removed again.
+        """Make a row for each port, wait until OVN has installed it, and remove it.
 
         :param ports: the Neutron port's id by the name of a device that exists.
+        :returns: the seconds from the commit, which is the server's answer, by device.
         """
-        asked = {
+        requests = {
             name: self._ask("transact", ["Open_vSwitch", *_insert(bridge, name, port)])
             for name, port in ports.items()
         }
-        commits = {name: self._wait(number) for name, number in asked.items()}
-        lives = {name: self.life(name) for name in ports}
+        commits = {name: self._wait(number) for name, number in requests.items()}
+        times = {name: self.pop_times(name) for name in ports}
         for _, results in commits.values():
             self._wait(self._ask("transact", ["Open_vSwitch", _remove(bridge, results)]))
         return {
-            name: lives[name].installed - committed for name, (committed, _) in commits.items()
+            name: times[name].installed - committed for name, (committed, _) in commits.items()
         }
 
-    def life(self, name: str) -> Life:
-        """Of an interface that is installed, or will be soon; it is forgotten then."""
-        while name not in self._lives or not self._lives[name].installed:
+    def pop_times(self, name: str) -> InterfaceTimes:
+        """Wait until an interface is installed; return its times and forget them."""
+        while name not in self._times or not self._times[name].installed:
             self.read()
-        return self._lives.pop(name)
+        return self._times.pop(name)
 
-    def _heard(self, now: float, update: Json) -> None:
+    def _take(self, now: float, update: Json) -> None:
         for change in update.get("Interface", {}).values():
             row = change.get("new")
             if row is None:
@@ -106,10 +108,10 @@ class Switch:
                 continue
             name = row["name"]
             if "new" in change and "old" not in change:
-                self._lives[name] = Life(now)
-            life = self._lives.setdefault(name, Life(now))
-            if ids.get("ovn-installed") == "true" and not life.installed:
-                life.installed = now
+                self._times[name] = InterfaceTimes(now)
+            times = self._times.setdefault(name, InterfaceTimes(now))
+            if ids.get("ovn-installed") == "true" and not times.installed:
+                times.installed = now
 
     def _ask(self, method: str, params: list[Any]) -> int:
         self._last += 1
@@ -120,7 +122,7 @@ class Switch:
         self._channel.sendall(json.dumps(message).encode())
 
     def _wait(self, number: int) -> tuple[float, Any]:
-        """The time of an answer, and the answer."""
+        """Wait for an answer; return its time and its result."""
         while number not in self._answers:
             self.read()
         return self._answers.pop(number)

@@ -1,4 +1,4 @@
-"""Processes that start at the same instant, and how long each of them took."""
+"""Processes that start at the same instant, and the time that each of them takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT = 120.0  # seconds for all of them together
 
 @dataclass(frozen=True)
 class Program:
-    """What to start: with exactly this environment, and this on standard input."""
+    """A program to start, with exactly this environment and this standard input."""
 
     argv: tuple[str, ...]
     environ: Mapping[str, str]
@@ -24,7 +24,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Run:
-    """One process; the times are the monotonic clock's, in seconds."""
+    """A process that has ended; `begin` and `end` are times of time.monotonic()."""
 
     begin: float
     end: float
@@ -33,43 +33,53 @@ class Run:
 
     @property
     def seconds(self) -> float:
+        """Seconds from the start to the end."""
         return self.end - self.begin
 
 
-class Watched(Protocol):
-    """Something that is read while the processes run, so that what it says gets its time."""
+class Source(Protocol):
+    """A source of events that is read while the processes run, so that each gets its time."""
 
-    def fileno(self) -> int: ...
-    def read(self) -> None: ...
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable."""
+
+    def read(self) -> None:
+        """Read what has arrived."""
 
 
-def at_once(programs: Sequence[Program], watched: Watched | None = None) -> list[Run]:
-    """Run them all. They are forked first and wait at a gate, so that making processes of this
-    one, which takes longer than a small program, is not measured; exec is.
+def at_once(programs: Sequence[Program], source: Source | None = None) -> list[Run]:
+    """Run all programs at the same instant and wait for their ends.
 
-    :raises TimeoutError: one of them does not end.
+    Their processes are forked first and wait for the start, so that the times include exec, but
+    not the fork of this large process.
+
+    :param source: read while they run.
+    :raises TimeoutError: a process does not end.
     """
-    ready, gate = os.pipe(), os.pipe()
+    ready, start = os.pipe(), os.pipe()
     outputs = [os.memfd_create("stdout") for _ in programs]
-    pids = [_fork(each, out, ready, gate) for each, out in zip(programs, outputs, strict=True)]
+    pids = [
+        _fork(program, output, ready, start)
+        for program, output in zip(programs, outputs, strict=True)
+    ]
     os.close(ready[1])
-    os.close(gate[0])
+    os.close(start[0])
     while os.read(ready[0], len(pids)):
-        pass  # each has closed its end: it is at the gate
+        pass  # the end of the file: each has closed its own end, and waits for the start
     os.close(ready[0])
     begin = time.monotonic()
-    os.close(gate[1])
-    ends = dict(_ends(pids, begin + TIMEOUT, watched))
+    os.close(start[1])
+    ends = dict(_ends(pids, begin + TIMEOUT, source))
     runs = []
-    for pid, out in zip(pids, outputs, strict=True):
+    for pid, output in zip(pids, outputs, strict=True):
         end, status = ends[pid]
-        output = os.pread(out, os.fstat(out).st_size, 0)
-        os.close(out)
-        runs.append(Run(begin, end, os.waitstatus_to_exitcode(status), output))
+        content = os.pread(output, os.fstat(output).st_size, 0)
+        os.close(output)
+        runs.append(Run(begin, end, os.waitstatus_to_exitcode(status), content))
     return runs
 
 
-def _fork(program: Program, stdout: int, ready: tuple[int, int], gate: tuple[int, int]) -> int:
+def _fork(program: Program, stdout: int, ready: tuple[int, int], start: tuple[int, int]) -> int:
     argv, environ = [*program.argv], {**program.environ}
     with _memory(program.stdin) as stdin:
         pid = os.fork()
@@ -78,10 +88,10 @@ def _fork(program: Program, stdout: int, ready: tuple[int, int], gate: tuple[int
         try:
             os.dup2(stdin, 0)
             os.dup2(stdout, 1)
-            os.close(gate[1])
+            os.close(start[1])
             os.close(ready[0])
             os.close(ready[1])
-            os.read(gate[0], 1)
+            os.read(start[0], 1)
             os.execve(argv[0], argv, environ)
         finally:
             os._exit(127)
@@ -99,14 +109,14 @@ def _memory(content: bytes) -> Iterator[int]:
 
 
 def _ends(
-    pids: Sequence[int], deadline: float, watched: Watched | None
+    pids: Sequence[int], deadline: float, source: Source | None
 ) -> Iterator[tuple[int, tuple[float, int]]]:
-    """Each process with the time of its end and its status, as they end."""
+    """Yield each process with the time of its end and its status, as they end."""
     with selectors.DefaultSelector() as selector:
         for pid in pids:
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, pid)
-        if watched is not None:
-            selector.register(watched, selectors.EVENT_READ)
+        if source is not None:
+            selector.register(source, selectors.EVENT_READ)
         left = len(pids)
         while left:
             events = selector.select(deadline - time.monotonic())
@@ -115,8 +125,8 @@ def _ends(
                 raise TimeoutError(f"{left} of {len(pids)} processes do not end")
             for key, _ in events:
                 if key.data is None:
-                    assert watched is not None
-                    watched.read()
+                    assert source is not None
+                    source.read()
                     continue
                 _, status = os.waitpid(key.data, 0)
                 selector.unregister(key.fd)

@@ -1,4 +1,4 @@
-"""Pods as a node sees them, without Pods: real ports, bound to a chassis, and their KuryrPorts."""
+"""Pods for a node's plugin, without the Pods: real ports bound to a chassis, and KuryrPorts."""
 
 from __future__ import annotations
 
@@ -22,24 +22,39 @@ from lab.openstack.rest import Api
 from lab.process import wait_until
 
 NAMESPACE = "kuryr-bench"
-TAG = "kuryr-bench"  # not the cluster's: nobody else asks for these ports
+TAG = "kuryr-bench"  # not the cluster's: only the benchmark lists these ports
 BATCH = 50  # ports in a request
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Pod:
-    """One that is to be plugged, and the interface that it gets."""
+    """A Pod to plug, and its interface."""
 
     name: str
     uid: str
     vif: vif.VIFOpenVSwitch
 
+    @property
+    def cni_args(self) -> str:
+        """The value of CNI_ARGS that a container runtime passes for the Pod."""
+        arguments = {
+            "IgnoreUnknown": "1",
+            "K8S_POD_NAMESPACE": NAMESPACE,
+            "K8S_POD_NAME": self.name,
+            "K8S_POD_UID": self.uid,
+        }
+        return ";".join(f"{name}={value}" for name, value in arguments.items())
+
 
 @contextmanager
 def pods(lab: facts.Lab, node: facts.Node, count: int, parked: int = 0) -> Iterator[list[Pod]]:
-    """So many of them on the node, for a while; the ports of the last ones, that many, are parked
-    there. The controller must be stopped: it would take KuryrPorts without Pods away.
+    """Prepare Pods on a node, and remove their ports and KuryrPorts at the end.
+
+    The controller must be stopped: it would release KuryrPorts without Pods.
+
+    :param count: the number of Pods whose ports are not parked; they come first in the list.
+    :param parked: the number of further Pods whose ports are parked.
     """
     neutron = Api(f"http://127.0.0.1:{NEUTRON_PORT}/v2.0", cloud.admin_token())
     _remove_ports(neutron)
@@ -65,9 +80,9 @@ def pods(lab: facts.Lab, node: facts.Node, count: int, parked: int = 0) -> Itera
 
 
 def _park(kubernetes: Api, node: facts.Node, vifs: list[vif.VIFOpenVSwitch]) -> None:
-    """Have the node's daemon park these ports; returns when it says that they are."""
+    """Have the node's daemon park these ports; return once it reports them as parked."""
     path = KURYRPORTPOOLS.path()
-    entries = {each.id: _entry(each) for each in vifs}
+    entries = {port.id: _entry(port) for port in vifs}
     body = {
         "apiVersion": KURYRPORTPOOLS.api_version,
         "kind": KURYRPORTPOOLS.kind,
@@ -107,7 +122,9 @@ def _port(lab: facts.Lab, node: facts.Node, uid: str) -> Json:
     return {
         "network_id": network.id,
         "project_id": network.project_id,
-        "fixed_ips": [{"subnet_id": s.id} for s in (network.v4, network.v6) if s is not None],
+        "fixed_ips": [
+            {"subnet_id": subnet.id} for subnet in (network.v4, network.v6) if subnet is not None
+        ],
         "device_id": uid,
         "device_owner": "compute:kuryr",
         "binding:host_id": node.chassis,
@@ -121,7 +138,11 @@ def _vif(network: facts.Network, mtu: int, port: Json) -> vif.VIFOpenVSwitch:
     subnets = []
     for subnet in (network.v4, network.v6):
         if subnet is not None:
-            ips = [i["ip_address"] for i in port["fixed_ips"] if i["subnet_id"] == subnet.id]
+            ips = [
+                fixed_ip["ip_address"]
+                for fixed_ip in port["fixed_ips"]
+                if fixed_ip["subnet_id"] == subnet.id
+            ]
             subnets.append(
                 vif.Subnet(
                     cidr=subnet.cidr,
@@ -161,7 +182,7 @@ def _remove_ports(neutron: Api) -> None:
 
 @contextmanager
 def _proxy(lab: facts.Lab) -> Iterator[Api]:
-    """The API server as its administrator, without a certificate in every request."""
+    """Run a proxy to the API server that authenticates as the administrator."""
     command = [f"{lab.bin}/kubectl", f"--kubeconfig={lab.kubernetes.admin_kubeconfig}"]
     with subprocess.Popen([*command, "proxy", "--port=0"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What benchmarks measure with: processes at a gate, and the database's own word."""
+"""Processes that benchmarks start at the same instant."""
 
 import os
 import time

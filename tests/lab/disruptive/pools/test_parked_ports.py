@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.node import prepared_pods as prepared
+from bench.node import prepared_pods
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS
 from lab.kuryr.installation import CONTROLLER, Installation, daemon
@@ -44,19 +44,13 @@ class Bench:
         """Run kuryr-cni as the node's containerd does: its result."""
         conflist = json.loads((Path(self.node.cni_conf_dir) / "10-kuryr.conflist").read_text())
         config = {**conflist["plugins"][0], "cniVersion": "1.0.0", "name": "kuryr"}
-        arguments = {
-            "IgnoreUnknown": "1",
-            "K8S_POD_NAMESPACE": prepared.NAMESPACE,
-            "K8S_POD_NAME": pod.name,
-            "K8S_POD_UID": pod.uid,
-        }
         environ = {
             "CNI_COMMAND": command,
             "CNI_CONTAINERID": f"c-{pod.name}",
             "CNI_NETNS": f"/run/netns/{sandbox(pod)}",
             "CNI_IFNAME": "eth0",
             "CNI_PATH": self.node.cni_bin_dir,
-            "CNI_ARGS": ";".join(f"{name}={value}" for name, value in arguments.items()),
+            "CNI_ARGS": pod.cni_args,
         }
         done = subprocess.run(
             [f"{self.node.cni_bin_dir}/kuryr-cni"],
@@ -76,7 +70,7 @@ class Bench:
         return found
 
     def statuses(self):
-        ports = self._neutron.get("/ports", tags=prepared.TAG)["ports"]
+        ports = self._neutron.get("/ports", tags=prepared_pods.TAG)["ports"]
         return {port["id"]: port["status"] for port in ports}
 
     def are_active(self, pods):
@@ -147,7 +141,7 @@ def bench():
     with contextlib.ExitStack() as stack:
         installation.supervisor.stop(CONTROLLER)
         stack.callback(installation.supervisor.start, CONTROLLER)
-        pods = stack.enter_context(prepared.pods(installation.lab, node, 1, parked=4))
+        pods = stack.enter_context(prepared_pods.pods(installation.lab, node, 1, parked=4))
         for pod in pods:
             run(["ip", "netns", "add", sandbox(pod)])
             stack.callback(run, ["ip", "netns", "del", sandbox(pod)])
