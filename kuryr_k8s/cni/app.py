@@ -1,10 +1,8 @@
-"""kuryr-k8s-daemon: READ FIRST. Builds everything once, and runs it in one TaskGroup.
+"""The program kuryr-k8s-daemon. READ FIRST: all parts are built here, and run in one TaskGroup.
 
-kuryr-cni → server → daemon → attachments → bindings → netlink, ovs
-                                   ↑ ports ← informer of this node's KuryrPorts
-parking ← informer of its KuryrPortPool → parked → netlink, ovs
-node_ports, health_checks ← informer of Services → nft; where they are wanted
-kuryrports (acknowledges), node (publishes the chassis), housekeeping (cleans up)
+kuryr-cni → server → dispatcher → attachments → bindings → netlink, ovs
+                                       ↑
+                                  kuryrports ← cache of this node's KuryrPorts → acknowledgements
 """
 
 import asyncio
@@ -13,51 +11,45 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
-from kuryr_k8s import errors
-from kuryr_k8s.cni import conflist
+from kuryr_k8s.cni import installation
 from kuryr_k8s.cni.bindings import base
-from kuryr_k8s.cni.bindings.ovs_parked import Parked
-from kuryr_k8s.cni.daemon import Daemon
-from kuryr_k8s.cni.netlink import Flows, Links
-from kuryr_k8s.cni.node import HostIdPublisher
-from kuryr_k8s.cni.ovs.openflow import OpenFlow
+from kuryr_k8s.cni.caches import Caches
+from kuryr_k8s.cni.dispatcher import Dispatcher
+from kuryr_k8s.cni.host_id import HostIdPublisher
+from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
-from kuryr_k8s.cni.pods.acknowledgements import KuryrPortAcknowledger
+from kuryr_k8s.cni.parts import Job, Part
+from kuryr_k8s.cni.pods.acknowledgements import Acknowledgements
+from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.pods.housekeeping import Housekeeping
-from kuryr_k8s.cni.pods.parking import Parking, may_keep
-from kuryr_k8s.cni.pods.wanted import Ports
-from kuryr_k8s.cni.server import Server
+from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
+from kuryr_k8s.cni.server import Handle, Server
 from kuryr_k8s.cni.services.health_checks import HealthChecks
-from kuryr_k8s.cni.services.node_ports import PACE, NodePorts, remove
+from kuryr_k8s.cni.services.node_ports import NodePorts, NoNodePorts
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine import systemd
-from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.connect import connect
-from kuryr_k8s.k8s.informer import Informer
-from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, KURYRPORTS, SERVICES, Key
+from kuryr_k8s.k8s.resources import KURYRPORTS, SERVICES, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
-from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.node_port import WITH_NODE_PORTS, ServiceAtNodes
 from kuryr_k8s.model.service_class import Classes
-from kuryr_k8s.process import reach, start
+from kuryr_k8s.process import start
 
 LOG = logging.getLogger(__name__)
 NAME = "kuryr-k8s-daemon"
-WORKERS = 8
 
 
 def main() -> None:
-    """Entry point of ``kuryr-k8s-daemon``."""
+    """Run ``kuryr-k8s-daemon``."""
     sys.exit(start(NAME, sys.argv[1:], DaemonApp))
 
 
@@ -68,7 +60,7 @@ class DaemonApp:
         self._conf = conf
 
     async def run(self) -> None:
-        """Until cancelled; requests in work then get some seconds to end."""
+        """Run until cancelled; requests that are being done then get some seconds to end."""
         stop = asyncio.Event()
         api = await connect(self._conf)
         links = Links()
@@ -86,157 +78,100 @@ class DaemonApp:
 
 
 async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Event) -> None:
-    """The daemon, until ``stop`` is set."""
-    options = conf.cni_daemon
-    node_name = name_of_node(conf)
-    registry = CollectorRegistry()
-    has_switch = bool(options.ovsdb_connection)
-    switch = OpenVSwitch(options.ovsdb_connection)
-    if not has_switch:
-        switch.connected.set()  # nothing to wait for
-    selectors = {"fieldSelector": f"spec.podNodeName={node_name}"}
-    informer = Informer(api, KURYRPORTS, KuryrPort.read, selectors=selectors)
-    own = {"fieldSelector": f"metadata.name={node_name}"}
-    pools = Informer(api, KURYRPORTPOOLS, KuryrPortPool.read, selectors=own)
-    key = Key("", node_name)
-    parked = Parked(
-        links,
-        switch,
-        OpenFlow.beside(options.ovsdb_connection),
-        lambda port_id: may_keep(pools, key, port_id),
-    )
-    attachments = Attachments(
-        base.load(base.Host(links, switch, parked, conf)),
-        Ports(informer, api),
-        settled=asyncio.Event(),
-        add_timeout=options.add_timeout,
-    )
-    daemon = Daemon(attachments, switch, registry)
-    housekeeping = Housekeeping(
-        attachments,
-        Spool(Path(options.spool_dir)),
-        daemon.handle,
-        synced=informer.synced,
-        connected=switch.connected,
-    )
-    acknowledger = KuryrPortAcknowledger(informer, api, attachments, switch, parked)
-    kuryrports = Controller("kuryrport", acknowledger.reconcile, workers=WORKERS)
-    informer.subscribe(lambda key, _old, _new: kuryrports.queue.add(key))
-    attachments.subscribe(kuryrports.queue.add)
-    publisher = HostIdPublisher(api, switch.host_id)
-    node = Controller("node", publisher.reconcile, workers=1)
-    switch.subscribe(lambda: node.queue.add(key))
-    parking = Controller(
-        "parking", Parking(pools, api, parked, switch, attachments).reconcile, workers=1
-    )
-    pools.subscribe(lambda key, _old, _new: parking.queue.add(key))
-    switch.subscribe_ports(lambda: parking.queue.add(key))
-    checks = {
-        "caches": informer.synced.is_set,
-        "openvswitch": switch.connected.is_set,
-        "settled": attachments.settled.is_set,
-    }
-    health = HealthServer(
-        conf.cni_health_server.address, conf.cni_health_server.port, checks, registry
-    )
-    runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-        "openvswitch": switch.run,
-        "kubernetes": functools.partial(_follow, api, informer),
-        "pool": functools.partial(_follow, api, pools),
-        "parking": parking.run,
-        "kuryrports": kuryrports.run,
-        "node": node.run,
-        "health": health.run,
-        "housekeeping": housekeeping.run,
-    }
-    published = [publisher.published]
-    if not has_switch:  # and so is no chassis
-        for part in ("openvswitch", "node", "pool", "parking"):
-            del runs[part]
-        del checks["openvswitch"]
-        published = []
-    if options.node_ports:
-        runs |= _node_ports(api, Classes.read(conf), links.flows, registry)
-    else:
-        runs["node-ports"] = remove
-    server = Server(Path(options.socket), daemon.handle)
-    LOG.info("kuryr-k8s-daemon of node %s", node_name)
+    """Run the daemon until ``stop`` is set."""
+    parts, handle = build(conf, api, links)
+    server = Server(Path(conf.cni_daemon.socket), handle)
+    loops = [_health(conf, parts), *(loop for part in parts for loop in part.loops())]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(part(), name=name) for name, part in runs.items()]
-        ready = _announce(conf, attachments.settled, *published)
-        tasks.append(group.create_task(ready, name="ready"))
+        tasks = [group.create_task(loop.run(), name=loop.name) for loop in loops]
+        tasks.append(group.create_task(_announce(conf, parts), name="announce"))
         await server.run(stop)
         LOG.info("stopping")
         for task in tasks:
             task.cancel()
 
 
-def _node_ports(
-    api: KubeApi, classes: Classes, flows: Flows, registry: CollectorRegistry
-) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-    """What runs where Services are to be answered at the node."""
-    key = Key("", "node")  # of both queues, the only one
-    read = functools.partial(ServiceAtNodes.read, classes=classes)
-    services = Informer(api, SERVICES, read, selectors=WITH_NODE_PORTS)
-    node_ports = NodePorts(services, flows, registry)
-    health_checks = HealthChecks(services, lambda: node_ports.working)
-    ports = Controller("node-ports", node_ports.reconcile, workers=1)
-    checks = Controller("health-checks", health_checks.reconcile, workers=1)
+def build(conf: cfg.ConfigOpts, api: KubeApi, links: Links) -> tuple[Sequence[Part], Handle]:
+    """Build the daemon: caches, switch, bindings, attachments, and what reports on them.
 
-    def changed(_key: Key, old: ServiceAtNodes | None, new: ServiceAtNodes | None) -> None:
-        if old is None or new is None or old.node_ports != new.node_ports:
-            ports.queue.add_after(key, PACE)
-        checks.queue.add(key)
+    :returns: all parts, and the function that does requests.
+    """
+    options = conf.cni_daemon
+    node = Key("", name_of_node(conf))
+    LOG.info("kuryr-k8s-daemon of node %s", node)
 
-    async def begin() -> None:
-        await services.synced.wait()
-        ports.queue.add(key)  # also where there is no Service: an earlier daemon left a table
+    caches = Caches(api)
+    selectors = {"fieldSelector": f"spec.podNodeName={node}"}
+    cache = caches.follow(KURYRPORTS, KuryrPort.read, selectors)
+    kuryrports = KuryrPorts(cache, api)
 
-    services.subscribe(changed)
-    return {
-        "services": functools.partial(_follow, api, services),
-        "node-ports": ports.run,
-        "node-ports-begin": begin,
-        "health-checks": checks.run,
-        "health-check-ports": health_checks.run,
-    }
+    adds, settled = Adds(), asyncio.Event()
+    switch = OpenVSwitch(options.ovsdb_connection) if options.ovsdb_connection else None
+    bindings = base.load(
+        base.BindingContext(
+            conf=conf,
+            node=node,
+            api=api,
+            caches=caches,
+            links=links,
+            switch=switch,
+            adds=adds,
+            settled=settled,
+        )
+    )
+    attachments = Attachments(
+        bindings, kuryrports, adds=adds, settled=settled, add_timeout=options.add_timeout
+    )
+    dispatcher = Dispatcher(attachments)
+    spool = Spool(Path(options.spool_dir))
+    parts = [
+        caches,
+        kuryrports,
+        *([switch, HostIdPublisher(api, node, switch)] if switch else []),
+        *bindings,
+        attachments,
+        dispatcher,
+        Housekeeping(attachments, spool, dispatcher.handle, synced=cache.synced),
+        Acknowledgements(cache, api, attachments),
+        *_services(conf, caches, links),
+    ]
+    return parts, dispatcher.handle
 
 
-async def _follow(api: KubeApi, informer: Informer[Any]) -> None:
-    """Fill the cache for ever; an API that will never answer us ends the start."""
-    await reach("Kubernetes", functools.partial(api.probe, informer.resource))
-    await informer.run()
+def _services(conf: cfg.ConfigOpts, caches: Caches, links: Links) -> list[Part]:
+    """Build what answers for Services at the node."""
+    if not conf.cni_daemon.node_ports:
+        return [NoNodePorts()]
+    view = functools.partial(ServiceAtNodes.read, classes=Classes.read(conf))
+    services = caches.follow(SERVICES, view, WITH_NODE_PORTS)
+    node_ports = NodePorts(services, links.flows)
+    return [node_ports, HealthChecks(services, lambda: node_ports.working)]
 
 
-async def _announce(conf: cfg.ConfigOpts, *wanted: asyncio.Event) -> None:
-    """Once all is well, tell systemd, and then the runtime: the configuration comes last."""
-    for event in wanted:
-        await event.wait()
-    try:
-        install(conf)
-    except OSError as error:
-        raise errors.ConfigError(f"cannot install kuryr-cni: {error}") from error
+def _health(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> Job:
+    """Build the server of the checks and metrics of all parts."""
+    registry = CollectorRegistry()
+    checks: dict[str, Callable[[], bool]] = {}
+    for part in parts:
+        checks |= part.checks()
+        for collector in part.collectors():
+            registry.register(collector)
+    options = conf.cni_health_server
+    server = HealthServer(options.address, options.port, checks, registry)
+    return Job("health", server.run)
+
+
+async def _announce(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> None:
+    """Once all parts have started, tell the runtime by its configuration, then tell systemd."""
+    for part in parts:
+        await part.started()
+    installation.install(conf)
     systemd.notify("READY=1")
     LOG.info("ready")
 
 
-def install(conf: cfg.ConfigOpts) -> None:
-    """Install the plugin, then its configuration, where the options want them."""
-    options = conf.cni_daemon
-    if options.cni_bin_dir:
-        conflist.install_plugin(Path(options.cni_bin_dir))
-    if options.cni_conf_dir:
-        template = options.cni_conf_template
-        text = (
-            Path(template).read_text()
-            if template
-            else conflist.render(options.socket, options.spool_dir)
-        )
-        conflist.install(Path(options.cni_conf_dir), text)
-
-
 def name_of_node(conf: cfg.ConfigOpts) -> str:
-    """The Node's name: an option, or what the Pod was told, or the host's name."""
+    """Return the Node's name: an option, the Pod's environment, or the host's name."""
     told = conf.kubernetes.node_name or os.environ.get("KUBERNETES_NODE_NAME")
     return str(told or socket.gethostname())
 

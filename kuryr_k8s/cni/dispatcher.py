@@ -1,15 +1,19 @@
-"""From bytes to bytes: one CNI request, judged, done, counted and logged."""
+"""CNI requests from bytes to bytes: read, done, counted and logged."""
 
 import asyncio
 import json
 import logging
 import time
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
+from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni.bindings.base import NamespaceGone
+from kuryr_k8s.cni.parts import Part
+from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.protocol import (
     BAD_NAMESPACE,
@@ -23,61 +27,46 @@ from kuryr_k8s.cni.protocol import (
 
 LOG = logging.getLogger(__name__)
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 180)
-DEL_PATIENCE = 20.0  # seconds that a DEL waits for Open vSwitch; the runtime comes again
 
 
-class Switch(Protocol):
-    """The part of :class:`~kuryr_k8s.cni.ovs.switch.OpenVSwitch` that we need."""
+class Dispatcher(Part):
+    """Does requests.
 
-    connected: asyncio.Event
+    STATUS reports on the daemon alone: a runtime that hears of trouble makes the node NotReady,
+    and has healthy Pods evicted.
+    """
 
-
-class Metrics:
-    """What is counted of requests."""
-
-    def __init__(
-        self, registry: CollectorRegistry, attachments: Attachments, switch: Switch
-    ) -> None:
-        self.requests = Counter(
+    def __init__(self, attachments: Attachments, patience: Patience = USUAL) -> None:
+        self._attachments = attachments
+        self._patience = patience.delete
+        self._requests = Counter(
             "kuryr_cni_requests",
             "CNI requests by their code: 0 is success",
             ["command", "code"],
-            registry=registry,
+            registry=None,
         )
-        self.seconds = Histogram(
+        self._seconds = Histogram(
             "kuryr_cni_request_seconds",
             "Length of a CNI request in the daemon",
             ["command"],
             buckets=BUCKETS,
-            registry=registry,
+            registry=None,
         )
-        attached = Gauge("kuryr_cni_attachments", "Interfaces plugged", registry=registry)
-        attached.set_function(lambda: len(attachments.all()))
-        flying = Gauge("kuryr_cni_adds_in_flight", "ADDs being done", registry=registry)
-        flying.set_function(lambda: len(attachments.flights))
-        reached = Gauge("kuryr_cni_ovs_connected", "Is Open vSwitch reached", registry=registry)
-        reached.set_function(switch.connected.is_set)
 
-
-class Daemon:
-    """Serves requests. STATUS speaks of the daemon alone: a runtime that is told of trouble
-    makes the node NotReady, and has healthy Pods evicted.
-    """
-
-    def __init__(
-        self, attachments: Attachments, switch: Switch, registry: CollectorRegistry
-    ) -> None:
-        self._attachments = attachments
-        self._switch = switch
-        self._metrics = Metrics(registry, attachments, switch)
+    def collectors(self) -> Sequence[Collector]:
+        """Return the metrics of requests."""
+        return [self._requests, self._seconds]
 
     async def handle(self, raw: bytes) -> tuple[int, bytes]:
-        """Do what is asked: (exit code, standard output) for kuryr-cni."""
+        """Do a request.
+
+        :returns: the exit code and the standard output for kuryr-cni.
+        """
         started = time.monotonic()
-        command, who, code, answer = "?", "?", 0, b""
+        command, pod, code, answer = "?", "?", 0, b""
         try:
             request = Request.read(raw)
-            command, who = request.command, f"{request.pod} {request.container_id}"
+            command, pod = request.command, f"{request.pod} {request.container_id}"
             result = await self._do(request)
         except CNIError as error:
             code, answer = error.code, _encode(error.to_json(version_of(raw)))
@@ -88,14 +77,14 @@ class Daemon:
                 logging.ERROR if unforeseen else logging.WARNING,
                 "%s %s: %s",
                 command,
-                who,
+                pod,
                 error,
                 exc_info=unforeseen,
             )
             code, answer = failure.code, _encode(failure.to_json(version_of(raw)))
         else:
             answer = b"" if result is None else _encode(result)
-        self._count(command, who, code, answer, time.monotonic() - started)
+        self._count(command, pod, code, answer, time.monotonic() - started)
         return (1 if code else 0), answer
 
     async def _do(self, request: Request) -> dict[str, Any] | None:
@@ -104,41 +93,42 @@ class Daemon:
                 result = await self._attachments.add(request)
                 return result.to_json(request.config.version, request.config.previous)
             case "DEL":
-                await self._reach_switch()
+                await self._reach()
                 await self._attachments.delete(request)
             case "CHECK":
                 self._require_settled()
                 await self._attachments.check(request)
             case "GC":
-                await self._reach_switch()
+                await self._reach()
                 await self._attachments.collect(request)
             case "STATUS":
                 self._require_settled()
         return None
 
-    async def _reach_switch(self) -> None:
-        """Without its database it is not known what is attached."""
+    async def _reach(self) -> None:
+        """Wait until it is known what is attached."""
         try:
-            async with asyncio.timeout(DEL_PATIENCE):
-                await self._switch.connected.wait()
+            async with asyncio.timeout(self._patience):
+                await self._attachments.reachable()
         except TimeoutError as error:
-            raise CNIError(TRY_LATER, "Open vSwitch's database cannot be reached") from error
+            trouble = self._attachments.trouble() or "it is not known what is attached"
+            raise CNIError(TRY_LATER, trouble) from error
 
     def _require_settled(self) -> None:
-        if not self._switch.connected.is_set():
-            raise CNIError(NOT_AVAILABLE, "Open vSwitch's database cannot be reached")
+        if trouble := self._attachments.trouble():
+            raise CNIError(NOT_AVAILABLE, trouble)
         if not self._attachments.settled.is_set():
             raise CNIError(NOT_AVAILABLE, "kuryr-k8s-daemon is starting")
 
-    def _count(self, command: str, who: str, code: int, answer: bytes, seconds: float) -> None:
-        self._metrics.requests.labels(command, str(code)).inc()
-        self._metrics.seconds.labels(command).observe(seconds)
+    def _count(self, command: str, pod: str, code: int, answer: bytes, seconds: float) -> None:
+        self._requests.labels(command, str(code)).inc()
+        self._seconds.labels(command).observe(seconds)
         if code:
             text = answer.decode(errors="replace").strip()
-            LOG.warning("%s %s: failed after %.3f s: %s", command, who, seconds, text)
+            LOG.warning("%s %s: failed after %.3f s: %s", command, pod, seconds, text)
         else:
             level = logging.DEBUG if command == "STATUS" else logging.INFO
-            LOG.log(level, "%s %s: done in %.3f s", command, who, seconds)
+            LOG.log(level, "%s %s: done in %.3f s", command, pod, seconds)
 
 
 def _translate(error: Exception) -> CNIError:

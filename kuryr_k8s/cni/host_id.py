@@ -1,42 +1,67 @@
-"""The node's name as Neutron knows it, published on the Node."""
+"""The name by which Neutron knows the node, published on the Node."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.parts import Part
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import NODES, Key, Resource
 from kuryr_k8s.model.annotations import HOST_ID, annotation
 
 LOG = logging.getLogger(__name__)
-LOOK_AGAIN = 60.0  # seconds: a Node may be deleted, and registered anew by its kubelet
+LOOK_AGAIN = 60.0  # seconds: a Node may be deleted, and registered again by its kubelet
 
 
 class Api(Protocol):
-    """The part of the API's client that we need."""
+    """The part of the API's client that this module needs."""
 
-    async def get(self, resource: Resource, key: Key) -> dict[str, Any]: ...
+    async def get(self, resource: Resource, key: Key) -> dict[str, Any]:
+        """Read an object."""
 
     async def merge_patch(
         self, resource: Resource, key: Key, patch: dict[str, Any], *, subresource: str = ""
-    ) -> dict[str, Any]: ...
+    ) -> dict[str, Any]:
+        """Patch an object and return it."""
 
 
-class HostIdPublisher:
-    """Reconciles one key, the Node's: its annotation is the chassis' hostname.
+class Switch(Protocol):
+    """The part of :class:`~kuryr_k8s.cni.ovs.switch.OpenVSwitch` that this module needs."""
 
-    ``published`` is set from the first time on that it was right.
-    """
+    def host_id(self) -> str | None:
+        """Return the chassis' name."""
 
-    def __init__(self, api: Api, host_id: Callable[[], str | None]) -> None:
-        self.published = asyncio.Event()
+    def subscribe(self, subscriber: Callable[[], None]) -> None:
+        """Call a function when the chassis' name may have changed."""
+
+
+class HostIdPublisher(Part):
+    """Reconciles one key, the Node's: its annotation is the chassis' hostname."""
+
+    def __init__(self, api: Api, node: Key, switch: Switch) -> None:
+        self._published = asyncio.Event()
         self._api = api
-        self._host_id = host_id
+        self._switch = switch
+        self._controller = Controller("node", self.reconcile, workers=1)
+        switch.subscribe(lambda: self._controller.queue.add(node))
+
+    def loops(self) -> Sequence[Controller[Key]]:
+        """Return the loop that reconciles the Node."""
+        return [self._controller]
+
+    async def started(self) -> None:
+        """Wait until the annotation has been right once."""
+        await self._published.wait()
 
     async def reconcile(self, key: Key) -> float | None:
-        """:raises errors.KubeError: to be tried again."""
-        host_id = self._host_id()
+        """Write the annotation if it is wrong.
+
+        :returns: seconds until the next look.
+        :raises errors.KubeError: to be tried again.
+        """
+        host_id = self._switch.host_id()
         if host_id is None:
             raise errors.Wait("Open vSwitch has no external_ids:hostname", delay=2.0)
         node = await self._api.get(NODES, key)
@@ -44,5 +69,5 @@ class HostIdPublisher:
             patch = {"metadata": {"annotations": {HOST_ID: host_id}}}
             await self._api.merge_patch(NODES, key, patch)
             LOG.info("Node %s is chassis %s", key, host_id)
-        self.published.set()
+        self._published.set()
         return LOOK_AGAIN

@@ -1,18 +1,45 @@
-"""The CNI configuration that the daemon installs: kuryr-cni, then portmap for hostPort."""
+"""The files that the daemon installs on the node: kuryr-cni and the CNI configuration."""
 
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+from oslo_config import cfg
+
+from kuryr_k8s import errors
+
 NAME = "10-kuryr.conflist"
 SOCKET = "/run/kuryr/cni.sock"  # as in kuryr-cni.c
 SPOOL = "/var/lib/kuryr/spool"
 
 
+def install(conf: cfg.ConfigOpts) -> None:
+    """Install the plugin, then the configuration, where the options want them.
+
+    :raises errors.ConfigError: a file cannot be written, or the template cannot be read.
+    """
+    options = conf.cni_daemon
+    try:
+        if options.cni_bin_dir:
+            install_plugin(Path(options.cni_bin_dir))
+        if options.cni_conf_dir:
+            template = options.cni_conf_template
+            text = (
+                Path(template).read_text()
+                if template
+                else render(options.socket, options.spool_dir)
+            )
+            install_configuration(Path(options.cni_conf_dir), text)
+    except OSError as error:
+        raise errors.ConfigError(f"cannot install kuryr-cni: {error}") from error
+
+
 def render(socket: str = SOCKET, spool: str = SPOOL) -> str:
-    """The configuration's text. The paths always stand in it: kuryr-cni takes the first mention,
-    and so no text that came from a Pod.
+    """Return the configuration's text: kuryr-cni, then portmap for hostPort.
+
+    The text always contains the paths: kuryr-cni takes the first mention of each, and so none
+    that comes from a Pod.
     """
     kuryr: dict[str, Any] = {"type": "kuryr-cni", "kuryr_socket": socket, "kuryr_spool": spool}
     portmap = {
@@ -31,18 +58,18 @@ def render(socket: str = SOCKET, spool: str = SPOOL) -> str:
 
 
 def install_plugin(directory: Path) -> None:
-    """Copy kuryr-cni to where the runtime looks for plugins: it needs nothing else there."""
+    """Copy kuryr-cni to the directory of the runtime's plugins; it needs nothing else there."""
     program = Path(__file__).with_name("kuryr-cni")
     _write(directory / program.name, program.read_bytes(), 0o755)
 
 
-def install(directory: Path, text: str) -> None:
-    """Write the configuration: from now on the runtime sends requests."""
+def install_configuration(directory: Path, text: str) -> None:
+    """Write the configuration; from now on the runtime sends requests."""
     _write(directory / NAME, text.encode(), 0o644)
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file whole or not at all; one that is the same already is left alone."""
+    """Write a file whole or not at all, unless it is the same already."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_file() and path.read_bytes() == content and path.stat().st_mode & 0o777 == mode:
         return

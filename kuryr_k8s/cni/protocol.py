@@ -1,4 +1,4 @@
-"""CNI requests: what a runtime asks (SPEC 1.1, sections 2 and 3), read and judged without I/O."""
+"""CNI requests (SPEC 1.1, sections 2 and 3), read and validated without I/O."""
 
 import json
 import re
@@ -23,10 +23,10 @@ INTERNAL = 999
 
 VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 LATEST = VERSIONS[-1]
-# The version of the configuration from which on a runtime may use a command
+# The first version of the configuration in which a runtime may use a command
 SINCE = {"CHECK": "0.4.0", "GC": "1.1.0", "STATUS": "1.1.0"}
-# The parameters of each command that must be set, beyond CNI_COMMAND. We call no other plugin,
-# so CNI_PATH may be missing.
+# The parameters that each command needs besides CNI_COMMAND. CNI_PATH may be missing, since we
+# call no other plugin.
 REQUIRED = {
     "ADD": ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"),
     "DEL": ("CNI_CONTAINERID", "CNI_IFNAME"),
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*", re.ASCII)
 
 
 def _is_ifname(value: str) -> bool:
-    """A name that Linux accepts for an interface."""
+    """Return whether Linux accepts a name for an interface."""
     return len(value) <= 15 and value not in (".", "..") and not re.search(r"[/:\s]", value)
 
 
@@ -50,7 +50,7 @@ VALID: Mapping[str, Callable[[str], bool]] = {
 
 
 class CNIError(Exception):
-    """A request that failed, as the runtime is told (SPEC, «Error»)."""
+    """A request that failed, as it is reported to the runtime (SPEC, «Error»)."""
 
     def __init__(self, code: int, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -59,6 +59,7 @@ class CNIError(Exception):
         self.details = details
 
     def to_json(self, version: str) -> Json:
+        """Return the error in a version of SPEC."""
         answer: Json = {"cniVersion": version, "code": self.code, "msg": self.message}
         return answer | ({"details": self.details} if self.details else {})
 
@@ -73,7 +74,10 @@ class Attached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The network configuration. ``valid`` is None where the runtime did not say."""
+    """The network configuration.
+
+    :param valid: the attachments that the runtime considers valid; None if it lists none.
+    """
 
     version: str
     name: str = ""
@@ -83,7 +87,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One call of the plugin. What a command does not need may be empty."""
+    """A call of the plugin. Parameters that a command does not need may be empty."""
 
     command: str
     container_id: str = ""
@@ -94,16 +98,20 @@ class Request:
 
     @property
     def pod(self) -> str:
-        """Namespace and name of the Pod, for people."""
+        """Return namespace and name of the Pod, for people."""
         namespace = self.args.get("K8S_POD_NAMESPACE", "?")
         return f"{namespace}/{self.args.get('K8S_POD_NAME', '?')}"
 
     @property
     def pod_uid(self) -> str:
+        """Return the uid of the Pod, empty if the runtime did not state it."""
         return self.args.get("K8S_POD_UID", "")
 
     def require_pod(self) -> None:
-        """:raises CNIError: 4, the runtime did not say which Pod this is."""
+        """Check that the runtime stated which Pod this is.
+
+        :raises CNIError: 4, it did not.
+        """
         names = ("K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID")
         missing = [name for name in names if not self.args.get(name)]
         if missing:
@@ -113,13 +121,13 @@ class Request:
     def read(cls, raw: bytes) -> Self:
         """Read what kuryr-cni sends.
 
-        :raises CNIError: 1, 4, 6 or 7, as SPEC says. Of a DEL nothing is asked for that it does
-            not need: it must get through.
+        :raises CNIError: 1, 4, 6 or 7, as SPEC says. A DEL is only checked for what it needs: it
+            must succeed.
         """
         environ, text = split(raw)
         command = environ.get("CNI_COMMAND", "")
         if command not in REQUIRED:
-            raise CNIError(BAD_ENVIRONMENT, f"CNI_COMMAND is {command!r}: not known")
+            raise CNIError(BAD_ENVIRONMENT, f"CNI_COMMAND is {command!r}: unknown")
         _check_environment(command, environ)
         return cls(
             command=command,
@@ -132,11 +140,11 @@ class Request:
 
 
 def split(raw: bytes) -> tuple[dict[str, str], bytes]:
-    """The environment, and standard input.
+    """Split a request into the environment and standard input.
 
     :raises CNIError: 6, it is not a request.
     """
-    if raw.startswith(b"\0"):  # not one variable
+    if raw.startswith(b"\0"):  # without any variable
         return {}, raw[1:]
     head, end, text = raw.partition(b"\0\0")
     if not end:
@@ -146,20 +154,20 @@ def split(raw: bytes) -> tuple[dict[str, str], bytes]:
 
 
 def version_of(raw: bytes) -> str:
-    """The version to answer an unreadable request in."""
+    """Return the version in which to answer a request that may be unreadable."""
     found = re.search(rb'"cniVersion"\s*:\s*"([0-9.]+)"', raw)
     version = found[1].decode() if found else LATEST
     return version if version in VERSIONS else LATEST
 
 
 def read_args(text: str) -> dict[str, str]:
-    """``CNI_ARGS``: pairs like ``K8S_POD_NAME=web;K8S_POD_NAMESPACE=default``."""
+    """Read ``CNI_ARGS``: pairs like ``K8S_POD_NAME=web;K8S_POD_NAMESPACE=default``."""
     pairs = (part.partition("=") for part in text.split(";") if part)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def read_config(command: str, text: bytes) -> Config:
-    """Standard input as a configuration.
+    """Read standard input as a configuration.
 
     :raises CNIError: 1, 6 or 7.
     """
@@ -178,10 +186,10 @@ def read_config(command: str, text: bytes) -> Config:
             f"cniVersion is {version!r}: kuryr-cni knows {', '.join(VERSIONS)}",
         )
     if version < SINCE.get(command, ""):
-        raise CNIError(INCOMPATIBLE, f"cniVersion {version} does not know {command}")
+        raise CNIError(INCOMPATIBLE, f"cniVersion {version} has no command {command}")
     name = config.get("name")
     if command != "DEL" and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise CNIError(BAD_CONFIG, f"name is {name!r}: not the name of a network")
+        raise CNIError(BAD_CONFIG, f"name is {name!r}: not a valid network name")
     previous = config.get("prevResult")
     if previous is not None and not isinstance(previous, dict):
         raise CNIError(BAD_CONFIG, "prevResult is not a JSON object")
@@ -202,7 +210,7 @@ def _check_environment(command: str, environ: Mapping[str, str]) -> None:
 
 
 def _read_valid(config: Json) -> frozenset[Attached] | None:
-    """What the runtime holds for attached; libcni also sends an earlier spelling of the key."""
+    """Read the list of valid attachments; libcni also sends an earlier spelling of the key."""
     listed = config.get("cni.dev/valid-attachments", config.get("cni.dev/attachments"))
     if listed is None:
         return None

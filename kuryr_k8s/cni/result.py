@@ -1,4 +1,4 @@
-"""CNI results (SPEC 1.1, section 5), written in the version of the configuration."""
+"""CNI results (SPEC 1.1, section 5), in the version of the configuration."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """``sandbox`` is the path of the namespace, empty for an interface of the node."""
+    """One end of an interface.
+
+    :param sandbox: the path of the namespace; empty for an end on the node.
+    """
 
     name: str
     mac: str
@@ -17,6 +20,7 @@ class Interface:
     sandbox: str = ""
 
     def to_json(self, version: str) -> Json:
+        """Return the end in a version of SPEC."""
         answer: Json = {"name": self.name, "mac": self.mac}
         if self.mtu and version >= "1.1.0":
             answer["mtu"] = self.mtu
@@ -25,13 +29,17 @@ class Interface:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IP:
-    """``interface`` is an index into the result's interfaces."""
+    """An address.
+
+    :param interface: an index into the result's interfaces.
+    """
 
     address: str
     interface: int
     gateway: str | None = None
 
     def to_json(self, version: str, shift: int) -> Json:
+        """Return the address in a version of SPEC, with its index shifted."""
         answer: Json = {"address": self.address, "interface": self.interface + shift}
         if self.gateway:
             answer["gateway"] = self.gateway
@@ -42,16 +50,19 @@ class IP:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
+    """A route in the Pod."""
+
     destination: str
     gateway: str
 
     def to_json(self) -> Json:
+        """Return the route in any version of SPEC."""
         return {"dst": self.destination, "gw": self.gateway}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an ADD made."""
+    """What an ADD has made."""
 
     interfaces: tuple[Interface, ...] = ()
     ips: tuple[IP, ...] = ()
@@ -59,7 +70,7 @@ class Result:
     nameservers: tuple[str, ...] = ()
 
     def __add__(self, other: "Result") -> "Result":
-        """Both, the other's interfaces after ours."""
+        """Append the other's interfaces to ours."""
         shift = len(self.interfaces)
         moved = tuple(
             IP(address=ip.address, interface=ip.interface + shift, gateway=ip.gateway)
@@ -74,10 +85,10 @@ class Result:
         )
 
     def to_json(self, version: str, previous: Json | None = None) -> Json:
-        """The result for the runtime.
+        """Return the result for the runtime.
 
-        :param previous: ``prevResult``, of the same version, where plugins ran before us; ours
-            comes after it (SPEC, section 2, «Chained plugins»).
+        :param previous: ``prevResult``, of the same version, if plugins ran before us. Our result
+            is appended to it (SPEC, section 2, «Chained plugins»).
         """
         before: Json = {} if previous is None else previous
         interfaces = list(before.get("interfaces") or ())

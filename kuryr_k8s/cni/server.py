@@ -1,4 +1,4 @@
-"""The UNIX socket that kuryr-cni speaks to. See kuryr-cni.c for the protocol."""
+"""The UNIX socket that kuryr-cni connects to. See kuryr-cni.c for the protocol."""
 
 import asyncio
 import contextlib
@@ -10,28 +10,37 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.patience import USUAL, Patience
 
 LOG = logging.getLogger(__name__)
 LARGEST = 4 * 1024 * 1024  # bytes of a request: GC lists all attachments of the node
-PATIENCE = 10.0  # seconds for a request to arrive, and for an answer to be taken
 Handle = Callable[[bytes], Awaitable[tuple[int, bytes]]]
 
 
 class Server:
     """Hands each request to ``handle``, and sends back its (exit code, standard output).
 
-    :param users: the numeric user ids that are listened to.
+    :param users: the numeric ids of the users that may send requests.
     """
 
-    def __init__(self, path: Path, handle: Handle, *, users: Collection[int] = (0,)) -> None:
+    def __init__(
+        self,
+        path: Path,
+        handle: Handle,
+        *,
+        users: Collection[int] = (0,),
+        patience: Patience = USUAL,
+    ) -> None:
         self._path = path
         self._handle = handle
         self._users = users
+        self._patience = patience.exchange
 
     async def run(self, stop: asyncio.Event, *, grace: float = 5.0) -> None:
-        """Serve until ``stop``; then requests in work get ``grace`` seconds to end.
+        """Serve until ``stop`` is set; the requests that are being done then get time to end.
 
-        :raises errors.ConfigError: the socket cannot be had.
+        :param grace: their time, in seconds.
+        :raises errors.ConfigError: the socket cannot be made.
         """
         channel = bind(self._path)
         tasks: set[asyncio.Task[None]] = set()
@@ -56,11 +65,11 @@ class Server:
         with contextlib.suppress(ConnectionError, TimeoutError):
             try:
                 if self._peer(writer) in self._users:
-                    async with asyncio.timeout(PATIENCE):
+                    async with asyncio.timeout(self._patience):
                         request = await _read(reader)
                     code, answer = await self._handle(request)
                     writer.write(b"%d %d\n" % (code, len(answer)) + answer)
-                    async with asyncio.timeout(PATIENCE):
+                    async with asyncio.timeout(self._patience):
                         await writer.drain()
             finally:
                 writer.close()
@@ -75,9 +84,9 @@ class Server:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Read up to the end; what is too long is cut off, and so no request any more.
+    """Read a request up to its end. One that is too long is cut off, and so becomes invalid.
 
-    Even then to the end: a client that is still writing would never come to our answer.
+    Even that one is read to its end: a client that is still writing would never read the answer.
     """
     parts: list[bytes] = []
     length = 0
@@ -89,7 +98,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 
 def bind(path: Path) -> socket.socket:
-    """A socket that only its owner may use, in place of one that a dead process left.
+    """Make a socket that only its owner may use, in place of one that a dead process left.
 
     :raises errors.ConfigError: another process serves it, or it cannot be made.
     """
@@ -102,7 +111,7 @@ def bind(path: Path) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         channel.bind(str(temporary))
         temporary.chmod(0o600)
-        channel.listen(1024)  # before it has its name: who finds it can connect
+        channel.listen(1024)  # before it has its name: whoever finds it can connect
         temporary.rename(path)
     except OSError as error:
         raise errors.ConfigError(f"{path}: {error.strerror or error}") from error
@@ -113,7 +122,7 @@ def _is_served(path: Path) -> bool:
     if not path.exists():
         return False
     if not path.is_socket():
-        raise errors.ConfigError(f"{path} exists, and is no socket")
+        raise errors.ConfigError(f"{path} exists, and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
         try:
             probe.connect(os.fspath(path))

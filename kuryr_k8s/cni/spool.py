@@ -14,7 +14,7 @@ Handle = Callable[[bytes], Awaitable[tuple[int, bytes]]]
 
 
 class Spool:
-    """A directory with one request in each file; files being written begin with a dot."""
+    """A directory with one request in each file; files that are being written begin with a dot."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -28,9 +28,11 @@ class Spool:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def drain(self, handle: Handle) -> int:
-        """Do what is there, and remove each file when it is done; returns how many are left.
+        """Do the requests, and remove the file of each one that is done.
 
-        A request that fails stays for the next time, one that is none is put aside.
+        A request that fails stays for the next time. A file that is not a request is renamed.
+
+        :returns: how many files are left.
         """
         async with self._lock:
             for name in self._names():
@@ -40,7 +42,7 @@ class Spool:
                     LOG.info("did the DEL of %s, put off while the daemon was down", name)
                 elif json.loads(answer)["code"] in HOPELESS:
                     self._put_aside(name)
-                    LOG.error("put-off DEL of %s is no request: %s", name, answer.decode())
+                    LOG.error("put-off DEL of %s is not a request: %s", name, answer.decode())
                 else:
                     LOG.warning("put-off DEL of %s: %s", name, answer.decode())
             return len(self)

@@ -6,26 +6,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import netns
 
-from kuryr_k8s.cni.pods import acknowledgements as kuryrports
-from kuryr_k8s.cni.pods import parking
 from tests.node import workbench
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_made_up_for():
-    """Looks that are for what no event tells come too late to hide that an event was missed."""
-    # not by the test's own `monkeypatch`, which is to be undone before `own_node` ends
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kuryrports, "LOOK_AGAIN", 600.0)
-        patch.setattr(parking, "LOOK_AGAIN", 600.0)
-        yield
-
-
-@pytest.fixture(autouse=True)
-def patience():
-    with pytest.MonkeyPatch.context() as patch:
-        workbench.be_patient(patch.setattr)
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -9,16 +9,15 @@ import sys
 from pathlib import Path
 
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.workbench import Node, be_patient, eventually
+from tests.node.workbench import Node, eventually
 
 
 async def main(directory, remote, without_vifs=""):
-    be_patient()
     directory = Path(directory)
     async with Node(directory, remote).running() as node:
         node.cache.put(kuryrport("web", "u1", {} if without_vifs else {"eth0": ovs_vif(1)}))
         (directory / "settled").touch()
-        await eventually(lambda: len(node.attachments.flights), seconds=3600)
+        await eventually(lambda: len(node.attachments.adds), seconds=3600)
         (directory / "asked").touch()
         await asyncio.Event().wait()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from kuryr_k8s.cni.netlink import namespace
 from kuryr_k8s.cni.netlink import parked_pairs as parked
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.workbench import Node, be_patient, eventually
+from tests.node.workbench import Node, eventually
 
 VIF = ovs_vif(1, active=True)
 
@@ -42,7 +42,7 @@ def arm(node, point):
     """Make that point deadly."""
     when, _, name = point.partition(":")
     match name:
-        case "park" | "hand_over" | "withdraw":
+        case "park" | "hand_over" | "take_back":
             setattr(parked, name, deadly(getattr(parked, name), when))
         case "prepare" | "activate":
             setattr(namespace, name, deadly(getattr(namespace, name), when))
@@ -62,7 +62,6 @@ def erasing(mark, when):
 
 
 async def main(directory, remote, point):
-    be_patient()
     directory = Path(directory)
     async with Node(directory, remote).running() as node:
         arm(node, point)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kuryr_k8s.cni import conflist
+from kuryr_k8s.cni import installation
 from kuryr_k8s.cni.protocol import VERSIONS
 from tests.kit.cni_program import variant
 from tests.kit.node.fakes import kuryrport, ovs_vif
@@ -76,7 +76,7 @@ async def run(socket, spool, command, environ, stdin):
         config = json.loads(content) | {"kuryr_socket": str(socket), "kuryr_spool": str(spool)}
         content = json.dumps(config).encode()
     # compiled for this daemon: input that is no configuration cannot say where it is
-    program = variant(socket.parent, f'"{conflist.SOCKET}"', f'"{socket}"')
+    program = variant(socket.parent, f'"{installation.SOCKET}"', f'"{socket}"')
     process = await asyncio.create_subprocess_exec(
         program,
         env={name: value for name, value in environ.items() if value is not None},

@@ -20,9 +20,10 @@ from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni.netlink import Links, flows
+from kuryr_k8s.cni.patience import USUAL
 from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.cni.services.health_checks import HealthChecks
-from kuryr_k8s.cni.services.node_ports import PACE, NodePorts, remove
+from kuryr_k8s.cni.services.node_ports import NodePorts, remove
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import NodePort
@@ -40,7 +41,7 @@ from tests.node.crossing import (
     Answering,
     Crossing,
 )
-from tests.node.workbench import eventually, shell
+from tests.node.workbench import PATIENT, eventually, shell
 
 KEY = Key("", "node")
 KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
@@ -62,9 +63,14 @@ def crossing(namespaces):
 def node_ports_of():
     """Makes what a daemon has that starts now, for these Services."""
     links = Links()
-    yield lambda services, registry=None: NodePorts(
-        services, links.flows, registry or CollectorRegistry()
-    )
+
+    def make(services, registry=None):
+        node_ports = NodePorts(services, links.flows, PATIENT)
+        for collector in node_ports.collectors() if registry else ():
+            registry.register(collector)
+        return node_ports
+
+    yield make
     links.close()
 
 
@@ -366,20 +372,20 @@ async def test_flows_that_could_not_be_corrected_are_so_the_next_time(
 
 
 async def test_many_changes_are_few_transactions(crossing, node_ports_of):
-    registry, services = CollectorRegistry(), Services()
+    registry, services, interval = CollectorRegistry(), Services(), USUAL.node_ports_interval
     loop = Controller("node-ports", node_ports_of(services, registry).reconcile, workers=1)
     started = time.monotonic()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(loop.run())
         for number in range(100):
             services.put(lead(30000 + number, WEB))
-            loop.queue.add_after(KEY, PACE)
+            loop.queue.add_after(KEY, interval)
             await asyncio.sleep(0.01)
         await eventually(lambda: listed() and ("tcp", 30099) in led())
         elapsed = time.monotonic() - started
         running.cancel()
     done = registry.get_sample_value("kuryr_node_ports_transactions_total", {"outcome": "done"})
-    assert 1 <= done <= elapsed / PACE
+    assert 1 <= done <= elapsed / interval
 
 
 def has_ended(group):

@@ -10,14 +10,15 @@ import pytest
 from kuryr_k8s.cni.ovs import database as ovsdb
 from kuryr_k8s.cni.ovs.commands import AddPorts
 from kuryr_k8s.cni.ovs.switch import OURS, NewPort, OpenVSwitch, OVSError
+from kuryr_k8s.cni.patience import Patience
 from tests.node.workbench import PATIENCE, eventually
 
 IDS = {OURS: "c1", "iface-id": "port-1"}
 
 
 @contextlib.asynccontextmanager
-async def following(remote):
-    switch = OpenVSwitch(remote)
+async def following(remote, transaction=PATIENCE):
+    switch = OpenVSwitch(remote, Patience(transaction=transaction))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(switch.run())
         try:
@@ -27,8 +28,8 @@ async def following(remote):
 
 
 @contextlib.asynccontextmanager
-async def connected(remote):
-    async with following(remote) as switch:
+async def connected(remote, transaction=PATIENCE):
+    async with following(remote, transaction) as switch:
         await switch.connected.wait()
         yield switch
 
@@ -165,11 +166,11 @@ async def test_ports_asked_for_while_the_server_restarts_are_made(database, remo
         assert len(switch.interfaces()) == 100
 
 
-async def test_a_stalled_server_blocks_nobody(monkeypatch, database, remote):
-    """One transaction is under way for the DEADLINE: nobody waits for it but who asked. One after
-    the other they would take 120 s."""
-    monkeypatch.setattr(ovsdb, "DEADLINE", 20.0)
-    async with connected(remote) as switch:
+async def test_a_stalled_server_blocks_nobody(database, remote):
+    """One transaction is under way until its limit: only its caller waits for it. One after the
+    other they would take 120 s."""
+    limit = 20.0
+    async with connected(remote, limit) as switch:
         commit = switch._database.commit
         with stalled(database):
             begun = time.monotonic()
@@ -181,8 +182,8 @@ async def test_a_stalled_server_blocks_nobody(monkeypatch, database, remote):
                     await asyncio.sleep(0.01)
                     now = time.monotonic()
                     longest, last = max(longest, now - last), now
-            assert time.monotonic() - begun < 5 * ovsdb.DEADLINE
-            assert longest < 0.9 * ovsdb.DEADLINE
+            assert time.monotonic() - begun < 5 * limit
+            assert longest < 0.9 * limit
         await switch.add_port("br-int", "tap1", IDS)
         assert {row.name for row in switch.interfaces()} <= {"tap1", "t0"}
 
@@ -196,23 +197,22 @@ async def _refused(commit):
         await commit
 
 
-async def test_the_end_does_not_wait_for_a_stalled_server(monkeypatch, database, remote):
-    monkeypatch.setattr(ovsdb, "DEADLINE", 20.0)
+async def test_the_end_does_not_wait_for_a_stalled_server(database, remote):
+    limit = 20.0
     with contextlib.ExitStack() as stack:
-        async with connected(remote) as switch:
+        async with connected(remote, limit) as switch:
             stack.enter_context(stalled(database))
             async with asyncio.TaskGroup() as group:
                 for number in range(3):
                     wanted = _add(switch, f"tap{number}")
                     group.create_task(_refused(switch._database.commit(wanted, 0.2)))
             begun = time.monotonic()
-        assert time.monotonic() - begun < ovsdb.STOP + 0.9 * ovsdb.DEADLINE
+        assert time.monotonic() - begun < ovsdb.STOP + 0.9 * limit
 
 
-async def test_the_end_leaves_nobody_waiting(monkeypatch, remote):
-    monkeypatch.setattr(ovsdb, "DEADLINE", 600.0)
+async def test_the_end_leaves_nobody_waiting(remote):
     async with asyncio.TaskGroup() as group:
-        async with connected(remote) as switch:
+        async with connected(remote, 600.0) as switch:
             adding = [
                 group.create_task(_made_or_stopped(switch.add_port("br-int", f"tap{number}", IDS)))
                 for number in range(20)

@@ -11,10 +11,9 @@ import pytest
 from kuryr_k8s.cni.netlink import LinkError
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.cni.ovs.switch import OURS, PARKED
-from kuryr_k8s.cni.pods import parking
 from tests.kit.node.fakes import kuryrport, ovs_vif, pool_entry, pool_item
 from tests.node.test_life import a_node, frames, path
-from tests.node.workbench import eventually, ip, shell
+from tests.node.workbench import NODE, eventually, ip, shell
 
 VIF = ovs_vif(1, active=True)
 
@@ -22,12 +21,6 @@ VIF = ovs_vif(1, active=True)
 @pytest.fixture
 def sandbox(namespaces):
     return namespaces()
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    """The pace of writes is not what is tested here."""
-    monkeypatch.setattr(parking, "PACE", 0.02)
 
 
 def parked_rows(node):
@@ -45,7 +38,7 @@ async def parked(node, *vifs, told=True):
 
 
 def pool(node):
-    return node.pool.get(parking.Key("", "node1"))
+    return node.pool.get(NODE)
 
 
 def end(name, *, netns=""):
@@ -178,7 +171,7 @@ async def test_cache_that_lags_unplugs_nothing(tmp_path, remote):
         node.pool_api.find = noticed
         node.pool.name({ovs_vif(2): "keep"})  # an earlier state of it
         await eventually(asked.is_set)
-        await node.parking.step(parking.Key("", "node1"))
+        await node.parking.step(NODE)
         assert len(parked_rows(node)) == 2
 
 

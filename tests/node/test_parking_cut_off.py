@@ -22,7 +22,7 @@ HANDING_OVER = [
     "after:activate",
     "after:hand_over",
 ]
-TAKING_BACK = ["before:withdraw", "after:withdraw", "before:erase", "after:erase"]
+TAKING_BACK = ["before:take_back", "after:take_back", "before:erase", "after:erase"]
 
 
 @contextlib.asynccontextmanager

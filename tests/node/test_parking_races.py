@@ -39,7 +39,7 @@ async def test_pod_whose_port_is_marked_to_remove_gets_it(tmp_path, remote, sand
             node.pool.name({VIF: "remove"})
             node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
             adding = group.create_task(node.cni("ADD", netns=path(sandbox)))
-            await eventually(lambda: node.attachments.flights.plugging("u1"))
+            await eventually(lambda: node.attachments.adds.plugging("u1"))
         assert (await adding)[0] == 0
         assert (await node.cni("CHECK", netns=path(sandbox)))[0] == 0
         assert len(node.attachments.all()) == 1
@@ -72,7 +72,7 @@ async def test_pod_whose_port_is_being_parked_gets_it(tmp_path, remote, sandbox,
         else:
             await reached.wait()
         adding = group.create_task(node.cni("ADD", netns=path(sandbox)))
-        await eventually(lambda: node.attachments.flights.plugging("u1"))
+        await eventually(lambda: node.attachments.adds.plugging("u1"))
         go_on.set()
         if point == "before OVN":
             await eventually(lambda: node.attachments.all())

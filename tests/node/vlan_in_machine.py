@@ -12,12 +12,16 @@ import pytest
 from oslo_config import cfg
 
 from kuryr_k8s import config
-from kuryr_k8s.cni.bindings import vlan as module
-from kuryr_k8s.cni.bindings.base import Attachment, BindingError, Host, NamespaceGone
-from kuryr_k8s.cni.bindings.records import Record
-from kuryr_k8s.cni.bindings.vlan import VlanBinding
+from kuryr_k8s.cni.bindings.base import (
+    Attachment,
+    BindingContext,
+    BindingError,
+    NamespaceGone,
+)
+from kuryr_k8s.cni.bindings.vlan import VlanBinding, VlanRecord
 from kuryr_k8s.cni.netlink import Links, Vlan
-from kuryr_k8s.cni.ovs.switch import OpenVSwitch
+from kuryr_k8s.cni.patience import USUAL, Patience
+from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import vlan_vif
 from tests.node.workbench import PATIENCE, eventually, ip, shell
 
@@ -55,16 +59,28 @@ def state(tmp_path):
 def daemon(state, trunk):
     """Makes the binding as a daemon does at its start: what it knows is in its directory."""
     links = Links()
-    yield lambda: make(state, links)
+    yield lambda patience=USUAL: make(state, links, patience)
     links.close()
 
 
-def make(state, links):
+def make(state, links, patience=USUAL):
     conf = cfg.ConfigOpts()
-    conf.register_opts(config.binding, group="binding")
+    conf.register_opts(config.GROUPS["binding"], group="binding")
     conf.set_override("state_dir", str(state), group="binding")
     conf([])
-    return VlanBinding(Host(links, OpenVSwitch(""), None, conf))
+    return VlanBinding(
+        BindingContext(
+            conf=conf,
+            node=Key("", "node1"),
+            api=None,
+            caches=None,
+            links=links,
+            switch=None,
+            adds=(),
+            settled=asyncio.Event(),
+            patience=patience,
+        )
+    )
 
 
 def attachment(netns, container="c1"):
@@ -181,7 +197,7 @@ async def test_what_another_has_is_neither_taken_nor_removed(daemon, namespaces)
     binding = daemon()
     with pytest.raises(BindingError, match="has an interface already"):
         await binding.connect(attachment(mine), vlan_vif(1))
-    with pytest.raises(BindingError, match="not to be found"):
+    with pytest.raises(BindingError, match="cannot find the interface"):
         await binding.disconnect(attachment(mine))
     assert "foreign" in str(ip("link", netns=other))
     remove_namespace(other)
@@ -207,7 +223,9 @@ async def test_record_without_interface_is_removed(daemon, namespaces):
     netns, binding = namespaces(), daemon()
     number = await binding._vlans.number(f"/run/netns/{netns}")
     vlan = Vlan(link="eth0", vlan_id=1)
-    one = Record(attachment=attachment(netns), vlan=vlan, number=number, name="tap1", port_id="p")
+    one = VlanRecord(
+        attachment=attachment(netns), vlan=vlan, number=number, name="tap1", port_id="p"
+    )
     binding._records.put(one)
     again = daemon()
     assert again.vanished(attachment(netns))
@@ -225,23 +243,19 @@ async def test_missing_namespace_and_missing_link_are_said(daemon, namespaces):
         await daemon().connect(attachment(namespaces()), vlan_vif(1))
 
 
-async def test_gateway_that_never_answers_does_not_hold_a_pod_up(daemon, namespaces, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.5)
-    netns, binding = namespaces(), daemon()
+async def test_gateway_that_never_answers_does_not_hold_a_pod_up(daemon, namespaces):
+    netns, binding = namespaces(), daemon(Patience(gateway=0.5))
     await binding.connect(attachment(netns), vlan_vif(1))
     await binding.ready(attachment(netns), vlan_vif(1))
     assert binding.working(attachment(netns))
 
 
-async def test_addresses_are_announced_after_the_port_forwards(
-    daemon, gateway, namespaces, monkeypatch
-):
+async def test_addresses_are_announced_after_the_port_forwards(daemon, gateway, namespaces):
     """A neighbour that remembers another MAC learns the new one, although the port forwarded
     nothing when the link went up.
     """
-    monkeypatch.setattr(module, "PATIENCE", PATIENCE)
     shell(f"ip -n {gateway} link set v1 down")
-    netns, binding, vif = namespaces(), daemon(), vlan_vif(1)
+    netns, binding, vif = namespaces(), daemon(Patience(gateway=PATIENCE)), vlan_vif(1)
     await binding.connect(attachment(netns), vif)
     async with asyncio.TaskGroup() as group:
         group.create_task(binding.ready(attachment(netns), vif))

@@ -11,28 +11,21 @@ import time
 from pathlib import Path
 
 from ovsdbapp.backend.ovs_idl import command
-from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import config
-from kuryr_k8s.cni import daemon, server
-from kuryr_k8s.cni.bindings.base import Host
+from kuryr_k8s.cni.bindings.base import BindingContext, Bindings
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
-from kuryr_k8s.cni.bindings.ovs_parked import Parked
-from kuryr_k8s.cni.daemon import Daemon
+from kuryr_k8s.cni.dispatcher import Dispatcher
 from kuryr_k8s.cni.netlink import Links
-from kuryr_k8s.cni.ovs import database as ovsdb
-from kuryr_k8s.cni.ovs import openflow
 from kuryr_k8s.cni.ovs.database import SCHEMA, Ovsdb
-from kuryr_k8s.cni.ovs.openflow import OpenFlow
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
+from kuryr_k8s.cni.patience import Patience
+from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.pods.housekeeping import Housekeeping
-from kuryr_k8s.cni.pods.parking import Parking, may_keep
-from kuryr_k8s.cni.pods.wanted import Ports
+from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
 from kuryr_k8s.cni.server import Server
-from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.cni.spool import Spool
-from kuryr_k8s.engine.controller import Controller as Loop
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.cni_program import kuryr_cni
 from tests.kit.node.fakes import Api, Cache, PoolApi, PoolCache
@@ -42,17 +35,18 @@ NODE = Key("", "node1")
 PATIENCE = 240.0  # seconds: for a machine with much else to do
 
 
-def be_patient(setattr_=setattr):
-    """Nobody whom this machine lets wait for a processor is taken for one who does not answer."""
-    for module, name in (
-        (daemon, "DEL_PATIENCE"),
-        (nftables, "PATIENCE"),
-        (openflow, "PATIENCE"),
-        (ovsdb, "DEADLINE"),
-        (server, "PATIENCE"),
-    ):
-        setattr_(module, name, PATIENCE)
-    setattr_(Ovsdb.commit, "__defaults__", (PATIENCE,))
+# Nobody whom this machine lets wait for a processor is taken for one who does not answer; and
+# looks at what no event reports come too late to hide that an event was missed. The pace of writes
+# is not what is tested here.
+PATIENT = Patience(
+    exchange=PATIENCE,
+    delete=PATIENCE,
+    transaction=PATIENCE,
+    openflow=PATIENCE,
+    nft=PATIENCE,
+    look_again=600.0,
+    status_interval=0.02,
+)
 
 
 class Database:
@@ -152,7 +146,7 @@ class Controller:
         self.delay = delay
         self.seen = asyncio.Queue()
         self.enabled = True
-        self._database = Ovsdb(remote, self._changed, self._reached)
+        self._database = Ovsdb(remote, self._changed, self._reached, PATIENT)
 
     def _reached(self, rows):
         self._changed(rows or [])
@@ -177,6 +171,16 @@ class Controller:
                     await self._database.commit(Mark(self._database, rows))
 
 
+class Caches:
+    """Stands for the caches of a daemon: the Node's KuryrPortPool alone is asked for."""
+
+    def __init__(self, pool):
+        self._pool = pool
+
+    def follow(self, _resource, _view, _selectors):
+        return self._pool
+
+
 class Node:
     """The daemon in this process, on a socket; :meth:`cni` runs the real plugin."""
 
@@ -185,37 +189,39 @@ class Node:
         self.spool = directory / "spool"
         self.cache = Cache()
         self.api = Api(self.cache)
-        self.switch = OpenVSwitch(remote)
+        self.switch = OpenVSwitch(remote, PATIENT)
         self.links = links or Links()
         self.pool = PoolCache()
+        self.pool_api = PoolApi(self.pool)
         self.vswitchd = VSwitchd(directory)
-        openflow = OpenFlow.beside(remote)
-        self.parked = Parked(
-            self.links, self.switch, openflow, lambda port: may_keep(self.pool, NODE, port)
-        )
+        adds, settled = Adds(), asyncio.Event()
         self.binding = OpenVSwitchBinding(
-            Host(self.links, self.switch, self.parked, config.load([], "test"))
+            BindingContext(
+                conf=config.load([], "test"),
+                node=NODE,
+                api=self.pool_api,
+                caches=Caches(self.pool),
+                links=self.links,
+                switch=self.switch,
+                adds=adds,
+                settled=settled,
+                patience=PATIENT,
+            )
         )
+        self.parked, self.parking = self.binding.parked_ports, self.binding.parking
         self.attachments = Attachments(
-            {"VIFOpenVSwitch": self.binding},
-            Ports(self.cache, self.api),
-            settled=asyncio.Event(),
+            Bindings({"VIFOpenVSwitch": self.binding}),
+            KuryrPorts(self.cache, self.api),
+            adds=adds,
+            settled=settled,
             add_timeout=add_timeout,
         )
-        self.daemon = Daemon(self.attachments, self.switch, CollectorRegistry())
-        self.pool_api = PoolApi(self.pool)
-        parking = Parking(self.pool, self.pool_api, self.parked, self.switch, self.attachments)
-        self.parking = Loop("parking", parking.reconcile, workers=1)
-        self.pool.subscribe(lambda key, _old, _new: self.parking.queue.add(key))
-        self.switch.subscribe_ports(lambda: self.parking.queue.add(NODE))
-        synced = asyncio.Event()
-        synced.set()
+        self.dispatcher = Dispatcher(self.attachments, PATIENT)
         self.housekeeping = Housekeeping(
             self.attachments,
             Spool(self.spool),
-            self.daemon.handle,
-            synced=synced,
-            connected=self.switch.connected,
+            self.dispatcher.handle,
+            synced=self.cache.synced,
             interval=sweep,
         )
         self._stop = asyncio.Event()
@@ -229,7 +235,8 @@ class Node:
                 group.create_task(self.parking.run()),
                 group.create_task(self.vswitchd.run()),
             ]
-            server = group.create_task(Server(self.socket, self.daemon.handle).run(self._stop))
+            serving = Server(self.socket, self.dispatcher.handle, patience=PATIENT)
+            server = group.create_task(serving.run(self._stop))
             async with asyncio.timeout(PATIENCE):
                 await self.attachments.settled.wait()
                 await eventually(self.socket.exists)

@@ -1,23 +1,32 @@
-"""What a binding is. Third parties ship one as an entry point in ``kuryr_k8s.cni.binding``,
-under the name of the class of VIFs that it plugs.
+"""The contract between the daemon and a binding, which plugs one kind of interface.
+
+A third party ships a binding in a package of its own, as an entry point in the group
+``kuryr_k8s.cni.binding`` that is named after the class of VIFs that it plugs. The daemon loads it
+once, hands it a :class:`BindingContext`, and asks it for everything else: what it runs, its checks
+and metrics (:class:`kuryr_k8s.cni.parts.Part`), what is attached, and what is left over.
 """
 
 import abc
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from oslo_config import cfg
 from stevedore.extension import Extension, ExtensionManager
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.bindings.ovs_parked import Parked
+from kuryr_k8s.cni.caches import Caches
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
+from kuryr_k8s.cni.parts import Part
+from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.result import Result
+from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.vif import VIFBase
 
-NAMESPACE = "kuryr_k8s.cni.binding"
+ENTRY_POINTS = "kuryr_k8s.cni.binding"
 
 
 class BindingError(errors.KuryrError):
@@ -27,16 +36,23 @@ class BindingError(errors.KuryrError):
 
 
 class NamespaceGone(BindingError):
-    """The Pod's network namespace is not there."""
+    """The Pod's network namespace does not exist."""
+
+
+class Unusable(BindingError):
+    """The binding cannot plug anything on this node; its constructor raises this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """An interface of a Pod's sandbox. It belongs to the container, not to the Pod: a Pod may
-    get another sandbox, and the end of the old one is reported after the new one's beginning.
+    """An interface in a Pod's sandbox.
 
-    ``ifname`` is its name in the Pod; ``request_ifname`` the runtime's CNI_IFNAME, by which it
-    asks for all interfaces of the Pod at once.
+    It belongs to the container, not to the Pod: a Pod may get another sandbox, and the runtime
+    may report the end of the old one after the beginning of the new one.
+
+    :param ifname: its name in the Pod.
+    :param request_ifname: the runtime's CNI_IFNAME, by which it asks for all interfaces of the
+        Pod at once.
     """
 
     container_id: str
@@ -47,37 +63,78 @@ class Attachment:
     namespace: str
     pod: str
 
+    def __str__(self) -> str:
+        return f"{self.ifname} of Pod {self.namespace}/{self.pod}, container {self.container_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A leftover of a ``connect`` that was cut off before it was recorded."""
+    """A leftover of a ``connect`` that ended before its record was written."""
 
     container_id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What bindings work with on the node."""
+class Settled(Protocol):
+    """An event that is set once the daemon knows what is attached to this node."""
 
-    links: Links
-    switch: OpenVSwitch
-    parked: Parked
+    def is_set(self) -> bool:
+        """Return whether it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingContext:
+    """Everything that a binding may use on the node.
+
+    :param conf: the options, ``[binding]`` among them.
+    :param node: the key of the Node.
+    :param api: the client of Kubernetes, with the permissions of the daemon.
+    :param caches: makes a cache of any kind of object; in the constructor only.
+    :param links: makes and moves interfaces, and works in the namespaces of Pods.
+    :param switch: the node's Open vSwitch; None on a node without one.
+    :param adds: the ADDs that are being done. Work that nobody waits for comes after them.
+    :param settled: is set once it is known what is attached.
+    :param patience: durations that tests shorten.
+    """
+
     conf: cfg.ConfigOpts
+    node: Key
+    api: KubeApi
+    caches: Caches
+    links: Links
+    switch: OpenVSwitch | None
+    adds: Sized
+    settled: Settled
+    patience: Patience = USUAL
+
+    def record_directory(self, name: str) -> Path:
+        """Return a directory for a binding's :class:`~kuryr_k8s.cni.bindings.records.Records`.
+
+        It outlives the daemon, and not the node's boot.
+
+        :param name: the binding's own name for it.
+        """
+        return Path(self.conf.binding.state_dir).with_name(name)
 
 
-class Binding(abc.ABC):
-    """All methods may be repeated, and may be cancelled at any point: ``disconnect`` cleans up
-    whatever was done. Calls for one Pod never overlap. The record of what is attached is the
-    binding's own, must outlive the daemon, and is read by ``attachments``.
+class Binding(Part, abc.ABC):
+    """Plugs one kind of interface.
+
+    All methods may be repeated, and may be cancelled at any point: ``disconnect`` cleans up
+    whatever was done. Calls for one Pod never overlap. The binding keeps the record of what is
+    attached; the record must outlive the daemon, and ``attachments`` reads it.
     """
 
     @abc.abstractmethod
-    def __init__(self, host: Host) -> None: ...
+    def __init__(self, context: BindingContext) -> None:
+        """Prepare to plug; nothing runs yet.
+
+        :raises Unusable: this node lacks something that the binding needs.
+        """
 
     @abc.abstractmethod
     async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
-        """Plug the interface and set it up. It need not carry traffic yet.
+        """Plug an interface and set it up. It need not carry traffic yet.
 
         :returns: both ends of it, the node's first; connecting again returns an equal result.
         :raises BindingError: it cannot be done.
@@ -85,70 +142,116 @@ class Binding(abc.ABC):
 
     @abc.abstractmethod
     async def ready(self, attachment: Attachment, vif: VIFBase) -> None:
-        """Wait until the node forwards its traffic, then announce its addresses. The caller
-        sets the deadline.
+        """Wait until the node forwards the interface's traffic, then announce its addresses.
+
+        The caller sets the deadline.
         """
 
     @abc.abstractmethod
     def progress(self, vif: VIFBase) -> str:
-        """What ``ready`` is waiting for, for users."""
+        """Say what ``ready`` is waiting for, for users."""
 
     @abc.abstractmethod
     async def disconnect(self, attachment: Attachment) -> None:
-        """Unplug it, or park it for another Pod; what is not there counts as unplugged. Needs no
-        namespace.
+        """Unplug an interface, or park it for another Pod.
 
-        When this returns the interface has left its Pod, and its record is gone.
+        An interface that does not exist counts as unplugged. The namespace need not exist. When
+        this returns the interface has left its Pod, and its record is gone.
         """
 
     @abc.abstractmethod
     async def check(self, attachment: Attachment, vif: VIFBase) -> None:
-        """Compare with what ``connect`` made; further addresses and routes are tolerated.
+        """Compare an interface with what ``connect`` made; additional addresses are tolerated.
 
         :raises BindingError: something is missing; the message says what.
         """
 
     @abc.abstractmethod
     def attachments(self) -> Collection[Attachment]:
-        """Everything that is attached, from memory."""
+        """Return everything that is attached, from memory."""
 
     @abc.abstractmethod
     def working(self, attachment: Attachment) -> bool:
-        """Is it ready, as far as the node knows?"""
+        """Return whether an interface carries traffic, as far as the node knows."""
 
     @abc.abstractmethod
     def vanished(self, attachment: Attachment) -> bool:
-        """Has the interface left its Pod without a ``disconnect``?
+        """Return whether an interface has left its Pod without a ``disconnect``.
 
-        It has when it does not exist any more: the kernel removes it with the namespace. That
-        the namespace's path is not there proves nothing; we may just not see it.
+        It has when it does not exist any more: the kernel removes it with the namespace. A path
+        of a namespace that is missing proves nothing; it may merely be out of sight.
         """
 
-    @abc.abstractmethod
+    def parked(self, vif: VIFBase) -> bool:  # noqa: ARG002 - a default
+        """Return whether a VIF's port carries traffic already, although no Pod has it yet."""
+        return False
+
+    def trouble(self) -> str:
+        """Say why ``attachments`` may be incomplete, for users; empty while it is complete."""
+        return ""
+
+    async def reachable(self) -> None:
+        """Wait until ``attachments`` is complete."""
+
     async def strays(self) -> Collection[Stray]:
-        """What is on the node and no attachment, though certainly this daemon's own doing: not
-        that of another daemon on the same machine.
+        """Return what this daemon certainly made, and what has no record.
+
+        What another daemon on the same machine made does not count. The daemon asks at its start,
+        once a minute, and when an unknown container is deleted.
         """
+        return ()
 
-    @abc.abstractmethod
     async def discard(self, stray: Stray) -> None:
-        """Remove one of ``strays``; one that is gone, or no stray any more, is left alone."""
+        """Remove a stray, unless it is gone or has a record by now."""
 
 
-def load(host: Host) -> dict[str, Binding]:
-    """All bindings that are installed, by the class of VIFs that they plug.
+class Bindings:
+    """The bindings of this node, by the class of VIFs that they plug.
+
+    :param unusable: why a binding that is installed is not used here, likewise.
+    """
+
+    def __init__(
+        self, usable: Mapping[str, Binding], unusable: Mapping[str, Unusable] | None = None
+    ) -> None:
+        self._usable = usable
+        self._unusable = unusable or {}
+
+    def __iter__(self) -> Iterator[Binding]:
+        return iter(self._usable.values())
+
+    def find(self, vif: VIFBase) -> Binding | None:
+        """Return the binding for a VIF; None if none is installed.
+
+        :raises Unusable: there is one, but not for this node.
+        """
+        kind = type(vif).__name__
+        if kind in self._unusable:
+            raise self._unusable[kind]
+        return self._usable.get(kind)
+
+
+def load(context: BindingContext) -> Bindings:
+    """Load all bindings that are installed.
 
     :raises errors.ConfigError: one of them is broken.
     """
-    found: ExtensionManager[Any] = ExtensionManager(NAMESPACE, on_load_failure_callback=_broken)
-    return {extension.name: _make(extension, host) for extension in found}
+    found: ExtensionManager[Any] = ExtensionManager(ENTRY_POINTS, on_load_failure_callback=_broken)
+    usable: dict[str, Binding] = {}
+    unusable: dict[str, Unusable] = {}
+    for extension in found:
+        try:
+            usable[extension.name] = _make(extension, context)
+        except Unusable as error:
+            unusable[extension.name] = error
+    return Bindings(usable, unusable)
 
 
-def _make(extension: Extension[Any], host: Host) -> Binding:
+def _make(extension: Extension[Any], context: BindingContext) -> Binding:
     kind = extension.plugin
     if not (isinstance(kind, type) and issubclass(kind, Binding)):
-        raise errors.ConfigError(f"binding {extension.name}: {kind!r} is no Binding")
-    return kind(host)
+        raise errors.ConfigError(f"binding {extension.name}: {kind!r} is not a Binding")
+    return kind(context)
 
 
 def _broken(_manager: object, entry_point: object, error: BaseException) -> None:

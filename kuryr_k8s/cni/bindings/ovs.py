@@ -1,33 +1,40 @@
-"""VIFOpenVSwitch: a veth whose host end is a port of br-int, where OVN takes it over.
+"""The binding VIFOpenVSwitch: a veth whose host end is a port of br-int, where OVN takes it over.
 
-A port that is parked is there already, and is handed over; whenever that cannot be, it is plugged
-in the ordinary way, anew.
+A parked port is in br-int already, and is handed over; where that is impossible, it is plugged
+like any other.
 
-Order is what keeps this repeatable. The veth is made and set up before the port is recorded in
-Open vSwitch: where there is a row, there was a complete veth. The Pod's end goes up only after
-OVN has installed the port's flows, so that the announcement of its addresses is not lost.
+The order of the steps makes them repeatable. The veth is made and set up before the port is
+recorded in Open vSwitch: where there is a row, there was a complete veth. The Pod's end goes up
+only after OVN has installed the port's flows, so that the announcement of its addresses is not
+lost.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from kuryr_k8s.cni import netlink
-from kuryr_k8s.cni.bindings import veth
+from kuryr_k8s.cni.bindings import interface
 from kuryr_k8s.cni.bindings.base import (
     Attachment,
     Binding,
+    BindingContext,
     BindingError,
-    Host,
     NamespaceGone,
     Stray,
+    Unusable,
 )
-from kuryr_k8s.cni.bindings.ovs_parked import alias
-from kuryr_k8s.cni.ovs.switch import OURS, Interface
+from kuryr_k8s.cni.bindings.parked_ports import ParkedPorts, alias
+from kuryr_k8s.cni.bindings.parking import Parking, may_keep
+from kuryr_k8s.cni.ovs.openflow import OpenFlow
+from kuryr_k8s.cni.ovs.switch import OURS, InterfaceRow, OpenVSwitch
 from kuryr_k8s.cni.result import Result
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, Key
+from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFPortProfileOpenVSwitch
 
 LOG = logging.getLogger(__name__)
-# Where an Attachment's fields stand in external_ids
+# The external_ids that hold the fields of an Attachment
 IDS = {
     "container_id": OURS,
     "ifname": "kuryr-ifname",
@@ -40,43 +47,71 @@ IDS = {
 
 
 class OpenVSwitchBinding(Binding):
-    """Needs ovn-controller on the node: it alone says when a port is ready."""
+    """Plugs ports into Open vSwitch, and parks those of the Node's pool.
 
-    def __init__(self, host: Host) -> None:
-        self._links = host.links
-        self._switch = host.switch
-        self._parked = host.parked
-        self._up: set[Attachment] = set()  # handed over, and announced already
+    It needs ovn-controller on the node, which alone reports when a port carries traffic.
+    """
+
+    def __init__(self, context: BindingContext) -> None:
+        if context.switch is None:
+            raise Unusable("this node has no Open vSwitch ([cni_daemon] ovsdb_connection)")
+        self._links = context.links
+        self._switch: OpenVSwitch = context.switch
+        selectors = {"fieldSelector": f"metadata.name={context.node.name}"}
+        pool = context.caches.follow(KURYRPORTPOOLS, KuryrPortPool.read, selectors)
+        self.parked_ports = ParkedPorts(
+            context.links,
+            context.switch,
+            OpenFlow.beside(context.switch.remote, context.patience),
+            lambda port_id: may_keep(pool, context.node, port_id),
+        )
+        parking = Parking(
+            pool,
+            context.api,
+            self.parked_ports,
+            context.switch,
+            adds=context.adds,
+            settled=context.settled,
+            patience=context.patience,
+        )
+        self.parking = Controller("parking", parking.reconcile, workers=1)
+        pool.subscribe(lambda key, _old, _new: self.parking.queue.add(key))
+        context.switch.subscribe_ports(lambda: self.parking.queue.add(context.node))
+        self._announced: set[Attachment] = set()  # those handed over with their end up
+
+    def loops(self) -> Sequence[Controller[Key]]:
+        """Return the loop that parks ports."""
+        return [self.parking]
 
     async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
+        """Hand over the parked port, keep a veth that is whole, or make a new one."""
         vif = _expect(vif)
-        async with self._parked.held(vif.vif_name):
+        async with self.parked_ports.held(vif.vif_name):
             known = self._switch.find(vif.vif_name)
             host_mac = None
             if known is not None and known.iface_id == _port_id(vif):
                 if not known.attached:
                     host_mac = await self._hand_over(known, attachment, vif)
                 elif _read(known) == attachment:
-                    host_mac = await self._still_there(attachment, vif)
+                    host_mac = await self._mac_if_whole(attachment, vif)
             if host_mac is None:
                 host_mac = await self._connect(attachment, vif, anew=known is not None)
-        return veth.describe(attachment, vif, vif.vif_name, host_mac)
+        return interface.describe(attachment, vif, vif.vif_name, host_mac)
 
     async def _hand_over(
-        self, row: Interface, attachment: Attachment, vif: VIFOpenVSwitch
+        self, row: InterfaceRow, attachment: Attachment, vif: VIFOpenVSwitch
     ) -> str | None:
         wiring = self._wiring(attachment, vif)
+        ids = _ids(attachment)
         try:
-            mac = await self._parked.hand_over(row, _ids(attachment), attachment.netns, wiring)
+            mac = await self.parked_ports.hand_over(row, ids, attachment.netns, wiring)
         except netlink.NamespaceError as error:
             raise NamespaceGone(str(error)) from error
         if mac is not None and row.installed:
-            self._up.add(attachment)
+            self._announced.add(attachment)
         return mac
 
     async def _connect(self, attachment: Attachment, vif: VIFOpenVSwitch, *, anew: bool) -> str:
-        if not self._switch.identity():
-            raise BindingError("this node has no Open vSwitch ([cni_daemon] ovsdb_connection)")
         if anew:
             await self._switch.del_port(vif.vif_name)
         try:
@@ -93,17 +128,18 @@ class OpenVSwitchBinding(Binding):
         await self._switch.add_port(vif.bridge_name, vif.vif_name, _external_ids(attachment, vif))
         return mac
 
-    async def _still_there(self, attachment: Attachment, vif: VIFOpenVSwitch) -> str | None:
-        """MAC of the node's end if the veth is whole, else None."""
+    async def _mac_if_whole(self, attachment: Attachment, vif: VIFOpenVSwitch) -> str | None:
+        """Return the MAC of the node's end if the veth is whole, else None."""
         seen = await self._links.observe(attachment.netns, attachment.ifname)
         if seen is None or seen.mac != (vif.address or "").lower():
             return None
         return await self._links.mac(vif.vif_name)
 
     async def ready(self, attachment: Attachment, vif: VIFBase) -> None:
+        """Wait until OVN has installed the port, then set the Pod's end up."""
         vif = _expect(vif)
-        if attachment in self._up:
-            self._up.discard(attachment)
+        if attachment in self._announced:
+            self._announced.discard(attachment)
             return
         await self._switch.wait_installed(vif.vif_name, _port_id(vif))
         known, wiring = self._switch.find(vif.vif_name), self._wiring(attachment, vif)
@@ -118,6 +154,7 @@ class OpenVSwitchBinding(Binding):
             raise BindingError(f"cannot set {attachment.ifname} up: {error}") from error
 
     def progress(self, vif: VIFBase) -> str:
+        """Say what ovs-vswitchd or OVN has yet to do."""
         vif = _expect(vif)
         known = self._switch.find(vif.vif_name)
         if known is None:
@@ -130,14 +167,16 @@ class OpenVSwitchBinding(Binding):
         )
 
     async def disconnect(self, attachment: Attachment) -> None:
-        self._up.discard(attachment)
+        """Take the port back into parking, or remove it from Open vSwitch with its veth."""
+        self._announced.discard(attachment)
         for row in self._rows(attachment):
-            async with self._parked.held(row.name):
+            async with self.parked_ports.held(row.name):
                 if row in self._rows(attachment):
                     await self._disconnect(row, attachment)
 
-    async def _disconnect(self, row: Interface, attachment: Attachment) -> None:
-        if await self._parked.take_back(row, IDS.values(), attachment.netns, attachment.ifname):
+    async def _disconnect(self, row: InterfaceRow, attachment: Attachment) -> None:
+        keys, netns = IDS.values(), attachment.netns
+        if await self.parked_ports.take_back(row, keys, netns, attachment.ifname):
             return
         await self._switch.del_port(row.name)
         await self._delete(row.name, "parked" if row.parked else attachment.container_id)
@@ -149,6 +188,7 @@ class OpenVSwitchBinding(Binding):
             raise BindingError(f"cannot delete the veth {name}: {error}") from error
 
     async def check(self, attachment: Attachment, vif: VIFBase) -> None:
+        """Compare the row of Open vSwitch and the Pod's end with the VIF."""
         vif = _expect(vif)
         known = self._switch.find(vif.vif_name)
         if known is None or _read(known) != attachment:
@@ -156,22 +196,39 @@ class OpenVSwitchBinding(Binding):
         if known.error or not known.installed:
             raise BindingError(self.progress(vif))
         seen = await self._links.observe(attachment.netns, attachment.ifname)
-        if missing := veth.missing(attachment, vif, seen):
+        if missing := interface.missing(attachment, vif, seen):
             raise BindingError(missing)
 
     def attachments(self) -> Collection[Attachment]:
+        """Return the attachments that rows of Open vSwitch record."""
         return [_read(row) for row in self._switch.interfaces() if row.attached]
 
     def working(self, attachment: Attachment) -> bool:
+        """Return whether OVN has installed the port."""
         return any(row.installed for row in self._rows(attachment))
 
     def vanished(self, attachment: Attachment) -> bool:
+        """Return whether the Pod's end is gone."""
         return not any(self._in_pod(row) for row in self._rows(attachment))
 
-    def _in_pod(self, row: Interface) -> bool:
+    def _in_pod(self, row: InterfaceRow) -> bool:
         return self._links.in_use(row.name) if row.parked else self._links.exists(row.name)
 
+    def parked(self, vif: VIFBase) -> bool:
+        """Return whether the port is parked, has no Pod, and is installed by OVN."""
+        return self.parked_ports.ready(vif.id)
+
+    def trouble(self) -> str:
+        """Say that the database cannot be reached, where that is so."""
+        connected = self._switch.connected.is_set()
+        return "" if connected else "Open vSwitch's database cannot be reached"
+
+    async def reachable(self) -> None:
+        """Wait for the connection to the database."""
+        await self._switch.connected.wait()
+
     async def strays(self) -> Collection[Stray]:
+        """Return the veths that bear our alias and have no row."""
         known = {row.name for row in self._switch.interfaces()}
         if not self._switch.identity():
             return []
@@ -183,7 +240,8 @@ class OpenVSwitchBinding(Binding):
         ]
 
     async def discard(self, stray: Stray) -> None:
-        async with self._parked.held(stray.name):
+        """Delete a stray veth, unless it has a row by now."""
+        async with self.parked_ports.held(stray.name):
             if self._switch.find(stray.name) is None:
                 await self._delete(stray.name, stray.container_id)
 
@@ -192,21 +250,21 @@ class OpenVSwitchBinding(Binding):
 
     def _wiring(self, attachment: Attachment, vif: VIFOpenVSwitch) -> netlink.Wiring:
         offload = not self._switch.in_user_space(vif.bridge_name)
-        return veth.wiring(attachment, vif, offload=offload)
+        return interface.wiring(attachment, vif, offload=offload)
 
-    def _rows(self, attachment: Attachment) -> list[Interface]:
+    def _rows(self, attachment: Attachment) -> list[InterfaceRow]:
         rows = self._switch.interfaces()
         return [row for row in rows if row.attached and _read(row) == attachment]
 
 
 def _expect(vif: VIFBase) -> VIFOpenVSwitch:
     if not isinstance(vif, VIFOpenVSwitch):
-        raise BindingError(f"{type(vif).__name__} is no VIFOpenVSwitch")
+        raise BindingError(f"{type(vif).__name__} is not a VIFOpenVSwitch")
     return vif
 
 
 def _port_id(vif: VIFOpenVSwitch) -> str:
-    """The Neutron port's id, as OVN looks for it."""
+    """Return the Neutron port's id, as OVN looks for it."""
     profile = vif.port_profile
     return profile.interface_id if isinstance(profile, VIFPortProfileOpenVSwitch) else vif.id
 
@@ -223,5 +281,5 @@ def _external_ids(attachment: Attachment, vif: VIFOpenVSwitch) -> dict[str, str]
     }
 
 
-def _read(row: Interface) -> Attachment:
+def _read(row: InterfaceRow) -> Attachment:
     return Attachment(**{name: row.external_ids.get(key, "") for name, key in IDS.items()})

@@ -1,15 +1,15 @@
-"""What is attached by a binding that has no database for it: a file for each attachment.
+"""Records of attachments for bindings without a database: a file for each attachment.
 
-The directory must go with the node's boot, as the interfaces do: a file tells what was there.
+The directory must go with the node's boot, as interfaces do: a file states what was attached.
 """
 
 import dataclasses
 import json
 import logging
 from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
 
 from kuryr_k8s.cni.bindings.base import Attachment, BindingError
-from kuryr_k8s.cni.netlink import Vlan
 
 LOG = logging.getLogger(__name__)
 _NEW = ".new"
@@ -17,41 +17,49 @@ _NEW = ".new"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An attachment, its VLAN, and the number of its namespace. The interface was made under
-    ``name``, ``port_id`` is Neutron's port; ``ready`` is set once traffic could flow.
-    """
+    """An attachment. A binding adds fields in a subclass; they are written as JSON."""
 
     attachment: Attachment
-    vlan: Vlan
-    number: int
-    name: str
-    port_id: str
-    ready: bool = False
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Self:
+        """Read a record from its JSON; override this where a field is not a plain value.
+
+        :raises TypeError, KeyError: it is not a record.
+        """
+        return cls(**data | {"attachment": Attachment(**data["attachment"])})
 
 
-class Records:
-    """All records, in memory and on disk; what is in memory is on disk."""
+R = TypeVar("R", bound=Record)
 
-    def __init__(self, directory: Path) -> None:
+
+class Records(Generic[R]):
+    """All records of one binding, in memory and on disk; what is in memory is on disk.
+
+    :param kind: the class of the records.
+    """
+
+    def __init__(self, directory: Path, kind: type[R]) -> None:
         self._directory = directory
-        self._records: dict[tuple[str, str], Record] = {}
+        self._records: dict[tuple[str, str], R] = {}
         for path in sorted(directory.glob("*")) if directory.is_dir() else []:
             if path.suffix == _NEW:
-                path.unlink()  # of a writer that was cut off: it had done nothing yet
+                path.unlink()  # its writer was cut off, and had done nothing else yet
                 continue
-            record = _read(path)
+            record = _read(path, kind)
             self._records[_key(record.attachment)] = record
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[R]:
+        """Return all records."""
         return list(self._records.values())
 
-    def get(self, attachment: Attachment) -> Record | None:
-        """The record of this very attachment."""
+    def get(self, attachment: Attachment) -> R | None:
+        """Return the record of this very attachment, None if there is none."""
         found = self._records.get(_key(attachment))
         return found if found is not None and found.attachment == attachment else None
 
-    def put(self, record: Record) -> None:
-        """Write it, whole or not at all.
+    def put(self, record: R) -> None:
+        """Write a record, whole or not at all.
 
         :raises BindingError: it cannot be written.
         """
@@ -66,7 +74,10 @@ class Records:
         self._records[_key(record.attachment)] = record
 
     def remove(self, attachment: Attachment) -> None:
-        """:raises BindingError: it cannot be removed."""
+        """Remove the record of an attachment; without one nothing happens.
+
+        :raises BindingError: it cannot be removed.
+        """
         path = self._path(attachment)
         try:
             path.unlink(missing_ok=True)
@@ -82,11 +93,12 @@ def _key(attachment: Attachment) -> tuple[str, str]:
     return attachment.container_id, attachment.ifname
 
 
-def _read(path: Path) -> Record:
-    """:raises BindingError: it is none; what it stands for would be forgotten."""
+def _read(path: Path, kind: type[R]) -> R:
+    """Read a record from its file.
+
+    :raises BindingError: it is not a record. Were it skipped, its interface would be forgotten.
+    """
     try:
-        data = json.loads(path.read_text())
-        attachment, vlan = Attachment(**data.pop("attachment")), Vlan(**data.pop("vlan"))
-        return Record(attachment=attachment, vlan=vlan, **data)
+        return kind.read(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BindingError(f"{path} is no record of an attachment: {error}") from error
+        raise BindingError(f"{path} is not a record of an attachment: {error}") from error

@@ -1,8 +1,8 @@
-"""VIFVlanNested: on a node that is a VM, a VLAN interface of the VM's trunk port, in the Pod.
+"""The binding VIFVlanNested: a VLAN of the trunk port of a node that is a VM.
 
-There is nothing on the node's side but the link. An interface that was made is in the Pod's
-namespace, where we might not find it again: so the record comes first, and goes last. It may
-tell of an interface that was never made; none is made without it.
+Only the link is on the node's side. Once made, the interface is in the Pod's namespace, where it
+may not be found again: so its record is written first, and removed last. A record may name an
+interface that was never made; no interface is made without a record.
 """
 
 import asyncio
@@ -10,57 +10,81 @@ import dataclasses
 import logging
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any, Self
 
 from kuryr_k8s.cni import netlink
-from kuryr_k8s.cni.bindings import veth
+from kuryr_k8s.cni.bindings import interface
 from kuryr_k8s.cni.bindings.base import (
     Attachment,
     Binding,
+    BindingContext,
     BindingError,
-    Host,
     NamespaceGone,
-    Stray,
 )
 from kuryr_k8s.cni.bindings.records import Record, Records
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.model.vif import VIFBase, VIFVlanNested
 
 LOG = logging.getLogger(__name__)
-PATIENCE = 5.0  # seconds that a gateway gets to answer; there may be none behind its address
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VlanRecord(Record):
+    """An attachment and its VLAN.
+
+    :param number: the number of the Pod's namespace.
+    :param name: the name that the interface was made under.
+    :param port_id: the Neutron port.
+    :param ready: whether traffic could flow once.
+    """
+
+    vlan: netlink.Vlan
+    number: int
+    name: str
+    port_id: str
+    ready: bool = False
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Self:
+        """Read a record from its JSON."""
+        attachment, vlan = Attachment(**data["attachment"]), netlink.Vlan(**data["vlan"])
+        return cls(**data | {"attachment": attachment, "vlan": vlan})
 
 
 class VlanBinding(Binding):
-    """Needs no Open vSwitch: what tags and forwards is outside of the VM."""
+    """Plugs VLANs. It needs no Open vSwitch: tagging and forwarding happen outside of the VM."""
 
-    def __init__(self, host: Host) -> None:
-        options = host.conf.binding
-        self._links = host.links
-        self._vlans = host.links.vlans
+    def __init__(self, context: BindingContext) -> None:
+        options = context.conf.binding
+        self._links = context.links
+        self._vlans = context.links.vlans
         self._link_iface = str(options.link_iface or "")
-        self._records = Records(Path(options.state_dir))
+        self._records = Records(Path(options.state_dir), VlanRecord)
+        self._patience = context.patience.gateway
 
     async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
+        """Make the VLAN interface in the Pod's namespace, unless it is there and whole."""
         vif = _expect(vif)
         try:
             vlan = netlink.Vlan(link=await self._link(), vlan_id=vif.vlan_id)
             known = self._records.get(attachment)
             mac = None
             if known is not None and (known.vlan, known.port_id) == (vlan, vif.id):
-                mac = await self._still_there(attachment, vif, vlan)
+                mac = await self._mac_if_whole(attachment, vif, vlan)
             if mac is None:
                 mac = await self._connect(attachment, vif, vlan)
         except netlink.NamespaceError as error:
             raise NamespaceGone(str(error)) from error
         except netlink.LinkError as error:
             raise BindingError(f"cannot make VLAN {vif.vlan_id}: {error}") from error
-        return veth.describe(attachment, vif, vlan.link, mac)
+        return interface.describe(attachment, vif, vlan.link, mac)
 
     async def _connect(
         self, attachment: Attachment, vif: VIFVlanNested, vlan: netlink.Vlan
     ) -> str:
-        await self.disconnect(attachment)  # what an earlier attempt may have made
+        await self.disconnect(attachment)  # an earlier attempt may have made something
         number = await self._vlans.number(attachment.netns)
-        record = Record(
+        record = VlanRecord(
             attachment=attachment, vlan=vlan, number=number, name=vif.vif_name, port_id=vif.id
         )
         self._records.put(record)
@@ -73,24 +97,24 @@ class VlanBinding(Binding):
             LOG.info("the link of Pods' VLANs is %s", self._link_iface)
         return self._link_iface
 
-    async def _still_there(
+    async def _mac_if_whole(
         self, attachment: Attachment, vif: VIFVlanNested, vlan: netlink.Vlan
     ) -> str | None:
-        """MAC of the link if the Pod's interface is whole, else None."""
+        """Return the MAC of the link if the Pod's interface is whole, else None."""
         seen = await self._links.observe(attachment.netns, attachment.ifname)
         if seen is None or seen.mac != (vif.address or "").lower():
             return None
         return await self._links.mac(vlan.link)
 
     async def ready(self, attachment: Attachment, vif: VIFBase) -> None:
-        """Nothing on the node tells when its port forwards. When a gateway answers, it does."""
+        """Wait until the gateways answer: nothing on the node reports that the port forwards."""
         vif = _expect(vif)
         wiring = _wiring(attachment, vif)
-        gateways = [gateway for _, gateway in veth.addresses(vif) if gateway]
+        gateways = [gateway for _, gateway in interface.addresses(vif) if gateway]
         try:
             await self._links.activate(attachment.netns, wiring)
             if not await self._answers(attachment, gateways):
-                await self._patiently(attachment, gateways)
+                await self._wait_for_answers(attachment, gateways)
                 await self._vlans.announce(attachment.netns, wiring)
         except netlink.NamespaceError as error:
             raise NamespaceGone(str(error)) from error
@@ -100,33 +124,38 @@ class VlanBinding(Binding):
         if record is not None and not record.ready:
             self._records.put(dataclasses.replace(record, ready=True))
 
-    async def _patiently(self, attachment: Attachment, gateways: list[str]) -> None:
+    async def _wait_for_answers(self, attachment: Attachment, gateways: list[str]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 while not await self._answers(attachment, gateways):
                     pass
         except TimeoutError:
-            message = "Pod %s/%s: none of %s answers; its port may not forward yet"
+            message = "Pod %s/%s: not all of %s answer; its port may not forward yet"
             LOG.warning(message, attachment.namespace, attachment.pod, gateways)
 
     async def _answers(self, attachment: Attachment, gateways: list[str]) -> bool:
         return await self._vlans.answers(attachment.netns, attachment.ifname, gateways)
 
     def progress(self, vif: VIFBase) -> str:
+        """Say that the gateways have to answer."""
         return f"waiting for the gateways of Neutron port {vif.id} to answer"
 
     async def disconnect(self, attachment: Attachment) -> None:
-        """Where another attachment has got the VLAN, the interface is its: even in a namespace of
-        the same number, since numbers are given anew.
+        """Delete the interface, unless another attachment has the VLAN by now.
 
-        :raises BindingError: the interface is there, but not to be found.
+        Then the interface belongs to that attachment, even in a namespace of the same number:
+        the kernel reuses numbers.
+
+        :raises BindingError: the interface exists, but cannot be found.
         """
         record = self._records.get(attachment)
         if record is None:
             return
         vlan = record.vlan
         try:
-            others = [each for each in self._records.all() if each.vlan == vlan and each != record]
+            others = [
+                other for other in self._records.all() if other.vlan == vlan and other != record
+            ]
             if all(other.number != record.number for other in others):
                 names = (attachment.ifname, record.name)
                 await self._vlans.delete(vlan, record.number, *names)
@@ -134,42 +163,40 @@ class VlanBinding(Binding):
         except netlink.LinkError as error:
             raise BindingError(f"cannot delete VLAN {vlan.vlan_id}: {error}") from error
         if hidden:
-            message = f"the interface of VLAN {vlan.vlan_id} of {vlan.link} is not to be found"
+            message = f"cannot find the interface of VLAN {vlan.vlan_id} of {vlan.link}"
             raise BindingError(message)
         self._records.remove(attachment)
 
     async def check(self, attachment: Attachment, vif: VIFBase) -> None:
+        """Compare the interface and its record with the VIF."""
         vif = _expect(vif)
         if self._records.get(attachment) is None:
             raise BindingError(f"there is no record of {attachment.ifname}")
         seen = await self._links.observe(attachment.netns, attachment.ifname)
-        if missing := veth.missing(attachment, vif, seen):
+        if missing := interface.missing(attachment, vif, seen):
             raise BindingError(missing)
 
     def attachments(self) -> Collection[Attachment]:
+        """Return the attachments that have a record."""
         return [record.attachment for record in self._records.all()]
 
     def working(self, attachment: Attachment) -> bool:
+        """Return whether the gateways had their chance to answer."""
         record = self._records.get(attachment)
         return record is not None and record.ready
 
     def vanished(self, attachment: Attachment) -> bool:
+        """Return whether the kernel has no interface for the VLAN, in any namespace."""
         record = self._records.get(attachment)
         return record is None or not self._vlans.exists(record.vlan)
-
-    async def strays(self) -> Collection[Stray]:
-        return []  # nothing is made without a record
-
-    async def discard(self, stray: Stray) -> None:
-        raise NotImplementedError
 
 
 def _expect(vif: VIFBase) -> VIFVlanNested:
     if not isinstance(vif, VIFVlanNested):
-        raise BindingError(f"{type(vif).__name__} is no VIFVlanNested")
+        raise BindingError(f"{type(vif).__name__} is not a VIFVlanNested")
     return vif
 
 
 def _wiring(attachment: Attachment, vif: VIFVlanNested) -> netlink.Wiring:
-    """The link's own offloads: the packets leave the VM by it."""
-    return veth.wiring(attachment, vif, offload=True)
+    """Return the Pod's end, with the offloads of the link: packets leave the VM through it."""
+    return interface.wiring(attachment, vif, offload=True)

@@ -1,22 +1,22 @@
-"""Interfaces of the node and of its Pods. Nothing else speaks netlink or enters a namespace."""
+"""Interfaces of the node and of its Pods. Only this package speaks netlink and enters them."""
 
-from kuryr_k8s.cni.netlink.flows import Flows, Led
+from kuryr_k8s.cni.netlink.flows import Flows, UdpTarget
 from kuryr_k8s.cni.netlink.links import Links
-from kuryr_k8s.cni.netlink.parked_pairs import Pair
+from kuryr_k8s.cni.netlink.parked_pairs import ParkedPair
 from kuryr_k8s.cni.netlink.threads import finish
 from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
 
 __all__ = [
     "Flows",
-    "Led",
     "LinkError",
     "Links",
     "NamespaceError",
     "Observed",
-    "Pair",
+    "ParkedPair",
     "Route",
     "Taken",
+    "UdpTarget",
     "Vlan",
     "Vlans",
     "Wiring",

@@ -1,6 +1,6 @@
-"""Requests about one interface, of the caller's namespace, that the kernel takes without netlink.
+"""Requests about one interface of the caller's namespace that need no netlink.
 
-An ioctl costs microseconds, a netlink request with all of an interface's attributes milliseconds.
+An ioctl costs microseconds, a netlink request with all attributes of an interface milliseconds.
 """
 
 import fcntl
@@ -19,20 +19,26 @@ LENGTH = 40  # sizeof(struct ifreq)
 
 
 def mac(ifname: str) -> str:
-    """:raises OSError: there is no such interface."""
+    """Return the MAC of an interface.
+
+    :raises OSError: there is no such interface.
+    """
     answer = _ask(SIOCGIFHWADDR, struct.pack("16s24x", ifname.encode()))
-    return answer[18:24].hex(":")  # behind the name and sa_family
+    return answer[18:24].hex(":")  # after the name and sa_family
 
 
 def set_up(ifname: str) -> None:
-    """:raises OSError: there is no such interface, or the kernel refuses."""
+    """Set an interface up.
+
+    :raises OSError: there is no such interface, or the kernel refuses.
+    """
     (flags,) = struct.unpack_from("H", _ask(SIOCGIFFLAGS, _request(ifname, 0)), 16)
     if not flags & UP:
         _ask(SIOCSIFFLAGS, _request(ifname, flags | UP))
 
 
 def checksums_off(ifname: str) -> None:
-    """``ethtool -K ifname tx off``; segmentation offload goes with it."""
+    """Turn checksum and segmentation offload off (``ethtool -K ifname tx off``)."""
     value = array("I", [ETHTOOL_STXCSUM, 0])
     _ask(SIOCETHTOOL, struct.pack("16sP16x", ifname.encode(), value.buffer_info()[0]))
 

@@ -1,7 +1,7 @@
-"""The kernel's memory of datagrams that belong together (conntrack).
+"""Flows of datagrams in the kernel's connection tracking (conntrack).
 
-What it decided of the first one, it does with all that follow, as long as they do: a client that
-goes on to send from one port never comes to a rule that is made after its first datagram.
+The kernel treats all datagrams of a flow like the first one, as long as they keep coming: a client
+that goes on to send from one port never meets a rule that is made after its first datagram.
 """
 
 import errno
@@ -22,7 +22,6 @@ from kuryr_k8s.cni.netlink.messages import (
     nested,
     unsigned,
 )
-from kuryr_k8s.cni.netlink.refusals import guarded
 from kuryr_k8s.cni.netlink.rtnl import FAMILY, Rtnl
 from kuryr_k8s.cni.netlink.threads import Threads
 
@@ -33,11 +32,15 @@ TUPLE_IP, TUPLE_PROTO = 1, 2
 V4_SRC, V4_DST, V6_SRC, V6_DST = 1, 2, 3, 4
 PROTO_NUM, SRC_PORT, DST_PORT = 1, 2, 3
 FILTER_ORIG_FLAGS, BY_PROTO_NUM = 1, 0x8
-AT_ONCE = 100  # what is forgotten in one message: the answers must fit into the socket
+AT_ONCE = 100  # flows that one message forgets: the answers must fit into the socket
 
 
-class Led(NamedTuple):
-    """Where the node sends datagrams that come for its ``port``; address None: nowhere."""
+class UdpTarget(NamedTuple):
+    """The address and port to which the node forwards datagrams for its own ``port``.
+
+    :param version: of IP.
+    :param address: None if it does not forward them.
+    """
 
     version: int
     port: int
@@ -45,8 +48,8 @@ class Led(NamedTuple):
     target: int
 
 
-class Way(NamedTuple):
-    """From where to where datagrams go; addresses as they are in packets."""
+class Direction(NamedTuple):
+    """The source and the destination of datagrams; addresses are as in packets."""
 
     saddr: bytes
     sport: int
@@ -55,7 +58,7 @@ class Way(NamedTuple):
 
     @classmethod
     def read(cls, value: bytes) -> Self | None:
-        """None for other protocols than UDP."""
+        """Read a direction from its attribute; None for other protocols than UDP."""
         parts = dict(attributes(value))
         protocol = dict(attributes(parts[TUPLE_PROTO]))
         if protocol[PROTO_NUM][0] != socket.IPPROTO_UDP:
@@ -68,68 +71,76 @@ class Way(NamedTuple):
 
 
 class Flows:
-    """Of the node's own network namespace. Raises :class:`LinkError` where the kernel refuses."""
+    """The flows of the node's own network namespace.
+
+    All methods raise :class:`LinkError` if the kernel refuses.
+    """
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
 
-    async def correct(self, ports: Iterable[Led]) -> int:
-        """Forget flows of UDP that go elsewhere than these say; how many were forgotten.
+    async def correct(self, targets: Iterable[UdpTarget]) -> int:
+        """Forget UDP flows that go elsewhere than to these targets.
 
-        Those that merely pass the node on their way to another one with the same port stay, and
-        those to its loopback addresses. What takes time is the number of all flows of UDP, some
-        10 µs each, not that of ports.
+        Flows that merely pass the node on their way to another node with the same port stay, and
+        so do flows to its loopback addresses. The time depends on the number of all UDP flows,
+        some 10 µs each, not on the number of targets.
+
+        :returns: how many were forgotten.
         """
-        wanted = tuple(ports)
-        return await self._threads.run(guarded(lambda: _correct(wanted)))
+        wanted = tuple(targets)
+        return await self._threads.run(lambda: _correct(wanted))
 
 
-def _correct(ports: Collection[Led]) -> int:
+def _correct(targets: Collection[UdpTarget]) -> int:
     forgotten = 0
     with Channel(NETFILTER) as conntrack, Rtnl() as routes:
         is_own = functools.cache(functools.partial(_is_own, routes))
         for version, family in FAMILY.items():
-            leds = {led.port: led for led in ports if led.version == version}
-            if not leds:
+            by_port = {target.port: target for target in targets if target.version == version}
+            if not by_port:
                 continue
             head = struct.pack("=BBH", family, 0, 0)
             wrong = [
                 Request(DELETE, REQUEST | ACK, head + nested(TUPLE_ORIG, value), (errno.ENOENT,))
-                for value, asked, answered in _udp(conntrack, head, leds)
-                if is_wrong(leds[asked.dport], asked, answered) and is_own(asked.daddr)
+                for value, asked, answered in _udp(conntrack, head, by_port)
+                if is_wrong(by_port[asked.dport], asked, answered) and is_own(asked.daddr)
             ]
             for start in range(0, len(wrong), AT_ONCE):
                 forgotten += conntrack.do(*wrong[start : start + AT_ONCE])
     return forgotten
 
 
-def is_wrong(led: Led, asked: Way, answered: Way) -> bool:
-    """Is a flow to an address of the node led elsewhere, or nowhere?"""
+def is_wrong(target: UdpTarget, asked: Direction, answered: Direction) -> bool:
+    """Return whether a flow to an address of the node goes elsewhere than to its target."""
     source = (answered.saddr, answered.sport)
-    if led.address is None:
+    if target.address is None:
         return source != (asked.daddr, asked.dport)
-    return source != (ipaddress.ip_address(led.address).packed, led.target)
+    return source != (ipaddress.ip_address(target.address).packed, target.target)
 
 
 def _is_own(routes: Rtnl, address: bytes) -> bool:
-    """As the rules have it: of the node, but not a loopback one."""
+    """Return whether an address is one of the node's, loopback excepted, as in our rules."""
     return not ipaddress.ip_address(address).is_loopback and routes.is_local(address)
 
 
 def _udp(
     conntrack: Channel, head: bytes, ports: Collection[int]
-) -> Iterator[tuple[bytes, Way, Way]]:
-    """Flows of a family to these ports: (what names it, way asked, way answered).
+) -> Iterator[tuple[bytes, Direction, Direction]]:
+    """Generate the UDP flows of a family to these ports.
 
-    Linux before 5.8 tells of all protocols, whatever it is asked.
+    Linux before 5.8 lists all protocols, whatever it is asked for.
+
+    :returns: tuples of the attribute that identifies the flow, its direction, and the direction
+        of the answers.
     """
     udp = nested(TUPLE_PROTO, attribute(PROTO_NUM, bytes([socket.IPPROTO_UDP])))
     only = nested(FILTER, unsigned(FILTER_ORIG_FLAGS, BY_PROTO_NUM))
     for entry in conntrack.dump(GET, head + nested(TUPLE_ORIG, udp) + only):
         found = dict(attributes(entry[len(head) :]))
-        asked = Way.read(found[TUPLE_ORIG])
-        # a zone is Open vSwitch's own
+        asked = Direction.read(found[TUPLE_ORIG])
+        # flows in a zone belong to Open vSwitch
         if asked is None or asked.dport not in ports or ZONE in found:
             continue
-        if (answered := Way.read(found[TUPLE_REPLY])) is not None:
+        if (answered := Direction.read(found[TUPLE_REPLY])) is not None:
             yield found[TUPLE_ORIG], asked, answered

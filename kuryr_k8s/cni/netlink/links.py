@@ -1,103 +1,126 @@
 """veth pairs: one end in the node's bridge, the other in a Pod."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pyroute2 import IPRoute
 
 from kuryr_k8s.cni.netlink import device, namespace, rtnl
 from kuryr_k8s.cni.netlink import parked_pairs as parked
 from kuryr_k8s.cni.netlink.flows import Flows
-from kuryr_k8s.cni.netlink.refusals import guarded as _guarded
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.netlink.vlans import Vlans
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
+T = TypeVar("T")
+
 
 class Links:
-    """All methods may be repeated; all raise :class:`LinkError` where the kernel refuses.
+    """The interfaces of the node and of its Pods.
 
-    :param threads: more only get in each other's way: both the interpreter and the kernel let
+    All methods may be repeated; all raise :class:`LinkError` if the kernel refuses, and
+    :class:`NamespaceError` if a Pod's namespace does not exist.
+
+    :param threads: more threads only obstruct each other: both the interpreter and the kernel let
         one at a time work on interfaces.
     """
 
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = Threads("netlink", threads)
-        self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: not before anybody's ADD
+        self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: no ADD waits for that
         self.vlans = Vlans(self._threads, self._slow)
         self._conntrack = Threads("conntrack", 1)  # a table of flows may be long
         self.flows = Flows(self._conntrack)
 
     def close(self) -> None:
+        """Wait for the work that has begun, and end the threads."""
         self._threads.close()
         self._slow.close()
         self._conntrack.close()
 
     async def create(self, host: str, alias: str, netns: str, wiring: Wiring) -> str:
-        """Make the pair, the Pod's end in its namespace at once, and prepare that end.
+        """Make a veth pair, with the Pod's end in its namespace at once, and prepare that end.
 
-        What has the name of the host's end already is a leftover, and is deleted.
+        An interface that has the name of the host's end already is a leftover, and is deleted.
 
-        :param alias: is set on the host's end, to recognise it by.
-        :returns: MAC of the host's end.
+        :param alias: identifies the host's end later on.
+        :returns: the MAC of the host's end.
         """
-        return await self._threads.run(_guarded(lambda: _create(host, alias, netns, wiring)))
+        return await self._threads.run(lambda: _create(host, alias, netns, wiring))
 
     async def activate(self, netns: str, wiring: Wiring) -> None:
         """Set the Pod's end up, with its routes, and announce its addresses."""
-        await self._threads.run(_guarded(lambda: _activate(netns, wiring)))
+        await self._threads.run(lambda: _activate(netns, wiring))
 
     async def observe(self, netns: str, ifname: str) -> Observed | None:
-        """The Pod's end as it is; None if it, or the namespace, is not there."""
-        return await self._threads.run(_guarded(lambda: _observe(netns, ifname)))
+        """Return the Pod's end as it is; None if it or the namespace does not exist."""
+        return await self._threads.run(lambda: _observe(netns, ifname))
 
     async def delete(self, host: str, alias: str) -> None:
-        """Delete the host's end, and the Pod's with it, if it has this alias."""
-        await self._slow.run(_guarded(lambda: _delete(host, alias)))
+        """Delete the host's end, and the Pod's end with it, if it has this alias."""
+        await self._slow.run(lambda: _delete(host, alias))
 
-    async def park(self, pairs: Sequence[parked.Pair], alias: str) -> None:
-        """Make pairs of which both ends stay on the node, the lower one down."""
-        await self._slow.run(_guarded(lambda: parked.park(pairs, alias)))
+    async def park(self, pairs: Sequence[parked.ParkedPair], alias: str) -> None:
+        """Make pairs whose ends both stay on the node, the lower end down."""
+        await self._slow.run(lambda: parked.park(pairs, alias))
 
     async def hand_over(self, host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
-        """Give a Pod a parked pair, and with ``up`` let packets flow and announce its addresses.
-        Where this fails, it is parked as before.
+        """Give a Pod a parked pair. If this fails, the pair is parked as before.
 
-        :returns: MAC of the host's end.
+        :param up: let packets flow, and announce the addresses.
+        :returns: the MAC of the host's end.
         """
-        work = _guarded(lambda: parked.hand_over(host, netns, wiring, up=up))
-        return await self._threads.run(work)
+        return await self._threads.run(lambda: parked.hand_over(host, netns, wiring, up=up))
 
     async def activate_parked(self, host: str, netns: str, wiring: Wiring) -> None:
-        """:meth:`activate` for what was handed over without ``up``."""
-        await self._threads.run(_guarded(lambda: parked.activate(host, netns, wiring)))
+        """Do the work of :meth:`activate` for a pair that was handed over without ``up``."""
+        await self._threads.run(lambda: parked.activate(host, netns, wiring))
 
-    async def withdraw(self, host: str, netns: str, ifname: str) -> None:
-        """Take a parked pair back from a Pod: nothing passes any more, its addresses are gone."""
-        await self._slow.run(_guarded(lambda: parked.withdraw(host, netns, ifname)))
+    async def take_back(self, host: str, netns: str, ifname: str) -> None:
+        """Take a parked pair back from a Pod, with the Pod's addresses, and block it."""
+        await self._slow.run(lambda: parked.take_back(host, netns, ifname))
 
-    async def rest(self, host: str) -> bool:
-        """See to it that nothing passes a parked pair; False where it is not there."""
-        return await self._threads.run(_guarded(lambda: parked.rest(host)))
+    async def block(self, host: str) -> bool:
+        """Let nothing pass a parked pair.
+
+        :returns: False if the pair does not exist.
+        """
+        return await self._threads.run(lambda: parked.block(host))
 
     def in_use(self, host: str) -> bool:
-        """Has a Pod a parked pair, with its end up?"""
+        """Return whether a Pod has a parked pair, and its end is up."""
         return parked.in_use(host)
 
     async def aliases(self) -> dict[str, str]:
-        """The alias of every veth of the node that has one, by name."""
-        return await self._threads.run(_guarded(_aliases))
+        """Return the alias of every veth of the node that has one, by name."""
+        return await self._threads.run(_aliases)
 
     async def mac(self, host: str) -> str | None:
-        """MAC of the host's end, None if it is not there."""
-        return await self._threads.run(_guarded(lambda: _mac(host)))
+        """Return the MAC of an interface of the node; None if it does not exist."""
+        return await self._threads.run(lambda: _mac(host))
 
     def exists(self, host: str) -> bool:
-        """Is there a host's end of this name?"""
+        """Return whether the node has an interface of this name."""
         return exists(host)
+
+    async def prepare(self, netns: str, wiring: Wiring) -> None:
+        """Prepare an interface that is in a Pod's namespace: addresses and settings.
+
+        For bindings that make interfaces by :meth:`inside`; :meth:`activate` comes after it.
+        """
+        await self._threads.run(lambda: _prepare(netns, wiring))
+
+    async def inside(self, netns: str, work: Callable[[], T]) -> T:
+        """Call a function in a thread that is in a Pod's namespace.
+
+        For bindings of interfaces that this class does not make.
+        """
+        return await self._threads.run(lambda: _inside(netns, work))
 
 
 def exists(host: str) -> bool:
+    """Return whether the caller's namespace has an interface of this name."""
     try:
         socket.if_nametoindex(host)
     except OSError:
@@ -119,7 +142,7 @@ def _create(host: str, alias: str, netns: str, wiring: Wiring) -> str:
             _delete_quietly(home, host)
             home.do(*wanted)
         try:
-            namespace.deafen(host)
+            namespace.isolate(host)
             home.do(rtnl.up(socket.if_nametoindex(host)))
             with namespace.entered(target) as inside:
                 namespace.prepare(inside, wiring)
@@ -132,6 +155,16 @@ def _create(host: str, alias: str, netns: str, wiring: Wiring) -> str:
 def _activate(netns: str, wiring: Wiring) -> None:
     with namespace.opened(netns) as target, namespace.entered(target) as inside:
         namespace.activate(inside, wiring)
+
+
+def _prepare(netns: str, wiring: Wiring) -> None:
+    with namespace.opened(netns) as target, namespace.entered(target) as inside:
+        namespace.prepare(inside, wiring)
+
+
+def _inside(netns: str, work: Callable[[], T]) -> T:
+    with namespace.opened(netns) as target, namespace.entered(target):
+        return work()
 
 
 def _observe(netns: str, ifname: str) -> Observed | None:

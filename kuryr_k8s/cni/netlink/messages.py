@@ -1,7 +1,6 @@
-"""What all families of netlink have in common (netlink(7)): several requests in one message, and
-their answers.
+"""Messages of netlink (netlink(7)), common to all its families: several requests at once.
 
-A general library takes milliseconds of the interpreter for what takes the kernel microseconds.
+A general library spends milliseconds of the interpreter on what takes the kernel microseconds.
 """
 
 import os
@@ -15,11 +14,14 @@ from typing import Self
 REQUEST, ACK, DUMP, EXCL, CREATE = 0x1, 0x4, 0x300, 0x200, 0x400
 ERROR, DONE = 2, 3
 NESTED, NETWORK_ORDER = 0x8000, 0x4000
-ROOM = 65536  # bytes that are taken at once: twice what the kernel sends
+ROOM = 65536  # bytes for one answer: twice what the kernel sends
 
 
 class Request:
-    """One request. ``tolerated`` are the kernel's errors that count as success."""
+    """One request.
+
+    :param tolerated: the kernel's errors that count as success.
+    """
 
     def __init__(
         self, kind: int, flags: int, body: bytes, tolerated: Collection[int] = ()
@@ -27,12 +29,13 @@ class Request:
         self.kind, self.flags, self.body, self.tolerated = kind, flags, body, tolerated
 
     def encode(self, number: int) -> bytes:
+        """Return the request as the kernel reads it, with its number in the message."""
         head = struct.pack("=IHHII", 16 + len(self.body), self.kind, self.flags, number, 0)
         return head + self.body
 
 
 class Channel:
-    """A socket in the network namespace that the thread is in when it is made.
+    """A socket in the network namespace of the thread that makes it.
 
     :param family: of netlink, such as ``socket.NETLINK_ROUTE``.
     """
@@ -53,14 +56,14 @@ class Channel:
         self._socket.close()
 
     def do(self, *requests: Request) -> int:
-        """Have all of them done, in this order; one that fails does not keep those after it.
+        """Do all requests, in this order; one that fails does not stop those after it.
 
-        :returns: how many did not meet a tolerated error.
-        :raises OSError: what the kernel said to the first that failed.
+        :returns: how many met no error, not even a tolerated one.
+        :raises OSError: the kernel's answer to the first one that failed.
         """
         if not requests:
             return 0
-        self._socket.send(b"".join(each.encode(n) for n, each in enumerate(requests, 1)))
+        self._socket.send(b"".join(request.encode(n) for n, request in enumerate(requests, 1)))
         failed: dict[int, int] = {}
         answers, done = 0, 0
         while answers < len(requests):
@@ -76,51 +79,56 @@ class Channel:
         return done
 
     def ask(self, kind: int, body: bytes) -> bytes:
-        """The body of the one answer to a question.
+        """Ask a question that has one answer.
 
-        :raises OSError: there is none.
+        :returns: the body of the answer.
+        :raises OSError: the kernel refused.
         """
         self._socket.send(Request(kind, REQUEST, body).encode(1))
-        [(answer, _number, said)] = messages(self._socket.recv(ROOM))
+        [(answer, _number, reply)] = messages(self._socket.recv(ROOM))
         if answer == ERROR:
-            raise _refusal(_error(said))
-        return said
+            raise _refusal(_error(reply))
+        return reply
 
     def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
-        """The bodies of all that the kernel has of a kind; to be read to the end.
+        """List all objects of a kind; the caller must read to the end.
 
-        :raises OSError: it does not tell.
+        :returns: the body of each.
+        :raises OSError: the kernel refused.
         """
         self._socket.send(Request(kind, REQUEST | DUMP, body).encode(1))
         while True:
-            for answer, _number, said in messages(self._socket.recv(ROOM)):
+            for answer, _number, reply in messages(self._socket.recv(ROOM)):
                 if answer not in (DONE, ERROR):
-                    yield said
-                elif code := _error(said):
+                    yield reply
+                elif code := _error(reply):
                     raise _refusal(code)
                 else:
                     return
 
 
 def attribute(kind: int, value: bytes) -> bytes:
+    """Encode an attribute."""
     return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def nested(kind: int, value: bytes) -> bytes:
+    """Encode an attribute whose value consists of attributes."""
     return attribute(kind | NESTED, value)
 
 
 def string(kind: int, value: str) -> bytes:
+    """Encode an attribute that is a text."""
     return attribute(kind, value.encode() + b"\0")
 
 
 def unsigned(kind: int, value: int) -> bytes:
-    """A number of 32 bits."""
+    """Encode an attribute that is a number of 32 bits."""
     return attribute(kind, struct.pack("=I", value))
 
 
 def messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """(type, sequence number, body) of each message."""
+    """Generate (type, sequence number, body) of each message."""
     at = 0
     while len(data) - at >= 16:
         length, kind, _flags, sequence, _pid = struct.unpack_from("=IHHII", data, at)
@@ -129,6 +137,7 @@ def messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def attributes(data: bytes | Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Generate (kind, value) of each attribute."""
     data = bytes(data)
     while len(data) >= 4:
         length, kind = struct.unpack_from("=HH", data)

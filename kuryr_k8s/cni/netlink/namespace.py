@@ -1,4 +1,4 @@
-"""Work inside of a Pod's network namespace, done by a thread that enters it."""
+"""Work inside a Pod's network namespace, done by a thread that enters it."""
 
 import contextlib
 import os
@@ -18,9 +18,9 @@ UP = 0x1
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor of the namespace at ``path``.
+    """Open the namespace at ``path``, and yield its descriptor.
 
-    :raises NamespaceError: there is none (a file may be left of it), or it is the node's own.
+    :raises NamespaceError: there is none (a mere file may be left), or it is the node's own.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -39,7 +39,7 @@ def opened(path: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def entered(namespace: int) -> Iterator[rtnl.Rtnl]:
-    """Be in the namespace, with a netlink socket there; afterwards be at home again."""
+    """Enter a namespace for the body, and yield a netlink socket in it."""
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -55,24 +55,24 @@ def entered(namespace: int) -> Iterator[rtnl.Rtnl]:
         os.close(home)
 
 
-def deafen(host: str) -> None:
-    """Keep the node's own network stack off an end of a veth that stays on the node.
+def isolate(host: str) -> None:
+    """Isolate the node's own network stack from an end of a veth that stays on the node.
 
     A bridge in user space gets a copy of what arrives there, but the kernel gets it as well: a
-    Pod could speak to the node past its security groups, over a link-local address or by ARP.
-    Likewise the kernel gets the broadcasts to a Pod whose interface is on top of such an end.
+    Pod could reach the node past its security groups, over a link-local address or by ARP. The
+    kernel also gets the broadcasts to a Pod whose interface is on top of such an end.
     """
-    with contextlib.suppress(OSError):  # where /proc/sys is not ours to write
+    with contextlib.suppress(OSError):  # if we may not write to /proc/sys
         _sysctl(f"ipv6/conf/{host}/disable_ipv6", "1")
         _sysctl(f"ipv4/conf/{host}/arp_ignore", "8")
         _sysctl(f"ipv4/conf/{host}/rp_filter", "1")
 
 
 def prepare(inside: rtnl.Rtnl, wiring: Wiring) -> None:
-    """All that can be done before packets flow: the link stays down.
+    """Do everything that can be done before packets flow; the link stays down.
 
-    The IPv6 settings must be there before it goes up: no router may configure the Pod, and
-    addresses that Neutron gave need no detection of duplicates.
+    The IPv6 settings must be made before it goes up: no router may configure the Pod, and
+    addresses from Neutron need no detection of duplicates.
     """
     index = socket.if_nametoindex(wiring.ifname)
     device.set_up("lo")
@@ -88,7 +88,7 @@ def prepare(inside: rtnl.Rtnl, wiring: Wiring) -> None:
 
 
 def activate(inside: rtnl.Rtnl, wiring: Wiring) -> None:
-    """Let packets flow and announce the addresses; to be called when the bridge forwards.
+    """Let packets flow and announce the addresses; call this when the bridge forwards.
 
     Neighbours may remember the addresses with the MAC of a Pod that had them before. The kernel
     announces IPv4 addresses when the link goes up (arp_notify), and IPv6 ones when they are
@@ -101,7 +101,7 @@ def activate(inside: rtnl.Rtnl, wiring: Wiring) -> None:
 
 
 def observe(ifname: str) -> Observed | None:
-    """The interface as it is, None if there is none."""
+    """Return an interface as it is, None if it does not exist."""
     try:
         index = socket.if_nametoindex(ifname)
     except OSError:

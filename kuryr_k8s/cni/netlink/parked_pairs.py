@@ -1,10 +1,10 @@
-"""Pairs that are ready for a Pod, and how one gets into a Pod and out of it again.
+"""Parked pairs: veth pairs that are ready for a Pod, and how a Pod gets one.
 
-Both ends of a parked veth stay on the node: one in the bridge, the other, its lower end, set
-down, so that nothing passes. A Pod gets a macvlan of mode passthru on top of the lower end:
-it is made in the Pod's namespace in a millisecond and goes with it, while moving an end of a
-veth takes twenty, one at a time. Only one macvlan of this mode can be on an interface: what is
-in one Pod can be in no other.
+Both ends of a parked pair stay on the node. One is in the bridge; the other, the lower end, is
+down, so that nothing passes. A Pod gets a macvlan of mode passthru on top of the lower end. It is
+made in the Pod's namespace in a millisecond, and goes with the namespace, while moving an end of
+a veth takes twenty, and only one at a time. An interface can carry only one macvlan of this mode,
+so no two Pods can have the same pair.
 """
 
 import contextlib
@@ -17,9 +17,13 @@ from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Wiring
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A veth to park: ``host`` is the end in the bridge; ``mac`` is the other's, and a Pod's to
-    be. ``mtu`` is in bytes (None: as it comes), ``offload`` as in :class:`Wiring`.
+class ParkedPair:
+    """A veth pair to park.
+
+    :param host: the name of the end in the bridge.
+    :param mac: the MAC of the lower end, and later of the Pod.
+    :param mtu: in bytes; None for the kernel's default.
+    :param offload: as in :class:`Wiring`.
     """
 
     host: str
@@ -29,22 +33,23 @@ class Pair:
 
     @property
     def lower(self) -> str:
+        """Return the name of the lower end."""
         return lower(self.host)
 
 
 def lower(host: str) -> str:
-    """Name of the other end, of 15 letters at the most."""
+    """Return the name of the lower end, of 15 letters at the most."""
     return f"park{host.removeprefix('tap')}"[:15]
 
 
-def park(pairs: Iterable[Pair], alias: str) -> None:
-    """Make the pairs; what has the name of one of their ends is a leftover, and is deleted."""
+def park(pairs: Iterable[ParkedPair], alias: str) -> None:
+    """Make pairs. An interface that has the name of one of their ends is a leftover: delete it."""
     with rtnl.Rtnl() as home:
         for pair in pairs:
             _park(home, pair, alias)
 
 
-def _park(home: rtnl.Rtnl, pair: Pair, alias: str) -> None:
+def _park(home: rtnl.Rtnl, pair: ParkedPair, alias: str) -> None:
     wanted = (
         rtnl.veth(pair.host, pair.lower, pair.mac, pair.mtu),
         rtnl.alias(pair.host, alias),
@@ -55,24 +60,25 @@ def _park(home: rtnl.Rtnl, pair: Pair, alias: str) -> None:
         for name in (pair.host, pair.lower):
             _delete(home, name)
         home.do(*wanted)
-    namespace.deafen(pair.host)
-    namespace.deafen(pair.lower)
+    namespace.isolate(pair.host)
+    namespace.isolate(pair.lower)
     if not pair.offload:
         device.checksums_off(pair.lower)
     home.do(rtnl.up(socket.if_nametoindex(pair.host)))
 
 
 def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
-    """Give a Pod the lower end; with ``up`` set it up as well.
+    """Give a Pod the lower end. If this fails, the pair is parked as before.
 
-    :returns: MAC of the host's end.
-    :raises NamespaceError: the Pod's namespace is gone. It is parked as before.
-    :raises LinkError: it is not what was parked, or the kernel refuses; likewise.
+    :param up: set the Pod's end up as well.
+    :returns: the MAC of the host's end.
+    :raises NamespaceError: the Pod's namespace does not exist.
+    :raises LinkError: the pair has been changed, or the kernel refuses.
     """
     below = lower(host)
     with namespace.opened(netns) as target, rtnl.Rtnl() as home:
         index = socket.if_nametoindex(below)
-        wiring = dataclasses.replace(wiring, offload=True)  # the lower end sees to checksums
+        wiring = dataclasses.replace(wiring, offload=True)  # the lower end computes checksums
         if device.mac(below) != wiring.mac.lower():
             raise LinkError(f"the MAC of {below} has been changed")
         home.do(rtnl.passthru(wiring.ifname, index, wiring.mtu, target))
@@ -84,24 +90,23 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
                     namespace.activate(inside, wiring)
             return device.mac(host)
         except BaseException:
-            withdraw(host, netns, wiring.ifname)
+            take_back(host, netns, wiring.ifname)
             raise
 
 
 def activate(host: str, netns: str, wiring: Wiring) -> None:
-    """Set a Pod's end up that was handed over without."""
+    """Set a Pod's end up that was handed over down."""
     with namespace.opened(netns) as target, rtnl.Rtnl() as home:
         home.do(rtnl.up(socket.if_nametoindex(lower(host))))
         with namespace.entered(target) as inside:
             namespace.activate(inside, wiring)
 
 
-def withdraw(host: str, netns: str, ifname: str) -> None:
-    """Take the lower end from a Pod: nothing passes any more, then the Pod's interface goes, with
-    its addresses, routes and neighbours.
+def take_back(host: str, netns: str, ifname: str) -> None:
+    """Block the lower end, then delete the Pod's interface, addresses and routes included.
 
-    Where the namespace cannot be entered any more it has gone, as a rule with all that was in it;
-    were it not so, the next hand-over would be refused.
+    A namespace that cannot be entered has gone, as a rule with everything in it. If something
+    were left, the kernel would refuse the next hand-over.
 
     :raises OSError: there is no such pair.
     """
@@ -120,8 +125,11 @@ def withdraw(host: str, netns: str, ifname: str) -> None:
             inside.do(rtnl.delete(socket.if_nametoindex(ifname)))
 
 
-def rest(host: str) -> bool:
-    """See to it that nothing passes. Whether both ends are there."""
+def block(host: str) -> bool:
+    """Let nothing pass a pair.
+
+    :returns: whether both ends exist.
+    """
     try:
         socket.if_nametoindex(host)
         index = socket.if_nametoindex(lower(host))
@@ -133,7 +141,7 @@ def rest(host: str) -> bool:
 
 
 def in_use(host: str) -> bool:
-    """Is there an interface of a Pod upon the lower end, and up?"""
+    """Return whether a Pod has an interface on top of the lower end, and it is up."""
     with rtnl.Rtnl() as home:
         found = home.attributes(lower(host))
     return found is not None and rtnl.number(found[rtnl.PROMISCUITY]) > 0

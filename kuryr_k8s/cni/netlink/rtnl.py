@@ -1,4 +1,4 @@
-"""rtnetlink (rtnetlink(7), RFC 3549) for what is done for every Pod: a few bytes a request."""
+"""Requests of rtnetlink (rtnetlink(7), RFC 3549) that every Pod needs, a few bytes each."""
 
 import errno
 import ipaddress
@@ -34,13 +34,13 @@ FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Rtnl(messages.Channel):
-    """A socket in the network namespace that the thread is in when it is made."""
+    """A socket in the network namespace of the thread that makes it."""
 
     def __init__(self) -> None:
         super().__init__(socket.NETLINK_ROUTE)
 
     def attributes(self, ifname: str) -> dict[int, bytes] | None:
-        """The attributes of an interface (``IFLA_…``); None if there is none of this name."""
+        """Return the attributes of an interface (``IFLA_…``); None if it does not exist."""
         try:
             answer = self.ask(GETLINK, _link() + string(IFNAME, ifname))
         except OSError as error:
@@ -50,18 +50,21 @@ class Rtnl(messages.Channel):
         return dict(attributes(answer[16:]))
 
     def is_local(self, destination: bytes) -> bool:
-        """Whether what goes to this address stays on the node, by its routes."""
+        """Return whether packets to this address stay on the node, by its routes."""
         family = socket.AF_INET if len(destination) == 4 else socket.AF_INET6
         head = struct.pack("=BB10x", family, len(destination) * 8)
         try:
             answer = self.ask(GETROUTE, head + attribute(RTA_DST, destination))
-        except OSError:  # there is no route, or one that forbids the way
+        except OSError:  # there is no route, or a prohibiting one
             return False
         return answer[7] == LOCAL
 
 
 def veth(host: str, peer: str, mac: str, mtu: int | None, *, netns: int | None = None) -> Request:
-    """A pair; the peer has this MAC, and is made in the namespace of the descriptor ``netns``."""
+    """Request a pair of which the peer has this MAC.
+
+    :param netns: the descriptor of the peer's namespace; None for the caller's.
+    """
     size = b"" if mtu is None else unsigned(MTU, mtu)
     where = b"" if netns is None else unsigned(NET_NS_FD, netns)
     other = _link() + string(IFNAME, peer) + attribute(ADDRESS, _mac(mac)) + size + where
@@ -71,8 +74,10 @@ def veth(host: str, peer: str, mac: str, mtu: int | None, *, netns: int | None =
 
 
 def passthru(ifname: str, lower: int, mtu: int | None, netns: int) -> Request:
-    """A macvlan that is the whole of the interface with the index ``lower``, its MAC included,
-    made in another namespace at once.
+    """Request a macvlan that takes over another interface, its MAC included.
+
+    :param lower: the index of that interface.
+    :param netns: the descriptor of the macvlan's namespace.
     """
     mode = nested(INFO_DATA, unsigned(MACVLAN_MODE, PASSTHRU))
     body = _link() + string(IFNAME, ifname) + unsigned(LINK, lower) + unsigned(NET_NS_FD, netns)
@@ -82,27 +87,32 @@ def passthru(ifname: str, lower: int, mtu: int | None, netns: int) -> Request:
 
 
 def alias(ifname: str, text: str) -> Request:
-    """Give the interface of this name an alias. With the request that makes it in one message,
-    there is none without, however suddenly we end.
+    """Request an alias for an interface.
+
+    In one message with the request that makes it, there never is an interface without an alias,
+    however suddenly we end.
     """
     body = _link() + string(IFNAME, ifname) + attribute(IFALIAS, text.encode())
     return Request(SETLINK, REQUEST | ACK, body)
 
 
 def up(index: int) -> Request:
+    """Request that an interface is up."""
     return Request(SETLINK, REQUEST | ACK, _link(index, UP, UP))
 
 
 def down(index: int) -> Request:
+    """Request that an interface is down."""
     return Request(SETLINK, REQUEST | ACK, _link(index, 0, UP))
 
 
 def delete(index: int) -> Request:
+    """Request the end of an interface, which may be gone already."""
     return Request(DELLINK, REQUEST | ACK, _link(index), (errno.ENODEV,))
 
 
 def address(index: int, cidr: str) -> Request:
-    """Give the interface an address; that it has it already is as good."""
+    """Request an address, which the interface may have already."""
     own = ipaddress.ip_interface(cidr)
     family, length = FAMILY[own.version], own.network.prefixlen
     head = struct.pack("=BBBBI", family, length, 0, 0, index)
@@ -111,7 +121,7 @@ def address(index: int, cidr: str) -> Request:
 
 
 def route(index: int, destination: str, gateway: str) -> Request:
-    """A route out of this interface; that it is there already is as good."""
+    """Request a route out of an interface, which may exist already."""
     to, via = ipaddress.ip_network(destination), ipaddress.ip_address(gateway)
     family = FAMILY[to.version]
     head = struct.pack("=BBBBBBBBI", family, to.prefixlen, 0, 0, MAIN_TABLE, STATIC, 0, UNICAST, 0)
@@ -121,12 +131,12 @@ def route(index: int, destination: str, gateway: str) -> Request:
 
 
 def number(value: bytes) -> int:
-    """An attribute's value that is an unsigned number of 32 bits."""
+    """Read an attribute's value that is an unsigned number of 32 bits."""
     return int(struct.unpack("=I", value)[0])
 
 
 def kind(found: dict[int, bytes]) -> str:
-    """The kind of an interface, such as ``macvlan``, by its attributes; empty for a device."""
+    """Return the kind of an interface, such as ``macvlan``; empty for a device."""
     info = dict(attributes(found.get(LINKINFO, b"")))
     return info.get(INFO_KIND, b"").rstrip(b"\0").decode()
 

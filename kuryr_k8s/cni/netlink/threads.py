@@ -1,31 +1,60 @@
-"""Blocking work in a few threads of its own, never on the event loop's."""
+"""Blocking work on the kernel, in a few threads of its own, never on the event loop's."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from pyroute2.netlink.exceptions import NetlinkError
+
+from kuryr_k8s.cni.netlink.wiring import LinkError
 
 T = TypeVar("T")
 
 
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raise the kernel's errors from the body as :class:`LinkError`."""
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        raise LinkError(f"{os.strerror(code) if code else error}") from error
+
+
 class Threads:
-    """A bounded pool. Its threads may enter namespaces, and leave them when a call is done."""
+    """A bounded pool. Its threads may enter namespaces, and leave them when a call ends."""
 
     def __init__(self, name: str, limit: int) -> None:
         self._pool = ThreadPoolExecutor(limit, thread_name_prefix=name)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call it in a thread. A cancelled caller waits for the end of the call all the same,
-        so that whatever undoes the work comes after it.
+        """Call a function in a thread.
+
+        Even a cancelled caller waits for the end of the call, so that whatever undoes the work
+        comes after it.
+
+        :raises LinkError: the kernel refused.
         """
-        return await finish(asyncio.get_running_loop().run_in_executor(self._pool, function))
+
+        def call() -> T:
+            with translated():
+                return function()
+
+        return await finish(asyncio.get_running_loop().run_in_executor(self._pool, call))
 
     def close(self) -> None:
+        """Wait for the calls that have begun, and end the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 async def finish(future: asyncio.Future[T]) -> T:
-    """Wait for ``future``, cancelled or not; a cancellation takes effect when it is done."""
+    """Wait for a future, even if cancelled; a cancellation takes effect when it is done.
+
+    :returns: the future's result.
+    """
     interrupted: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -34,6 +63,6 @@ async def finish(future: asyncio.Future[T]) -> T:
             interrupted = cancelled
     if interrupted is not None:
         if not future.cancelled():
-            future.exception()  # seen: the caller is not interested any more
+            future.exception()  # seen: the caller is no longer interested
         raise interrupted
     return future.result()

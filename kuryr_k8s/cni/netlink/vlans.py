@@ -13,8 +13,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from kuryr_k8s.cni.netlink import device, namespace
-from kuryr_k8s.cni.netlink.refusals import guarded
-from kuryr_k8s.cni.netlink.threads import Threads
+from kuryr_k8s.cni.netlink.threads import Threads, translated
 from kuryr_k8s.cni.netlink.wiring import LinkError, Wiring
 
 # linux/netlink.h, rtnetlink.h, if_link.h, neighbour.h
@@ -24,69 +23,77 @@ _ADDRESS, _IFNAME, _MTU, _LINK, _LINKINFO, _NET_NS_FD = 1, 3, 4, 5, 18, 28
 _INFO_KIND, _INFO_DATA, _VLAN_ID = 1, 2, 1
 _NTF_USE = 0x1
 _REACHED = 0x2 | 0x4 | 0x8 | 0x10  # REACHABLE, STALE, DELAY, PROBE: it has answered
-# The kernel looks for the VLAN id first, and then refuses what is larger than its link.
+# The kernel looks for the VLAN id first, and then refuses an MTU that is larger than its link's.
 _NO_MTU = 65535
 _ANSWER = 0.1  # seconds that a gateway gets to answer
 
 
 class Taken(LinkError):
-    """There is an interface for this VLAN id already, in whichever namespace."""
+    """There is an interface for this VLAN id already, in some namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vlan:
-    """A VLAN of a link of the node. The kernel has one interface for it at the most."""
+    """A VLAN of a link of the node. The kernel has at most one interface for it."""
 
     link: str
     vlan_id: int
 
 
 class Vlans:
-    """All methods may be repeated; all raise :class:`LinkError` where the kernel refuses."""
+    """The VLAN interfaces of Pods.
+
+    All methods may be repeated; all raise :class:`LinkError` if the kernel refuses.
+    """
 
     def __init__(self, threads: Threads, slow: Threads) -> None:
         self._threads = threads
         self._slow = slow
 
     async def default_link(self) -> str:
-        """The link of the node's default route.
+        """Return the link of the node's default route.
 
         :raises LinkError: there is none.
         """
-        return await self._threads.run(guarded(_default_link))
+        return await self._threads.run(_default_link)
 
     async def number(self, netns: str) -> int:
-        """The number by which the node's namespace knows another, as long as that lives: whether
-        or not its path is there. Numbers are given anew.
+        """Return the number of a Pod's namespace in the node's namespace.
+
+        The number is valid as long as the Pod's namespace exists, with or without its path; then
+        the kernel reuses it.
         """
-        return await self._threads.run(guarded(lambda: _number(netns)))
+        return await self._threads.run(lambda: _number(netns))
 
     async def create(self, vlan: Vlan, name: str, netns: str, wiring: Wiring) -> str:
         """Make the interface, in its namespace at once, and prepare it.
 
-        :param name: one that no interface of the node has, to make it by: the kernel refuses
+        :param name: a name that no interface of the node has, for a start: the kernel refuses
             the name of the node's own eth0.
-        :returns: MAC of the link.
+        :returns: the MAC of the link.
         :raises Taken: there is one already.
         """
-        return await self._threads.run(guarded(lambda: _create(vlan, name, netns, wiring)))
+        return await self._threads.run(lambda: _create(vlan, name, netns, wiring))
 
     async def delete(self, vlan: Vlan, number: int, *names: str) -> None:
-        """Delete the interface, if it has one of these names in the namespace of this number."""
-        await self._slow.run(guarded(lambda: _delete(vlan, number, names)))
+        """Delete the interface if it has one of these names in the namespace of this number."""
+        await self._slow.run(lambda: _delete(vlan, number, names))
 
     def exists(self, vlan: Vlan) -> bool:
-        """Is there an interface for the VLAN, in whichever namespace?"""
-        return guarded(lambda: _exists(vlan))()
+        """Return whether there is an interface for the VLAN, in any namespace."""
+        with translated():
+            return _exists(vlan)
 
     async def answers(self, netns: str, ifname: str, gateways: Sequence[str]) -> bool:
-        """Ask the gateways for their MACs: does each of them answer now?"""
-        work = guarded(lambda: _answers(netns, ifname, gateways))
-        return await self._slow.run(work)
+        """Ask the gateways for their MACs.
+
+        :returns: whether each of them answers now.
+        """
+        return await self._slow.run(lambda: _answers(netns, ifname, gateways))
 
     async def announce(self, netns: str, wiring: Wiring) -> None:
-        """Tell the neighbours the addresses once more."""
-        await self._threads.run(guarded(lambda: _announce(netns, wiring)))
+        """Announce the addresses once more."""
+        await self._threads.run(lambda: _announce(netns, wiring))
 
 
 def _default_link() -> str:
@@ -128,7 +135,7 @@ def _create(vlan: Vlan, name: str, netns: str, wiring: Wiring) -> str:
 
 
 def _exists(vlan: Vlan) -> bool:
-    """By an attempt that cannot succeed. Without the link there is nothing on it either."""
+    """Find out by an attempt that cannot succeed. Without the link no interface is on it."""
     try:
         return _new(vlan, "kuryr-vlan", _NO_MTU) == errno.EEXIST
     except OSError as error:
@@ -138,7 +145,10 @@ def _exists(vlan: Vlan) -> bool:
 
 
 def _new(vlan: Vlan, ifname: str, mtu: int | None, *, mac: str = "", netns: int = -1) -> int:
-    """One message: the interface is never seen in the node's own namespace. The kernel's error."""
+    """Make the interface in one message, so that it never appears in the node's own namespace.
+
+    :returns: the kernel's error, 0 for success.
+    """
     info = _attribute(_INFO_KIND, b"vlan") + _attribute(
         _INFO_DATA, _attribute(_VLAN_ID, struct.pack("H", vlan.vlan_id))
     )
@@ -178,7 +188,7 @@ def _delete(vlan: Vlan, number: int, names: Sequence[str]) -> None:
 
 
 def _is(link, vlan: Vlan) -> bool:  # type: ignore[no-untyped-def]
-    """Is it the interface of this very VLAN, and no other's that has the same numbers?"""
+    """Return whether a link is of this very VLAN; that of another may have the same numbers."""
     if link.get_attr("IFLA_LINK_NETNSID") is None:
         return False  # the Pod's own
     try:
@@ -199,9 +209,9 @@ def _answers(netns: str, ifname: str, gateways: Sequence[str]) -> bool:
         for gateway in gateways:
             route.neigh("add", dst=gateway, ifindex=index, flags=_NTF_USE, state=0)
         end = time.monotonic() + _ANSWER
-        while silent := [each for each in gateways if not _known(route, index, each)]:
+        while silent := [address for address in gateways if not _known(route, index, address)]:
             if time.monotonic() > end:
-                for gateway in silent:  # so that the next question is asked at once
+                for gateway in silent:  # so that the kernel asks again at once
                     with contextlib.suppress(NetlinkError):
                         route.neigh("del", dst=gateway, ifindex=index)
                 return False
@@ -218,7 +228,7 @@ def _known(route: IPRoute, index: int, gateway: str) -> bool:
 
 
 def _announce(netns: str, wiring: Wiring) -> None:
-    """The kernel does so when a MAC is set, be it the same (arp_notify, ndisc_notify)."""
+    """Set the MAC, even the same: then the kernel announces (arp_notify, ndisc_notify)."""
     with (
         namespace.opened(netns) as target,
         namespace.entered(target),

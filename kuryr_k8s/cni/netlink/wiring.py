@@ -1,4 +1,4 @@
-"""What an interface has inside of a Pod: the values, without the doing."""
+"""An interface inside a Pod, as values."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,19 @@ from kuryr_k8s import errors
 
 
 class LinkError(errors.KuryrError):
-    """The kernel refused; the message says what was tried."""
+    """The kernel refused; the message says why."""
 
 
 class NamespaceError(LinkError):
-    """The network namespace is gone, or is none that a Pod may have."""
+    """The network namespace is gone, or is not one that a Pod may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """``destination`` (a CIDR; ``0.0.0.0/0`` or ``::/0`` is the default route) via ``gateway``."""
+    """A route.
+
+    :param destination: a CIDR; ``0.0.0.0/0`` or ``::/0`` for the default route.
+    """
 
     destination: str
     gateway: str
@@ -23,10 +26,12 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """The Pod's end of a veth: ``addresses`` are CIDRs, ``mtu`` is in bytes (None: as it comes).
+    """The Pod's end of an interface.
 
-    ``offload``: leave the checksums of what the Pod sends to the other side. Must be off where
-    the bridge is in user space, which forwards packets as it gets them.
+    :param mtu: in bytes; None for the kernel's default.
+    :param addresses: as CIDRs.
+    :param offload: leave the checksums of what the Pod sends to the other side. It must be off if
+        the bridge is in user space, which forwards packets as it gets them.
     """
 
     ifname: str
@@ -38,12 +43,13 @@ class Wiring:
 
     @property
     def has_ipv6(self) -> bool:
+        """Return whether one of the addresses is of IPv6."""
         return any(":" in address for address in self.addresses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """An interface of a Pod as the kernel has it."""
+    """An interface of a Pod as the kernel reports it."""
 
     mac: str
     mtu: int

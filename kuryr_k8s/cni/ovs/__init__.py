@@ -1,1 +1,1 @@
-"""The node's Open vSwitch. No other package speaks OVSDB or OpenFlow."""
+"""The node's Open vSwitch. Only this package speaks OVSDB or OpenFlow."""

@@ -1,7 +1,7 @@
-"""What we change in Open vSwitch's database, each a command of ovsdbapp's.
+"""Changes of Open vSwitch's database, as commands of ovsdbapp. All may be repeated.
 
-Its ready-made commands wait for ovs-vswitchd, and those that add to a bridge write its whole list
-of ports; ours are mutations of that list, and wait for ovsdb-server only. All may be repeated.
+ovsdbapp's own commands wait for ovs-vswitchd, and those that add to a bridge write its whole list
+of ports. Ours are mutations of that list, and wait for ovsdb-server only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from ovsdbapp.backend.ovs_idl import command, idlutils
 
 from kuryr_k8s.cni.ovs.database import Ovsdb, OVSError
 
-Ids = Mapping[str, str | None]  # None takes the key away
+Ids = Mapping[str, str | None]  # None removes the key
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,14 @@ class NewPort:
 
 
 class AddPorts(command.BaseCommand):  # type: ignore[misc]
-    """Ports with one interface each, always as fresh rows, in place of those of their names."""
+    """Add ports with one interface each, as new rows, in place of ports of the same name."""
 
     def __init__(self, api: Ovsdb, ports: Sequence[NewPort]) -> None:
         super().__init__(api)
         self.ports = ports
 
     def run_idl(self, txn: Any) -> None:
+        """Add to the transaction what this command changes."""
         for port in self.ports:
             self._add(txn, port)
 
@@ -51,24 +52,30 @@ class AddPorts(command.BaseCommand):  # type: ignore[misc]
 
 
 class DelPort(command.BaseCommand):  # type: ignore[misc]
-    """The result is the ``next_cfg`` that tells ovs-vswitchd of it; None without such a port."""
+    """Remove a port.
+
+    The result is the ``next_cfg`` that ovs-vswitchd reaches once it has seen this; None without
+    such a port.
+    """
 
     def __init__(self, api: Ovsdb, name: str) -> None:
         super().__init__(api)
         self.name = name
 
     def run_idl(self, _txn: Any) -> None:
+        """Add to the transaction what this command changes."""
         _remove(self.api, self.name)
         next(iter(self.api.idl.tables["Open_vSwitch"].rows.values())).increment("next_cfg")
 
     def post_commit(self, txn: Any) -> None:
+        """Take the result from the transaction."""
         self.result = txn.get_increment_new_value()
 
 
 class Mark(command.BaseCommand):  # type: ignore[misc]
-    """Change keys of ``external_ids`` of interfaces, and leave the others alone.
+    """Change keys of ``external_ids`` of interfaces, and leave other keys alone.
 
-    The result is the set of the rows that were there, by their ids.
+    The result is the set of the UUIDs of the rows that exist.
     """
 
     def __init__(self, api: Ovsdb, marks: Sequence[tuple[str, Ids]]) -> None:
@@ -76,6 +83,7 @@ class Mark(command.BaseCommand):  # type: ignore[misc]
         self.marks = marks
 
     def run_idl(self, _txn: Any) -> None:
+        """Add to the transaction what this command changes."""
         rows = self.api.idl.tables["Interface"].rows
         self.result = set()
         for wanted, ids in self.marks:

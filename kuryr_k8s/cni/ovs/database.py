@@ -1,7 +1,7 @@
 """Open vSwitch's database through ovsdbapp: a copy of a few columns, and transactions.
 
-ovsdbapp's thread keeps the connection and commits one transaction after another. What is in one
-is in ``ovsdb_commands``.
+ovsdbapp's thread keeps the connection and commits one transaction after another. The commands that
+make up a transaction are in :mod:`kuryr_k8s.cni.ovs.commands`.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from ovs.db.idl import SchemaHelper
 from ovsdbapp.backend.ovs_idl import command, connection, event, idlutils, transaction
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.patience import USUAL, Patience
 
-# Milliseconds of silence before the server is asked whether it lives. python-ovs asks nothing on
-# a local socket: there the deadlines must do.
+# Milliseconds of silence before the server is probed. python-ovs does not probe on a local socket:
+# there only the deadlines help.
 PROBE = 10_000
-DEADLINE = 10.0  # seconds that a transaction may take
 STOP = 1.0  # seconds that the thread gets to end; it dies with the process anyway
 STOPPING = "the daemon is stopping"
 
@@ -33,7 +33,7 @@ def _rows(table: str, least: int) -> dict[str, Any]:
     return {"type": {"key": key, "min": least, "max": "unlimited"}}
 
 
-# What we need of the schema. It is not fetched: that would have to wait for the server.
+# The part of the schema that we need. Fetching it would have to wait for the server.
 SCHEMA: dict[str, Any] = {
     "name": "Open_vSwitch",
     "version": "7.0.0",
@@ -54,7 +54,7 @@ SCHEMA: dict[str, Any] = {
         "Interface": {"columns": {"name": _TEXT, "external_ids": _MAP, "error": _MAYBE_TEXT}},
     },
 }
-# What we follow of it
+# The columns that we follow
 FOLLOWED = {
     "Open_vSwitch": ("external_ids", "cur_cfg"),
     "Bridge": ("name", "datapath_type", "external_ids"),
@@ -67,7 +67,7 @@ class OVSError(errors.KuryrError):
 
 
 class Change(NamedTuple):
-    """A row as it is now; ``values`` is None for one that is gone."""
+    """A row as it is now; ``values`` is None if it is gone."""
 
     table: str
     row: str
@@ -75,13 +75,13 @@ class Change(NamedTuple):
 
 
 class Ovsdb:
-    """Follows one server, reconnecting for ever, and commits transactions.
+    """A connection that follows one server, reconnects for ever, and commits transactions.
 
     :param remote: for example ``unix:/run/openvswitch/db.sock``.
-    :param changed: called on the event loop with what changed, all changes of a transaction at
-        once, and always before its result.
-    :param reached: called there with all rows whenever the server was reached, with None when
-        the connection is lost.
+    :param changed: called on the event loop with the changes of a transaction, all at once, and
+        always before its result.
+    :param reached: called there with all rows whenever the server has been reached, and with None
+        when the connection is lost.
     """
 
     def __init__(
@@ -89,18 +89,20 @@ class Ovsdb:
         remote: str,
         changed: Callable[[list[Change]], None],
         reached: Callable[[list[Change] | None], None],
+        patience: Patience = USUAL,
     ) -> None:
         self.connected = asyncio.Event()
         self._remote = remote
         self._changed = changed
         self._reached = reached
+        self._deadline = patience.transaction
         self._worker = futures.ThreadPoolExecutor(1, "ovsdb")
 
     async def run(self) -> None:
         """Follow the database until cancelled."""
         self._loop = asyncio.get_running_loop()
         self.idl = _Idl(self._remote, self._tell, self._follow)
-        self._connection = connection.Connection(self.idl, DEADLINE)
+        self._connection = connection.Connection(self.idl, self._deadline)
         self._connection.start()
         try:
             await asyncio.Event().wait()
@@ -114,18 +116,20 @@ class Ovsdb:
         if self._connection.stop(STOP):
             self._connection.txns.close()
 
-    async def commit(self, wanted: command.BaseCommand, deadline: float = DEADLINE) -> Any:
-        """Make a transaction, wait for the server's word, not for ovs-vswitchd: the result.
+    async def commit(self, wanted: command.BaseCommand, deadline: float | None = None) -> Any:
+        """Commit a transaction, and wait for the server, not for ovs-vswitchd.
 
-        The command runs in the thread, perhaps more than once, on the rows as they are then, and
-        must be such that doing it again does no harm: an answer may get lost. It is not begun
-        after the deadline, and never overtaken by one that was asked for later. A cancelled
-        caller waits for one that was begun, but no longer than :data:`DEADLINE`.
+        The command runs in the thread, perhaps more than once, on the rows as they are then. It
+        must be repeatable, since an answer may get lost. It does not begin after the deadline,
+        and no later command overtakes it. A cancelled caller waits for a command that has begun,
+        but no longer than a transaction may take.
 
-        :raises OVSError: refused, or no answer within ``deadline`` seconds.
+        :param deadline: seconds; as long as a transaction may take if None.
+        :returns: the command's result.
+        :raises OVSError: the server refused, or did not answer before the deadline.
         """
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(self._deadline if deadline is None else deadline):
                 while True:
                     await self.connected.wait()
                     with contextlib.suppress(_NotConnected):
@@ -141,7 +145,7 @@ class Ovsdb:
         asked.add(wanted)
         job = self._worker.submit(asked.commit)
         answer = asyncio.wrap_future(job)
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was seen
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen
         try:
             await asyncio.wait([answer])
         except asyncio.CancelledError:
@@ -174,13 +178,14 @@ class _NotConnected(Exception):
 
 
 class _Transaction(transaction.Transaction):  # type: ignore[misc]
-    """One that is not begun after its caller has gone, nor on a copy that may be stale."""
+    """A transaction that begins neither after its caller has gone, nor on a stale copy."""
 
     abandoned = False
 
     def pre_commit(self, _txn: Any) -> None:
+        """Check that the transaction may begin."""
         if self.abandoned:
-            raise OVSError("nobody waits for this any more")
+            raise OVSError("the caller does not wait any more")
         if not self.api.idl.following:
             raise _NotConnected
 
@@ -193,30 +198,35 @@ class _Event(event.RowEvent):  # type: ignore[misc]
         self._changes = changes
 
     def match_fn(self, _event: str, _row: Any, old: Any) -> bool:
+        """Return whether the row is new, gone, or different in a column that we follow."""
         return old is None or any(hasattr(old, column) for column in FOLLOWED[self.table])
 
     def run(self, event: str, row: Any, _old: Any) -> None:
+        """Note the change."""
         gone = event == self.ROW_DELETE
         self._changes.append(Change(self.table, str(row.uuid), None) if gone else _change(row))
 
 
 class _Events(event.RowEventHandler):  # type: ignore[misc]
-    """Runs the events in the connection's thread: in one of their own, as ovsdbapp would have
-    it, they could come after the result of the transaction that caused them.
+    """A handler that runs events in the connection's thread.
+
+    In a thread of their own, as ovsdbapp runs them, they could come after the result of the
+    transaction that caused them.
     """
 
     def start(self) -> None:
-        pass
+        """Start no thread."""
 
     def notify(self, event: str, row: Any, updates: Any = None) -> None:
+        """Run the events that match at once."""
         for watching in self.matching_events(event, row, updates):
             watching.run(event, row, updates)
 
 
 class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
-    """Says when it follows the server and when no more; in between, what changes.
+    """A copy that reports when it begins and ceases to follow the server, and the changes between.
 
-    ovsdbapp tells neither, nor which rows have gone while there was no connection.
+    ovsdbapp reports neither, nor which rows have gone while there was no connection.
     """
 
     def __init__(
@@ -236,10 +246,14 @@ class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
         self.notify_handler.watch_events([_Event(table, self._changes) for table in FOLLOWED])
 
     def has_ever_connected(self) -> bool:
-        """Connection.start() is not to wait for the server: the thread does."""
+        """Keep Connection.start() from waiting for the server: the thread waits."""
         return True
 
     def run(self) -> bool:
+        """Take in what the server has sent, and report it.
+
+        :returns: whether the copy has changed.
+        """
         try:
             changed: bool = super().run()
         except Exception:  # ovsdbapp logs it, and would go on with a copy that lacks something
@@ -255,6 +269,7 @@ class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
         return changed
 
     def notify(self, event: str, row: Any, updates: Any = None) -> None:
+        """Note a change, once the copy follows the server."""
         if self.following:
             self.notify_handler.notify(event, row, updates)
 

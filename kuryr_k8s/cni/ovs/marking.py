@@ -1,7 +1,7 @@
-"""Changes of ``external_ids`` that come together go together.
+"""Changes of ``external_ids``, batched into few transactions.
 
-After each transaction ovs-vswitchd looks at everything that it has, and the interpreter needs
-milliseconds for one: twenty Pods that come at once cost as much as one.
+After each transaction ovs-vswitchd examines everything that it has, and the interpreter needs
+milliseconds for one. With batches twenty Pods at once cost as much as a single Pod.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class _Asked:
 
 
 class Marking:
-    """One transaction at a time; what is asked for meanwhile is in the next one."""
+    """One transaction at a time; what is asked for meanwhile joins the next one."""
 
     def __init__(self, database: Ovsdb) -> None:
         self._database = database
@@ -27,8 +27,9 @@ class Marking:
         self._turn = asyncio.Lock()
 
     async def mark(self, row: str, ids: Ids) -> bool:
-        """Change these ids of the row, after whatever was asked for before; whether it is there.
+        """Change ids of a row, after everything that was asked for before.
 
+        :returns: whether the row exists.
         :raises kuryr_k8s.cni.ovs.database.OVSError: the database does not answer.
         """
         mine = _Asked(row, ids)
@@ -45,10 +46,10 @@ class Marking:
     async def _commit(self) -> None:
         batch, self._asked = self._asked, []
         try:
-            marks = [(each.row, each.ids) for each in batch]
+            marks = [(asked.row, asked.ids) for asked in batch]
             found = await self._database.commit(Mark(self._database, marks))
         except BaseException:
-            self._asked[:0] = batch  # each of them tries for itself
+            self._asked[:0] = batch  # each caller tries again for itself
             raise
-        for each in batch:
-            each.found = each.row in found
+        for asked in batch:
+            asked.found = asked.row in found

@@ -1,8 +1,8 @@
-"""Asks ovs-vswitchd to forget the connections of a port, by OpenFlow (1.3, and Nicira's message
-NXT_CT_FLUSH_ZONE) over the bridge's management socket.
+"""OpenFlow to ovs-vswitchd over a bridge's management socket: forget the connections of a port.
 
-A port that goes from Pod to Pod keeps its address and its zone of connection tracking: what the
-last Pod had allowed by speaking first must not be let through to the next one.
+The protocol is OpenFlow 1.3 with Nicira's message NXT_CT_FLUSH_ZONE. A port that goes from Pod to
+Pod keeps its address and its zone of connection tracking: the next Pod must not receive what the
+last Pod has allowed by opening a connection.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ import struct
 from pathlib import Path
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.patience import USUAL, Patience
 
 VERSION = 4  # OpenFlow 1.3
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, EXPERIMENTER = 0, 1, 2, 3, 4
 BARRIER_REQUEST, BARRIER_REPLY = 20, 21
 NICIRA, CT_FLUSH_ZONE = 0x2320, 29
-PATIENCE = 5.0  # seconds
 
 
 class OpenFlowError(errors.KuryrError):
@@ -23,27 +23,31 @@ class OpenFlowError(errors.KuryrError):
 
 
 class OpenFlow:
-    """:param directory: where ovs-vswitchd has its sockets; None if that is not known."""
+    """The management sockets of ovs-vswitchd.
 
-    def __init__(self, directory: Path | None) -> None:
+    :param directory: where they are; None if that is unknown.
+    """
+
+    def __init__(self, directory: Path | None, patience: Patience = USUAL) -> None:
         self._directory = directory
+        self._patience = patience.openflow
 
     @classmethod
-    def beside(cls, ovsdb: str) -> "OpenFlow":
-        """For the ovs-vswitchd of a database, where that is at ``unix:`` and a path."""
+    def beside(cls, ovsdb: str, patience: Patience = USUAL) -> "OpenFlow":
+        """Make the sockets of the ovs-vswitchd that uses a database at ``unix:`` and a path."""
         kind, _, path = ovsdb.partition(":")
-        return cls(Path(path).parent if kind == "unix" else None)
+        return cls(Path(path).parent if kind == "unix" else None, patience)
 
     async def forget_connections(self, bridge: str, zone: int) -> None:
-        """Returns when it is done.
+        """Have ovs-vswitchd forget all connections of a zone, and wait until it has.
 
-        :raises OpenFlowError: it is not known to be done.
+        :raises OpenFlowError: it may not have forgotten them.
         """
         if self._directory is None:
             raise OpenFlowError("it is not known where ovs-vswitchd has its sockets")
         flush = struct.pack("!II6xH", NICIRA, CT_FLUSH_ZONE, zone)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 await _ask(self._directory / f"{bridge}.mgmt", _message(EXPERIMENTER, 2, flush))
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             why = str(error) or type(error).__name__

@@ -1,8 +1,8 @@
-"""The node's Open vSwitch: ports of Pods, and what ovn-controller says of them.
+"""The node's Open vSwitch: the ports of Pods, and their state according to ovn-controller.
 
-What the daemon must remember of an attachment stands in ``external_ids`` of the port's
-Interface row, and nowhere else: it outlives the daemon, and goes with the port. A port that is
-parked has a mark there, with or without a Pod.
+The record of an attachment is in ``external_ids`` of the port's Interface row, and nowhere else:
+it outlives the daemon, and goes with the port. A parked port has a mark there, with or without a
+Pod.
 """
 
 import asyncio
@@ -12,23 +12,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from prometheus_client import Gauge
+
 from kuryr_k8s.cni.ovs.commands import AddPorts, DelPort, Ids, NewPort
 from kuryr_k8s.cni.ovs.database import Change, Ovsdb, OVSError
 from kuryr_k8s.cni.ovs.marking import Marking
+from kuryr_k8s.cni.parts import Job, Part
+from kuryr_k8s.cni.patience import USUAL, Patience
 
 LOG = logging.getLogger(__name__)
 OURS = "kuryr-container-id"  # the external id of rows that a container has
-PARKED = "kuryr-parked"  # that of rows that stay when their container leaves
+PARKED = "kuryr-parked"  # the external id of rows that stay when their container leaves
 MARKS = (OURS, PARKED)
 ZONE = "ct-zone-"  # ovn-controller's, on the bridge: the zone of a port's connections
-SETTLE = 5.0  # seconds that ovs-vswitchd gets to let go of an interface
+REMOVAL = 5.0  # seconds that ovs-vswitchd gets to close an interface that was removed
 
-__all__ = ["OURS", "PARKED", "Interface", "NewPort", "OVSError", "OpenVSwitch"]
+__all__ = ["OURS", "PARKED", "InterfaceRow", "NewPort", "OVSError", "OpenVSwitch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
-    """An Interface row of ours. ``error`` is ovs-vswitchd's, empty if all is well."""
+class InterfaceRow:
+    """An Interface row of ours.
+
+    :param row: its UUID.
+    :param error: what ovs-vswitchd reports; empty if all is well.
+    """
 
     row: str
     name: str
@@ -37,21 +45,22 @@ class Interface:
 
     @property
     def iface_id(self) -> str:
+        """Return the id of the Neutron port."""
         return self.external_ids.get("iface-id", "")
 
     @property
     def attached(self) -> bool:
-        """Has a container got it?"""
+        """Return whether a container has it."""
         return OURS in self.external_ids
 
     @property
     def parked(self) -> bool:
-        """Does it stay when its container, if it has one, leaves?"""
+        """Return whether it stays when its container, if it has one, leaves."""
         return PARKED in self.external_ids
 
     @property
     def installed(self) -> bool:
-        """Has ovn-controller installed all flows of the port? True of this very row."""
+        """Return whether ovn-controller has installed all flows for this very row."""
         return self.external_ids.get("ovn-installed") == "true"
 
 
@@ -61,14 +70,18 @@ class _Bridge(NamedTuple):
     external_ids: Mapping[str, str]
 
 
-class OpenVSwitch:
-    """:param remote: for example ``unix:/run/openvswitch/db.sock``."""
+class OpenVSwitch(Part):
+    """The node's Open vSwitch, through its database.
 
-    def __init__(self, remote: str) -> None:
-        self._database = Ovsdb(remote, self._changed, self._reached)
+    :param remote: for example ``unix:/run/openvswitch/db.sock``.
+    """
+
+    def __init__(self, remote: str, patience: Patience = USUAL) -> None:
+        self.remote = remote
+        self._database = Ovsdb(remote, self._changed, self._reached, patience)
         self.connected = self._database.connected
-        self._interfaces: dict[str, Interface] = {}  # by row
-        self._names: dict[str, Interface] = {}
+        self._interfaces: dict[str, InterfaceRow] = {}  # by row
+        self._names: dict[str, InterfaceRow] = {}
         self._bridges: dict[str, _Bridge] = {}  # by row
         self._host_id: str | None = None
         self._identity = ""
@@ -83,66 +96,81 @@ class OpenVSwitch:
         """Follow the database until cancelled."""
         await self._database.run()
 
+    def loops(self) -> Sequence[Job]:
+        """Return the loop that follows the database."""
+        return [Job("openvswitch", self.run)]
+
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return the check of the connection."""
+        return {"openvswitch": self.connected.is_set}
+
+    def collectors(self) -> Sequence[Gauge]:
+        """Return the metric of the connection."""
+        reached = Gauge("kuryr_cni_ovs_connected", "Is Open vSwitch reached", registry=None)
+        reached.set_function(self.connected.is_set)
+        return [reached]
+
     def subscribe(self, subscriber: Callable[[], None]) -> None:
-        """Call it when the connection or :meth:`host_id` may have changed."""
+        """Call a function when the connection or :meth:`host_id` may have changed."""
         self._subscribers.append(subscriber)
 
     def subscribe_ports(self, subscriber: Callable[[], None]) -> None:
-        """Call it when a port of ours has come, gone, or been installed, and after a gap."""
+        """Call a function when one of our ports is new, gone or installed, and after a gap."""
         self._port_subscribers.append(subscriber)
 
     def host_id(self) -> str | None:
-        """``external_ids:hostname``: the chassis' name, by which Neutron binds ports."""
+        """Return ``external_ids:hostname``: the chassis' name, by which Neutron binds ports."""
         return self._host_id
 
     def identity(self) -> str:
-        """Tells this database from every other; empty before the first connection."""
+        """Return what tells this database from others; empty before the first connection."""
         return self._identity
 
     def in_user_space(self, bridge: str) -> bool:
-        """Does this bridge forward in user space (``datapath_type=netdev``)?"""
+        """Return whether a bridge forwards in user space (``datapath_type=netdev``)."""
         return any(
-            each.name == bridge and each.datapath_type == "netdev"
-            for each in self._bridges.values()
+            known.name == bridge and known.datapath_type == "netdev"
+            for known in self._bridges.values()
         )
 
     def zone(self, iface_id: str) -> tuple[str, int] | None:
-        """The bridge, and the number of the zone there, where OVN keeps a port's connections."""
+        """Return where OVN keeps a port's connections: the bridge, and the zone's number."""
         for bridge in self._bridges.values():
             if zone := bridge.external_ids.get(f"{ZONE}{iface_id}"):
                 return bridge.name, int(zone)
         return None
 
-    def interfaces(self) -> list[Interface]:
-        """All rows of ours, as last heard of, with and without a container."""
+    def interfaces(self) -> list[InterfaceRow]:
+        """Return all rows of ours as last reported, with and without a container."""
         return list(self._interfaces.values())
 
-    def find(self, name: str) -> Interface | None:
+    def find(self, name: str) -> InterfaceRow | None:
+        """Return the row of this name as last reported."""
         return self._names.get(name)
 
     async def add_port(self, bridge: str, name: str, external_ids: Mapping[str, str]) -> None:
-        """Add a port with one interface, always as a fresh row. Does not wait for ovs-vswitchd.
+        """Add a port with one interface, always as a new row, without waiting for ovs-vswitchd.
 
         :raises OVSError: the bridge does not exist, or the database does not answer.
         """
         await self.add_ports([NewPort(bridge, name, external_ids)])
 
     async def add_ports(self, ports: Sequence[NewPort]) -> None:
-        """:meth:`add_port` for several, all of them or none."""
+        """Add several ports like :meth:`add_port`, all of them or none."""
         for port in ports:
-            await self._let_go(port.name)
+            await self._wait_removed(port.name)
         await self._database.commit(AddPorts(self._database, ports))
 
     async def mark(self, row: str, external_ids: Ids) -> bool:
-        """Change some external ids of an interface, by its row, and leave the others alone.
+        """Change some external ids of a row, and leave its others alone.
 
-        :returns: whether there still is this row.
+        :returns: whether the row still exists.
         :raises OVSError: the database does not answer.
         """
         return await self._marking.mark(row, external_ids)
 
     async def del_port(self, name: str) -> None:
-        """Remove the port; without such a port nothing happens. Does not wait for ovs-vswitchd.
+        """Remove a port, without waiting for ovs-vswitchd; without such a port nothing happens.
 
         When this returns the row is gone.
         """
@@ -152,20 +180,21 @@ class OpenVSwitch:
         self._removed = {n: cfg for n, cfg in self._removed.items() if cfg > self._cur_cfg}
 
     async def wait_installed(self, name: str, iface_id: str) -> None:
-        """Wait until ovn-controller has installed the flows of this port. No deadline."""
+        """Wait until ovn-controller has installed the flows of a port; the caller sets a limit."""
         while True:
             found = self._names.get(name)
             if found is not None and found.iface_id == iface_id and found.installed:
                 return
             await self._change(name)
 
-    async def _let_go(self, name: str) -> None:
-        """ovs-vswitchd must see that a device is gone before one of the same name comes, or it
-        keeps reading from the old one.
+    async def _wait_removed(self, name: str) -> None:
+        """Wait until ovs-vswitchd has closed a device that was removed.
+
+        Were one of the same name added before, it would keep reading from the old one.
         """
         wanted = self._removed.pop(name, 0)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE):
+            async with asyncio.timeout(REMOVAL):
                 while self._cur_cfg < wanted:
                     await self._change("")
 
@@ -202,9 +231,9 @@ class OpenVSwitch:
             self._notify_of_ports()
 
     def _plugged(self, changes: list[Change]) -> set[tuple[str, str, bool]]:
-        """What subscribers to ports want to know of the rows that change."""
+        """Return what subscribers to ports want to know about the rows that change."""
         found = (self._interfaces.get(change.row) for change in changes)
-        return {(one.row, one.iface_id, one.installed) for one in found if one is not None}
+        return {(known.row, known.iface_id, known.installed) for known in found if known}
 
     def _notify(self) -> None:
         for subscriber in self._subscribers:
@@ -215,7 +244,10 @@ class OpenVSwitch:
             subscriber()
 
     def _apply(self, change: Change) -> str:
-        """Take a change over; returns the name of the interface that changed, or ""."""
+        """Apply a change to the copy.
+
+        :returns: the name of the interface that changed, or "".
+        """
         values = change.values
         match change.table:
             case "Bridge":
@@ -237,7 +269,7 @@ class OpenVSwitch:
         if change.values is None or change.values["external_ids"].keys().isdisjoint(MARKS):
             return old.name if old is not None else ""
         name, error = change.values["name"], change.values["error"]
-        new = Interface(change.row, name, change.values["external_ids"], "".join(error))
+        new = InterfaceRow(change.row, name, change.values["external_ids"], "".join(error))
         self._interfaces[change.row] = self._names[name] = new
         return new.name
 

@@ -1,1 +1,1 @@
-"""The attachments of the node's Pods: CNI requests, KuryrPorts and parked ports."""
+"""The attachments of the node's Pods, and the KuryrPorts that they are made from."""

@@ -1,68 +1,66 @@
-"""The node's word on KuryrPorts: which interfaces are up, and which have left the node."""
+"""What the node reports in KuryrPorts: interfaces that work, and Pods that have left the node."""
 
-import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni.bindings.base import Attachment
-from kuryr_k8s.cni.pods.attachments import Attachments, say
-from kuryr_k8s.cni.pods.wanted import Cache
+from kuryr_k8s.cni.parts import Part
+from kuryr_k8s.cni.patience import USUAL, Patience
+from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.kuryrports import Cache
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key, Resource
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort
 
 LOG = logging.getLogger(__name__)
-LOOK_AGAIN = 30.0  # seconds; for what no event tells
+WORKERS = 8
 
 
 class Api(Protocol):
-    """The part of the API's client that we need."""
+    """The part of the API's client that this module needs."""
 
     async def merge_patch(
         self, resource: Resource, key: Key, patch: dict[str, Any], *, subresource: str = ""
-    ) -> dict[str, Any]: ...
+    ) -> dict[str, Any]:
+        """Patch an object and return it."""
 
     async def remove_finalizers(
         self, resource: Resource, key: Key, *names: str, uid: str, known: tuple[str, ...]
-    ) -> object: ...
+    ) -> object:
+        """Remove finalizers of an object."""
 
 
-class Switch(Protocol):
-    """The part of :class:`~kuryr_k8s.cni.ovs.switch.OpenVSwitch` that we need."""
+class Acknowledgements(Part):
+    """Reconciles the KuryrPorts of this node, by key.
 
-    connected: asyncio.Event
-
-
-class ParkedPorts(Protocol):
-    """The part of :class:`~kuryr_k8s.cni.bindings.ovs_parked.Parked` that we need."""
-
-    def ready(self, port_id: str) -> bool: ...
-
-
-class KuryrPortAcknowledger:
-    """Reconciles KuryrPorts, by key, on the node's side.
-
-    It writes two things and nothing else: ``active`` of an interface that works, and the
-    absence of the node's finalizer, by which the controller may give the port away.
+    It writes two things and nothing else: ``active`` of an interface that works, and the absence
+    of the node's finalizer, which allows the controller to give the port away.
     """
 
     def __init__(
-        self,
-        cache: Cache,
-        api: Api,
-        attachments: Attachments,
-        switch: Switch,
-        parked: ParkedPorts,
+        self, cache: Cache, api: Api, attachments: Attachments, patience: Patience = USUAL
     ) -> None:
         self._cache = cache
         self._api = api
         self._attachments = attachments
-        self._switch = switch
-        self._parked = parked
+        self._look_again = patience.look_again
+        self._controller = Controller("kuryrport", self.reconcile, workers=WORKERS)
+        cache.subscribe(lambda key, _old, _new: self._controller.queue.add(key))
+        attachments.subscribe(self._controller.queue.add)
+
+    def loops(self) -> Sequence[Controller[Key]]:
+        """Return the loop that reconciles KuryrPorts."""
+        return [self._controller]
 
     async def reconcile(self, key: Key) -> float | None:
-        """:raises errors.KubeError: to be tried again."""
+        """Write what has changed on the node.
+
+        :returns: seconds until the next look, None if an event will report the next change.
+        :raises errors.KubeError: to be tried again.
+        """
         port = self._cache.get(key)
         if port is None:
             return None
@@ -72,24 +70,25 @@ class KuryrPortAcknowledger:
         attached = self._attachments.of_pod(port.pod_uid)
         if all(binding.working(attachment) for binding, attachment in attached):
             return None
-        return LOOK_AGAIN  # OVN may take it over (again) without anybody saying so
+        return self._look_again  # no event reports that OVN takes the port over (again)
 
     async def _release(self, key: Key, port: KuryrPort) -> float | None:
-        """Let go of the port, unless it may still be on the node. No new ADD will take it: it
-        is being deleted.
+        """Remove the node's finalizer, unless the port may still be on the node.
+
+        No new ADD takes the port, since its KuryrPort is being deleted.
         """
         if NODE_FINALIZER not in port.finalizers:
             return None
         self._require_knowledge()
-        if self._attachments.flights.plugging(port.pod_uid):
-            raise errors.Wait("an ADD is at work", delay=5.0)
+        if self._attachments.adds.plugging(port.pod_uid):
+            raise errors.Wait("an ADD is being done", delay=5.0)
         for binding, attachment in self._attachments.of_pod(port.pod_uid):
             if binding.vanished(attachment):
-                LOG.info("%s has left with its namespace", say(attachment))
+                LOG.info("%s has gone with its namespace", attachment)
                 await self._attachments.unplug(binding, attachment)
-        self._require_knowledge()  # it may have been lost meanwhile
+        self._require_knowledge()  # the connection may have been lost meanwhile
         if self._attachments.of_pod(port.pod_uid):
-            return LOOK_AGAIN
+            return self._look_again
         LOG.info("KuryrPort %s (Pod %s) has left the node", key, port.pod_uid)
         await self._api.remove_finalizers(
             KURYRPORTS, key, NODE_FINALIZER, uid=port.uid, known=port.finalizers
@@ -97,15 +96,16 @@ class KuryrPortAcknowledger:
         return None
 
     def _require_knowledge(self) -> None:
-        if not (self._attachments.settled.is_set() and self._switch.connected.is_set()):
+        if not self._attachments.settled.is_set() or self._attachments.trouble():
             raise errors.Wait("it is not known what is attached", delay=1.0)
 
     async def _mark(self, key: Key, port: KuryrPort) -> None:
         """Record which interfaces work, and which do not any more.
 
-        The controller has told of one that is parked already; it works before the Pod has it.
+        The controller has marked the interface of a parked port already; it works before the Pod
+        has it.
         """
-        if self._attachments.flights.plugging(port.pod_uid) or not port.has_vifs:
+        if self._attachments.adds.plugging(port.pod_uid) or not port.has_vifs:
             return
         self._require_knowledge()
         vifs = port.vifs()
@@ -113,7 +113,7 @@ class KuryrPortAcknowledger:
             _name(attachment)
             for binding, attachment in self._attachments.of_pod(port.pod_uid)
             if binding.working(attachment)
-        } | {name for name, vif in vifs.items() if self._parked.ready(vif.id)}
+        } | {name for name, vif in vifs.items() if self._attachments.parked(vif)}
         changed = {
             name: {"vif": {"versioned_object.data": {"active": name in working}}}
             for name, vif in vifs.items()
@@ -125,10 +125,10 @@ class KuryrPortAcknowledger:
         try:
             await self._api.merge_patch(KURYRPORTS, key, patch, subresource="status")
         except (errors.KubeNotFound, errors.KubeConflict):
-            LOG.debug("KuryrPort %s is gone, or another", key)
+            LOG.debug("KuryrPort %s is gone, or has been replaced", key)
 
 
 def _name(attachment: Attachment) -> str:
-    """An interface's name in the KuryrPort."""
+    """Return an interface's name in the KuryrPort."""
     default = attachment.ifname == attachment.request_ifname
     return DEFAULT_IFNAME if default else attachment.ifname

@@ -1,4 +1,4 @@
-"""Requests in flight: which ADD may run, and how it is called off."""
+"""The ADDs that are being done: which one may run, and how it is called off."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from kuryr_k8s.cni.protocol import TRY_LATER, Attached, CNIError, Request
 
 
-class Flight:
-    """One ADD. ``plugging`` from the moment on that it may have touched the node."""
+class Add:
+    """One ADD. ``plugging`` is True as soon as it may have changed something on the node."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -20,102 +20,84 @@ class Flight:
 
     @contextlib.asynccontextmanager
     async def limited(self, deadline: float) -> AsyncIterator[None]:
-        """Run the body until the loop's time ``deadline`` at the most, or until called off.
+        """Run the body until a deadline, in the loop's time, or until the ADD is called off.
 
-        :raises TimeoutError: either of both.
+        :raises TimeoutError: in both cases.
         """
         if self.called_off:
             raise TimeoutError
         async with asyncio.timeout_at(deadline) as self._scope:
             yield
 
-    async def call_off(self, why: str) -> None:
-        """End it, and wait until it has cleaned up."""
-        self.called_off = why
+    async def call_off(self, reason: str) -> None:
+        """End the ADD, and wait until it has cleaned up."""
+        self.called_off = reason
         if self._scope is not None and not self._scope.expired():
             with contextlib.suppress(RuntimeError):  # the body is over already
                 self._scope.reschedule(asyncio.get_running_loop().time())
         await self.over.wait()
 
 
-class Flights:
+class Adds:
     """The ADDs of the node: one at a time for each attachment, and for each interface of a Pod.
 
-    The newest sandbox of a Pod is the one that counts, so it calls off the ADD of another.
+    Only the newest sandbox of a Pod counts, so its ADD calls off the ADD of another sandbox.
     """
 
     def __init__(self) -> None:
-        self._flights: dict[Attached, Flight] = {}
+        self._adds: dict[Attached, Add] = {}
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._adds)
 
     def of_container(self, container_id: str) -> bool:
-        return any(attached.container_id == container_id for attached in self._flights)
+        """Return whether an ADD of this container is being done."""
+        return any(attached.container_id == container_id for attached in self._adds)
 
     def plugging(self, pod_uid: str) -> bool:
-        """Is an ADD of this Pod at work on the node, or was it when it last looked?"""
-        return any(
-            flight.plugging and flight.request.pod_uid == pod_uid
-            for flight in self._flights.values()
-        )
+        """Return whether an ADD of this Pod is changing the node, or waits after it did."""
+        return any(add.plugging and add.request.pod_uid == pod_uid for add in self._adds.values())
 
-    def find(self, attached: Attached) -> Flight | None:
-        return self._flights.get(attached)
+    def find(self, attached: Attached) -> Add | None:
+        """Return the ADD of this attachment, None if there is none."""
+        return self._adds.get(attached)
 
     @contextlib.asynccontextmanager
-    async def admitted(self, request: Request, deadline: float) -> AsyncIterator[Flight]:
-        """Wait for an ADD of the same attachment, call off one of the Pod's other sandbox.
+    async def admitted(self, request: Request, deadline: float) -> AsyncIterator[Add]:
+        """Run the body as the ADD of its attachment.
 
-        :raises CNIError: 11, a DEL of the attachment came meanwhile, or the time is over.
+        This waits for another ADD of the same attachment, and calls off an ADD of the Pod's other
+        sandbox.
+
+        :raises CNIError: 11, a DEL of the attachment came meanwhile, or the deadline has passed.
         """
-        flight = Flight(request)
+        add = Add(request)
         try:
             async with asyncio.timeout_at(deadline):
-                await self._clear_way(flight)
+                await self._clear_way(add)
         except TimeoutError as error:
             raise CNIError(TRY_LATER, "another ADD of the Pod does not end") from error
-        self._flights[flight.attached] = flight
+        self._adds[add.attached] = add
         try:
-            yield flight
+            yield add
         finally:
-            del self._flights[flight.attached]
-            flight.over.set()
+            del self._adds[add.attached]
+            add.over.set()
 
-    async def _clear_way(self, flight: Flight) -> None:
-        while rivals := list(self._rivals(flight)):
+    async def _clear_way(self, add: Add) -> None:
+        while rivals := list(self._rivals(add)):
             for rival in rivals:
-                if rival.attached == flight.attached:
+                if rival.attached == add.attached:
                     await rival.over.wait()
                     if rival.called_off:
                         raise CNIError(TRY_LATER, rival.called_off)
                 else:
                     await rival.call_off("the Pod has got another sandbox")
 
-    def _rivals(self, flight: Flight) -> Iterator[Flight]:
-        for other in self._flights.values():
-            same_pod = other.request.pod_uid == flight.request.pod_uid
-            if other.attached == flight.attached or (
-                same_pod and other.request.ifname == flight.request.ifname
+    def _rivals(self, add: Add) -> Iterator[Add]:
+        for other in self._adds.values():
+            same_pod = other.request.pod_uid == add.request.pod_uid
+            if other.attached == add.attached or (
+                same_pod and other.request.ifname == add.request.ifname
             ):
                 yield other
-
-
-class Serial:
-    """Bodies with the same key run one after another."""
-
-    def __init__(self) -> None:
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._users: dict[str, int] = {}
-
-    @contextlib.asynccontextmanager
-    async def held(self, key: str) -> AsyncIterator[None]:
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        self._users[key] = self._users.get(key, 0) + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            self._users[key] -= 1
-            if not self._users[key]:
-                del self._users[key], self._locks[key]

@@ -1,20 +1,23 @@
 """The attachments of the node: how they come, go, and are told apart.
 
-A Pod may have had several sandboxes, and their requests come in any order. An attachment is
-its container's: only the newest sandbox of a Pod is attached, a DEL of another touches nothing
-of it, and work on one Pod is never done twice at a time.
+A Pod may have had several sandboxes, and their requests come in any order. An attachment belongs
+to its container: only the newest sandbox of a Pod is attached, a DEL of another sandbox leaves it
+alone, and no two requests work on one Pod at the same time.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from prometheus_client import Gauge
+
 from kuryr_k8s import errors
-from kuryr_k8s.cni.bindings.base import Attachment, Binding, BindingError
-from kuryr_k8s.cni.pods.flights import Flight, Flights, Serial
-from kuryr_k8s.cni.pods.wanted import Ports
+from kuryr_k8s.cni.bindings.base import Attachment, Binding, BindingError, Bindings
+from kuryr_k8s.cni.parts import Part
+from kuryr_k8s.cni.pods.adds import Add, Adds
+from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
 from kuryr_k8s.cni.protocol import (
     BAD_CONFIG,
     CHECK_FAILED,
@@ -25,6 +28,7 @@ from kuryr_k8s.cni.protocol import (
     Request,
 )
 from kuryr_k8s.cni.result import Result
+from kuryr_k8s.cni.serial import Serial
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort
@@ -34,80 +38,114 @@ LOG = logging.getLogger(__name__)
 
 
 class Plug(NamedTuple):
-    """One interface to plug, and by what."""
+    """An interface to plug, and the binding that plugs it."""
 
     binding: Binding
     attachment: Attachment
     vif: VIFBase
 
 
-class Attachments:
-    """:param bindings: by the class of VIFs.
-    :param settled: set once leftovers of an earlier run are dealt with.
+class Attachments(Part):
+    """The attachments of the node.
+
+    :param adds: the ADDs that are being done.
+    :param settled: set once the leftovers of an earlier daemon are dealt with.
     :param add_timeout: seconds that an ADD may take.
     """
 
     def __init__(
         self,
-        bindings: Mapping[str, Binding],
-        ports: Ports,
+        bindings: Bindings,
+        kuryrports: KuryrPorts,
         *,
+        adds: Adds,
         settled: asyncio.Event,
         add_timeout: float,
     ) -> None:
+        self.adds = adds
         self.settled = settled
-        self.flights = Flights()
         self._bindings = bindings
-        self._ports = ports
+        self._kuryrports = kuryrports
         self._add_timeout = add_timeout
         self._serial = Serial()
         self._subscribers: list[Callable[[Key], None]] = []
 
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return the check whether the daemon serves requests."""
+        return {"settled": self.settled.is_set}
+
+    def collectors(self) -> Sequence[Gauge]:
+        """Return the metrics of attachments and ADDs."""
+        attached = Gauge("kuryr_cni_attachments", "Interfaces plugged", registry=None)
+        attached.set_function(lambda: len(self.all()))
+        adds = Gauge("kuryr_cni_adds_in_flight", "ADDs being done", registry=None)
+        adds.set_function(lambda: len(self.adds))
+        return [attached, adds]
+
+    async def started(self) -> None:
+        """Wait until requests are served."""
+        await self.settled.wait()
+
     def subscribe(self, subscriber: Callable[[Key], None]) -> None:
-        """Call it after each change with the key of the Pod's KuryrPort."""
+        """Call a function after each change with the key of the Pod's KuryrPort."""
         self._subscribers.append(subscriber)
 
+    def trouble(self) -> str:
+        """Say why it is not known what is attached, for users; empty if it is known."""
+        return next(filter(None, (binding.trouble() for binding in self._bindings)), "")
+
+    async def reachable(self) -> None:
+        """Wait until all bindings know what is attached."""
+        for binding in self._bindings:
+            await binding.reachable()
+
     def all(self) -> list[tuple[Binding, Attachment]]:
-        return [(b, attachment) for b in self._bindings.values() for attachment in b.attachments()]
+        """Return all attachments with their bindings."""
+        return [(b, attachment) for b in self._bindings for attachment in b.attachments()]
 
     def of_pod(self, pod_uid: str) -> list[tuple[Binding, Attachment]]:
+        """Return the attachments of a Pod with their bindings."""
         return [(b, attachment) for b, attachment in self.all() if attachment.pod_uid == pod_uid]
 
-    async def add(self, request: Request) -> Result:
-        """Plug all interfaces of the request's Pod; returns when traffic can flow.
+    def parked(self, vif: VIFBase) -> bool:
+        """Return whether a VIF's port carries traffic already, although no Pod has it yet."""
+        return any(binding.parked(vif) for binding in self._bindings)
 
-        :raises CNIError: among others 11 when it took too long, with what was waited for. The
-            node is then as it was before.
+    async def add(self, request: Request) -> Result:
+        """Plug all interfaces of the request's Pod, and wait until traffic can flow.
+
+        :raises CNIError: for example 11 if it took too long; the message says what for. The node
+            is then as it was before.
         """
         request.require_pod()
         deadline = asyncio.get_running_loop().time() + self._add_timeout
-        async with self.flights.admitted(request, deadline) as flight:
+        async with self.adds.admitted(request, deadline) as add:
             progress = ["kuryr-k8s-daemon is starting"]
             try:
-                async with flight.limited(deadline):
+                async with add.limited(deadline):
                     await self.settled.wait()
-                    return await self._add(flight, progress)
+                    return await self._add(add, progress)
             except TimeoutError as error:
-                await self._undo(flight)
-                why = flight.called_off or self._say(request, progress)
-                raise CNIError(TRY_LATER, f"Pod {request.pod}: {why}") from error
+                await self._undo(add)
+                reason = add.called_off or self._describe(request, progress)
+                raise CNIError(TRY_LATER, f"Pod {request.pod}: {reason}") from error
             except Exception:
-                await self._undo(flight)
+                await self._undo(add)
                 raise
             finally:
-                flight.plugging = False
-                self._changed(_key(request))
+                add.plugging = False
+                self._notify(_key(request))
 
-    async def _add(self, flight: Flight, progress: list[str]) -> Result:
-        request = flight.request
+    async def _add(self, add: Add, progress: list[str]) -> Result:
+        request = add.request
         progress.clear()
         while True:
-            await self._ports.wait(_key(request), request.pod_uid)
+            await self._kuryrports.wait(_key(request), request.pod_uid)
             async with self._serial.held(request.pod_uid):
-                port = self._ports.usable(_key(request), request.pod_uid)
+                port = self._kuryrports.usable(_key(request), request.pod_uid)
                 if port is None:
                     continue
-                flight.plugging = True  # before anything is awaited: the port is ours from here
+                add.plugging = True  # before anything is awaited: from here on the port is ours
                 plugs = self._plugs(request, port)
                 await self._take_over(request)
                 result = Result()
@@ -123,13 +161,13 @@ class Attachments:
             return result
 
     async def delete(self, request: Request) -> None:
-        """Unplug what the request's container has; nothing is as good.
+        """Unplug everything that the request's container has.
 
         :raises CNIError: 11, it cannot be done now.
         """
         attached = Attached(container_id=request.container_id, ifname=request.ifname)
-        if flight := self.flights.find(attached):
-            await flight.call_off("the runtime sent DEL")
+        if add := self.adds.find(attached):
+            await add.call_off("the runtime sent DEL")
         found = [pair for pair in self.all() if _attached(pair[1]) == attached]
         for binding, attachment in found:
             await self.unplug(binding, attachment)
@@ -137,19 +175,23 @@ class Attachments:
             await self._discard(lambda container_id: container_id == request.container_id)
 
     async def unplug(self, binding: Binding, attachment: Attachment) -> None:
-        """Unplug one attachment, unless somebody did so meanwhile."""
+        """Unplug one attachment, unless another request did so meanwhile."""
         async with self._serial.held(attachment.pod_uid):
             if attachment in binding.attachments():
                 await binding.disconnect(attachment)
-                LOG.info("unplugged %s", say(attachment))
-        self._changed(Key(attachment.namespace, attachment.pod))
+                LOG.info("unplugged %s", attachment)
+        self._notify(Key(attachment.namespace, attachment.pod))
 
     async def check(self, request: Request) -> None:
-        """:raises CNIError: something of the Pod's interfaces is missing."""
+        """Compare the Pod's interfaces with its KuryrPort.
+
+        :raises CNIError: something is missing.
+        """
         request.require_pod()
-        port = self._ports.get(_key(request))
+        port = self._kuryrports.get(_key(request))
         if port is None or port.pod_uid != request.pod_uid:
-            raise CNIError(TRY_LATER, self._ports.progress(_key(request), request.pod_uid))
+            progress = self._kuryrports.progress(_key(request), request.pod_uid)
+            raise CNIError(TRY_LATER, progress)
         for plug in self._plugs(request, port):
             try:
                 await plug.binding.check(plug.attachment, plug.vif)
@@ -157,10 +199,10 @@ class Attachments:
                 raise CNIError(CHECK_FAILED, f"Pod {request.pod}: {error}") from error
 
     async def collect(self, request: Request) -> None:
-        """GC: unplug what the runtime does not list, if the node agrees that it is dead.
+        """Unplug what the runtime does not list, if the node agrees that it is dead (GC).
 
-        A runtime that lost its records lists nothing: so the Pod's namespace must be gone as
-        well, or no KuryrPort stand for the Pod. As SPEC wants, one failure does not end it.
+        A runtime that has lost its records lists nothing. So the Pod's namespace must be gone as
+        well, or the Pod must have no KuryrPort. As SPEC demands, a failure does not end the work.
 
         :raises CNIError: 7 without a list; or the first failure.
         """
@@ -170,11 +212,11 @@ class Attachments:
         await self.settled.wait()
         failures: list[Exception] = []
         for binding, attachment in self.all():
-            if _attached(attachment) in valid or self.flights.plugging(attachment.pod_uid):
+            if _attached(attachment) in valid or self.adds.plugging(attachment.pod_uid):
                 continue
             try:
                 if binding.vanished(attachment) or await self._abandoned(attachment):
-                    LOG.info("GC: %s is no longer valid", say(attachment))
+                    LOG.info("GC: %s is no longer valid", attachment)
                     await self.unplug(binding, attachment)
             except errors.KuryrError as error:
                 failures.append(error)
@@ -184,54 +226,52 @@ class Attachments:
     async def sweep(self) -> None:
         """Clean up after requests that never came or were cut off.
 
-        Unplugs what left its Pod, or whose namespace is not to be found, where no KuryrPort
-        stands for the Pod (where one does, either a new sandbox takes over, or its deletion
-        leads to the same).
+        Unplug what has left its Pod, and what has no namespace to be found, if the Pod has no
+        KuryrPort. If it has one, either a new sandbox takes over, or the KuryrPort's deletion
+        has the same effect.
         """
         for binding, attachment in self.all():
-            if self.flights.plugging(attachment.pod_uid):
+            if self.adds.plugging(attachment.pod_uid):
                 continue
             if Path(attachment.netns).exists() and not binding.vanished(attachment):  # noqa: ASYNC240
                 continue
             if await self._abandoned(attachment):
-                LOG.warning("%s has vanished without DEL", say(attachment))
+                LOG.warning("%s has vanished without DEL", attachment)
                 await self.unplug(binding, attachment)
         await self._discard(lambda _: True)
 
     async def _discard(self, wanted: Callable[[str], bool]) -> None:
-        for binding in self._bindings.values():
+        for binding in self._bindings:
             for stray in await binding.strays():
-                if wanted(stray.container_id) and not self.flights.of_container(
-                    stray.container_id
-                ):
+                if wanted(stray.container_id) and not self.adds.of_container(stray.container_id):
                     LOG.warning("removing leftover %s of %s", stray.name, stray.container_id)
                     await binding.discard(stray)
 
     async def _abandoned(self, attachment: Attachment) -> bool:
         key = Key(attachment.namespace, attachment.pod)
-        return await self._ports.abandoned(key, attachment.pod_uid)
+        return await self._kuryrports.abandoned(key, attachment.pod_uid)
 
     async def _take_over(self, request: Request) -> None:
         """Unplug the Pod's earlier sandbox: its DEL may come much later, or never."""
         for binding, attachment in self.of_pod(request.pod_uid):
             same_interface = attachment.request_ifname == request.ifname
             if same_interface and attachment.container_id != request.container_id:
-                LOG.info("%s gives way to %s", say(attachment), request.container_id)
+                LOG.info("%s gives way to %s", attachment, request.container_id)
                 await binding.disconnect(attachment)
 
-    async def _undo(self, flight: Flight) -> None:
-        if not flight.plugging:
+    async def _undo(self, add: Add) -> None:
+        if not add.plugging:
             return
-        async with self._serial.held(flight.request.pod_uid):
+        async with self._serial.held(add.request.pod_uid):
             for binding, attachment in self.all():
-                if _attached(attachment) == flight.attached:
+                if _attached(attachment) == add.attached:
                     try:
                         await binding.disconnect(attachment)
                     except errors.KuryrError as error:
-                        LOG.warning("%s: cannot be undone now: %s", say(attachment), error)
+                        LOG.warning("%s: cannot be undone now: %s", attachment, error)
 
     def _plugs(self, request: Request, port: KuryrPort) -> list[Plug]:
-        """The default interface, under the runtime's name for it, then the others."""
+        """Return the default interface, under the runtime's name for it, then the others."""
         try:
             vifs = port.vifs()
         except DecodeError as error:
@@ -241,9 +281,9 @@ class Attachments:
         return [self._plug(request, name, vifs[name]) for name in names]
 
     def _plug(self, request: Request, name: str, vif: VIFBase) -> Plug:
-        kind = type(vif).__name__
-        if kind not in self._bindings:
-            raise CNIError(NOT_AVAILABLE, f"no binding is installed for {kind}")
+        binding = self._bindings.find(vif)
+        if binding is None:
+            raise CNIError(NOT_AVAILABLE, f"no binding is installed for {type(vif).__name__}")
         attachment = Attachment(
             container_id=request.container_id,
             ifname=request.ifname if name == DEFAULT_IFNAME else name,
@@ -253,14 +293,14 @@ class Attachments:
             namespace=request.args["K8S_POD_NAMESPACE"],
             pod=request.args["K8S_POD_NAME"],
         )
-        return Plug(self._bindings[kind], attachment, vif)
+        return Plug(binding, attachment, vif)
 
-    def _say(self, request: Request, progress: list[str]) -> str:
+    def _describe(self, request: Request, progress: list[str]) -> str:
         waited = progress[0] if progress else ""
-        waited = waited or self._ports.progress(_key(request), request.pod_uid)
+        waited = waited or self._kuryrports.progress(_key(request), request.pod_uid)
         return f"gave up after {self._add_timeout:.0f} s: {waited}"
 
-    def _changed(self, key: Key) -> None:
+    def _notify(self, key: Key) -> None:
         for subscriber in self._subscribers:
             subscriber(key)
 
@@ -271,11 +311,3 @@ def _key(request: Request) -> Key:
 
 def _attached(attachment: Attachment) -> Attached:
     return Attached(container_id=attachment.container_id, ifname=attachment.request_ifname)
-
-
-def say(attachment: Attachment) -> str:
-    """An attachment, for the log."""
-    return (
-        f"{attachment.ifname} of Pod {attachment.namespace}/{attachment.pod}, container "
-        f"{attachment.container_id}"
-    )

@@ -1,18 +1,22 @@
-"""What the daemon does of its own accord: the order of its start, and cleaning up."""
+"""The order of the daemon's start, and the search for leftovers."""
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.parts import Job, Part
 from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.spool import Handle, Spool
 
 LOG = logging.getLogger(__name__)
 
 
-class Housekeeping:
-    """:param synced: the caches are filled. :param connected: Open vSwitch is reached.
-    :param interval: seconds between two looks for leftovers.
+class Housekeeping(Part):
+    """Settles the daemon, then looks for leftovers for ever.
+
+    :param synced: set once the cache of KuryrPorts is filled.
+    :param interval: seconds between two searches for leftovers.
     """
 
     def __init__(
@@ -22,21 +26,23 @@ class Housekeeping:
         handle: Handle,
         *,
         synced: asyncio.Event,
-        connected: asyncio.Event,
         interval: float = 60.0,
     ) -> None:
         self._attachments = attachments
         self._spool = spool
         self._handle = handle
         self._synced = synced
-        self._connected = connected
         self._interval = interval
 
+    def loops(self) -> Sequence[Job]:
+        """Return the only loop."""
+        return [Job("housekeeping", self.run)]
+
     async def run(self) -> None:
-        """Settle, then look for leftovers for ever."""
+        """Do the DELs that were put off, then search for leftovers until cancelled."""
         self._spool.prepare()
         await self._synced.wait()
-        await self._connected.wait()
+        await self._attachments.reachable()
         left = await self._spool.drain(self._handle)
         self._attachments.settled.set()
         LOG.info(
@@ -50,7 +56,7 @@ class Housekeeping:
 
     async def _tidy(self) -> None:
         try:
-            await self._connected.wait()
+            await self._attachments.reachable()
             await self._attachments.sweep()
             await self._spool.drain(self._handle)
         except errors.KuryrError as error:

@@ -1,1 +1,1 @@
-"""Node ports and health checks of Services on the node."""
+"""Node ports and health checks of Services, served by the node."""

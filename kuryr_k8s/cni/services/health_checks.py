@@ -1,33 +1,34 @@
-"""healthCheckNodePort: whether a balancer outside of the cluster may send a Service's traffic to
-this node.
+"""Answers to health checks of Services (healthCheckNodePort).
 
-kube-proxy leads such traffic to Pods of its own node alone (externalTrafficPolicy: Local), and so
-counts those. Here every node leads it to the Service's one load balancer, wherever the Pods are:
-so every node answers alike, 200 as long as its node ports work, with one «endpoint» and the same
-weight, and the balancer divides evenly, as it should. Whether there are Pods, Octavia knows. They
-do not work before the first table is there, and after two failures of nft in a row; one alone
-leaves the table as it is.
+By them a load balancer outside of the cluster learns whether this node takes a Service's traffic.
+kube-proxy sends such traffic only to Pods of its own node (externalTrafficPolicy: Local), and so
+counts them. Here every node sends it to the Service's load balancer in Octavia, wherever the Pods
+are. So all nodes answer alike: 200 as long as their node ports work, with one «endpoint» and the
+same weight, and the outer balancer distributes evenly. Octavia knows whether there are Pods.
 """
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.parts import Job, Loop, Part
 from kuryr_k8s.cni.services.node_ports import Services
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.listening import listen
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import ServiceAtNodes
 
-ENDPOINTS = 1  # what a node leads a Service's traffic to: its load balancer
+KEY = Key("", "health checks")  # the only one
+ENDPOINTS = 1  # a Service's load balancer
 
 
-class HealthChecks:
-    """Reconciles one key, the node's: answers at the ports that Services have for it.
+class HealthChecks(Part):
+    """Reconciles a single key: answers at the health check ports of Services.
 
-    :param working: whether node ports lead where they should.
+    :param working: tells whether node ports forward.
     """
 
     def __init__(self, services: Services, working: Callable[[], bool]) -> None:
@@ -36,22 +37,31 @@ class HealthChecks:
         self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))
         self._sites: dict[int, web.TCPSite] = {}
         self._served: dict[int, ServiceAtNodes] = {}
+        self._controller = Controller("health-checks", self.reconcile, workers=1)
+        services.subscribe(lambda _key, _old, _new: self._controller.queue.add(KEY))
+
+    def loops(self) -> Sequence[Loop]:
+        """Return the loop that opens and closes ports, and the one that serves them."""
+        return [self._controller, Job("health-check-ports", self.run)]
 
     async def run(self) -> None:
-        """Until cancelled, when the ports are closed."""
+        """Serve until cancelled, then close the ports."""
         try:
             await asyncio.Event().wait()
         finally:
             await self._runner.cleanup()
 
     async def reconcile(self, _key: Key) -> None:
-        """:raises errors.KuryrError: a port is taken; the others are served."""
+        """Open and close ports as Services ask for them.
+
+        :raises errors.KuryrError: a port is taken; the others are served.
+        """
         if self._runner.server is None:
             await self._runner.setup()
         self._served = {
-            one.health_check_port: one
-            for one in self._services.values()
-            if one.health_check_port is not None
+            service.health_check_port: service
+            for service in self._services.values()
+            if service.health_check_port is not None
         }
         for port in self._sites.keys() - self._served.keys():
             await self._sites.pop(port).stop()
@@ -68,10 +78,10 @@ class HealthChecks:
             raise errors.KuryrError(f"healthCheckNodePort {', '.join(failed)}")
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        """As kube-proxy words it, whatever was asked for."""
+        """Answer any request in the format of kube-proxy."""
         port = request.transport.get_extra_info("sockname")[1] if request.transport else 0
         service = self._served.get(port)
-        if service is None:  # it has just gone
+        if service is None:  # its Service has just gone
             return web.Response(status=503)
         working = self._working()
         body = {

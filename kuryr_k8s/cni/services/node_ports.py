@@ -1,91 +1,130 @@
-"""Services at their node ports: keeps the node's table of them (see :mod:`.nftables`) right."""
+"""The node ports of Services: keeps the node's table (see :mod:`.nftables`) up to date."""
 
+import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.netlink import Flows, Led, LinkError
+from kuryr_k8s.cni.netlink import Flows, LinkError, UdpTarget
+from kuryr_k8s.cni.parts import Job, Loop, Part
+from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.services import nftables
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.metrics import SECONDS
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes
 
 Wanted = dict[tuple[int, str, int], NodePort]  # by version of IP, protocol, port
 LOG = logging.getLogger(__name__)
-# Seconds from a change to its transaction, and at least from the end of one to the next: what
-# changes meanwhile is in it, too.
-PACE = 0.2
-# After a transaction there is no other one for so many times as long as it took; seconds at most.
-REST, LONGEST = 4, 2.0
+KEY = Key("", "node ports")  # the only one
+# After a transaction there is a pause of so many times its length; seconds at most.
+PAUSE, LONGEST_PAUSE = 4, 2.0
 FORWARDING = {
     4: Path("/proc/sys/net/ipv4/ip_forward"),
     6: Path("/proc/sys/net/ipv6/conf/all/forwarding"),
 }
-ENOUGH = 2  # failures of transactions in a row, for balancers to go to other nodes
-LOOK_AGAIN = 60.0  # seconds: others may have flushed all tables, as a restart of nftables does
+TOO_MANY = 2  # failures of transactions in a row: then balancers avoid this node
+LOOK_AGAIN = 60.0  # seconds: others may flush all tables, as a restart of nftables does
 
 
 class Services(Protocol):
-    """The part of the cache of Services that we need."""
+    """The part of the cache of Services that this package needs."""
 
-    def values(self) -> Iterator[ServiceAtNodes]: ...
+    synced: asyncio.Event
+
+    def values(self) -> Iterator[ServiceAtNodes]:
+        """Return all Services as last reported."""
+
+    def subscribe(
+        self, subscriber: Callable[[Key, ServiceAtNodes | None, ServiceAtNodes | None], None]
+    ) -> None:
+        """Call a function at each change."""
 
 
-class NodePorts:
-    """Reconciles one key, the node's."""
+class NodePorts(Part):
+    """Reconciles a single key: forwards the node ports of all Services."""
 
-    def __init__(self, services: Services, flows: Flows, registry: CollectorRegistry) -> None:
-        self._failures: int | None = None  # of transactions, in a row; None: no table yet
+    def __init__(self, services: Services, flows: Flows, patience: Patience = USUAL) -> None:
         self._services = services
         self._flows = flows
-        self._led: Wanted = {}
-        self._former: set[tuple[int, int]] = set()  # ports of UDP that led: flows may go on
-        self._forbidden: set[int] = set()  # versions of IP that the node does not forward
+        self._patience = patience
+        self._interval = patience.node_ports_interval
+        self._failures: int | None = None  # of transactions, in a row; None: no table yet
+        self._forwarded: Wanted = {}
+        self._former: set[tuple[int, int]] = set()  # UDP ports whose flows may go on
+        self._blocked: set[int] = set()  # versions of IP that the node does not forward
         self._ended, self._took = 0.0, 0.0
-        ports = Gauge(
-            "kuryr_node_ports",
-            "Ports of the node led to Services, counted for each version of IP and protocol",
-            registry=registry,
-        )
-        ports.set_function(lambda: len(self._led))
         self._transactions = Counter(
             "kuryr_node_ports_transactions",
             "Replacements of the node's table of node ports: done, or failed",
             ["outcome"],
-            registry=registry,
+            registry=None,
         )
         self._seconds = Histogram(
             "kuryr_node_ports_seconds",
             "Length of such a replacement",
             buckets=SECONDS,
-            registry=registry,
+            registry=None,
         )
+        self._controller = Controller("node-ports", self.reconcile, workers=1)
+        services.subscribe(self._changed)
+
+    def loops(self) -> Sequence[Loop]:
+        """Return the loop that replaces the table, and the one that starts it."""
+        return [self._controller, Job("node-ports-begin", self._begin)]
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return the metrics of node ports and their transactions."""
+        ports = Gauge(
+            "kuryr_node_ports",
+            "Ports of the node led to Services, counted for each version of IP and protocol",
+            registry=None,
+        )
+        ports.set_function(lambda: len(self._forwarded))
+        return [ports, self._transactions, self._seconds]
+
+    async def _begin(self) -> None:
+        """Start even where there is no Service: an earlier daemon may have left a table."""
+        await self._services.synced.wait()
+        self._controller.queue.add(KEY)
+
+    def _changed(self, _key: Key, old: ServiceAtNodes | None, new: ServiceAtNodes | None) -> None:
+        if old is None or new is None or old.node_ports != new.node_ports:
+            self._controller.queue.add_after(KEY, self._interval)
 
     @property
     def working(self) -> bool:
-        """Node ports lead where they should. One transaction that fails changes nothing of that:
-        the kernel keeps the table before. After a second one in a row this is in doubt.
+        """Return whether node ports forward as they should.
+
+        They do once the first table exists. After one failed transaction they still do, since the
+        kernel keeps the earlier table; after two in a row that is in doubt.
         """
-        return self._failures is not None and self._failures < ENOUGH
+        return self._failures is not None and self._failures < TOO_MANY
 
     async def reconcile(self, _key: Key) -> float | None:
-        """:raises errors.KuryrError: the table is as it was before; to be tried again."""
-        rest = self._ended + max(PACE, min(self._took * REST, LONGEST)) - time.monotonic()
-        if rest > 0:
-            raise errors.Wait("node ports change often", delay=rest)
+        """Replace the table, then have the kernel forget flows that go elsewhere.
+
+        :returns: seconds until the next look.
+        :raises errors.KuryrError: the table is as it was before; to be tried again.
+        """
+        pause = max(self._interval, min(self._took * PAUSE, LONGEST_PAUSE))
+        left = self._ended + pause - time.monotonic()
+        if left > 0:
+            raise errors.Wait("node ports change often", delay=left)
         wanted = self._wanted()
         started = time.monotonic()
         try:
             await self._replace(wanted)
-            if wanted != self._led:
-                LOG.info("%d ports of the node lead to Services", len(wanted))
-            self._former = (self._former | _of_udp(self._led)) - _of_udp(wanted)
-            self._led = wanted
+            if wanted != self._forwarded:
+                LOG.info("%d node ports are forwarded to Services", len(wanted))
+            self._former = (self._former | _of_udp(self._forwarded)) - _of_udp(wanted)
+            self._forwarded = wanted
             self._check_forwarding()
             await self._correct_flows()
         finally:
@@ -94,18 +133,21 @@ class NodePorts:
         return LOOK_AGAIN
 
     def _wanted(self) -> Wanted:
-        """Of two Services that want the same port, which no API server lets happen, the first."""
+        """Return the node ports of all Services.
+
+        If two Services had the same one, which no API server allows, the first would get it.
+        """
         wanted: Wanted = {}
         for service in self._services.values():
-            for one in service.node_ports:
-                wanted.setdefault((one.version, one.protocol, one.port), one)
+            for port in service.node_ports:
+                wanted.setdefault((port.version, port.protocol, port.port), port)
         return wanted
 
     async def _replace(self, wanted: Wanted) -> None:
         started = time.monotonic()
         outcome = "failed"
         try:
-            await nftables.replace(wanted.values())
+            await nftables.replace(wanted.values(), self._patience)
             outcome, self._failures = "done", 0
         except errors.KuryrError:
             if self._failures is not None:
@@ -116,48 +158,57 @@ class NodePorts:
             self._seconds.observe(time.monotonic() - started)
 
     async def _correct_flows(self) -> None:
-        """Of all ports, whatever has changed: while somebody had flushed our table, flows began
-        that lead nowhere. What fails now is made up for the next time.
+        """Have the kernel forget UDP flows that go elsewhere than their node port does now.
+
+        All ports are examined, whatever has changed: while somebody had flushed our table, flows
+        may have begun that go nowhere. The next call makes up for a failure.
         """
-        ports = [
-            Led(version, port, one.address, one.target)
-            for (version, protocol, port), one in self._led.items()
+        targets = [
+            UdpTarget(version, port, node_port.address, node_port.target)
+            for (version, protocol, port), node_port in self._forwarded.items()
             if protocol == "UDP"
         ]
-        ports += [Led(version, port, None, 0) for version, port in self._former]
-        if not ports:
+        targets += [UdpTarget(version, port, None, 0) for version, port in self._former]
+        if not targets:
             return
         try:
-            forgotten = await self._flows.correct(ports)
+            forgotten = await self._flows.correct(targets)
         except LinkError as error:
-            LOG.warning("flows of UDP that go on may go where their node port led: %s", error)
+            LOG.warning("UDP flows may still go where their node port went before: %s", error)
         else:
             self._former.clear()
-            LOG.debug("forgot %d flows of UDP", forgotten)
+            LOG.debug("forgot %d UDP flows", forgotten)
 
     def _check_forwarding(self) -> None:
-        """Say in the log, once, why connections from elsewhere will lead nowhere; only of those
-        versions of IP that node ports have.
-        """
-        versions = {version for version, _protocol, _port in self._led}
-        forbidden = {version for version in versions if _is_forbidden(FORWARDING[version])}
-        for version in forbidden - self._forbidden:
-            LOG.warning("node ports are not reached from elsewhere: %s is 0", FORWARDING[version])
-        self._forbidden = forbidden
+        """Log once why connections from elsewhere fail, for the versions of IP in use."""
+        versions = {version for version, _protocol, _port in self._forwarded}
+        blocked = {version for version in versions if _is_off(FORWARDING[version])}
+        for version in blocked - self._blocked:
+            message = "node ports cannot be reached from elsewhere: %s is 0"
+            LOG.warning(message, FORWARDING[version])
+        self._blocked = blocked
 
 
-def _is_forbidden(way: Path) -> bool:
-    return way.exists() and way.read_text().strip() == "0"
+def _is_off(sysctl: Path) -> bool:
+    return sysctl.exists() and sysctl.read_text().strip() == "0"
 
 
 def _of_udp(wanted: Wanted) -> set[tuple[int, int]]:
-    """(version of IP, port) of each."""
+    """Return (version of IP, port) of each UDP port."""
     return {(version, port) for version, protocol, port in wanted if protocol == "UDP"}
 
 
+class NoNodePorts(Part):
+    """Node ports on a node where we do not forward them: removes what an earlier daemon left."""
+
+    def loops(self) -> Sequence[Loop]:
+        """Return the removal, which ends by itself."""
+        return [Job("node-ports", remove)]
+
+
 async def remove() -> None:
-    """Take away the table that an earlier daemon may have left, where node ports are not ours."""
+    """Remove the table that an earlier daemon may have left."""
     try:
         await nftables.apply(nftables.no_table(nftables.SUCCESSOR) + nftables.no_table())
     except errors.KuryrError as error:
-        LOG.debug("no table of node ports can be there: %s", error)
+        LOG.debug("no table of node ports can exist: %s", error)

@@ -84,6 +84,8 @@ class Cache:
     def __init__(self):
         self.objects = {}
         self.subscribers = []
+        self.synced = asyncio.Event()
+        self.synced.set()
 
     def get(self, key):
         return self.objects.get(key)
@@ -142,11 +144,6 @@ class Api:
 class PoolCache(Cache):
     """That of the Node's KuryrPortPool, as an object; `parked` is what was learned of it."""
 
-    def __init__(self):
-        super().__init__()
-        self.synced = asyncio.Event()
-        self.synced.set()
-
     def name(self, ports, *, parked=()):
         """The KuryrPortPool comes, or changes: `ports` are the entries by VIF."""
         entries = {vif.id: pool_entry(vif, state) for vif, state in ports.items()}
@@ -190,17 +187,13 @@ def pool_item(entries, status=None):
     return {"metadata": meta, "spec": {"ports": entries}, "status": status or {"parked": {}}}
 
 
-class Switch:
-    def __init__(self, connected=True):
-        self.connected = asyncio.Event()
-        if connected:
-            self.connected.set()
-
-
 class FakeBinding(Binding):
     """A node in memory. ``gates`` hold calls up until they are opened."""
 
-    def __init__(self, host=None):
+    def __init__(self, context=None):
+        self.reached = asyncio.Event()
+        self.reached.set()
+        self.parked_ports = set()
         self.attached = {}  # attachment -> vif
         self.gone = set()
         self.leftovers = []
@@ -246,6 +239,15 @@ class FakeBinding(Binding):
 
     def vanished(self, attachment):
         return attachment in self.gone
+
+    def parked(self, vif):
+        return vif.id in self.parked_ports
+
+    def trouble(self):
+        return "" if self.reached.is_set() else "the binding cannot be reached"
+
+    async def reachable(self):
+        await self.reached.wait()
 
     async def strays(self):
         return list(self.leftovers)

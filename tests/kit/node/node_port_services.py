@@ -1,5 +1,7 @@
 """A cache of Services as nodes see them."""
 
+import asyncio
+
 from kuryr_k8s.model.node_port import ServiceAtNodes
 
 
@@ -8,6 +10,8 @@ class Services:
 
     def __init__(self, node_ports=(), *, name="web", health_check_port=None):
         self._found = {}
+        self.synced = asyncio.Event()
+        self.synced.set()
         self.put(node_ports, name=name, health_check_port=health_check_port)
 
     def put(self, node_ports, *, name="web", health_check_port=None):
@@ -22,6 +26,9 @@ class Services:
 
     def clear(self):
         self._found.clear()
+
+    def subscribe(self, subscriber):
+        pass
 
     def values(self):
         return iter(tuple(self._found.values()))

@@ -7,43 +7,47 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kuryr_k8s.cni.bindings.base import BindingError, NamespaceGone, Stray
-from kuryr_k8s.cni.daemon import Daemon
+from kuryr_k8s.cni.bindings.base import BindingError, Bindings, NamespaceGone, Stray, Unusable
+from kuryr_k8s.cni.dispatcher import Dispatcher
+from kuryr_k8s.cni.patience import Patience
+from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
-from kuryr_k8s.cni.pods.wanted import Ports
+from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import (
     Api,
     Cache,
     FakeBinding,
-    Switch,
     kuryrport,
     ovs_vif,
     request_bytes,
+    vlan_vif,
 )
 
 
 class Node:
-    def __init__(self, *, add_timeout=60.0, patience=60.0):
+    def __init__(self, *, add_timeout=60.0, patience=60.0, unusable=None):
         self.cache = Cache()
         self.api = Api(self.cache)
         self.binding = FakeBinding()
-        self.switch = Switch()
         settled = asyncio.Event()
         settled.set()
         self.attachments = Attachments(
-            {"VIFOpenVSwitch": self.binding},
-            Ports(self.cache, self.api, patience=patience),
+            Bindings({"VIFOpenVSwitch": self.binding}, unusable),
+            KuryrPorts(self.cache, self.api, Patience(kuryrport=patience)),
+            adds=Adds(),
             settled=settled,
             add_timeout=add_timeout,
         )
+        self.dispatcher = Dispatcher(self.attachments)
         self.registry = CollectorRegistry()
-        self.daemon = Daemon(self.attachments, self.switch, self.registry)
+        for collector in (*self.attachments.collectors(), *self.dispatcher.collectors()):
+            self.registry.register(collector)
         self.changed = []
         self.attachments.subscribe(self.changed.append)
 
     async def ask(self, command, container="c1", **options):
-        code, answer = await self.daemon.handle(request_bytes(command, container, **options))
+        code, answer = await self.dispatcher.handle(request_bytes(command, container, **options))
         decoded = json.loads(answer) if answer else None
         assert code == (1 if decoded and "code" in decoded else 0)
         return decoded
@@ -186,11 +190,12 @@ async def test_failures_are_translated_and_undone(node, failure, code):
     assert node.containers() == []
 
 
-async def test_unknown_kind_of_vif_is_code_50(node):
-    vif = ovs_vif(1)
-    node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
-    node.attachments._bindings.clear()
-    assert (await node.ask("ADD"))["code"] == 50
+async def test_unknown_kind_of_vif_is_code_50():
+    node = Node()
+    node.cache.put(kuryrport("web", "u1", {"eth0": vlan_vif(1)}))
+    answer = await node.ask("ADD")
+    assert answer["code"] == 50
+    assert "no binding is installed for VIFVlanNested" in answer["msg"]
 
 
 @pytest.mark.parametrize("gate", ["connect_gate", "ready_gate"])
@@ -260,7 +265,7 @@ async def test_a_port_that_is_deleted_while_the_pod_is_locked_is_not_plugged(nod
             node.cache.change(Key("default", "web"), deleting=True)
         await turns()
         assert node.binding.log == []
-        assert not node.attachments.flights.plugging("u1")
+        assert not node.attachments.adds.plugging("u1")
         await node.ask("DEL")
         assert (await add)["code"] == 11
 
@@ -285,9 +290,9 @@ async def test_add_needs_the_pods_uid(node):
 
 async def test_status_speaks_of_the_daemon(node):
     assert await node.ask("STATUS", version="1.1.0") is None
-    node.switch.connected.clear()
+    node.binding.reached.clear()
     assert (await node.ask("STATUS", version="1.1.0"))["code"] == 50
-    node.switch.connected.set()
+    node.binding.reached.set()
     node.attachments.settled.clear()
     assert (await node.ask("STATUS", version="1.1.0"))["code"] == 50
 
@@ -367,5 +372,11 @@ async def test_requests_are_counted(node):
     assert count("kuryr_cni_requests_total", {"command": "ADD", "code": "0"}) == 1
     assert count("kuryr_cni_requests_total", {"command": "ADD", "code": "4"}) == 1
     assert count("kuryr_cni_attachments") == 1
-    assert count("kuryr_cni_ovs_connected") == 1
     assert count("kuryr_cni_request_seconds_count", {"command": "ADD"}) == 2
+
+
+async def test_a_binding_that_this_node_cannot_use_says_why():
+    node = Node(unusable={"VIFVlanNested": Unusable("this node has no trunk")})
+    node.cache.put(kuryrport("web", "u1", {"eth0": vlan_vif(1)}))
+    answer = await node.ask("ADD")
+    assert (answer["code"], answer["msg"]) == (11, "this node has no trunk")

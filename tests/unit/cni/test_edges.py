@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni import conflist, server
+from kuryr_k8s.cni import installation, server
 from kuryr_k8s.cni.netlink import finish
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.pods.housekeeping import Housekeeping
@@ -105,7 +105,7 @@ def test_a_dead_socket_is_replaced_and_a_living_one_is_not(tmp_path):
 def test_what_is_no_socket_is_not_replaced(tmp_path):
     path = tmp_path / "cni.sock"
     path.write_text("precious")
-    with pytest.raises(errors.ConfigError, match="no socket"):
+    with pytest.raises(errors.ConfigError, match="not a socket"):
         server.bind(path)
     assert path.read_text() == "precious"
 
@@ -135,19 +135,18 @@ async def test_the_spool_keeps_what_fails_and_puts_aside_what_is_none(tmp_path):
 async def test_put_off_dels_are_done_before_anything_is_acknowledged(tmp_path):
     node = Node()
     node.attachments.settled.clear()
-    node.switch.connected.clear()
+    node.binding.reached.clear()
     (tmp_path / "c1.eth0").write_bytes(request_bytes("DEL"))
     synced = asyncio.Event()
     keeping = Housekeeping(
         node.attachments,
         Spool(tmp_path),
-        node.daemon.handle,
+        node.dispatcher.handle,
         synced=synced,
-        connected=node.switch.connected,
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(keeping.run())
-        for event in (synced, node.switch.connected):
+        for event in (synced, node.binding.reached):
             await turns()
             assert not node.attachments.settled.is_set()
             event.set()
@@ -205,12 +204,12 @@ async def test_finish_hands_on_result_and_failure():
 
 
 def test_the_configuration_that_is_shipped_is_the_one_that_is_installed():
-    shipped = ETC / "cni" / conflist.NAME
-    assert shipped.read_text() == conflist.render()
+    shipped = ETC / "cni" / installation.NAME
+    assert shipped.read_text() == installation.render()
 
 
 def test_paths_stand_in_the_configuration_where_they_are_not_the_defaults():
-    kuryr = json.loads(conflist.render("/a", "/b"))["plugins"][0]
+    kuryr = json.loads(installation.render("/a", "/b"))["plugins"][0]
     assert kuryr == {"type": "kuryr-cni", "kuryr_socket": "/a", "kuryr_spool": "/b"}
 
 
@@ -219,16 +218,16 @@ def test_defaults_of_plugin_configuration_and_options_agree():
 
     defaults = {option.name: option.default for option in config.GROUPS["cni_daemon"]}
     program = SOURCE.read_text()
-    assert defaults["socket"] == conflist.SOCKET
-    assert f'#define SOCKET "{conflist.SOCKET}"\n' in program
-    assert defaults["spool_dir"] == conflist.SPOOL
-    assert f'#define SPOOL "{conflist.SPOOL}"\n' in program
+    assert defaults["socket"] == installation.SOCKET
+    assert f'#define SOCKET "{installation.SOCKET}"\n' in program
+    assert defaults["spool_dir"] == installation.SPOOL
+    assert f'#define SPOOL "{installation.SPOOL}"\n' in program
 
 
 def test_the_plugin_is_installed_and_needs_nothing_else(tmp_path):
     kuryr_cni()  # built where the daemon takes it from
-    conflist.install_plugin(tmp_path / "bin")
-    conflist.install(tmp_path / "conf", conflist.render())
+    installation.install_plugin(tmp_path / "bin")
+    installation.install_configuration(tmp_path / "conf", installation.render())
     installed = tmp_path / "bin" / "kuryr-cni"
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -243,16 +242,16 @@ def test_the_plugin_is_installed_and_needs_nothing_else(tmp_path):
         check=True,
     )
     assert b"supportedVersions" in done.stdout
-    assert [p.name for p in (tmp_path / "conf").iterdir()] == [conflist.NAME]
+    assert [p.name for p in (tmp_path / "conf").iterdir()] == [installation.NAME]
 
 
 def test_what_is_installed_already_is_left_alone(tmp_path):
-    conflist.install(tmp_path, conflist.render())
-    before = (tmp_path / conflist.NAME).stat()
-    conflist.install(tmp_path, conflist.render())
-    assert (tmp_path / conflist.NAME).stat().st_ino == before.st_ino
-    conflist.install(tmp_path, conflist.render("/other"))
-    assert (tmp_path / conflist.NAME).stat().st_ino != before.st_ino
+    installation.install_configuration(tmp_path, installation.render())
+    before = (tmp_path / installation.NAME).stat()
+    installation.install_configuration(tmp_path, installation.render())
+    assert (tmp_path / installation.NAME).stat().st_ino == before.st_ino
+    installation.install_configuration(tmp_path, installation.render("/other"))
+    assert (tmp_path / installation.NAME).stat().st_ino != before.st_ino
 
 
 def test_the_daemon_loads_no_eventlet():

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from kuryr_k8s.cni.netlink.flows import Led, Way, is_wrong
+from kuryr_k8s.cni.netlink.flows import Direction, UdpTarget, is_wrong
 from kuryr_k8s.cni.netlink.messages import attribute, nested
 from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes
@@ -84,7 +84,7 @@ def test_table_of_no_node_ports_has_no_elements():
 
 
 def way(saddr, sport, daddr, dport):
-    return Way(packed(saddr), sport, packed(daddr), dport)
+    return Direction(packed(saddr), sport, packed(daddr), dport)
 
 
 def packed(address):
@@ -107,17 +107,17 @@ TO_SERVICE, UNCHANGED = way("10.96.0.10", 53, NODE, 6000), way(NODE, 30053, CLIE
     ids=["as now", "old address", "old port", "to the node itself"],
 )
 def test_flow_is_wrong_that_is_led_elsewhere_or_not_at_all(wrong, answered):
-    assert is_wrong(Led(4, 30053, "10.96.0.10", 53), ASKED, answered) is wrong
+    assert is_wrong(UdpTarget(4, 30053, "10.96.0.10", 53), ASKED, answered) is wrong
 
 
 def test_flow_is_right_however_its_service_spells_the_address():
     asked = way("2001:db8::2", 5000, "2001:db8::1", 30053)
     answered = way("fd96::10", 53, "2001:db8::1", 6000)
-    assert not is_wrong(Led(6, 30053, "FD96:0:0::10", 53), asked, answered)
+    assert not is_wrong(UdpTarget(6, 30053, "FD96:0:0::10", 53), asked, answered)
 
 
 def test_flow_is_wrong_that_is_still_led_where_no_node_port_is():
-    nowhere = Led(4, 30053, None, 0)
+    nowhere = UdpTarget(4, 30053, None, 0)
     assert is_wrong(nowhere, ASKED, TO_SERVICE)
     assert not is_wrong(nowhere, ASKED, UNCHANGED)
 
@@ -128,4 +128,4 @@ def test_flows_of_other_protocols_are_none_of_ours(protocol, found):
     ip = attribute(1, packed(CLIENT)) + attribute(2, packed(NODE))
     ports = attribute(2, struct.pack("!H", 5000)) + attribute(3, struct.pack("!H", 30053))
     value = nested(1, ip) + nested(2, attribute(1, bytes([protocol])) + ports)
-    assert Way.read(value) == found
+    assert Direction.read(value) == found

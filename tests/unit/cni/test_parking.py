@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.ovs.switch import PARKED, Interface
-from kuryr_k8s.cni.pods import parking
+from kuryr_k8s.cni.bindings import parking
+from kuryr_k8s.cni.ovs.switch import PARKED, InterfaceRow
+from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import PoolApi, PoolCache, ovs_vif, pool_entry, pool_item
 from tests.unit.cni.test_attachments import Node
@@ -36,7 +37,7 @@ class Plugged:
     async def park(self, ports):
         for port_id in ports:
             ids = {PARKED: "true", "iface-id": port_id, "ovn-installed": "true"}
-            self.ids[port_id] = Interface(port_id, port_id, ids, "")
+            self.ids[port_id] = InterfaceRow(port_id, port_id, ids, "")
 
     async def unpark(self, rows):
         for row in rows:
@@ -50,15 +51,25 @@ async def plugged():
     return Plugged(node.attachments)
 
 
-def parking_of(plugged):
+def parking_of(plugged, patience=USUAL):
     cache = PoolCache()
     api = PoolApi(cache)
-    return cache, api, parking.Parking(cache, api, plugged, plugged, plugged.attachments)
+    attachments = plugged.attachments
+    made = parking.Parking(
+        cache,
+        api,
+        plugged,
+        plugged,
+        adds=attachments.adds,
+        settled=attachments.settled,
+        patience=patience,
+    )
+    return cache, api, made
 
 
-async def test_two_changes_within_a_second_are_two_writes_a_second_apart(plugged, monkeypatch):
-    monkeypatch.setattr(parking, "PACE", 20.0)  # a second may pass on a busy machine meanwhile
-    cache, api, made = parking_of(plugged)
+async def test_two_changes_within_a_second_are_two_writes_a_second_apart(plugged):
+    patience = Patience(status_interval=20.0)  # a second may pass on a busy machine meanwhile
+    cache, api, made = parking_of(plugged, patience)
     cache.name({ONE: "keep"})
     await made.reconcile(KEY)  # parks
     await made.reconcile(KEY)  # tells
@@ -67,7 +78,7 @@ async def test_two_changes_within_a_second_are_two_writes_a_second_apart(plugged
     await made.reconcile(KEY)
     delay = await made.reconcile(KEY)
     assert api.patches == [{ONE.id: {}}]
-    assert 0 < delay <= parking.PACE
+    assert 0 < delay <= patience.status_interval
 
 
 async def test_what_has_come_and_gone_is_one_write(plugged):

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from kuryr_k8s.cni import conflist, server
+from kuryr_k8s.cni import installation, server
 from kuryr_k8s.cni.protocol import VERSIONS, Request
 from tests.kit.cni_program import kuryr_cni, variant
 
@@ -261,7 +261,7 @@ def test_a_name_that_no_file_can_have_fails(config, container):
 )
 def test_settings_are_found_without_json(tmp_path, text, found):
     default = tmp_path / "default"
-    program = variant(tmp_path, f'"{conflist.SOCKET}"', f'"{default}"')
+    program = variant(tmp_path, f'"{installation.SOCKET}"', f'"{default}"')
     code, out = run(environ("ADD"), text, program=program)
     assert code == 1
     assert f"{found or default}" in json.loads(out)["msg"]

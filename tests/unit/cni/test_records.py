@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from kuryr_k8s.cni.bindings.base import Attachment, BindingError
-from kuryr_k8s.cni.bindings.records import Record, Records
+from kuryr_k8s.cni.bindings.records import Records
+from kuryr_k8s.cni.bindings.vlan import VlanRecord
 from kuryr_k8s.cni.netlink import Vlan
 
 
@@ -20,27 +21,29 @@ def record(container="c1", **values):
         pod="web",
     )
     vlan = Vlan(link="eth0", vlan_id=5)
-    return Record(attachment=attachment, vlan=vlan, number=3, name="tap1", port_id="p", **values)
+    return VlanRecord(
+        attachment=attachment, vlan=vlan, number=3, name="tap1", port_id="p", **values
+    )
 
 
 def test_what_was_written_is_read_by_the_next_daemon(tmp_path):
-    Records(tmp_path / "new").put(record())
-    Records(tmp_path / "new").put(record("c2", ready=True))
-    assert Records(tmp_path / "new").all() == [record(), record("c2", ready=True)]
+    Records(tmp_path / "new", VlanRecord).put(record())
+    Records(tmp_path / "new", VlanRecord).put(record("c2", ready=True))
+    assert Records(tmp_path / "new", VlanRecord).all() == [record(), record("c2", ready=True)]
 
 
 def test_a_record_is_replaced_and_removed(tmp_path):
-    records = Records(tmp_path)
+    records = Records(tmp_path, VlanRecord)
     records.put(record())
     records.put(record(ready=True))
-    assert Records(tmp_path).all() == [record(ready=True)]
+    assert Records(tmp_path, VlanRecord).all() == [record(ready=True)]
     records.remove(record().attachment)
     records.remove(record().attachment)
-    assert records.all() == Records(tmp_path).all() == []
+    assert records.all() == Records(tmp_path, VlanRecord).all() == []
 
 
 def test_another_sandbox_of_the_same_name_is_not_it(tmp_path):
-    records = Records(tmp_path)
+    records = Records(tmp_path, VlanRecord)
     records.put(record())
     other = dataclasses.replace(record().attachment, netns="/run/netns/y")
     assert records.get(record().attachment) == record()
@@ -49,17 +52,17 @@ def test_another_sandbox_of_the_same_name_is_not_it(tmp_path):
 
 def test_a_write_that_was_cut_off_counts_as_none(tmp_path):
     (tmp_path / "c1-eth0.json.new").write_text('{"atta')
-    assert Records(tmp_path).all() == []
+    assert Records(tmp_path, VlanRecord).all() == []
     assert not list(tmp_path.iterdir())
 
 
 def test_a_record_that_cannot_be_read_is_not_forgotten(tmp_path):
     (tmp_path / "c1-eth0.json").write_text("{}")
-    with pytest.raises(BindingError, match="is no record of an attachment"):
-        Records(tmp_path)
+    with pytest.raises(BindingError, match="is not a record of an attachment"):
+        Records(tmp_path, VlanRecord)
 
 
 def test_a_directory_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BindingError, match="cannot write"):
-        Records(tmp_path / "file" / "vlan").put(record())
+        Records(tmp_path / "file" / "vlan", VlanRecord).put(record())

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.cni.bindings import veth
+from kuryr_k8s.cni.bindings import interface
 from kuryr_k8s.cni.bindings.base import Attachment
 from kuryr_k8s.cni.result import IP, Interface, Result, Route
 from tests.kit.node.fakes import ovs_vif
@@ -103,7 +103,7 @@ def attachment(ifname="eth0"):
 
 def test_a_vif_becomes_two_ends_addresses_and_routes():
     vif = ovs_vif(1)
-    result = veth.describe(attachment(), vif, vif.vif_name, "02:00:00:00:00:01")
+    result = interface.describe(attachment(), vif, vif.vif_name, "02:00:00:00:00:01")
     assert [i.name for i in result.interfaces] == [vif.vif_name, "eth0"]
     assert [(ip.address, ip.gateway) for ip in result.ips] == [
         ("10.77.0.11/16", "10.77.0.1"),
@@ -118,11 +118,11 @@ def test_a_vif_becomes_two_ends_addresses_and_routes():
 
 
 def test_only_eth0_gets_default_routes():
-    assert [r for r, _ in veth.routes(attachment("net1"), ovs_vif(1))] == ["10.99.0.0/16"]
+    assert [r for r, _ in interface.routes(attachment("net1"), ovs_vif(1))] == ["10.99.0.0/16"]
 
 
 def test_offload_is_the_callers_word():
-    wiring = veth.wiring(attachment(), ovs_vif(1), offload=False)
+    wiring = interface.wiring(attachment(), ovs_vif(1), offload=False)
     assert not wiring.offload
     assert wiring.has_ipv6
-    assert not veth.wiring(attachment(), ovs_vif(1, ipv6=False), offload=True).has_ipv6
+    assert not interface.wiring(attachment(), ovs_vif(1, ipv6=False), offload=True).has_ipv6

@@ -1,4 +1,4 @@
-"""From a VIF to the two ends of its interface, purely."""
+"""An interface of a Pod as its VIF wants it, without I/O."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -12,7 +12,10 @@ ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def wiring(attachment: Attachment, vif: VIFBase, *, offload: bool) -> netlink.Wiring:
-    """The Pod's end."""
+    """Return the Pod's end of the interface.
+
+    :param offload: as in :class:`~kuryr_k8s.cni.netlink.Wiring`.
+    """
     return netlink.Wiring(
         ifname=attachment.ifname,
         mac=vif.address or "",
@@ -27,7 +30,7 @@ def wiring(attachment: Attachment, vif: VIFBase, *, offload: bool) -> netlink.Wi
 
 
 def describe(attachment: Attachment, vif: VIFBase, host: str, host_mac: str) -> result.Result:
-    """The result of an ADD: the node's end, then the Pod's."""
+    """Return the result of an ADD: the node's end, then the Pod's."""
     mtu = vif.network.mtu if vif.network else None
     return result.Result(
         interfaces=(
@@ -49,7 +52,7 @@ def describe(attachment: Attachment, vif: VIFBase, host: str, host_mac: str) -> 
 
 
 def addresses(vif: VIFBase) -> Iterator[tuple[str, str | None]]:
-    """Each address as a CIDR, with its subnet's gateway."""
+    """Generate each address as a CIDR, with its subnet's gateway."""
     for subnet in _subnets(vif):
         prefix = ipaddress.ip_network(subnet.cidr).prefixlen
         for ip in subnet.ips:
@@ -57,8 +60,9 @@ def addresses(vif: VIFBase) -> Iterator[tuple[str, str | None]]:
 
 
 def routes(attachment: Attachment, vif: VIFBase) -> Iterator[tuple[str, str]]:
-    """(destination, gateway): the subnets' host routes; a default route for eth0 alone, one for
-    each family.
+    """Generate the routes as (destination, gateway).
+
+    These are the subnets' host routes and, for eth0 alone, one default route for each family.
     """
     missing = dict(ANYWHERE) if attachment.ifname == DEFAULT_IFNAME else {}
     for subnet in _subnets(vif):
@@ -71,7 +75,7 @@ def routes(attachment: Attachment, vif: VIFBase) -> Iterator[tuple[str, str]]:
 
 
 def missing(attachment: Attachment, vif: VIFBase, seen: netlink.Observed | None) -> str:
-    """What the Pod's end lacks, for users; empty if nothing."""
+    """Say what the Pod's end lacks, for users; empty if nothing."""
     if seen is None:
         return f"interface {attachment.ifname} is missing in the Pod"
     if not seen.up:

@@ -1,54 +1,63 @@
-"""KuryrPorts as the node sees them: what the controller wants plugged here."""
+"""The KuryrPorts of this node: what the controller wants plugged here."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.parts import Part
+from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key, Resource
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import KuryrPort
 
-PATIENCE = 30.0  # seconds; a controller restarts in less
-
 
 class Cache(Protocol):
-    """The part of an informer that we need."""
+    """The part of an informer that this module needs."""
 
-    def get(self, key: Key) -> KuryrPort | None: ...
+    synced: asyncio.Event
+
+    def get(self, key: Key) -> KuryrPort | None:
+        """Return an object as last reported."""
+
     def subscribe(
         self, subscriber: Callable[[Key, KuryrPort | None, KuryrPort | None], None]
-    ) -> None: ...
+    ) -> None:
+        """Call a function at each change."""
 
 
 class Api(Protocol):
-    """The part of the API's client that we need."""
+    """The part of the API's client that this module needs."""
 
-    async def find(self, resource: Resource, key: Key) -> dict[str, Any] | None: ...
+    async def find(self, resource: Resource, key: Key) -> dict[str, Any] | None:
+        """Read an object; None if it does not exist."""
 
 
-class Ports:
-    """Waits for KuryrPorts without asking the API for them.
+class KuryrPorts(Part):
+    """The KuryrPorts of this node, for which ADDs wait without asking the API."""
 
-    :param patience: seconds without any KuryrPort after which to give up for now.
-    """
-
-    def __init__(self, cache: Cache, api: Api, *, patience: float = PATIENCE) -> None:
-        self._patience = patience
+    def __init__(self, cache: Cache, api: Api, patience: Patience = USUAL) -> None:
+        self.synced = cache.synced
+        self._patience = patience.kuryrport
         self._cache = cache
         self._api = api
         self._waiting: dict[Key, set[asyncio.Event]] = {}
-        cache.subscribe(self._heard)
+        cache.subscribe(self._wake)
+
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return the check of the cache."""
+        return {"caches": self.synced.is_set}
 
     def get(self, key: Key) -> KuryrPort | None:
+        """Return a KuryrPort as last reported."""
         return self._cache.get(key)
 
     def usable(self, key: Key, pod_uid: str) -> KuryrPort | None:
-        """The KuryrPort, if this Pod may be plugged by it now.
+        """Return the KuryrPort if this Pod may be plugged by it now, else None.
 
-        Not by one that is being deleted, nor by one without our finalizer: we would not be
-        asked before its ports go to another Pod.
+        One that is being deleted cannot be used, nor one without the node's finalizer: its ports
+        may go to another Pod before this node has unplugged them.
         """
         port = self._cache.get(key)
         if port is None or port.pod_uid != pod_uid or port.deleting:
@@ -58,9 +67,9 @@ class Ports:
     async def wait(self, key: Key, pod_uid: str) -> KuryrPort:
         """Wait until there is a usable KuryrPort.
 
-        :raises errors.Wait: nothing came for PATIENCE seconds; or it goes before it had
-            interfaces. As a rule that is since the Pod is being deleted, for which the kubelet
-            waits for us; if the Pod is wanted, it asks again.
+        :raises errors.Wait: there was none for a while; or it goes before it has interfaces. As a
+            rule the Pod is being deleted then, for which the kubelet waits for this answer. If
+            the Pod is still wanted, the kubelet asks again.
         """
         with self._listening(key) as changed:
             was_empty = False
@@ -80,7 +89,7 @@ class Ports:
             return port
 
     def progress(self, key: Key, pod_uid: str) -> str:
-        """What ``wait`` is waiting for, for users."""
+        """Say what ``wait`` is waiting for, for users."""
         port = self._cache.get(key)
         if port is None:
             return f"there is no KuryrPort {key}: is kuryr-k8s-controller running?"
@@ -98,9 +107,9 @@ class Ports:
         return f"KuryrPort {key} lacks the finalizer {NODE_FINALIZER}"
 
     async def abandoned(self, key: Key, pod_uid: str) -> bool:
-        """Does no KuryrPort stand for this Pod? A cache may lag, so the API has the last word.
+        """Return whether this Pod has no KuryrPort. The cache may lag, so the API decides.
 
-        :raises kuryr_k8s.errors.KubeError: it cannot be told.
+        :raises errors.KubeError: the API does not answer.
         """
         port = self._cache.get(key)
         if port is not None and port.pod_uid == pod_uid:
@@ -119,6 +128,6 @@ class Ports:
             if not self._waiting[key]:
                 del self._waiting[key]
 
-    def _heard(self, key: Key, _old: KuryrPort | None, _new: KuryrPort | None) -> None:
+    def _wake(self, key: Key, _old: KuryrPort | None, _new: KuryrPort | None) -> None:
         for changed in self._waiting.get(key, ()):
             changed.set()
