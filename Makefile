@@ -1,10 +1,12 @@
 # make demo   the whole stack on this machine, and Pods on it     (root, Debian 12)
-# make test   everything that is tested, from nothing             (root, Debian 12)
-# make bench  everything that is claimed about speed, measured    (root, Debian 12)
+# make test   all tests, from nothing; fault tables are sampled   (root, Debian 12)
+# make check  what a change touches, in a minute                  (any user, no lab)
+# make test-all   all tests and all faults, on two Pythons        (root, Debian 12)
+# make bench  all measurements behind claims about speed          (root, Debian 12)
 PYTHON ?= python3
 POOL ?= neutron
 
-.PHONY: help demo demo-down test bench bench-ancestor soak lab-up lab-down
+.PHONY: help demo demo-down test test-all check bench bench-ancestor soak lab-up lab-down
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -17,6 +19,13 @@ demo-down:
 
 test:
 	$(PYTHON) -m lab.suite
+
+test-all:
+	$(PYTHON) -m lab.suite --complete
+
+# make check BASE=main   what differs from the commit main
+check:
+	$(PYTHON) -m lab.suite.check $(if $(BASE),--base $(BASE))
 
 # make bench BENCH="pods restart"   only these; see bench/README.md
 bench:

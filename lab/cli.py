@@ -6,9 +6,11 @@ import argparse
 import os
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 
 from lab import topology
+from lab.install import binaries
 from lab.kubernetes import cni_bridge
 from lab.lifecycle import crash
 from lab.lifecycle.crash import NotPossible
@@ -56,6 +58,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.set_defaults(function=_up)
 
+    build = commands.add_parser("build", help="install or build single programs")
+    build.add_argument("names", nargs="+", metavar="NAME", help="such as etcd")
+    build.set_defaults(function=_build)
+
     down = commands.add_parser("down", help="stop everything and clean up")
     down.add_argument("--purge", action="store_true", help="forget databases, keys and logs too")
     down.set_defaults(function=_down)
@@ -102,6 +108,15 @@ def _up(lab: Lab, options: argparse.Namespace) -> int:
         print("--vm: from 0 to 9", file=sys.stderr)
         return 2
     lab.up(options.nodes, tuple(options.only), options.vm)
+    return 0
+
+
+def _build(lab: Lab, options: argparse.Namespace) -> int:
+    for name in options.names:
+        begin = time.monotonic()
+        with lab.progress.during(f"build {name}"):
+            binaries.link(lab.paths, binaries.ensure([name], lab.paths))
+        lab.progress.done(f"build {name}", time.monotonic() - begin)
     return 0
 
 

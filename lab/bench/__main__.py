@@ -36,7 +36,11 @@ def main(arguments: Sequence[str]) -> int:
     wanted = names or ALONE + ON_LAB
     paths = Paths.from_environment()
     paths.create()
-    command = tox.ensure(paths)
+    program = tox.ensure(paths)
+    for make in (tox.prepare(paths, program), tox.entry_points(paths, program)):
+        if not _run(make):
+            return 1
+    command = [*tox.inside(paths, program), "python", "-m", "bench"]
     ok = _bench(paths, command, [name for name in ALONE + APART if name in wanted], options)
     on_lab = [name for name in ON_LAB if name in wanted]
     if on_lab:
@@ -56,8 +60,7 @@ def _bench(
 ) -> bool:
     """Run all of them, also after one has failed."""
     search = f"{paths.bin}:{os.environ['PATH']}"  # Open vSwitch's tools
-    run = [*command, "-q", "-e", "bench", "--"]
-    reached = [_run([*run, name, *options], PATH=search) for name in names]
+    reached = [_run([*command, name, *options], PATH=search) for name in names]
     return all(reached)
 
 

@@ -49,6 +49,19 @@ def daemon(node: str) -> str:
     return f"kuryr-daemon-{node}"
 
 
+def options(paths: Paths) -> list[str]:
+    """Return the options of the last `up`, but for `--debug`; none before the first."""
+    try:
+        found: list[str] = json.loads(_options_file(paths).read_text())
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def _options_file(paths: Paths) -> Path:
+    return paths.state / "kuryr" / "options.json"
+
+
 class Installation:
     """The product on one lab that is up."""
 
@@ -76,6 +89,9 @@ class Installation:
 
     def up(self, controllers: int = 1) -> None:
         """Install, start, and return when every Node is Ready."""
+        options = ["--pool", self.pool, "--controllers", str(controllers)]
+        options += ["--services", "--provider", self._provider] if self._with_services else []
+        write_atomic(_options_file(self.paths), json.dumps(options))
         with locked(self.root / "lock"):
             changed = wheel.install(self.root, self.progress)
             binaries.link(self.paths, {"kuryr-k8s": self.root / "venv" / "bin" / "kuryr-k8s"})

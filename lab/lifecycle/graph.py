@@ -87,7 +87,8 @@ def execute(steps: Iterable[Step], progress: Progress, workers: int = 12) -> Non
 def _timed(step: Step, progress: Progress) -> float:
     begin = time.monotonic()
     try:
-        step.run()
+        with progress.during(step.name):
+            step.run()
     except BaseException as error:
         progress.failed(step.name, time.monotonic() - begin, error)
         raise

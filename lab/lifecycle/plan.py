@@ -95,8 +95,10 @@ class Plan:
             "keystone": ("keystone-schema", "bridges-node1"),
             "neutron": ("neutron-schema", "accounts"),
             "octavia-agent": ("octavia-files", "ports"),
-            "etcd": ("programs-kubernetes", "programs-etcd"),
-            "kube-apiserver": ("certificates", "device-node1"),
+            "etcd": ("build-etcd",),
+            "kube-apiserver": ("build-kube-apiserver", "certificates", "device-node1"),
+            "kube-controller-manager": ("build-kubernetes",),
+            "kube-scheduler": ("build-kubernetes",),
             "vm1-http": ("ports", "images"),
         }
         for each in self.nodes:
@@ -118,10 +120,10 @@ class Plan:
             Step("programs-ovs", lambda: self._link(openvswitch.PROGRAMS), (), _WARM),
         ]
         previous: tuple[str, ...] = ()
-        for module in golang.MODULES:
-            name = f"programs-{module.name}"
-            found.append(Step(name, partial(self._link, module.programs), previous, _WARM))
-            previous = (name,)
+        for name, programs in golang.ORDER.items():
+            step = f"build-{name}"
+            found.append(Step(step, partial(self._link, programs), previous, _WARM))
+            previous = (step,)
         return found
 
     def _python(self) -> None:
@@ -158,7 +160,7 @@ class Plan:
                 _WARM,
             ),
             Step("octavia-files", self._octavia_files, ("octavia-schema", "networks"), _WARM),
-            Step("images", self._images, ("packages", "programs-pause"), _WARM),
+            Step("images", self._images, ("packages", "build-pause"), _WARM),
         ]
         for each in self.nodes:
             found += [
@@ -172,8 +174,8 @@ class Plan:
                     f"node-{each.name}",
                     partial(node.prepare, paths, self._supervisor, each),
                     (
-                        "programs-containerd",
-                        "programs-cni-plugins",
+                        "build-containerd",
+                        "build-cni-plugins",
                         "certificates",
                         f"device-{each.name}",
                     ),

@@ -66,7 +66,7 @@ class WorkerPlan:
                 Step(
                     f"machine-{each.name}",
                     partial(self._prepare, each),
-                    ("kernel", "programs-cni-plugins", "certificates"),
+                    ("kernel", "build-cni-plugins", "certificates"),
                     _WARM,
                 ),
                 Step(
@@ -90,7 +90,7 @@ class WorkerPlan:
         for each in self.workers:
             found |= {
                 f"vm-{each.name}": ("qemu", f"machine-{each.name}"),
-                f"containerd-{each.name}": ("programs-containerd",),
+                f"containerd-{each.name}": ("build-containerd",),
                 f"kubelet-{each.name}": (f"images-{each.name}", f"trunk-{each.name}"),
             }
         return found

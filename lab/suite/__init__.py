@@ -1,1 +1,1 @@
-"""The test suite: all stages of `make test`."""
+"""The test suite: all stages of `make test` and `make test-all`, and `make check`."""

@@ -1,221 +1,259 @@
-"""Everything that is tested, from nothing: `python -m lab.suite`, or `make test`.
+"""The whole test suite: `python -m lab.suite`, or `make test`; `--complete`: `make test-all`.
 
-The stages are tox environments; this brings what they need (tox, programs, the lab, the product on
-it), runs them and sums up. They go in two rows side by side: what is tested on the lab mostly
-waits for the cloud, what needs nothing of the lab but its programs fills the processors meanwhile.
-The node that is a virtual machine is there for its own tests only: it costs a quarter of a
-processor. The lab is stopped at the end if it was not up before.
+The stages (stages.py) run in one tox environment. This program brings what they need (tox,
+programs, the lab, the product on it), runs them in two rows side by side, verifies that every test
+was run by a stage, and sums up. At the end the lab is as it was before: stopped, or configured as
+it was.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import time
-import xml.etree.ElementTree as ET
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab.install import tox
+from lab.install import python313, tox
+from lab.kuryr import installation
 from lab.lifecycle.lab import Lab
-from lab.paths import REPOSITORY, Paths
+from lab.paths import Paths
+from lab.progress import Progress
+from lab.suite import orphans, reports, stages
+from lab.suite.runner import Result, Runner
+from lab.suite.stages import Needs, Stage
 
-NODE = "tests/node"  # the daemon in network namespaces of its own
-MACHINE = "tests/lab/machine"  # what wants the node that is a virtual machine
-SOME = ("-m", "not complete")
-UP = (sys.executable, "-m", "lab", "up")
-CLOUD = ("--only", "openstack", "--only", "facts")
-# Cases of one service come one after another: quotas are for all of them, and those of ports are
-# for VIPs as well.
-OCTAVIA = "load_balancer or quota"
-REASON_LINES = 5  # of the end of a stage that failed otherwise
-REASON = 300  # characters of why a test failed that the summary shows
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of a stage."""
-
-    name: str
-    ok: bool
-    seconds: float
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    end: tuple[str, ...] = ()  # of what it printed
+_PYTHON = sys.executable
+_UP = (_PYTHON, "-m", "lab", "up")
+_CLOUD = ("--only", "openstack", "--only", "facts")
+_KURYR_UP = (_PYTHON, "-m", "lab.kuryr", "up")
+# The row that needs nothing but processors has a fifth of them where both rows want them.
+_BEHIND = ("nice", "-n", "5")
 
 
 class Suite:
-    def __init__(self) -> None:
+    """One run of all stages.
+
+    :param complete: run all that there is, as ``make test-all`` does.
+    :param only: names of stages; the others, and what only they need, are left out.
+    """
+
+    def __init__(self, *, complete: bool, only: Sequence[str] = ()) -> None:
+        self._complete = complete
+        self._stages = {
+            stage.name: stage
+            for stage in stages.all_stages(complete=complete)
+            if not only or stage.name in only
+        }
+        self._partial = bool(only)
         self._begin = time.monotonic()
         self._began = datetime.now(UTC)
         self.paths = Paths.from_environment()
         self.paths.create()
-        self.results: list[Result] = []
         self.reports = self.paths.run / "reports"
         shutil.rmtree(self.reports, ignore_errors=True)
         self.reports.mkdir(parents=True)
+        self.runner = Runner(self.paths.state, Progress())
+        self._lab = Lab()
+        self._was_up = set(self._lab.status().values()) == {"ready"}
+        self._vms_before = self._lab.vms
+        self._options_before = installation.options(self.paths) if self._was_up else []
+        self._there: dict[Needs, Future[bool]] = {}
+        self._tox = Path()
 
     def run(self) -> int:
-        """All stages, also after one has failed; the exit code."""
-        lab = Lab()
-        was_up = set(lab.status().values()) == {"ready"}
-        command = tox.ensure(self.paths)
-        with ThreadPoolExecutor(4) as pool:
-            prepared = pool.submit(self._prepare, command)
-            has_cloud = pool.submit(self._step, "cloud up", [*UP, "--vm", "0", *CLOUD])
-            is_up = pool.submit(self._lab_up, has_cloud)
-            on_the_lab = pool.submit(self._on_the_lab, command, prepared, has_cloud, is_up)
-            # the other row is the longer one: this one has the processors when that one waits
-            # (to be nice is not enough, with which that one takes half as long again)
-            behind = ["chrt", "--idle", "0", *command]
-            self._tox_stage(behind, "lint")
-            self._tox_stage(behind, "unit", env="py")
-            is_up.result()  # it brings the programs
-            prepared.result()
-            self._tox_stage(behind, "component", "--numprocesses=2")
-            self._tox_stage(behind, "node", NODE, env="functional")
-            self._tox_stage(behind, "fakes", "--real=no", env="contract")
-            if on_the_lab.result():
-                self._tox_stage(command, "audit")  # of what all this left in logs
-        if not was_up and "KEEP_LAB" not in os.environ:
-            self._step("lab down", [sys.executable, "-m", "lab", "down"])
+        """Run all stages, also after one has failed.
+
+        :returns: the exit code.
+        """
+        with ThreadPoolExecutor(8) as pool:
+            there = self._there
+            there[Needs.ENVIRONMENT] = pool.submit(self._environment)
+            steps = {
+                Needs.PROGRAMS: self._programs,
+                Needs.CLOUD: self._cloud,
+                Needs.PRODUCT: self._product,
+            }
+            for need, step in steps.items():
+                if need in self._needed():
+                    there[need] = pool.submit(step)
+            lab_row = pool.submit(self._lab_row, pool)
+            for stage in stages.HERE:
+                self._run(stage, behind=True)
+            lab_row.result()
+            self._run(stages.AUDIT)
+        if not self.runner.interrupted:
+            if not self._partial:
+                self._verify()
+            if Needs.CLOUD in self._there:
+                self._leave()
         return self._summary()
 
-    def _lab_up(self, has_cloud: Future[bool]) -> bool:
-        """The rest of it; whether the product could be installed there, too."""
-        has_cloud.result()
-        return self._step("lab up", [*UP, "--vm", "1"]) and self._step(
-            "kuryr up", [sys.executable, "-m", "lab.kuryr", "up", "--debug"]
+    def _environment(self) -> bool:
+        """Make the environment of all stages, and the metadata of entry points once."""
+        with self.runner.progress.during("tox"):
+            self._tox = tox.ensure(self.paths)
+        ready = self.runner.step("prepare", tox.prepare(self.paths, self._tox))
+        entry_points = tox.entry_points(self.paths, self._tox)
+        ready = ready and self.runner.step("entry points", entry_points)
+        if self._complete and ready:
+            with self.runner.progress.during("Python 3.13"):
+                interpreter = python313.install(self.paths)
+            os.environ["TOX_DISCOVER"] = str(interpreter)
+            ready = self.runner.step("prepare-3.13", tox.prepare(self.paths, self._tox, "py313"))
+        return ready
+
+    def _programs(self) -> bool:
+        """Build first what the stages of the row that needs no lab wait for."""
+        return self.runner.step(
+            "programs", [_PYTHON, "-m", "lab", "build", "etcd", "kube-apiserver"]
         )
 
-    def _on_the_lab(
-        self,
-        command: list[str],
-        prepared: Future[None],
-        has_cloud: Future[bool],
-        is_up: Future[bool],
-    ) -> bool:
-        """The cloud alone first, while Kubernetes is built; whether there was all to test on."""
-        prepared.result()
-        if has_cloud.result():
-            self._contract(command)
-        if not is_up.result():
+    def _needed(self) -> set[Needs]:
+        """Return what the stages of this run need, and what has to be there before that."""
+        needed = {stage.needs for stage in self._stages.values()}
+        if Needs.MACHINE in needed:
+            needed.add(Needs.PRODUCT)
+        if Needs.PRODUCT in needed:
+            needed |= {Needs.CLOUD, Needs.PROGRAMS}
+        return needed
+
+    def _cloud(self) -> bool:
+        """Bring up OpenStack alone: that is tested while Kubernetes is built."""
+        return self.runner.step("cloud up", [*_UP, "--vm", "0", *_CLOUD])
+
+    def _product(self) -> bool:
+        """Bring up the rest of the lab, and the product on it."""
+        # Both build Go programs, one after another in any case.
+        ready = self._there[Needs.CLOUD].result() and self._there[Needs.PROGRAMS].result()
+        return (
+            ready
+            and self.runner.step("lab up", [*_UP, "--vm", "0"])
+            and self.runner.step("kuryr up", [*_KURYR_UP, "--debug", *self._options_before])
+        )
+
+    def _machine(self) -> bool:
+        """Add a node that is a virtual machine."""
+        if not self._there[Needs.PRODUCT].result():
             return False
-        self._tox_stage(command, "machine", MACHINE, *SOME, env="functional")
-        self._step("machine off", [*UP, "--vm", "0"])
-        quiet = ("tests/lab/quiet", "--numprocesses=4")
-        self._tox_stage(command, "quiet", *quiet, *SOME, env="functional")
-        self._tox_stage(command, "disruptive", "tests/lab/disruptive", *SOME, env="functional")
-        return True
+        kuryr_up = [*_KURYR_UP, "--debug", *self._options_before]
+        return self.runner.step("machine up", [*_UP, "--vm", "1"]) and self.runner.step(
+            "machine kuryr", kuryr_up
+        )
 
-    def _contract(self, command: list[str]) -> None:
-        """Side by side: each mostly waits for its service."""
-        with ThreadPoolExecutor(1) as pool:
-            only = ("--real=only", "-k")
-            octavia = pool.submit(
-                self._tox_stage, command, "octavia", *only, OCTAVIA, env="contract"
-            )
-            self._tox_stage(command, "neutron", *only, f"not ({OCTAVIA})", env="contract")
-            octavia.result()
+    def _lab_row(self, pool: ThreadPoolExecutor) -> None:
+        for group in stages.LAB:
+            if any(stage.needs is Needs.MACHINE for stage in group if self._wanted(stage)):
+                self._there[Needs.MACHINE] = pool.submit(self._machine)
+            beside = [pool.submit(self._run, stage) for stage in group[1:]]
+            self._run(group[0])
+            for running in beside:
+                running.result()
 
-    def _prepare(self, command: list[str]) -> None:
-        """Make the environments that the two rows share: tox has no lock for them."""
-        self._step("prepare", [*command, "--notest", "-e", "component,contract,functional,audit"])
-
-    def _tox_stage(self, command: list[str], name: str, *args: str, env: str = "") -> None:
-        report = self.reports / f"{name}.xml"
+    def _run(self, stage: Stage, *, behind: bool = False) -> None:
+        if not self._wanted(stage):
+            return
+        for need in (Needs.ENVIRONMENT, stage.needs):
+            if not self._there[need].result():
+                self.runner.missing(stage.name, f"there is no {need}")
+                return
+        argv = stage.argv(complete=self._complete)
+        report = self.reports / f"{stage.name}.xml"
+        if not stage.command:
+            argv += [f"--junitxml={report}", "-p", "no:cacheprovider"]
         variables = {
-            "PYTEST_ADDOPTS": f"--junitxml={report} -p no:cacheprovider",
             # for the audit: what counts, and where stages leave something for it
             "KURYR_LAB_SUITE_BEGAN": self._began.isoformat(),
             "KURYR_LAB_REPORTS": str(self.reports),
             "PATH": f"{self.paths.bin}:{os.environ['PATH']}",  # Open vSwitch's tools
         }
-        argv = [*command, "-e", env or name, *(("--", *args) if args else ())]
-        self._step(name, argv, env=variables, report=report)
+        if not self._complete:
+            variables |= dict([stages.QUICK_HYPOTHESIS])
+        command = [*(_BEHIND if behind else ()), *self._inside(stage.python, argv)]
+        self.runner.step(stage.name, command, env=variables, report=report)
 
-    def _step(
-        self,
-        name: str,
-        argv: list[str],
-        *,
-        env: dict[str, str] | None = None,
-        report: Path | None = None,
-    ) -> bool:
-        """Run a command, show each line under its name, and note its result."""
-        print(f"=== {name}", flush=True)
-        begin = time.monotonic()
-        with subprocess.Popen(
-            argv,
-            cwd=REPOSITORY,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as running:
-            assert running.stdout is not None
-            end = deque[str](maxlen=REASON_LINES)
-            for line in running.stdout:
-                print(f"{name:<11}| {line}", end="", flush=True)
-                end.append(line.rstrip())
-        ok = running.returncode == 0
-        counts = _counts(report) if report else (0, 0, 0)
-        self.results.append(Result(name, ok, time.monotonic() - begin, *counts, tuple(end)))
-        return ok
+    def _wanted(self, stage: Stage) -> bool:
+        return stage.name in self._stages
+
+    def _inside(self, environment: str, argv: Sequence[str]) -> list[str]:
+        return [*tox.inside(self.paths, self._tox, environment), *argv]
+
+    def _verify(self) -> None:
+        """Fail unless the stages ran all tests that there are."""
+        if not self._there[Needs.ENVIRONMENT].result():
+            return
+        more = stages.COMPLETE if self._complete else stages.SAMPLED
+        listing = self.reports / "collected.txt"
+        script = 'listing="$1"; shift; exec "$@" > "$listing"'
+        argv = ["pytest", *stages.COLLECTION, *more, "--collect-only", "-q", "-p"]
+        collect = self._inside("py", [*argv, "no:cacheprovider"])
+        if not self.runner.step("collect", ["sh", "-c", script, "sh", str(listing), *collect]):
+            return
+        written = [self.reports / f"{name}.xml" for name in self._stages]
+        never = reports.never_run(listing.read_text(), written)
+        end = tuple(f"no stage ran {test}" for test in never)
+        self.runner.results.append(Result("every test", not never, end=end))
+
+    def _leave(self) -> None:
+        """Leave the lab as it was."""
+        if self._was_up:
+            self.runner.step("as before", [*_UP, "--vm", str(self._vms_before)])
+            self.runner.step("kuryr before", [*_KURYR_UP, *self._options_before])
+        elif "KEEP_LAB" not in os.environ:
+            self.runner.step("lab down", [_PYTHON, "-m", "lab", "down"])
 
     def _summary(self) -> int:
-        passed = sum(result.passed for result in self.results)
-        failed = sum(result.failed for result in self.results)
-        skipped = sum(result.skipped for result in self.results)
-        ok = all(result.ok for result in self.results) and not failed and not skipped
-        line = "{:<12} {:<7} {:>8} {:>7} {:>7} {:>8}".format
+        results = self.runner.results
+        passed = sum(result.passed for result in results)
+        failed = sum(result.failed for result in results)
+        skipped = sum(result.skipped for result in results)
+        ok = all(result.ok for result in results) and not failed and not skipped
+        line = "{:<14} {:<7} {:>8} {:>7} {:>7} {:>8}".format
         print("\n" + line("STAGE", "RESULT", "SECONDS", "PASSED", "FAILED", "SKIPPED"))
-        for r in self.results:
+        for r in results:
             word = "ok" if r.ok else "FAILED"
             print(line(r.name, word, f"{r.seconds:.1f}", r.passed, r.failed, r.skipped))
-        verdict = "all is well" if ok else "not all is well"
+        verdict = "all stages passed" if ok else "not all stages passed"
         print(f"\n{verdict}, after {time.monotonic() - self._begin:.0f} s")
         print(f"{passed} passed, {failed} failed, {skipped} skipped")
-        for result in self.results:
-            found = list(_failures(self.reports / f"{result.name}.xml"))
-            for what in found or (() if result.ok else result.end):
-                print(f"{result.name}: {what}")
+        for result in results:
+            found = list(reports.failures(self.reports / f"{result.name}.xml"))
+            for reason in found or (() if result.ok else result.end):
+                print(f"{result.name}: {reason}")
         sys.stdout.flush()
         return 0 if ok else 1
 
 
-def _counts(report: Path) -> tuple[int, int, int]:
-    """Tests passed, failed and skipped, from a JUnit report."""
-    if not report.exists():
-        return (0, 0, 0)
-    suites = list(ET.parse(report).getroot().iter("testsuite"))
-
-    def count(*names: str) -> int:
-        return sum(int(suite.get(name) or 0) for suite in suites for name in names)
-
-    failed, skipped = count("failures", "errors"), count("skipped")
-    return (count("tests") - failed - skipped, failed, skipped)
-
-
-def _failures(report: Path) -> Iterator[str]:
-    """The tests that failed, each with the beginning of its reason: who sees only the end of a
-    long output sees these."""
-    if not report.exists():
-        return
-    for case in ET.parse(report).getroot().iter("testcase"):
-        for why in (*case.findall("failure"), *case.findall("error")):
-            reason = " ".join((why.get("message") or "").split())
-            yield f"{case.get('classname')}::{case.get('name')}: {reason[:REASON]}"
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m lab.suite", description=__doc__)
+    parser.add_argument(
+        "--complete", action="store_true", help="all faults, and Python 3.13 as well"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[stage.name for stage in stages.all_stages(complete=True)],
+        default=[],
+        help="run this stage, and what it needs; may be repeated",
+    )
+    arguments = parser.parse_args()
+    paths = Paths.from_environment()
+    paths.create()
+    with orphans.only_run(paths) as alone:
+        if not alone:
+            print("another run of the suite is under way on this lab", file=sys.stderr)
+            return 1
+        orphans.clear(paths)
+        suite = Suite(complete=arguments.complete, only=arguments.only)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: suite.runner.stop())
+        return suite.run()
 
 
 if __name__ == "__main__":
-    sys.exit(Suite().run())
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""The stages of the test suite as data: what each of them runs, what it needs, and beside what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Needs(StrEnum):
+    """What must be there before a stage can begin, each of them after the one before it."""
+
+    ENVIRONMENT = "the tox environment"
+    PROGRAMS = "etcd and kube-apiserver"
+    CLOUD = "OpenStack, OVN and Open vSwitch"
+    PRODUCT = "the lab with the product on it"
+    MACHINE = "a node that is a virtual machine"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the tests that runs as one command.
+
+    ``options`` are pytest's, besides those of every stage (SAMPLED and COMPLETE). ``command`` is what runs instead of pytest. ``env`` adds to the environment.
+    """
+
+    name: str
+    needs: Needs
+    paths: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    # the tox environment; py313 has the Python of Debian 13
+    python: str = "py"
+    only_complete: bool = False
+
+    def argv(self, *, complete: bool) -> list[str]:
+        """Build the command line, without what brings it into its environment."""
+        if self.command:
+            return list(self.command)
+        return ["pytest", *self.paths, *self.options, *(COMPLETE if complete else SAMPLED)]
+
+
+# Options of all stages: those of ``make test``, and those of ``make test-all``.
+SAMPLED = ("-m", "not complete")
+COMPLETE = ("--all-faults",)
+QUICK_HYPOTHESIS = ("HYPOTHESIS_PROFILE", "quick")
+_TWO = ("--numprocesses=2", "--dist=loadfile")
+_OCTAVIA = "load_balancer or quota"
+_NEW_PYTHON = "py313"
+
+# This row needs the processors only: it uses what the other one leaves while that one waits.
+HERE = (
+    Stage("lint", Needs.ENVIRONMENT, command=("sh", ".ci/lint")),
+    Stage("unit", Needs.ENVIRONMENT, ("tests/unit",), ("--numprocesses=2",)),
+    Stage("fakes", Needs.ENVIRONMENT, ("tests/contract",), ("--real=no",)),
+    Stage("node", Needs.CLOUD, ("tests/node",)),
+    Stage("component", Needs.PROGRAMS, ("tests/component",), _TWO),
+    Stage("tables", Needs.PROGRAMS, ("tests/tables",), _TWO),
+    Stage(
+        "unit-3.13",
+        Needs.ENVIRONMENT,
+        ("tests/unit",),
+        ("--numprocesses=2",),
+        python=_NEW_PYTHON,
+        only_complete=True,
+    ),
+    Stage(
+        "component-3.13",
+        Needs.PROGRAMS,
+        ("tests/component",),
+        _TWO,
+        python=_NEW_PYTHON,
+        only_complete=True,
+    ),
+)
+
+# This row waits most of the time, for the cloud and the cluster. The stages of one tuple run side
+# by side, the tuples one after another.
+LAB: tuple[tuple[Stage, ...], ...] = (
+    (
+        Stage(
+            "neutron",
+            Needs.CLOUD,
+            ("tests/contract",),
+            ("--real=only", "-k", f"not ({_OCTAVIA})"),
+        ),
+        Stage("octavia", Needs.CLOUD, ("tests/contract",), ("--real=only", "-k", _OCTAVIA)),
+    ),
+    (Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),),
+    (Stage("disruptive", Needs.PRODUCT, ("tests/lab/disruptive",)),),
+    (Stage("machine", Needs.MACHINE, ("tests/lab/machine",)),),
+)
+
+# After all others: reads what they left in logs.
+AUDIT = Stage("audit", Needs.PRODUCT, ("tests/audit",))
+
+# How pytest is asked for everything that there is.
+COLLECTION = ("tests", "--real=yes")
+
+
+def all_stages(*, complete: bool) -> list[Stage]:
+    """List the stages of ``make test``, or of ``make test-all``."""
+    stages = [*HERE, *(stage for group in LAB for stage in group), AUDIT]
+    return [stage for stage in stages if complete or not stage.only_complete]
