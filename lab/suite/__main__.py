@@ -147,13 +147,10 @@ class Suite:
         )
 
     def _lab_row(self, pool: ThreadPoolExecutor) -> None:
-        for group in stages.LAB:
-            if any(stage.needs is Needs.MACHINE for stage in group if self._wanted(stage)):
+        for stage in stages.LAB:
+            if stage.needs is Needs.MACHINE and self._wanted(stage):
                 self._there[Needs.MACHINE] = pool.submit(self._machine)
-            beside = [pool.submit(self._run, stage) for stage in group[1:]]
-            self._run(group[0])
-            for running in beside:
-                running.result()
+            self._run(stage)
 
     def _run(self, stage: Stage, *, behind: bool = False) -> None:
         if not self._wanted(stage):

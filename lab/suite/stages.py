@@ -1,4 +1,4 @@
-"""The stages of the test suite as data: what each of them runs, what it needs, and beside what."""
+"""The stages of the test suite as data: what each of them runs, and what it needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Needs(StrEnum):
 class Stage:
     """A part of the tests that runs as one command.
 
-    ``options`` are pytest's, besides those of every stage (SAMPLED and COMPLETE). ``command`` is what runs instead of pytest. ``env`` adds to the environment.
+    ``options`` are pytest's, besides those of every stage (SAMPLED or COMPLETE). ``command`` is
+    what runs instead of pytest.
     """
 
     name: str
@@ -28,7 +29,6 @@ class Stage:
     paths: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
     # the tox environment; py313 has the Python of Debian 13
     python: str = "py"
     only_complete: bool = False
@@ -45,7 +45,6 @@ SAMPLED = ("-m", "not complete")
 COMPLETE = ("--all-faults",)
 QUICK_HYPOTHESIS = ("HYPOTHESIS_PROFILE", "quick")
 _TWO = ("--numprocesses=2", "--dist=loadfile")
-_OCTAVIA = "load_balancer or quota"
 _NEW_PYTHON = "py313"
 
 # This row needs the processors only: it uses what the other one leaves while that one waits.
@@ -74,21 +73,12 @@ HERE = (
     ),
 )
 
-# This row waits most of the time, for the cloud and the cluster. The stages of one tuple run side
-# by side, the tuples one after another.
-LAB: tuple[tuple[Stage, ...], ...] = (
-    (
-        Stage(
-            "neutron",
-            Needs.CLOUD,
-            ("tests/contract",),
-            ("--real=only", "-k", f"not ({_OCTAVIA})"),
-        ),
-        Stage("octavia", Needs.CLOUD, ("tests/contract",), ("--real=only", "-k", _OCTAVIA)),
-    ),
-    (Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),),
-    (Stage("disruptive", Needs.PRODUCT, ("tests/lab/disruptive",)),),
-    (Stage("machine", Needs.MACHINE, ("tests/lab/machine",)),),
+# This row waits most of the time, for the cloud and the cluster.
+LAB = (
+    Stage("contract", Needs.CLOUD, ("tests/contract",), ("--real=only", "--numprocesses=4")),
+    Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),),
+    Stage("disruptive", Needs.PRODUCT, ("tests/lab/disruptive",)),
+    Stage("machine", Needs.MACHINE, ("tests/lab/machine",)),
 )
 
 # After all others: reads what they left in logs.
@@ -100,5 +90,5 @@ COLLECTION = ("tests", "--real=yes")
 
 def all_stages(*, complete: bool) -> list[Stage]:
     """List the stages of ``make test``, or of ``make test-all``."""
-    stages = [*HERE, *(stage for group in LAB for stage in group), AUDIT]
+    stages = [*HERE, *LAB, AUDIT]
     return [stage for stage in stages if complete or not stage.only_complete]
