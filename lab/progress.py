@@ -14,7 +14,7 @@ from typing import TextIO
 
 _GREEN, _RED, _DIM, _PLAIN = "\033[32m", "\033[31m", "\033[2m", "\033[0m"
 _CLEAR = "\r\033[K"
-INTERVAL = 10.0  # seconds of silence after which a line says what runs
+INTERVAL = 9.0  # seconds of silence, so that the next line comes before the tenth
 _TERMINAL_INTERVAL = 1.0
 
 
@@ -36,7 +36,7 @@ class Progress:
     """Prints a line for each finished step, and what is under way when nothing else was printed.
 
     On a terminal, what is under way is one line at the bottom that is updated every second;
-    elsewhere it is a line of its own after ten seconds of silence.
+    elsewhere it is a line of its own, at least every ten seconds.
 
     :param interval: seconds of silence after which activities are named; by default as above.
     """

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     base = parser.parse_args(arguments).base or _upstream()
     begin = time.monotonic()
     changed = changes(base)
-    tests = tests_of(changed, REPOSITORY)
+    tests = select(changed, REPOSITORY)
     print(f"{len(changed)} files differ from {base}; tests: {' '.join(tests) or 'none'}")
     programs = _environment()
     env = {
@@ -60,7 +60,7 @@ def changes(base: str) -> list[str]:
     return sorted({name for name in (differ + unknown).split("\0") if name})
 
 
-def tests_of(changed: Iterable[str], root: Path) -> list[str]:
+def select(changed: Iterable[str], root: Path) -> list[str]:
     """Choose tests that are concerned, as paths below the root.
 
     A package of the product has its unit tests in the directory of the same name below

@@ -76,7 +76,7 @@ HERE = (
 # This row waits most of the time, for the cloud and the cluster.
 LAB = (
     Stage("contract", Needs.CLOUD, ("tests/contract",), ("--real=only", "--numprocesses=4")),
-    Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),),
+    Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),
     Stage("disruptive", Needs.PRODUCT, ("tests/lab/disruptive",)),
     Stage("machine", Needs.MACHINE, ("tests/lab/machine",)),
 )
