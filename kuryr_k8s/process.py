@@ -1,4 +1,4 @@
-"""What both programs share as processes: signals, exit codes, the wait for an API at start."""
+"""Signals, exit codes, and the wait for an API at start, common to both programs."""
 
 import asyncio
 import fcntl
@@ -19,11 +19,11 @@ from kuryr_k8s.engine.systemd import notify
 
 LOG = logging.getLogger(__name__)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-RETRY = 2.0  # seconds between two looks at an API that is down at start
-# Seconds for which an API that is just starting may refuse what it will grant: an API server has
-# not loaded its permissions yet (403), Neutron does not show us all there is yet (404).
+RETRY = 2.0  # seconds between two calls to an API that is down at start
+# Seconds for which an API that is just starting may refuse what it will grant later: an API server
+# has not loaded its permissions yet (403), Neutron does not show us everything yet (404).
 GRACE = 5.0
-# What does not heal by waiting, in the words of the C library and of OpenSSL.
+# Failures that waiting does not cure, in the words of the C library and of OpenSSL.
 HOPELESS = (
     "Name or service not known",
     "No address associated",
@@ -34,14 +34,16 @@ HOPELESS = (
 
 
 class Program(Protocol):
+    """A program that can be started."""
+
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
 
 
 def start(name: str, arguments: Sequence[str], make: Callable[[cfg.ConfigOpts], Program]) -> int:
     """Run a program until SIGTERM or SIGINT.
 
-    :return: the exit code: 2 for a wrong configuration, told in one line on standard error.
+    :returns: the exit code: 2 for a wrong configuration, with a line on standard error.
     """
     try:
         conf = config.load(arguments, name)
@@ -80,10 +82,11 @@ async def _until_signal(program: Program) -> None:
 
 
 async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
-    """Make the first call to an API; wait, visibly, while it is merely down.
+    """Make the first call to an API; while it is merely down, wait and say so.
 
-    :raises errors.ConfigError: waiting would not help: the name does not resolve, the
-        certificate does not verify, we are refused, what an option names is not there.
+    :param what: the API's name, for users.
+    :raises errors.ConfigError: waiting would not help: the name does not resolve, the certificate
+        is not trusted, we are refused, or an object that an option names does not exist.
     """
     refused_since: float | None = None
     while True:
@@ -94,7 +97,7 @@ async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
             if not _may_be_loading(error):
                 refused_since = None
             elif refused_since is None:
-                refused_since = now  # while it was down, it was not loading
+                refused_since = now  # the time in which it was down does not count
             if refused_since is None or now - refused_since > GRACE:
                 if isinstance(error, errors.ConfigError):
                     raise
@@ -108,14 +111,14 @@ async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
 
 
 def is_hopeless(error: errors.CloudError | errors.KubeError) -> bool:
-    """Whether an API is not merely down, but never going to answer us as we ask."""
+    """Return whether an API is not merely down, but will never grant the call."""
     if 400 <= error.status < 500 and error.status not in (408, 409, 429):
         return True
     return any(sign in str(cause) for cause in _causes(error) for sign in HOPELESS)
 
 
 def _may_be_loading(error: errors.KuryrError) -> bool:
-    """Whether an API that has just been started answers like this, for a while."""
+    """Return whether an API that has just started may answer like this for a while."""
     if isinstance(error, errors.KubeError):
         return error.status == 403
     return any(isinstance(cause, errors.NotFound) for cause in _causes(error))
@@ -130,7 +133,10 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 class HostLock:
-    """A lock that dies with its process: with it, the Lease of an earlier one here is ours."""
+    """A lock of this host that goes with its process.
+
+    Whoever holds it may take over the Lease of an earlier process on this host.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -142,7 +148,7 @@ class HostLock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("w")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the very file on the very machine: another one's lock proves nothing about ours
+            # this file on this machine: the lock of another file proves nothing
             file = os.fstat(self._file.fileno())
             boot = BOOT_ID.read_text().strip()
             self.identity = f"{socket.gethostname()}_{boot}_{file.st_dev}-{file.st_ino}"
@@ -158,7 +164,7 @@ class HostLock:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error that stopped us, out of the nested groups."""
+    """Return the error that ended the program, out of nested groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,13 +1,15 @@
-/* kuryr-cni: hands a CNI request on to the node's daemon, and prints its answer.
+/* kuryr-cni: passes a CNI request to the node's daemon, and prints its answer.
  *
- * Runtimes start this program for every request, many at a time, so that its start is what
- * counts: linked statically, no heap. It runs on the node, whatever the daemon runs in.
+ * Runtimes start this program for every request, many at a time, so its start must be fast: it is
+ * linked statically and uses no heap. It runs on the node itself, even if the daemon runs in a
+ * container.
  *
- * A request is the environment as in /proc/PID/environ (only what CNI and tracing define), an
- * empty entry, and standard input; then the sending side is closed. The answer is a line
- * "exit code, length", and as many bytes for standard output. All is judged by the daemon,
- * except where it cannot be reached: then ADD and CHECK fail with "try again later", STATUS with
- * "not available", and a DEL is left in a directory, for the daemon to do when it starts.
+ * A request consists of the environment as in /proc/PID/environ (only the variables of CNI and
+ * tracing), an empty entry, and standard input; then the sender shuts its side down. The answer is
+ * a line with exit code and length, and as many bytes for standard output. The daemon decides
+ * everything, except if it cannot be reached: then ADD and CHECK fail with "try again later",
+ * STATUS fails with "not available", and a DEL is stored in a directory, for the daemon to do when
+ * it starts.
  */
 #define _POSIX_C_SOURCE 200809L /* openat and its like, beside C11 */
 #include <ctype.h>
@@ -29,7 +31,7 @@
 #define SPOOL "/var/lib/kuryr/spool"
 #define VERSIONS "\"0.3.1\", \"0.4.0\", \"1.0.0\", \"1.1.0\"" /* as in protocol.py */
 #define DEADLINE 230 /* seconds; the kubelet gives up at 240 */
-#define GRACE 5 /* seconds after it, to put a DEL off and to say so */
+#define GRACE 5 /* further seconds to store a DEL and to print an error */
 #define LARGEST (4 * 1024 * 1024) /* bytes of a request, as in server.py, and of an answer */
 
 /* SPEC, "Error", well-known codes */
@@ -37,16 +39,16 @@ enum { BAD_ENVIRONMENT = 4, IO_FAILURE, DECODE_FAILURE, TRY_LATER = 11, NOT_AVAI
 
 typedef struct {
     size_t length;
-    char bytes[LARGEST + 2]; /* room for one byte too many; and a zero follows what is there */
+    char bytes[LARGEST + 2]; /* one byte more than allowed, and a zero after the end */
 } Buffer;
-typedef char Text[PATH_MAX + 1]; /* longer than any path may be: what is cut off stays too long */
+typedef char Text[PATH_MAX + 1]; /* longer than any path: a text that is cut off stays too long */
 
 extern char **environ;
-static Buffer request, answer; /* pages that are not used cost nothing */
-static const char *config;     /* standard input: the end of the request */
+static Buffer request, answer; /* unused pages cost nothing */
+static const char *config;     /* standard input, at the end of the request */
 static volatile sig_atomic_t rings;
 
-/* The deadline's alarm. It rings again and again: one may come just before a call that blocks. */
+/* Note the deadline's alarm, which repeats: one may come just before a call that blocks. */
 static void ring(int signal_number)
 {
     (void)signal_number;
@@ -55,7 +57,8 @@ static void ring(int signal_number)
     alarm(1);
 }
 
-/* Was a call merely interrupted? Then again, unless it was the alarm: errno is ETIME then. */
+/* Return whether to repeat a call that failed: it was interrupted, but not by the alarm. If it was
+   the alarm, set errno to ETIME. */
 static bool again(int rings_before)
 {
     if (errno != EINTR)
@@ -64,7 +67,7 @@ static bool again(int rings_before)
     return rings == rings_before;
 }
 
-/* Append all that comes up to the end; false with errno, EFBIG if it is too much. */
+/* Read up to the end and append it. On failure return false with errno, EFBIG if it is too much. */
 static bool read_all(int file, Buffer *buffer)
 {
     for (int before = rings; buffer->length <= LARGEST;) {
@@ -79,7 +82,7 @@ static bool read_all(int file, Buffer *buffer)
     return false;
 }
 
-/* Write all of it, however little the file takes at a time; false with errno. */
+/* Write all bytes, however few the file takes at a time. On failure return false with errno. */
 static bool write_all(int file, const char *bytes, size_t length)
 {
     for (int before = rings; length;) {
@@ -103,7 +106,7 @@ static bool append(Buffer *buffer, const char *bytes, size_t length)
     return true;
 }
 
-/* Of a name that is there twice the first counts, as for getenv. */
+/* Return whether this is the first entry of its name: like getenv we ignore others. */
 static bool is_first(char **entry)
 {
     size_t name = strcspn(*entry, "=") + 1;
@@ -113,13 +116,13 @@ static bool is_first(char **entry)
     return first == entry;
 }
 
-/* The variables that the daemon is told of, and the empty entry. */
+/* Append the variables that the daemon needs, and the empty entry. */
 static bool append_environment(void)
 {
-    static const char *const told[] = {"CNI_", "TRACEPARENT=", "TRACESTATE=", "BAGGAGE="};
+    static const char *const needed[] = {"CNI_", "TRACEPARENT=", "TRACESTATE=", "BAGGAGE="};
     for (char **entry = environ; *entry; entry++)
-        for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-            if (!strncmp(*entry, told[i], strlen(told[i])) && strchr(*entry, '=') &&
+        for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+            if (!strncmp(*entry, needed[i], strlen(needed[i])) && strchr(*entry, '=') &&
                 is_first(entry) && !append(&request, *entry, strlen(*entry) + 1))
                 return false;
     return append(&request, "", 1);
@@ -131,8 +134,8 @@ static const char *variable(const char *name)
     return value ? value : "";
 }
 
-/* Where the value of a key of the configuration begins, at "" where there is none. Only of the
-   configuration's own keys: what stands deeper in it may be the word of a Pod. */
+/* Return the beginning of the value of a key of the configuration, "" if there is none. Only the
+   outermost keys count: a Pod may have written what is nested deeper. */
 static const char *value_of(const char *key, size_t length)
 {
     static const char blanks[] = " \t\n\v\f\r";
@@ -155,7 +158,8 @@ static const char *value_of(const char *key, size_t length)
     return "";
 }
 
-/* Put the string of a key of the configuration into text, without reading the rest of the JSON. */
+/* Copy the string that belongs to a key of the configuration, without parsing the rest of the JSON.
+   Copy another text if there is none. */
 static const char *setting(const char *name, const char *otherwise, Text text)
 {
     char key[32];
@@ -169,7 +173,7 @@ static const char *setting(const char *name, const char *otherwise, Text text)
     return n ? text : strcpy(text, otherwise);
 }
 
-/* Length of the UTF-8 character that begins here, 0 where none does (RFC 3629). */
+/* Return the length of the UTF-8 character that begins here, 0 if none does (RFC 3629). */
 static size_t character(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -183,7 +187,7 @@ static size_t character(const char *text)
     return length;
 }
 
-/* Append a text as the inside of a JSON string (RFC 8259). */
+/* Append a text as the content of a JSON string (RFC 8259). */
 static void append_json(Buffer *buffer, const char *text)
 {
     for (size_t n; *text; text += n ? n : 1) {
@@ -197,7 +201,7 @@ static void append_json(Buffer *buffer, const char *text)
     }
 }
 
-/* SPEC, "Error": print a failure in the configuration's version. Returns the exit code. */
+/* Print a failure in the configuration's version (SPEC, "Error"). Return the exit code. */
 __attribute__((format(printf, 2, 3))) static int failure(int code, const char *format, ...)
 {
     Text version;
@@ -216,7 +220,7 @@ __attribute__((format(printf, 2, 3))) static int failure(int code, const char *f
     return 1;
 }
 
-/* Connect, send the request, take whatever comes back; false with errno. */
+/* Connect, send the request, and read the answer. On failure return false with errno. */
 static bool exchange(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -235,7 +239,7 @@ static bool exchange(const char *path)
            read_all(channel, &answer);
 }
 
-/* Put the answer's exit code into code, and where its output begins; NULL if it is not whole. */
+/* Set code to the answer's exit code. Return where its output begins, NULL if it is incomplete. */
 static const char *read_answer(int *code)
 {
     size_t length = 0;
@@ -248,7 +252,8 @@ static const char *read_answer(int *code)
     return output;
 }
 
-/* Leave the request on disk, a file for each attachment, whole or not at all; false with errno. */
+/* Store the request on disk, a file for each attachment, whole or not at all. On failure return
+   false with errno. */
 static bool spool(char *directory, const char *container, const char *ifname)
 {
     const char *parts[] = {container, ".", ifname};
@@ -261,7 +266,7 @@ static bool spool(char *directory, const char *container, const char *ifname)
         }
     for (char *slash = strchr(directory + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(directory, 0777); /* whatever is wrong with it, open says */
+        mkdir(directory, 0777); /* open reports whatever is wrong with it */
         *slash = '/';
     }
     mkdir(directory, 0700);
@@ -283,7 +288,7 @@ static const char *reason(void)
     return errno == ETIME ? "no answer in time" : strerror(errno);
 }
 
-/* What is left to do where the daemon cannot be asked. Returns the exit code. */
+/* Do a request without the daemon. Return the exit code. */
 static int without_daemon(const char *command, const char *why)
 {
     static const char unreached[] = "kuryr-k8s-daemon cannot be reached on this node";
@@ -330,7 +335,7 @@ int main(void)
     }
     const char *output = read_answer(&code);
     if (!output)
-        return without_daemon(command, "it went away before its answer was complete");
+        return without_daemon(command, "it ended before its answer was complete");
     size_t length = answer.length - (size_t)(output - answer.bytes);
     return write_all(STDOUT_FILENO, output, length) ? code : 1;
 }

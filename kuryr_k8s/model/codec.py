@@ -1,11 +1,11 @@
-"""JSON codec of the data model, in the versioned-object envelopes of OpenStack.
+"""A JSON codec of the data model, in the versioned-object envelopes of OpenStack.
 
     {"versioned_object.name": "VIFVlanNested", "versioned_object.namespace":
      "os_vif", "versioned_object.version": "1.0", "versioned_object.data": {...}}
 
-Reading is lenient: unknown fields are dropped, missing ones take defaults, a
-newer minor version is accepted, another major version is refused. Writing is
-exact. ``None`` means "absent", unless the class says ``WRITES_NONE``.
+Reading is lenient: it drops unknown fields, fills in defaults for missing ones, and accepts a
+newer minor version, but no other major version. Writing is exact. ``None`` means "absent", unless
+the class sets ``WRITES_NONE``.
 """
 
 import dataclasses
@@ -32,10 +32,10 @@ class Versioned:
     NAMESPACE: ClassVar[str] = "os_vif"
     VERSION: ClassVar[str] = "1.0"
     LIST_VERSION: ClassVar[str | None] = None  # set where a list is an object of its own
-    WRITES_NONE: ClassVar[bool] = False  # the classes of kuryr itself write nulls
+    WRITES_NONE: ClassVar[bool] = False  # kuryr's own classes write nulls
 
     def to_json(self) -> dict[str, Any]:
-        """Encode as an envelope; reading it back gives an equal record."""
+        """Encode the record as an envelope; reading that returns an equal record."""
         kinds = _element_types(type(self).__name__)
         pairs = ((name, getattr(self, name)) for name in kinds)
         data = {
@@ -47,9 +47,9 @@ class Versioned:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """Decode ``value`` as ``cls`` or as a subclass of it.
+        """Decode an envelope as this class or as a subclass of it.
 
-        :raises DecodeError: another class, another major version, a missing field.
+        :raises DecodeError: it is of another class or major version, or lacks a field.
         """
         name, version, data = _open(value)
         kind = _REGISTRY.get(name)
@@ -67,7 +67,7 @@ class Versioned:
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
 def model(cls: type[T]) -> type[T]:
-    """Make ``cls`` a frozen record that the codec can write, and read by its name."""
+    """Make a class a frozen record that the codec can write, and read by its name."""
     cls = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
     _REGISTRY[cls.__name__] = cls
     return cls
@@ -92,7 +92,7 @@ def _open(value: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 def _encode(value: Any, kind: type[Versioned] | None) -> Any:
-    """Encode a field's value; the declared ``kind`` decides the form of a list, empty or not."""
+    """Encode a field's value. The declared class decides the form of a list, empty or not."""
     match value:
         case Versioned():
             return value.to_json()

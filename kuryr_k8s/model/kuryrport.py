@@ -1,4 +1,4 @@
-"""KuryrPort (``openstack.org/v1``): the record of the interfaces that a Pod has.
+"""KuryrPort (``openstack.org/v1``), the record of the interfaces of a Pod.
 
 spec:   podUid, podNodeName, podStatic
 status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versioned object>}}
@@ -24,8 +24,8 @@ UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class KuryrPort:
     """A KuryrPort as the caches keep it.
 
-    ``vifs_packed`` holds ``status.vifs`` compressed, empty where there are none yet: a fiftieth
-    of the memory that the same takes as dictionaries, for something that is read a few times.
+    :param vifs_packed: ``status.vifs`` compressed, empty while there are none. It is read only a
+        few times, and takes a fiftieth of the memory that dictionaries would take.
     """
 
     namespace: str
@@ -44,6 +44,7 @@ class KuryrPort:
 
     @classmethod
     def read(cls, item: Json) -> Self:
+        """Read a KuryrPort from the API's JSON."""
         meta, spec = item["metadata"], item["spec"]
         status = item.get("status") or {}
         creator = annotations.annotation(item, annotations.CREATOR)
@@ -65,9 +66,9 @@ class KuryrPort:
         )
 
     def vifs(self) -> dict[str, VIFBase]:
-        """The interfaces by name in the Pod, empty before the controller has made them.
+        """Return the interfaces by their names in the Pod, none before the controller made them.
 
-        :raises kuryr_k8s.model.codec.DecodeError: written by something else than us.
+        :raises kuryr_k8s.model.codec.DecodeError: another program has written them.
         """
         recorded = json.loads(self._vifs_json) if self.has_vifs else {}
         try:
@@ -77,6 +78,7 @@ class KuryrPort:
 
     @property
     def has_vifs(self) -> bool:
+        """Return whether the controller has made the interfaces."""
         return bool(self.vifs_packed)
 
     @property
@@ -84,13 +86,13 @@ class KuryrPort:
         return zlib.decompress(self.vifs_packed)
 
     def uuids(self) -> set[str]:
-        """All UUIDs in the interfaces, also where nobody can read them; their ports' are there."""
+        """Return all UUIDs in the interfaces, those of their ports included, readable or not."""
         if not self.has_vifs:
             return set()
         return {found.decode() for found in UUID.findall(self._vifs_json)}
 
     def may_name(self, port_id: str) -> bool:
-        """Whether the port is one of the interfaces; or nobody can read them."""
+        """Return whether a port is one of the interfaces, or they are unreadable."""
         if port_id.encode() in self._vifs_json:
             return True
         try:
@@ -101,7 +103,7 @@ class KuryrPort:
 
 
 def write_vifs(vifs: dict[str, VIFBase]) -> Json:
-    """``status.vifs`` for these interfaces."""
+    """Return ``status.vifs`` for these interfaces."""
     return {
         name: {"default": name == DEFAULT_IFNAME, "vif": vif.to_json()}
         for name, vif in vifs.items()

@@ -1,7 +1,7 @@
-"""KuryrPortPool (``openstack.org/v1``): the ports that a Node keeps for Pods to come.
+"""KuryrPortPool (``openstack.org/v1``), the ports that are parked on a Node.
 
-One for each Node, of its name and owned by it. Both maps are written in batches, never because
-of one Pod, and each by one writer alone:
+Each Node owns one of its own name. Both maps are written in batches, never for a single Pod, and
+each has only one writer:
 
 spec:   ports: {<port id>: {mac, addresses, mtu, bridge, state}}   (the controller)
 status: parked: {<port id>: {}}                                     (the Node's daemon)
@@ -22,9 +22,10 @@ REMOVE = "remove"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPort:
-    """A port that is to be plugged. ``mtu`` is in bytes, 0 where the network says nothing.
+    """A port of a pool.
 
-    ``keep`` is False for one that no Pod has nor will have: the node is to unplug it.
+    :param mtu: in bytes; 0 if the network has none.
+    :param keep: False if no Pod has the port, nor will have it: the node unplugs it.
     """
 
     mac: str
@@ -35,6 +36,7 @@ class PoolPort:
 
     @classmethod
     def read(cls, entry: Json) -> Self:
+        """Read an entry of ``spec.ports``."""
         return cls(
             mac=entry["mac"].lower(),
             addresses=tuple(entry["addresses"]),
@@ -46,7 +48,11 @@ class PoolPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KuryrPortPool:
-    """A KuryrPortPool as the caches keep it; ``parked`` are the ids of ``status.parked``."""
+    """A KuryrPortPool as the caches keep it.
+
+    :param ports: the ports by id.
+    :param parked: the ids in ``status.parked``.
+    """
 
     name: str
     uid: str
@@ -57,6 +63,7 @@ class KuryrPortPool:
 
     @classmethod
     def read(cls, item: Json) -> Self:
+        """Read a KuryrPortPool from the API's JSON."""
         meta = item["metadata"]
         ports = (item.get("spec") or {}).get("ports") or {}
         return cls(
@@ -70,7 +77,7 @@ class KuryrPortPool:
 
 
 def park_entry(mac: str, addresses: Iterable[str], mtu: int | None, bridge: str) -> Json:
-    """The value of a port in ``spec.ports`` that the node is to keep."""
+    """Return the value in ``spec.ports`` of a port that the node keeps plugged."""
     return {
         "mac": mac,
         "addresses": list(addresses),

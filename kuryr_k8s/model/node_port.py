@@ -1,4 +1,4 @@
-"""What the nodes' daemons read of Services: where to lead connections to node ports."""
+"""Node ports of Services, as the nodes' daemons read them."""
 
 import sys
 from dataclasses import dataclass
@@ -7,14 +7,16 @@ from typing import Any, NamedTuple, Self
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_class import Classes, is_handled
 
-# Asked of the API server, so that a node hears of no others: only these types have node ports.
+# The API server sends a node no other Services: only these types have node ports.
 WITH_NODE_PORTS = {"fieldSelector": "spec.type!=ClusterIP,spec.type!=ExternalName"}
 
 
 class NodePort(NamedTuple):
-    """Connections to ``port`` of a node go to ``target`` of ``address``, a ClusterIP.
+    """A port of every node whose connections are forwarded.
 
     :param protocol: TCP, UDP or SCTP.
+    :param address: the ClusterIP that they are forwarded to.
+    :param target: its port.
     """
 
     protocol: str
@@ -24,16 +26,16 @@ class NodePort(NamedTuple):
 
     @property
     def version(self) -> int:
-        """Of IP."""
+        """Return the version of IP."""
         return 6 if ":" in self.address else 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAtNodes:
-    """A Service, cut down to what a node answers of it.
+    """A Service, reduced to what a node does for it.
 
-    :param node_ports: one for each port and ClusterIP; empty where the Service is not ours.
-    :param health_check_port: where balancers ask a node about the Service, else None.
+    :param node_ports: one for each port and ClusterIP; none if the Service is not ours.
+    :param health_check_port: the port at which balancers ask a node about the Service, or None.
     """
 
     namespace: str
@@ -45,6 +47,10 @@ class ServiceAtNodes:
 
     @classmethod
     def read(cls, item: dict[str, Any], classes: Classes) -> Self:
+        """Read a Service from the API's JSON.
+
+        :param classes: the load balancer classes that are ours.
+        """
         service = Service.read(item)
         ours = is_handled(service, classes)
         return cls(

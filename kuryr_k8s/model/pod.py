@@ -1,4 +1,4 @@
-"""What we read of Pods, Nodes and Namespaces: small typed views for the caches."""
+"""Views of Pods, Nodes and Namespaces, reduced to what we read of them."""
 
 import sys
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A Pod, cut down to what decides about its interfaces.
+    """A Pod, reduced to what its interfaces depend on.
 
-    ``uid`` is the API object's, ``identity`` the Pod's own: the mirror of a static Pod changes
-    its API uid without being restarted, so it is known by the hash of its configuration,
-    which is also the uid that the kubelet gives to CNI.
+    ``uid`` identifies the API object, ``identity`` the Pod itself. The mirror of a static Pod
+    changes its API uid without a restart, so the hash of its configuration identifies it; the
+    kubelet passes that hash to CNI as the Pod's uid.
     """
 
     namespace: str
@@ -30,6 +30,7 @@ class Pod:
 
     @classmethod
     def read(cls, item: Json) -> Self:
+        """Read a Pod from the API's JSON."""
         meta, spec = item["metadata"], item["spec"]
         node = spec.get("nodeName")
         mirror = annotations.annotation(item, annotations.CONFIG_MIRROR)
@@ -48,23 +49,27 @@ class Pod:
 
     @property
     def static(self) -> bool:
+        """Return whether the kubelet runs the Pod from a file of its own."""
         return self.config_hash is not None
 
     @property
     def identity(self) -> str:
+        """Return what identifies the Pod itself, and its interfaces."""
         return self.config_hash or self.uid
 
     @property
     def finished(self) -> bool:
-        """All its containers have ended and will not start again."""
+        """Return whether all its containers have ended and will not start again."""
         return self.phase in ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A Node: ``host_id`` is the name by which Neutron knows it, published by its daemon.
+    """A Node.
 
-    ``addresses`` are its InternalIPs, ``pod_vif`` the pod_vif driver that its label asks for.
+    :param host_id: the name by which Neutron knows it; its daemon publishes it.
+    :param addresses: its InternalIPs.
+    :param pod_vif: the pod_vif driver that its label names.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Node:
 
     @classmethod
     def read(cls, item: Json) -> Self:
+        """Read a Node from the API's JSON."""
         taints = item.get("spec", {}).get("taints") or ()
         return cls(
             name=sys.intern(item["metadata"]["name"]),
@@ -97,7 +103,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A Namespace and the project that its annotation asks for."""
+    """A Namespace, and the project that its annotation names."""
 
     name: str
     uid: str
@@ -106,6 +112,7 @@ class Namespace:
 
     @classmethod
     def read(cls, item: Json) -> Self:
+        """Read a Namespace from the API's JSON."""
         return cls(
             name=sys.intern(item["metadata"]["name"]),
             uid=item["metadata"]["uid"],

@@ -1,10 +1,11 @@
-"""Which subnets of an external network a Service may have its address from, by their names and
-tags: the cloud provider's small languages. Pure.
+"""Patterns that choose subnets of an external network by their names and tags, without I/O.
 
-name   ``public*`` is a glob, ``~^public-[0-9]+$`` a regular expression (of the operator alone: one
-       that backtracks would hold up everything)
-tags   ``a,b`` is any of them, ``&a,b`` (also ``a&b``) all of them
-``!`` before any of them is its opposite
+They are those of the cloud provider.
+
+name   ``public*`` is a glob, ``~^public-[0-9]+$`` a regular expression (from the operator only:
+       one that backtracks would block everything)
+tags   ``a,b`` matches any of the tags, ``&a,b`` (also ``a&b``) all of them
+``!``  before a pattern negates it
 """
 
 import fnmatch
@@ -13,20 +14,26 @@ from collections.abc import Callable, Iterable
 
 
 def by_name(pattern: str) -> Callable[[str], bool]:
-    """:raises ValueError: it is no pattern."""
+    """Return a function that matches names.
+
+    :raises ValueError: the pattern is invalid.
+    """
     positive = pattern.removeprefix("!")
     if positive.startswith("~"):
         try:
             expression = re.compile(positive[1:])
         except re.error as error:
-            raise ValueError(f"is no regular expression: {error}") from error
-        # as Go's MatchString: anywhere in the name
+            raise ValueError(f"is not a regular expression: {error}") from error
+        # like Go's MatchString: anywhere in the name
         return lambda name: (expression.search(name) is not None) == (positive == pattern)
     return lambda name: fnmatch.fnmatchcase(name, positive) == (positive == pattern)
 
 
 def by_tags(pattern: str) -> Callable[[Iterable[str]], bool]:
-    """:raises ValueError: no tag is named."""
+    """Return a function that matches the tags of a subnet.
+
+    :raises ValueError: the pattern names no tag.
+    """
     positive = pattern.removeprefix("!").strip()
     every = "&" in positive
     named = {tag.strip() for tag in positive.replace("&", ",").split(",") if tag.strip()}

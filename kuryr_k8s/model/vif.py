@@ -1,7 +1,7 @@
-"""The virtual interfaces that the controller makes and the node plugs.
+"""The virtual interfaces (VIFs) that the controller makes and the node plugs.
 
-Names, fields and versions are those of os-vif, so that objects written by
-kuryr-kubernetes can be read, and ours by whatever reads those.
+Names, fields and versions are those of os-vif: we can read what kuryr-kubernetes has written, and
+whatever reads that can read our objects.
 """
 
 from dataclasses import field
@@ -21,6 +21,8 @@ class Route(Versioned):
 
 @model
 class FixedIP(Versioned):
+    """An address of an interface."""
+
     LIST_VERSION: ClassVar[str | None] = "1.0"
     address: str
 
@@ -39,6 +41,8 @@ class Subnet(Versioned):
 
 @model
 class Network(Versioned):
+    """A Neutron network, with the subnets that an interface has addresses in."""
+
     VERSION: ClassVar[str] = "1.1"
     id: str
     label: str | None = None
@@ -52,17 +56,21 @@ class Network(Versioned):
 
 @model
 class VIFPortProfile(Versioned):
-    """Base of the port profiles, one class for each way of plugging."""
+    """Base class of the port profiles, which tell how a port is plugged."""
 
 
 @model
 class VIFPortProfileOpenVSwitch(VIFPortProfile):
+    """The profile of a port of Open vSwitch."""
+
     VERSION: ClassVar[str] = "1.4"
     interface_id: str
 
 
 @model
 class VIFPortProfileK8sDPDK(VIFPortProfile):
+    """The profile of a DPDK device in a VM."""
+
     VERSION: ClassVar[str] = "1.1"
     l3_setup: bool = False
     selflink: str | None = None
@@ -70,7 +78,11 @@ class VIFPortProfileK8sDPDK(VIFPortProfile):
 
 @model
 class VIFBase(Versioned):
-    """What every interface has: ``id`` is the Neutron port's, ``address`` its MAC."""
+    """Base class of all interfaces.
+
+    :param id: the id of the Neutron port.
+    :param address: the MAC.
+    """
 
     id: str
     address: str | None = None
@@ -92,12 +104,16 @@ class VIFOpenVSwitch(VIFBase):
 
 @model
 class VIFBridge(VIFBase):
+    """A veth whose host end is a port of a Linux bridge."""
+
     vif_name: str
     bridge_name: str
 
 
 @model
 class VIFVHostUser(VIFBase):
+    """A socket that shares memory with a switch in user space."""
+
     VERSION: ClassVar[str] = "1.1"
     vif_name: str
     path: str
@@ -114,11 +130,15 @@ class VIFVlanNested(VIFBase):
 
 @model
 class VIFMacvlanNested(VIFBase):
+    """A macvlan of the node's own interface."""
+
     vif_name: str
 
 
 @model
 class VIFDPDKNested(VIFBase):
+    """A PCI device of a node that is a VM, for DPDK."""
+
     vif_name: str
     pci_address: str = ""
     dev_driver: str = ""
@@ -126,7 +146,7 @@ class VIFDPDKNested(VIFBase):
 
 @model
 class PodState(Versioned):
-    """All interfaces of a Pod, as the annotation of older releases held them."""
+    """All interfaces of a Pod, in the form of the annotation that older releases used."""
 
     default_vif: VIFBase
     additional_vifs: dict[str, VIFBase] = field(default_factory=dict)

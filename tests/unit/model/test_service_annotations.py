@@ -197,7 +197,7 @@ def test_tags_of_subnets_are_matched_as_by_the_cloud_provider(pattern, tags, mat
 
 @pytest.mark.parametrize("parse", [subnet_patterns.by_name, subnet_patterns.by_tags])
 def test_pattern_that_is_none_is_told(parse):
-    with pytest.raises(ValueError, match=r"is no regular expression|names no tag"):
+    with pytest.raises(ValueError, match=r"is not a regular expression|names no tag"):
         parse("~(" if parse is subnet_patterns.by_name else "!,")
 
 
