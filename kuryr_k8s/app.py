@@ -1,6 +1,7 @@
 """The controller, READ FIRST: options → clients → caches → drivers → handlers → one TaskGroup.
 
-Everything is made here, once, and handed in; nothing below looks anything up.
+Everything is made here, once, and handed in; nothing below looks anything up. What drivers and
+handlers run besides reconciling, their metrics and the kinds that they follow, they declare.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,57 +27,66 @@ from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers import registry
-from kuryr_k8s.drivers.base import DriverContext
-from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
-from kuryr_k8s.drivers.pools.metrics import PoolCollector
-from kuryr_k8s.drivers.pools.shared import PoolWork
+from kuryr_k8s.drivers.base import Driver, DriverContext, Drivers
+from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
-from kuryr_k8s.engine.workqueue import WorkQueue
-from kuryr_k8s.handlers.base import Drivers, Handler, HandlerContext, Informers
+from kuryr_k8s.handlers.base import Handler, HandlerContext
 from kuryr_k8s.handlers.pods.takeover import Takeover
-from kuryr_k8s.handlers.pools.worker import PoolWorker, pools_of
-from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
-from kuryr_k8s.handlers.services.ranges import ServiceRanges
-from kuryr_k8s.handlers.sweeps import controllers as sweeps
-from kuryr_k8s.handlers.sweeps.controllers import SLOWEST
-from kuryr_k8s.handlers.sweeps.ports import PortSweeper
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder
-from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.informer import Informer, Informers
 from kuryr_k8s.k8s.leader import Lease
-from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.patience import PATIENCE, Patience
 from kuryr_k8s.process import HostLock, reach, start
 
 NAME = "kuryr-k8s-controller"
-STARTING = 8.0  # seconds that one call may take before we lead
-POOL_WORKERS = 128  # creations, and rounds of upkeep, at the same time
-SOON = 2.0  # seconds until Neutron's ports are searched through after one was missing
+HANDLERS = "kuryr_k8s.controller.handlers"
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
 
 def main() -> None:
-    """Entry point of ``kuryr-k8s-controller``."""
+    """Run ``kuryr-k8s-controller``."""
     sys.exit(start(NAME, sys.argv[1:], ControllerApp))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What one controller is made of.
+
+    :param drivers: in the order in which they start.
+    :param handlers: each with the loop that reconciles its keys.
+    :param loops: what handlers and drivers run besides.
+    """
+
+    caches: Sequence[Informer[Any]]
+    drivers: Sequence[Driver]
+    handlers: Sequence[tuple[Handler, Controller[Key]]]
+    loops: Sequence[Controller[Any]]
+    takeover: Takeover
 
 
 class ControllerApp:
     """One controller process. Tests run it in their own loop."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, patience: Patience = PATIENCE, clock: Clock = CLOCK
+    ) -> None:
         self.conf = conf
         self.registry = CollectorRegistry()
-        self._reconciles = ReconcileMetrics(self.registry)
         self.leading = asyncio.Event()
+        self._reconciles = ReconcileMetrics(self.registry)
+        self._patience = patience
+        self._clock = clock
         self._lease: Lease | None = None
-        self._admin = PoolAdmin()
         self._fenced = False  # from now on, no call without the Lease
 
     async def run(self) -> None:
-        """Until cancelled; then waits for the calls in flight and gives the Lease back.
+        """Run until cancelled; then wait for the calls in flight and give the Lease back.
 
         :raises errors.ConfigError: the configuration is wrong.
         """
@@ -90,142 +101,139 @@ class ControllerApp:
             neutron, octavia = self._transports()
             stack.callback(neutron.close)
             stack.callback(octavia.close)
-            calls = {
-                "neutron": lambda: neutron.limit.taken,
-                "octavia": lambda: octavia.limit.taken,
-            }
-            status = Status(lease, self.leading.is_set, calls, self.registry)
+            context = self._context(kube, Neutron(neutron), Octavia(octavia))
+            health, parts = self._build(context, lease, {"neutron": neutron, "octavia": octavia})
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            group.create_task(self._health(status).run(), name="health")
-            clouds = Neutron(neutron), Octavia(octavia)
-            await self._run(group, kube, *clouds, lease, status)
+            group.create_task(health.run(), name="health")
+            await self._start(kube, parts, group)
+            await lease.hold(functools.partial(self._lead, parts))
 
-    async def _run(
-        self,
-        group: asyncio.TaskGroup,
-        kube: KubeApi,
-        neutron: Neutron,
-        octavia: Octavia,
-        lease: Lease,
-        status: Status,
-    ) -> None:
-        informers = Informers.of(kube)
-        drivers = Drivers.load(
-            DriverContext(
-                conf=self.conf,
-                neutron=neutron,
-                namespaces=informers.namespaces,
-                octavia=octavia,
-            )
-        )
+    # -- building
+
+    def _context(self, kube: KubeApi, neutron: Neutron, octavia: Octavia) -> HandlerContext:
+        """Return what handlers are handed; the drivers in it have the same clients and caches."""
+        informers = Informers(kube)
         events = EventRecorder(
             kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
         )
-        context = HandlerContext(
+
+        def for_drivers(drivers: Drivers) -> DriverContext:
+            return DriverContext(
+                conf=self.conf,
+                neutron=neutron,
+                octavia=octavia,
+                drivers=drivers,
+                informers=informers,
+                events=events,
+                observe=self._reconciles,
+                clock=self._clock,
+                patience=self._patience,
+            )
+
+        return HandlerContext(
             conf=self.conf,
             kube=kube,
             neutron=neutron,
             events=events,
             informers=informers,
-            drivers=drivers,
+            drivers=Drivers(self.conf, for_drivers),
+            observe=self._reconciles,
+            clock=self._clock,
+            patience=self._patience,
         )
-        controllers = self._controllers(context)
-        with_services = _watch_any(controllers, informers.of_services())
-        caches = informers.of_pods() + (informers.of_services() if with_services else ())
-        status.caches = caches
-        pools = self._pools(context)
-        self._admin.context, self._admin.leading = context, status.is_leading
-        status.queues = {controller.name: controller.queue for _, controller in controllers}
-        status.queues |= {controller.name: controller.queue for controller in pools}
-        self.registry.register(QueueMetrics(status.queues))
-        takeover = Takeover(kube, informers.kuryrports, context.incarnation)
-        searches = self._sweeps(context, neutron, octavia, controllers)
-        for pool in pools_of(drivers.vif_pool):
-            pool.pools.lost = lambda: searches[0].queue.add_after(PortSweeper.KEY, SOON)
-        for informer in caches:
-            await reach("Kubernetes", functools.partial(kube.probe, informer.resource))
-        for driver in drivers.of_pods():
-            await reach("Neutron", driver.start)
-        for driver in drivers.of_services() if with_services else ():
+
+    def _build(
+        self, context: HandlerContext, lease: Lease, clouds: dict[str, Transport]
+    ) -> tuple[HealthServer, Parts]:
+        """Make everything; nothing runs yet."""
+        handlers = self._handlers(context)
+        takeover = Takeover(context.kube, context.informers.of(KURYRPORTS), context.incarnation)
+        loops = [loop for handler, _ in handlers for loop in handler.loops()]
+        drivers = context.drivers.seal()
+        loops += [loop for driver in drivers for loop in driver.loops()]
+        queues = {loop.name: loop.queue for loop in (*(loop for _, loop in handlers), *loops)}
+        calls = {name: _in_flight(transport) for name, transport in clouds.items()}
+        # what a standby is asked about pools it refuses: only who leads knows them
+        caches: list[Informer[Any]] = []
+        status = Status(lease, self.leading.is_set, calls, caches, queues)
+        admin = PoolAdmin(context, status.is_leading)
+        caches += context.informers.seal()
+        self.registry.register(status)
+        self.registry.register(QueueMetrics(queues))
+        for driver in drivers:
+            for collector in driver.collectors():
+                self.registry.register(collector)
+        options = self.conf.health_server
+        health = HealthServer(
+            options.address,
+            options.port,
+            {"caches synced": status.synced},
+            self.registry,
+            [*status.routes(), *admin.routes()],
+        )
+        return health, Parts(
+            caches=caches, drivers=drivers, handlers=handlers, loops=loops, takeover=takeover
+        )
+
+    def _handlers(self, context: HandlerContext) -> list[tuple[Handler, Controller[Key]]]:
+        """Make each enabled handler, with the loop that reconciles its keys."""
+        handlers = []
+        for name in self.conf.kubernetes.enabled_handlers:
+            kind: type[Handler] = registry.load_class(
+                HANDLERS, name, Handler, "[kubernetes] enabled_handlers"
+            )
+            handler = kind(context)
+            handler.watches()  # asks for the caches
+            controller = Controller[Key](
+                name,
+                handler.reconcile,
+                queue=handler.queue,
+                workers=self.conf.kubernetes.pod_workers,
+                report=handler.report,
+                observe=self._reconciles,
+                patience=self._patience,
+            )
+            handlers.append((handler, controller))
+        return handlers
+
+    # -- running
+
+    async def _start(self, kube: KubeApi, parts: Parts, group: asyncio.TaskGroup) -> None:
+        """Reach all APIs, check the configuration, and fill the caches."""
+        for cache in parts.caches:
+            await reach("Kubernetes", functools.partial(kube.probe, cache.resource))
+        for driver in parts.drivers:
             await reach("OpenStack", driver.start)
-        if with_services:
-            await reach("Kubernetes", ServiceRanges(context).check)
-        for informer in caches:
-            group.create_task(informer.run(), name=f"informer-{informer.resource.plural}")
-        for informer in caches:
-            await informer.synced.wait()
+        for handler, _ in parts.handlers:
+            await reach("Kubernetes", handler.start)
+        for cache in parts.caches:
+            group.create_task(cache.run(), name=f"informer-{cache.resource.plural}")
+        for cache in parts.caches:
+            await cache.synced.wait()
         gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
-        await lease.hold(lambda: self._lead(takeover, controllers, pools, searches))
 
-    async def _lead(
-        self,
-        takeover: Takeover,
-        controllers: Sequence[tuple[Handler, Controller[Key]]],
-        pools: Sequence[Controller[PoolWork]],
-        searches: Sequence[Controller[str]],
-    ) -> None:
+    async def _lead(self, parts: Parts) -> None:
+        """Work, as long as the Lease is ours."""
         self._fenced = True
-        await reach("Kubernetes", takeover.run)
+        await reach("Kubernetes", parts.takeover.run)
         self.leading.set()
         async with asyncio.TaskGroup() as group:
-            for pool in pools:
-                group.create_task(pool.run(), name=pool.name)
-            for handler, controller in controllers:
-                # not before: who stands by would gather keys for ever
-                _follow(handler, controller)
+            for loop in parts.loops:
+                group.create_task(loop.run(), name=loop.name)
+            for handler, controller in parts.handlers:
+                _follow(handler)  # not before: a standby would gather keys for ever
                 group.create_task(controller.run(), name=controller.name)
-            for search in searches:
-                group.create_task(search.run(), name=search.name)
 
-    def _pools(self, context: HandlerContext) -> list[Controller[PoolWork]]:
-        """One controller for each driver that keeps ports."""
-        controllers, kept = [], {}
-        for pool in pools_of(context.drivers.vif_pool):
-            worker = PoolWorker(context, pool)
-            name = f"pool-{pool.name}"
-            controller = Controller[PoolWork](
-                name,
-                worker.reconcile,
-                queue=WorkQueue(cap=SLOWEST),  # Pods wait for pools
-                workers=POOL_WORKERS,
-                report=worker.report,
-                observe=self._reconciles,
-            )
-            pool.pools.wake = controller.queue.add
-            pool.pools.wake_later = controller.queue.add_after
-            controllers.append(controller)
-            kept[pool.name] = pool.pools
-        self.registry.register(PoolCollector(kept))
-        return controllers
-
-    def _sweeps(
-        self,
-        context: HandlerContext,
-        neutron: Neutron,
-        octavia: Octavia,
-        controllers: Sequence[tuple[Handler, Controller[Key]]],
-    ) -> list[Controller[str]]:
-        """For ports; and for what Services have, where any are served."""
-        found = [sweeps.of_ports(context, neutron)]
-        for handler, controller in controllers:
-            if isinstance(handler, LoadBalancerHandler):
-                calmly = functools.partial(controller.queue.add, urgent=False)
-                found.append(sweeps.of_load_balancers(context, calmly))
-                found.append(sweeps.of_public_ips(context, calmly))
-                found.append(sweeps.of_vip_ports(context, neutron, octavia))
-                found.append(sweeps.of_service_ranges(ServiceRanges(context)))
-        if isinstance(context.drivers.endpoints_lbaas, LBaaSv2):
-            found.append(sweeps.of_pending(context.drivers.endpoints_lbaas.pending))
-        return found
+    # -- clients
 
     def _make_lease(self, kube: KubeApi, lock: HostLock) -> Lease:
         options = self.conf.kubernetes
         key = Key(options.lease_namespace, options.lease_name)
-        return Lease(kube, key, lock.identity, duration=options.lease_duration)
+        return Lease(kube, key, lock.identity, duration=options.lease_duration, clock=self._clock)
 
     def _transports(self) -> tuple[Transport, Transport]:
-        """To Neutron and to Octavia: one account and token, and a limit for each."""
+        """Return those to Neutron and to Octavia: one account and token, and a limit for each."""
         limits = self.conf.neutron.max_calls, self.conf.octavia_defaults.max_calls
         connection = cloud_connect.connect(self.conf, connections=max(limits))
         return (
@@ -244,55 +252,22 @@ class ControllerApp:
         return transport
 
     def _deadline(self) -> float:
-        """Seconds that a call of OpenStack may take, which knows no fencing."""
+        """Return the seconds that a call of OpenStack, which knows no fencing, may take."""
         timeout = float(self.conf.neutron.call_timeout)
-        return min(timeout, self._left() if self._fenced else STARTING)
+        return min(timeout, self._left() if self._fenced else self._patience.starting_call)
 
     def _left(self) -> float:
-        """Seconds for writes: none of ours may be under way when the Lease ends."""
+        """Return the seconds left for writes: none may be under way when the Lease ends."""
         margin = MARGIN * float(self.conf.kubernetes.lease_duration)
         return self._lease.remaining - margin if self._lease is not None else 0.0
 
-    def _health(self, status: Status) -> HealthServer:
-        options = self.conf.health_server
-        checks = {"caches synced": status.synced}
-        routes = [*status.routes(), *self._admin.routes()]
-        return HealthServer(options.address, options.port, checks, self.registry, routes)
 
-    def _controllers(self, context: HandlerContext) -> list[tuple[Handler, Controller[Key]]]:
-        """One controller with its own queue for each enabled handler."""
-        controllers = []
-        for name in self.conf.kubernetes.enabled_handlers:
-            kind: type[Handler] = registry.load_class(
-                "kuryr_k8s.controller.handlers",
-                name,
-                Handler,
-                "[kubernetes] enabled_handlers",
-            )
-            handler = kind(context)
-            controller = Controller[Key](
-                name,
-                handler.reconcile,
-                workers=self.conf.kubernetes.pod_workers,
-                report=handler.report,
-                observe=self._reconciles,
-            )
-            handler.wake = controller.queue.add
-            controllers.append((handler, controller))
-        return controllers
+def _in_flight(transport: Transport) -> Any:
+    return lambda: transport.limit.taken
 
 
-def _watch_any(
-    controllers: Sequence[tuple[Handler, Controller[Key]]], informers: Sequence[Informer[Any]]
-) -> bool:
-    """Whether a handler watches any of these."""
-    return any(
-        watch.informer in informers for handler, _ in controllers for watch in handler.watches()
-    )
-
-
-def _follow(handler: Handler, controller: Controller[Key]) -> None:
-    """Changes of what the handler watches become keys in its queue.
+def _follow(handler: Handler) -> None:
+    """Turn changes of what the handler watches into keys in its queue.
 
     What is there already is not urgent: somebody may be waiting for what comes.
     """
@@ -300,6 +275,6 @@ def _follow(handler: Handler, controller: Controller[Key]) -> None:
 
         def changed(key: Key, old: Any, new: Any, watch: Any = watch) -> None:
             for concerned in watch.to_keys(key, old, new):
-                controller.queue.add(concerned, urgent=not watch.informer.replaying)
+                handler.queue.add(concerned, urgent=not watch.informer.replaying)
 
         watch.informer.subscribe(changed)

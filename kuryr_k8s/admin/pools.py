@@ -13,13 +13,19 @@ from aiohttp import web
 
 from kuryr_k8s import errors
 from kuryr_k8s.cli.pools import NUMBERS
-from kuryr_k8s.drivers.base import PoolKey, PortRequest
+from kuryr_k8s.drivers.base import (
+    PodProjectDriver,
+    PodSecurityGroupsDriver,
+    PodSubnetsDriver,
+    PoolKey,
+    PortRequest,
+    VIFPoolDriver,
+)
 from kuryr_k8s.drivers.pools.pool import Pool
-from kuryr_k8s.drivers.pools.port_pool import PortPool
+from kuryr_k8s.drivers.pools.port_pool import PortPool, pools_of
 from kuryr_k8s.engine.local_only import refusal
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.pools.worker import pools_of
-from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.k8s.resources import NAMESPACES, NODES, Key
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Node, Pod
 
@@ -33,11 +39,16 @@ class BadRequest(Exception):
 
 
 class PoolAdmin:
-    """``context`` and ``leading`` are set as the controller starts."""
+    """Answers requests about the pools of the controller that leads.
 
-    def __init__(self) -> None:
-        self.context: HandlerContext | None = None
-        self.leading: Callable[[], bool] = lambda: False
+    :param leading: whether that is this one.
+    """
+
+    def __init__(self, context: HandlerContext, leading: Callable[[], bool]) -> None:
+        self._handlers = context
+        self._leading = leading
+        context.informers.of(NAMESPACES)
+        context.informers.of(NODES)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -84,12 +95,12 @@ class PoolAdmin:
         count = _count(body)
         context = self._context()
         name, namespace = str(body.get("node")), str(body.get("namespace") or "default")
-        node = context.informers.nodes.get(Key("", name))
+        node = context.informers.of(NODES).get(Key("", name))
         if node is None:
             raise BadRequest(f"there is no node {name}")
-        if context.informers.namespaces.get(Key("", namespace)) is None:
+        if context.informers.of(NAMESPACES).get(Key("", namespace)) is None:
             raise BadRequest(f"there is no namespace {namespace}")
-        driver = context.drivers.vif_pool.part_of(node)
+        driver = context.drivers[VIFPoolDriver].part_of(node)
         if not isinstance(driver, PortPool):
             raise BadRequest(f"the Pods of node {name} have no pools")
         key = await driver.key_of(await _request_for(context, node, namespace))
@@ -103,12 +114,12 @@ class PoolAdmin:
         return {"ports": driver.free(pool.key, count)}
 
     def _context(self) -> HandlerContext:
-        if self.context is None or not self.leading():
+        if not self._leading():
             raise web.HTTPServiceUnavailable(text="this controller does not lead")
-        return self.context
+        return self._handlers
 
     def _drivers(self) -> list[PortPool]:
-        return pools_of(self._context().drivers.vif_pool)
+        return pools_of(self._context().drivers[VIFPoolDriver])
 
     def _find(self, request: web.Request) -> tuple[PortPool, Pool]:
         wanted = request.match_info["id"]
@@ -150,15 +161,15 @@ async def _request_for(context: HandlerContext, node: Node, namespace: str) -> P
         config_hash=None,
     )
     drivers = context.drivers
-    project = await drivers.pod_project.project(pod)
+    project = await drivers[PodProjectDriver].project(pod)
     return PortRequest(
         pod_uid="",
         pod_name="",
         node=node,
         ifname=DEFAULT_IFNAME,
         project_id=project,
-        pod_network=await drivers.pod_subnets.pod_network(pod, project),
-        security_groups=await drivers.pod_security_groups.security_groups(pod, project),
+        pod_network=await drivers[PodSubnetsDriver].pod_network(pod, project),
+        security_groups=await drivers[PodSecurityGroupsDriver].security_groups(pod, project),
         may_exist=False,
     )
 

@@ -13,11 +13,10 @@
 ``calls`` are those in flight.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -27,10 +26,12 @@ from kuryr_k8s.k8s.leader import Lease
 
 
 class Status(Collector):
-    """``caches`` and ``queues`` are filled in as they are made.
+    """Answers from the objects that it is given, without asking any API.
 
     :param leading: whether the controllers run.
     :param calls: calls in flight of an API, by its name.
+    :param caches: that must be synced before the controller is ready.
+    :param queues: by the name of the loop that works them off.
     """
 
     def __init__(
@@ -38,14 +39,14 @@ class Status(Collector):
         lease: Lease,
         leading: Callable[[], bool],
         calls: Mapping[str, Callable[[], int]],
-        registry: CollectorRegistry,
+        caches: Sequence[Informer[Any]],
+        queues: Mapping[str, WorkQueue[Any]],
     ) -> None:
-        self.caches: tuple[Informer[Any], ...] = ()
-        self.queues: Mapping[str, WorkQueue[Any]] = {}
+        self._caches = caches
+        self._queues = queues
         self._lease = lease
         self._leading = leading
         self._calls = calls
-        registry.register(self)
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/status", self._get)]
@@ -55,7 +56,7 @@ class Status(Collector):
         return self._leading() and self._lease.remaining > 0
 
     def synced(self) -> bool:
-        return bool(self.caches) and all(cache.synced.is_set() for cache in self.caches)
+        return all(cache.synced.is_set() for cache in self._caches)
 
     async def _get(self, _request: web.Request) -> web.Response:
         return web.json_response(self.as_json())
@@ -75,11 +76,11 @@ class Status(Collector):
             },
             "caches": {
                 cache.resource.plural: {"synced": cache.synced.is_set(), "objects": len(cache)}
-                for cache in self.caches
+                for cache in self._caches
             },
             "queues": {
                 name: {"waiting": len(queue), "active": queue.active}
-                for name, queue in self.queues.items()
+                for name, queue in self._queues.items()
             },
             "calls": {name: in_flight() for name, in_flight in self._calls.items()},
         }

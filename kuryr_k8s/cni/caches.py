@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from kuryr_k8s.cni.parts import Job, Part
 from kuryr_k8s.k8s.api import KubeApi
-from kuryr_k8s.k8s.informer import Informer, Versioned
-from kuryr_k8s.k8s.resources import Resource
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.resources import Resource, Versioned
 from kuryr_k8s.process import reach
 
 T = TypeVar("T", bound=Versioned)
@@ -22,7 +22,7 @@ class Caches(Part):
 
     def follow(
         self,
-        resource: Resource,
+        resource: Resource[Any],
         view: Callable[[dict[str, Any]], T],
         selectors: Mapping[str, str],
     ) -> Informer[T]:

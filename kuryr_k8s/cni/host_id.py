@@ -18,11 +18,11 @@ LOOK_AGAIN = 60.0  # seconds: a Node may be deleted, and registered again by its
 class Api(Protocol):
     """The part of the API's client that this module needs."""
 
-    async def get(self, resource: Resource, key: Key) -> dict[str, Any]:
+    async def get(self, resource: Resource[Any], key: Key) -> dict[str, Any]:
         """Read an object."""
 
     async def merge_patch(
-        self, resource: Resource, key: Key, patch: dict[str, Any], *, subresource: str = ""
+        self, resource: Resource[Any], key: Key, patch: dict[str, Any], *, subresource: str = ""
     ) -> dict[str, Any]:
         """Patch an object and return it."""
 

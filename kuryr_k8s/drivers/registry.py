@@ -6,16 +6,14 @@ from stevedore import DriverManager, ExtensionManager
 from stevedore.exception import NoMatches
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import Driver, DriverContext
 
 T = TypeVar("T")
-D = TypeVar("D", bound=Driver)
-DRIVERS = "kuryr_k8s.controller.drivers"
 
 
 def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]:
-    """The class that the entry point ``name`` names.
+    """Return the class that the entry point ``name`` names.
 
+    :param option: that names the entry point, for the message.
     :raises errors.ConfigError: there is none, or it is not a ``kind``; says what is installed.
     """
     try:
@@ -32,12 +30,6 @@ def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]
     return loaded
 
 
-def load(kind: type[D], name: str, context: DriverContext, option: str = "") -> D:
-    """Make the driver ``name`` of the slot ``kind``. :raises errors.ConfigError: see above."""
-    option = option or f"[kubernetes] {kind.slot}_driver"
-    return load_class(f"{DRIVERS}.{kind.slot}", name, kind, option)(context)
-
-
 def _unknown(namespace: str, name: str, option: str) -> str:
     installed = ExtensionManager(namespace, on_load_failure_callback=_ignore).names()
     known = ", ".join(sorted(set(installed))) or "none"
@@ -49,4 +41,4 @@ def _reraise(_manager: object, entry_point: object, error: BaseException) -> Non
 
 
 def _ignore(_manager: object, _entry_point: object, _error: BaseException) -> None:
-    """A broken package must not hide the names of the others."""
+    """Ignore a broken package: it must not hide the names of the others."""

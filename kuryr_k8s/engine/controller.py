@@ -13,15 +13,11 @@ from typing import Generic, Protocol, TypeVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
-# Seconds before something that was refused is tried again, at least. The first time sooner: a
-# Neutron that has just started refuses for a moment what its policy allows.
-FIRST_REFUSED_DELAY = 5.0
-REFUSED_DELAY = 30.0
-LONGEST_ASKED = 300.0  # seconds: whatever Retry-After says
 
 
 class Reporter(Protocol[K_contra]):
@@ -57,6 +53,7 @@ class Controller(Generic[K]):
         deadline: float = 120.0,
         report: Reporter[K] | None = None,
         observe: Observer | None = None,
+        patience: Patience = PATIENCE,
     ) -> None:
         self.name = name
         self.queue = queue if queue is not None else WorkQueue()
@@ -65,6 +62,7 @@ class Controller(Generic[K]):
         self._deadline = deadline
         self._report = report
         self._observe = observe
+        self._patience = patience
         self._refused: set[K] = set()  # keys whose last outcome was a refusal
 
     async def run(self) -> None:
@@ -124,12 +122,13 @@ class Controller(Generic[K]):
             case errors.Refused():
                 asked_before = key in self._refused
                 self._refused.add(key)
-                delay = REFUSED_DELAY if asked_before else FIRST_REFUSED_DELAY
+                patience = self._patience
+                delay = patience.refused if asked_before else patience.first_refused
                 delay = self.queue.retry(key, at_least=delay)
                 self._log(key, problem, delay, logging.ERROR)
                 return "refused"
             case errors.KuryrError() | TimeoutError():
-                delay = self.queue.retry(key, at_least=_asked_delay(problem))
+                delay = self.queue.retry(key, at_least=self._asked_delay(problem))
                 self._log(key, problem, delay, logging.WARNING)
                 return "error"
             case _:
@@ -144,9 +143,8 @@ class Controller(Generic[K]):
         what = str(problem) or type(problem).__name__
         LOG.log(level, "%s %s: again in %.1f s: %s", self.name, key, delay, what)
 
-
-def _asked_delay(error: Exception) -> float:
-    """What the other side asked for by ``Retry-After``, in seconds."""
-    if isinstance(error, errors.CloudError | errors.KubeError):
-        return min(error.retry_after or 0.0, LONGEST_ASKED)
-    return 0.0
+    def _asked_delay(self, error: Exception) -> float:
+        """Return the seconds that the other side asked for by ``Retry-After``."""
+        if isinstance(error, errors.CloudError | errors.KubeError):
+            return min(error.retry_after or 0.0, self._patience.longest_asked)
+        return 0.0

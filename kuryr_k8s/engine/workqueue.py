@@ -12,21 +12,12 @@ Keys that someone waits for (``urgent``, the default) go before the others.
 
 import asyncio
 import random
-from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+from kuryr_k8s.engine.clock import CLOCK, Clock, TimerHandle
 
 K = TypeVar("K", bound=Hashable)
-
-
-class TimerHandle(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Timers(Protocol):
-    """The part of an event loop that the queue needs; tests pass a fake."""
-
-    def time(self) -> float: ...
-    def call_later(self, delay: float, callback: Callable[[], None]) -> TimerHandle: ...
 
 
 class _Delayed(NamedTuple):
@@ -37,10 +28,8 @@ class _Delayed(NamedTuple):
 class WorkQueue(Generic[K]):
     """See the module. ``base`` and ``cap`` are the shortest and longest backoff in seconds."""
 
-    def __init__(
-        self, timers: Timers | None = None, *, base: float = 0.5, cap: float = 300.0
-    ) -> None:
-        self._timers = timers
+    def __init__(self, clock: Clock = CLOCK, *, base: float = 0.5, cap: float = 300.0) -> None:
+        self._clock = clock
         self._base = base
         self._cap = cap
         self._urgent: dict[K, None] = {}  # ordered sets
@@ -75,13 +64,12 @@ class WorkQueue(Generic[K]):
         """Ask for a reconcile in ``delay`` seconds, unless one is due earlier."""
         if key in self._urgent or key in self._calm or key in self._again:
             return
-        timers = self._timers or asyncio.get_running_loop()
-        due = timers.time() + delay
+        due = self._clock.now() + delay
         delayed = self._delayed.get(key)
         if delayed is not None and delayed.due <= due:
             return
         self._cancel_timer(key)
-        self._delayed[key] = _Delayed(timers.call_later(delay, lambda: self.add(key)), due)
+        self._delayed[key] = _Delayed(self._clock.call_later(delay, lambda: self.add(key)), due)
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:
         """Queue a failed key again, later each time; return the delay in seconds."""

@@ -46,7 +46,7 @@ class KubeApi:
     async def close(self) -> None:
         await self._client.close()
 
-    async def probe(self, resource: Resource) -> None:
+    async def probe(self, resource: Resource[Any]) -> None:
         """Whether the kind exists and we may list it.
 
         :raises errors.KubeError: says what to install, or which permission is missing.
@@ -59,14 +59,14 @@ class KubeApi:
                 f"the CRD {name} is not installed (etc/crds)", status=404
             ) from error
 
-    async def get(self, resource: Resource, key: Key) -> Json:
+    async def get(self, resource: Resource[Any], key: Key) -> Json:
         """Read one object from etcd's quorum, past every cache.
 
         :raises errors.KubeNotFound: it does not exist.
         """
         return await self.call("GET", resource.path(key.namespace, key.name))
 
-    async def find(self, resource: Resource, key: Key) -> Json | None:
+    async def find(self, resource: Resource[Any], key: Key) -> Json | None:
         """Like :meth:`get`, with None for an object that does not exist."""
         try:
             return await self.get(resource, key)
@@ -74,7 +74,7 @@ class KubeApi:
             return None
 
     async def list_pages(
-        self, resource: Resource, selectors: Mapping[str, str], namespace: str = ""
+        self, resource: Resource[Any], selectors: Mapping[str, str], namespace: str = ""
     ) -> AsyncIterator[tuple[list[Json], str]]:
         """Read a collection by quorum, page by page: (items, resourceVersion) of each page."""
         query: dict[str, str] = dict(selectors) | {"limit": str(PAGE)}
@@ -87,20 +87,20 @@ class KubeApi:
                 return
             query["continue"] = meta["continue"]
 
-    async def newest_version(self, resource: Resource, selectors: Mapping[str, str]) -> int:
+    async def newest_version(self, resource: Resource[Any], selectors: Mapping[str, str]) -> int:
         """The resourceVersion that the server is at, by quorum."""
         query = dict(selectors) | {"limit": "1"}
         page = await self.call("GET", resource.path(), query=query)
         return int(page["metadata"]["resourceVersion"])
 
-    async def create(self, resource: Resource, body: Json) -> Json:
+    async def create(self, resource: Resource[Any], body: Json) -> Json:
         """:raises errors.KubeConflict: an object of that name exists."""
         named: Json = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         namespace = named["metadata"].get("namespace", "")
         return await self.call("POST", resource.path(namespace), body=named)
 
     async def merge_patch(
-        self, resource: Resource, key: Key, patch: Json, *, subresource: str = ""
+        self, resource: Resource[Any], key: Key, patch: Json, *, subresource: str = ""
     ) -> Json:
         """Patch the fields named, and no others (RFC 7396).
 
@@ -113,7 +113,7 @@ class KubeApi:
         return await self.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
     async def remove_finalizers(
-        self, resource: Resource, key: Key, *names: str, uid: str, known: tuple[str, ...]
+        self, resource: Resource[Any], key: Key, *names: str, uid: str, known: tuple[str, ...]
     ) -> Json | None:
         """Take finalizers off the object ``uid``, in one write; gone already is as good.
 
@@ -133,7 +133,7 @@ class KubeApi:
 
     async def _remove_finalizers(
         self,
-        resource: Resource,
+        resource: Resource[Any],
         key: Key,
         names: tuple[str, ...],
         uid: str,
@@ -157,7 +157,7 @@ class KubeApi:
                 raise errors.KubeConflict(str(error), status=409) from error
             raise
 
-    async def delete(self, resource: Resource, key: Key, *, uid: str) -> Json | None:
+    async def delete(self, resource: Resource[Any], key: Key, *, uid: str) -> Json | None:
         """Ask for the deletion of the object ``uid``; gone already is as good.
 
         :return: the object with its deletionTimestamp if a finalizer holds it, else a Status;
@@ -172,7 +172,12 @@ class KubeApi:
             return None
 
     async def watch(
-        self, resource: Resource, query: Mapping[str, str], *, namespace: str = "", idle: float
+        self,
+        resource: Resource[Any],
+        query: Mapping[str, str],
+        *,
+        namespace: str = "",
+        idle: float,
     ) -> AsyncGenerator[Json, None]:
         """Yield the watch's events as they come; ends when the server ends it.
 

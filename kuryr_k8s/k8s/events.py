@@ -12,22 +12,27 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
-from kuryr_k8s.k8s.resources import EVENTS, Resource
+from kuryr_k8s.k8s.resources import EVENTS, NODES, Resource
+from kuryr_k8s.model.pod import Node
 
 LOG = logging.getLogger(__name__)
 REMEMBERED = 10_000  # conditions; beyond it the oldest are forgotten
 AGAIN = 3600.0
 NOTE_LIMIT = 1000  # the API server takes a little more
+# What a user, or the operator, can mend.
+TOLD_AT_ONCE = (errors.Refused, errors.OverQuota, errors.NotFound)
+TELL_AFTER = 3  # failures in a row before a user is told of something that may pass by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """The object that an Event is about."""
 
-    resource: Resource
+    resource: Resource[Any]
     namespace: str
     name: str
     uid: str
@@ -103,3 +108,21 @@ class EventRecorder:
             LOG.debug("Event %s for %s was not taken: %s", reason, about.name, error)
             return False
         return True
+
+
+def words_for_users(error: Exception, failures: int) -> tuple[str, str] | None:
+    """Return an Event's reason and note; None for what may still pass by itself.
+
+    :param failures: so many attempts in a row have failed.
+    """
+    if not isinstance(error, TOLD_AT_ONCE) and failures < TELL_AFTER:
+        return None
+    reason = getattr(error, "reason", errors.KuryrError.reason)
+    return reason, getattr(error, "brief", str(error)) or type(error).__name__
+
+
+def node_reference(node: Node | None) -> Reference | None:
+    """Return what an Event about the Node points at."""
+    if node is None:
+        return None
+    return Reference(resource=NODES, namespace="", name=node.name, uid=node.uid)

@@ -15,25 +15,15 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import Json, KubeApi
-from kuryr_k8s.k8s.resources import Key, Resource
+from kuryr_k8s.k8s.resources import Key, Resource, Versioned
 
 LOG = logging.getLogger(__name__)
 SHORT = 2.0  # seconds; a watch that ends sooner is a failure, even if the server says nothing
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-
-
-class Versioned(Protocol):
-    """What an informer needs of the objects it keeps."""
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def resource_version(self) -> str: ...
 
 
 T = TypeVar("T", bound=Versioned)
@@ -43,7 +33,7 @@ Subscriber = Callable[[Key, T | None, T | None], None]
 class Informer(Generic[T]):
     """The cache of one kind.
 
-    :param read: cuts an object down to what we need of it.
+    :param read: reads an object into what is kept of it.
     :param selectors: ``labelSelector`` and ``fieldSelector``.
     :param idle: seconds of silence after which a watch is taken for dead; the server sends a
         bookmark every minute.
@@ -52,7 +42,7 @@ class Informer(Generic[T]):
     def __init__(
         self,
         api: KubeApi,
-        resource: Resource,
+        resource: Resource[Any],
         read: Callable[[Json], T],
         *,
         selectors: Mapping[str, str] | None = None,
@@ -277,6 +267,35 @@ class Informer(Generic[T]):
     def _notify(self, key: Key, old: T | None, new: T | None) -> None:
         for subscriber in self._subscribers:
             subscriber(key, old, new)
+
+
+class Informers:
+    """The caches of a program, each made when somebody first asks for its kind.
+
+    Handlers and drivers ask in their constructors, or in ``watches()``. Once the program has
+    started, no further kind can be asked for: nobody would fill its cache.
+    """
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+        self._made: dict[Resource[Any], Informer[Any]] = {}
+        self._sealed = False
+
+    def of(self, resource: Resource[T]) -> Informer[T]:
+        """Return the cache of the kind.
+
+        :raises LookupError: the program has started, and nobody asked for the kind before.
+        """
+        if resource not in self._made:
+            if self._sealed:
+                raise LookupError(f"ask for the cache of {resource.plural} before the start")
+            self._made[resource] = Informer(self._api, resource, resource.view)
+        return cast("Informer[T]", self._made[resource])
+
+    def seal(self) -> tuple[Informer[Any], ...]:
+        """Return all caches that were asked for, and refuse to make more."""
+        self._sealed = True
+        return tuple(self._made.values())
 
 
 def _key(item: Any) -> Key:

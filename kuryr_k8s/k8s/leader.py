@@ -12,17 +12,17 @@ tells less than a read, it is read every so often.
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 
 from kuryr_k8s import errors
+from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.resources import LEASES, Key
 
 LOG = logging.getLogger(__name__)
-LOOK = 2.0  # seconds between two reads of a Lease of which no watch tells, at the most
+LOOK = 2.0  # seconds
 RELEASE = 5.0  # seconds that giving the Lease back may take
 LATE = 0.01  # seconds: so much after its end a Lease is taken, not before
 
@@ -37,6 +37,7 @@ class Lease:
     ``holder`` and ``transitions`` are as last seen.
 
     :param duration: seconds that a Lease outlives its last renewal.
+    :param look: seconds between two reads of a Lease of which no watch tells, at the most.
     :param identity: who we are, unique to this process.
     """
 
@@ -47,7 +48,8 @@ class Lease:
         identity: str,
         *,
         duration: float,
-        clock: Callable[[], float] = time.monotonic,
+        look: float = LOOK,
+        clock: Clock = CLOCK,
     ) -> None:
         self.key = key
         self.identity = identity
@@ -57,23 +59,23 @@ class Lease:
         self.transitions = 0
         self._api = api
         self._clock = clock
-        self._look = min(LOOK, duration / 10)
+        self._look = min(look, duration / 10)
         self._version = ""  # resourceVersion seen last
-        self._seen = self._expires = clock()  # when it was first seen; when it may be taken
+        self._seen = self._expires = clock.now()  # when it was first seen; when it may be taken
         self._deaf = False  # the watch did not tell what a read did
         self._renewed = 0.0
 
     @property
     def remaining(self) -> float:
         """Seconds for which nobody else can have it; what an outside write may take at most."""
-        return self._renewed + self.duration - self._clock() if self.held else 0.0
+        return self._renewed + self.duration - self._clock.now() if self.held else 0.0
 
     @property
     def expires_in(self) -> float:
         """Seconds until another one may take it, as far as we know; 0 where nobody holds it."""
         if self.held or not self.holder:
             return max(0.0, self.remaining)
-        return max(0.0, self._expires - self._clock())
+        return max(0.0, self._expires - self._clock.now())
 
     async def hold(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, then run ``work`` while renewing; give it back at the end.
@@ -111,7 +113,7 @@ class Lease:
                     logging.DEBUG if told else logging.WARNING, "Lease %s: %s", self.key, error
                 )
                 self._deaf = told = True
-            await asyncio.sleep(self._look)
+            await self._clock.sleep(self._look)
 
     async def _is_given_back(self) -> bool:
         """Watch until the Lease is to be tried for: True; or until the watch ends."""
@@ -134,7 +136,7 @@ class Lease:
 
     def _patience(self) -> float:
         """Seconds until the Lease is to be read, if the watch tells nothing."""
-        now = self._clock()
+        now = self._clock.now()
         overdue = 0.0 if self._deaf else self._seen + self.duration / 2 - now
         end = self._expires + LATE - now
         patience = max(self._look, overdue)
@@ -142,8 +144,8 @@ class Lease:
 
     async def _renew_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(self.duration / 3)
-            deadline = self._renewed + self.duration * 2 / 3 - self._clock()
+            await self._clock.sleep(self.duration / 3)
+            deadline = self._renewed + self.duration * 2 / 3 - self._clock.now()
             try:
                 async with asyncio.timeout(deadline):
                     await self._renew()
@@ -159,11 +161,11 @@ class Lease:
                 raise LeaseLost(f"another controller took the Lease {self.key}")
             except errors.KubeError as error:
                 LOG.warning("Lease %s: %s", self.key, error)
-            await asyncio.sleep(self.duration / 15)
+            await self._clock.sleep(self.duration / 15)
 
     async def _try(self) -> bool:
         """Take or renew the Lease if that is allowed; whether it is ours afterwards."""
-        started = self._clock()
+        started = self._clock.now()
         lease = await self._api.find(LEASES, self.key)
         try:
             if lease is None and not self._may_make():
@@ -187,17 +189,17 @@ class Lease:
 
     def _may_make(self) -> bool:
         """Whoever held a Lease that was deleted by hand may still be at work."""
-        return self.held or self._clock() >= self._expires
+        return self.held or self._clock.now() >= self._expires
 
     def _may_take(self, lease: Json) -> bool:
         spec = lease.get("spec") or {}
         version = lease["metadata"]["resourceVersion"]
         if version != self._version:
-            self._version, self._seen = version, self._clock()
+            self._version, self._seen = version, self._clock.now()
             self._expires = self._seen + float(spec.get("leaseDurationSeconds") or self.duration)
         self.holder = spec.get("holderIdentity") or ""
         self.transitions = spec.get("leaseTransitions") or 0
-        return self.holder in ("", self.identity) or self._clock() > self._expires
+        return self.holder in ("", self.identity) or self._clock.now() > self._expires
 
     async def _write(self, lease: Json, spec: Json) -> None:
         version = lease["metadata"]["resourceVersion"]

@@ -1,7 +1,13 @@
-"""The kinds that we read and write, and their URLs: nothing else builds a path."""
+"""The kinds that we read and write: their URLs, and the views that caches keep of them."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.model.kuryrportpool import KuryrPortPool
+from kuryr_k8s.model.pod import Namespace, Node, Pod
+from kuryr_k8s.model.service import Endpoints, EndpointSlice, Service
 
 
 class Key(NamedTuple):
@@ -17,11 +23,29 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One kind of the Kubernetes API.
+class Versioned(Protocol):
+    """What a cache needs to know of the objects that it keeps."""
 
-    ``metadata_only``: that alone is asked for where it is listed and watched.
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def resource_version(self) -> str: ...
+
+
+T_co = TypeVar("T_co", bound=Versioned, covariant=True)
+
+
+def _keep_nothing(_item: dict[str, Any]) -> Any:
+    raise NotImplementedError("this kind is never cached: its Resource has no view")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T_co]):
+    """One kind of the Kubernetes API. Whoever needs a new kind declares it where it is used.
+
+    :param view: reads an object into the few fields that a cache keeps of it.
+    :param metadata_only: lists and watches ask for the objects' metadata alone.
     """
 
     kind: str
@@ -30,6 +54,7 @@ class Resource:
     version: str = "v1"
     namespaced: bool = True
     metadata_only: bool = False
+    view: Callable[[dict[str, Any]], T_co] = field(default=_keep_nothing, compare=False)
 
     @property
     def api_version(self) -> str:
@@ -37,7 +62,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """URL path of an object, or of the collection where ``name`` is empty."""
+        """Return the URL path of an object, or of the collection where ``name`` is empty."""
         root = f"/apis/{self.group}" if self.group else "/api"
         parts = [root, self.version]
         if namespace and self.namespaced:
@@ -46,16 +71,24 @@ class Resource:
         return "/".join(parts)
 
 
-PODS = Resource("Pod", "pods")
-NODES = Resource("Node", "nodes", namespaced=False)
-NAMESPACES = Resource("Namespace", "namespaces", namespaced=False)
-SERVICES = Resource("Service", "services")
-ENDPOINTS = Resource("Endpoints", "endpoints", metadata_only=True)
-ENDPOINTSLICES = Resource("EndpointSlice", "endpointslices", group="discovery.k8s.io")
-SERVICECIDRS = Resource("ServiceCIDR", "servicecidrs", group="networking.k8s.io", namespaced=False)
-EVENTS = Resource("Event", "events", group="events.k8s.io")
-LEASES = Resource("Lease", "leases", group="coordination.k8s.io")
-KURYRPORTS = Resource("KuryrPort", "kuryrports", group="openstack.org")
+PODS = Resource("Pod", "pods", view=Pod.read)
+NODES = Resource("Node", "nodes", namespaced=False, view=Node.read)
+NAMESPACES = Resource("Namespace", "namespaces", namespaced=False, view=Namespace.read)
+SERVICES = Resource("Service", "services", view=Service.read)
+ENDPOINTS = Resource("Endpoints", "endpoints", metadata_only=True, view=Endpoints.read)
+ENDPOINTSLICES = Resource(
+    "EndpointSlice", "endpointslices", group="discovery.k8s.io", view=EndpointSlice.read
+)
+SERVICECIDRS: Resource[Any] = Resource(
+    "ServiceCIDR", "servicecidrs", group="networking.k8s.io", namespaced=False
+)
+EVENTS: Resource[Any] = Resource("Event", "events", group="events.k8s.io")
+LEASES: Resource[Any] = Resource("Lease", "leases", group="coordination.k8s.io")
+KURYRPORTS = Resource("KuryrPort", "kuryrports", group="openstack.org", view=KuryrPort.read)
 KURYRPORTPOOLS = Resource(
-    "KuryrPortPool", "kuryrportpools", group="openstack.org", namespaced=False
+    "KuryrPortPool",
+    "kuryrportpools",
+    group="openstack.org",
+    namespaced=False,
+    view=KuryrPortPool.read,
 )

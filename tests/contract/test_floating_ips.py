@@ -15,8 +15,9 @@ from kuryr_k8s.cloud.neutron import floating_ips
 from kuryr_k8s.cloud.neutron.api import Neutron as Client
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest
+from kuryr_k8s.drivers.base import Owned, PublicIPRequest
 from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from tests.kit.contexts import driver_context
 
 from .sides import Neutron, Reply, Side
 
@@ -69,7 +70,7 @@ def start(
     )
     conf = config.load(["--config-file", str(path)], "test")
     neutron = Client(transport)
-    context = DriverContext(conf=conf, neutron=neutron, namespaces=None)  # type: ignore[arg-type]
+    context = driver_context(conf, neutron)
     return lambda: NeutronFloatingIP(context)
 
 

@@ -14,9 +14,10 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PoolKey, PortRequest
+from kuryr_k8s.drivers.base import PodNetwork, PoolKey, PortRequest
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from kuryr_k8s.model.pod import Node
+from tests.kit.contexts import driver_context
 
 from .sides import Side
 
@@ -59,7 +60,7 @@ def make_driver(
         f"[pod_vif_nested]\nworker_nodes_subnets = {trunk['subnets'][0]}\n"
     )
     conf = config.load(["--config-file", str(path)], "test")
-    context = DriverContext(conf=conf, neutron=neutron, namespaces=None)  # type: ignore[arg-type]
+    context = driver_context(conf, neutron)
     return lambda: NestedVLAN(context)
 
 

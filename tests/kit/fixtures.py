@@ -16,7 +16,6 @@ from kuryr_k8s.drivers.lbaas import pending as lb_pending
 from kuryr_k8s.drivers.lbaas import repairs as lb_repairs
 from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.drivers.pools import port_pool
-from kuryr_k8s.engine import controller
 from kuryr_k8s.handlers.services import loadbalancer
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
@@ -170,13 +169,12 @@ def make_worker(cloud, load_conf, neutron, monkeypatch):
     for; keyword arguments are groups of options."""
     monkeypatch.setattr(lb_pending, "FIRST", 0.02)
     monkeypatch.setattr(lb_repairs, "FIRST", 0.02)
-    monkeypatch.setattr(controller, "FIRST_REFUSED_DELAY", 0.03)
-    monkeypatch.setattr(controller, "REFUSED_DELAY", 0.06)
     load_balancers.furnish(cloud)
     cloud.octavia_pending = 0.01
 
-    def make(**groups):
-        return load_balancers.Worker(load_conf(**groups), neutron).running()
+    def make(patience=None, **groups):
+        conf = load_conf(**groups)
+        return load_balancers.Worker(conf, neutron, **(patience or {})).running()
 
     return make
 

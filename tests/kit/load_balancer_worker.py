@@ -8,13 +8,15 @@ import functools
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.octavia.api import LOAD_BALANCERS, Octavia
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers.base import DriverContext
+from kuryr_k8s.drivers.base import ServiceSubnetsDriver
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
+from kuryr_k8s.patience import Patience
 from tests.kit.confs import TAG
+from tests.kit.contexts import Subnets, driver_context
 
 PORTS = {"http": ("TCP", 80), "dns": ("UDP", 53), "dns-tcp": ("TCP", 53), "sip": ("SCTP", 5060)}
 
@@ -65,28 +67,34 @@ def attached(cloud, owner, **how):
 class Worker:
     """One life of a controller: the driver, and what runs it."""
 
-    def __init__(self, conf, neutron):
+    def __init__(self, conf, neutron, **patience):
         adapter = connect.ServiceAdapter(connect.connect(conf, connections=16), "load_balancer")
         self.transport = Transport(adapter, limit=16, deadline=lambda: 60.0)
-        context = DriverContext(
-            conf=conf, neutron=neutron, namespaces=None, octavia=Octavia(self.transport)
+        patience = Patience(
+            **({"first_refused": 0.03, "refused": 0.06, "sweep_retry": 0.2} | patience)
         )
+        drivers = {ServiceSubnetsDriver: Subnets()}
+        context = driver_context(conf, neutron, Octavia(self.transport), drivers, patience)
         self.driver = LBaaSv2(context)
         self.wanted, self.places, self.found, self.problems = {}, {}, {}, {}
         self._changed = asyncio.Condition()
         self._queue = WorkQueue(base=0.02, cap=0.2)
         self._services = Controller(
-            "services", self._reconcile, queue=self._queue, report=self._report
+            "services",
+            self._reconcile,
+            queue=self._queue,
+            report=self._report,
+            patience=patience,
         )
-        pending = self.driver.pending
-        self._watch = Controller("pending", pending.reconcile, queue=WorkQueue(cap=0.2))
-        pending.wake_later = self._watch.queue.add_after
 
     @contextlib.asynccontextmanager
     async def running(self):
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one.run()) for one in (self._services, self._watch)]
+                tasks = [
+                    group.create_task(loop.run())
+                    for loop in (self._services, *self.driver.loops())
+                ]
                 yield self
                 for task in tasks:
                     task.cancel()

@@ -54,12 +54,12 @@ class ServiceStage(Stage):
         self.load_conf = load_conf
         self.options = options or {}
 
-    def controller(self, **groups):
+    def controller(self, *, leading=True, patience=None, **groups):
         merged = {
             name: self.options.get(name, {}) | groups.get(name, {})
             for name in self.options.keys() | groups.keys()
         }
-        return super().controller(**merged)
+        return super().controller(leading=leading, patience=patience, **merged)
 
     # Users, and kube-controller-manager.
 

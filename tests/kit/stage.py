@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kuryr_k8s.app import ControllerApp
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
+from kuryr_k8s.patience import Patience
 from tests.kit.fakes.observing import PATIENCE
 
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
@@ -22,12 +23,12 @@ class Stage:
         self._load_conf = load_conf
 
     @asynccontextmanager
-    async def controller(self, *, leading=True, **groups):
+    async def controller(self, *, leading=True, patience=None, **groups):
         """A controller at work (or merely started), behind the proxy; stopped as by SIGTERM."""
         groups.setdefault("kubernetes", {}).setdefault(
             "kubeconfig", str(self.proxy.kubeconfig_for("controller"))
         )
-        app = ControllerApp(self._load_conf(**groups))
+        app = ControllerApp(self._load_conf(**groups), patience or Patience())
         async with asyncio.TaskGroup() as group:
             task = group.create_task(app.run())
             if leading:

@@ -36,11 +36,11 @@ class Cache(Protocol):
 class Api(Protocol):
     """The part of the API's client that parking needs."""
 
-    async def find(self, resource: Resource, key: Key) -> Json | None:
+    async def find(self, resource: Resource[Any], key: Key) -> Json | None:
         """Read an object; None if it does not exist."""
 
     async def merge_patch(
-        self, resource: Resource, key: Key, patch: Json, *, subresource: str = ""
+        self, resource: Resource[Any], key: Key, patch: Json, *, subresource: str = ""
     ) -> Json:
         """Patch an object and return it."""
 

@@ -23,12 +23,12 @@ class Api(Protocol):
     """The part of the API's client that this module needs."""
 
     async def merge_patch(
-        self, resource: Resource, key: Key, patch: dict[str, Any], *, subresource: str = ""
+        self, resource: Resource[Any], key: Key, patch: dict[str, Any], *, subresource: str = ""
     ) -> dict[str, Any]:
         """Patch an object and return it."""
 
     async def remove_finalizers(
-        self, resource: Resource, key: Key, *names: str, uid: str, known: tuple[str, ...]
+        self, resource: Resource[Any], key: Key, *names: str, uid: str, known: tuple[str, ...]
     ) -> object:
         """Remove finalizers of an object."""
 

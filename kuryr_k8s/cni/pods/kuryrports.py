@@ -30,7 +30,7 @@ class Cache(Protocol):
 class Api(Protocol):
     """The part of the API's client that this module needs."""
 
-    async def find(self, resource: Resource, key: Key) -> dict[str, Any] | None:
+    async def find(self, resource: Resource[Any], key: Key) -> dict[str, Any] | None:
         """Read an object; None if it does not exist."""
 
 

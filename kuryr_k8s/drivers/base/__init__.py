@@ -10,9 +10,11 @@ failure, and after a restart.
 from kuryr_k8s.drivers.base.driver import (
     Driver,
     DriverContext,
+    Drivers,
+    SlotLookup,
 )
 from kuryr_k8s.drivers.base.pods import (
-    AdditionalInterface,
+    InterfaceRequest,
     MultiVIFDriver,
     NodeNotReady,
     PodNetwork,
@@ -43,10 +45,11 @@ from kuryr_k8s.drivers.base.services import (
 )
 
 __all__ = [
-    "AdditionalInterface",
     "Driver",
     "DriverContext",
+    "Drivers",
     "Holder",
+    "InterfaceRequest",
     "LBaaSDriver",
     "MultiVIFDriver",
     "NodeNotReady",
@@ -68,5 +71,6 @@ __all__ = [
     "ServicePublicIPDriver",
     "ServiceSecurityGroupsDriver",
     "ServiceSubnetsDriver",
+    "SlotLookup",
     "VIFPoolDriver",
 ]

@@ -11,6 +11,8 @@ from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
+NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNetwork:
@@ -28,6 +30,10 @@ class PortRequest:
     :param node: the Pod's.
     :param may_exist: an earlier try may have made the port: look before making one.
     :param wake: to be called when a request that was answered with Wait can be met.
+    :param port_id: of an existing port to use; None: make one.
+    :param vnic_type: Neutron's ``binding:vnic_type``.
+    :param addresses: fixed addresses, at most one for each subnet; empty: any.
+    :param port_security: None: as the network has it.
     """
 
     pod_uid: str
@@ -39,6 +45,20 @@ class PortRequest:
     security_groups: tuple[str, ...]
     may_exist: bool
     wake: Callable[[], None] = lambda: None
+    port_id: str | None = None
+    vnic_type: str = NORMAL
+    addresses: tuple[str, ...] = ()
+    port_security: bool | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any port of the network, the subnets and the groups will do."""
+        return (
+            self.port_id is None
+            and self.vnic_type == NORMAL
+            and not self.addresses
+            and self.port_security is None
+        )
 
 
 class NodeNotReady(errors.Refused):
@@ -121,16 +141,44 @@ class PodVIFDriver(Driver):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionalInterface:
-    """A further interface that a Pod asks for."""
+class InterfaceRequest:
+    """An interface that a Pod asks for besides its default one.
+
+    :param ifname: its name in the Pod.
+    :param pod_network: where it is plugged.
+    :param port_id: of an existing port to use; None: a port is made.
+    :param vif_driver: entry point name of the pod_vif driver that makes it; None: that of the
+        Pod's node. Its Multi-VIF driver must have asked for that driver in its constructor
+        (``context.drivers.named(PodVIFDriver, name)``).
+    :param vnic_type: Neutron's ``binding:vnic_type``.
+    :param security_groups: None: those of the Pod's default interface.
+    :param addresses: fixed addresses, at most one for each subnet; empty: any.
+    :param port_security: None: as the network has it.
+    """
 
     ifname: str
     pod_network: PodNetwork
+    port_id: str | None = None
+    vif_driver: str | None = None
+    vnic_type: str = NORMAL
+    security_groups: tuple[str, ...] | None = None
+    addresses: tuple[str, ...] = ()
+    port_security: bool | None = None
 
 
 class MultiVIFDriver(Driver):
+    """Reads what interfaces a Pod asks for besides its default one; makes none itself."""
+
     slot = "multi_vif"
 
     @abc.abstractmethod
-    async def interfaces(self, pod: Pod, project_id: str) -> tuple[AdditionalInterface, ...]:
-        """The interfaces that the Pod asks for besides its default one."""
+    async def request_additional_vifs(
+        self, pod: Pod, project_id: str
+    ) -> tuple[InterfaceRequest, ...]:
+        """Return the requests for the Pod's additional interfaces; empty where it asks for none.
+
+        The KuryrPort handler has VIF drivers and pools answer them, so that a Pod gets all of its
+        interfaces or none, and that they are released in one place.
+
+        :raises kuryr_k8s.errors.Refused: the Pod asks for what cannot be, or is not granted.
+        """

@@ -1,12 +1,12 @@
 """The slot that keeps ports ready for Pods to come, and what makes such ports."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base.driver import Driver
+from kuryr_k8s.drivers.base.driver import Driver, DriverContext
 from kuryr_k8s.drivers.base.pods import PodNetwork, PodVIFDriver, PortRequest
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
@@ -115,6 +115,14 @@ class VIFPoolDriver(Driver):
     slot = "vif_pool"
     keeps_ports: bool = False  # whether it wants to be told by `survey`
 
+    def __init__(self, context: DriverContext, vif: PodVIFDriver | None = None) -> None:
+        """Stand before a pod_vif driver.
+
+        :param vif: None: the one that ``[kubernetes] pod_vif_driver`` names.
+        """
+        super().__init__(context)
+        self._vif = context.drivers[PodVIFDriver] if vif is None else vif
+
     @abc.abstractmethod
     async def request(self, request: PortRequest) -> VIFBase:
         """As :meth:`PodVIFDriver.ensure`."""
@@ -134,9 +142,18 @@ class VIFPoolDriver(Driver):
 
     async def discard(self, port: dict[str, Any]) -> None:
         """As :meth:`PodVIFDriver.discard`."""
-        vif = self._context.pod_vif
-        if vif is not None:
-            await vif.discard(port)
+        await self._vif.discard(port)
+
+    def serves(self, vif: VIFBase) -> bool:
+        """Whether the pod_vif drivers behind it make such VIFs, and so release them."""
+        return isinstance(vif, self._vif.kind)
+
+    def has_driver(self, vif: PodVIFDriver) -> bool:
+        """Whether it stands before this pod_vif driver."""
+        return vif is self._vif
+
+    def on_lost(self, call: Callable[[], None]) -> None:
+        """Call back when a port that a Pod has turns out to be gone."""
 
     def parts(self) -> "tuple[VIFPoolDriver, ...]":
         """The drivers that it chooses from; one that does not choose is its own part."""

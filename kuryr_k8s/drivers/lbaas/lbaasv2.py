@@ -9,7 +9,7 @@ business of :mod:`kuryr_k8s.drivers.lbaas.work`; what is in the load balancers o
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
@@ -23,28 +23,27 @@ from kuryr_k8s.drivers.lbaas.limits import Limits
 from kuryr_k8s.drivers.lbaas.memory import Known, Memory
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
 from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
+from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep
 from kuryr_k8s.drivers.lbaas.work import SOON, Gone, StillPending, Wake, Work
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.load_balancer import DELETED, ERROR, FoundLoadBalancer, LoadBalancer
 
 LOG = logging.getLogger(__name__)
 
 
 class LBaaSv2(LBaaSDriver):
-    """``pending`` is to be run by a Controller, see there."""
+    """Load balancers of Octavia, told apart by their tags."""
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
-        if context.octavia is None:
-            raise errors.ConfigError("endpoints_lbaas_driver = lbaasv2 needs Octavia")
         tags = context.conf.neutron_defaults.resource_tags
         if not tags:
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
         self._octavia = context.octavia
-        self._refused: Callable[[], None] = lambda: None
         self._limits = Limits(self._octavia)
         self._leftovers = Leftovers(context.neutron, self._octavia)
         self._memory = Memory(self._octavia, tags)
-        self.pending = PendingLoadBalancers(self._octavia, tags)
+        self.pending = PendingLoadBalancers(context, self._octavia, tags)
         self._work = Work(
             self._octavia,
             self.pending,
@@ -53,6 +52,11 @@ class LBaaSv2(LBaaSDriver):
             longest=context.conf.neutron_defaults.lbaas_activation_timeout,
         )
         self._attached = Attachments(self._octavia, self._work, tags)
+        self._vip_ports = VIPPortSweep(context)
+
+    def loops(self) -> Sequence[Controller[str]]:
+        """Return the watch of what is PENDING, and the sweep of VIPs' ports."""
+        return (self.pending.loop, self._vip_ports.loop)
 
     async def ensure(self, owner: str, desired: LoadBalancer, wake: Wake) -> FoundLoadBalancer:
         known = await self._memory.of(owner)
@@ -105,10 +109,6 @@ class LBaaSv2(LBaaSDriver):
         ]
         return made + await self._attached.list_all()
 
-    def on_refusal(self, call: Callable[[], None]) -> None:
-        """What to call when Octavia has refused a creation: the VIP's port may have stayed."""
-        self._refused = call
-
     # -- changing
 
     async def _bring(
@@ -146,7 +146,8 @@ class LBaaSv2(LBaaSDriver):
             made = await self._octavia.create_load_balancer(octavia_bodies.create_body(wanted))
         except errors.CloudError as error:
             if error.status:
-                self._refused()
+                # the VIP's port may have stayed
+                self._vip_ports.search_after(self._context.patience.refused_vip)
             if isinstance(error, errors.Refused | errors.OverQuota):
                 with contextlib.suppress(errors.CloudError):
                     await self._leftovers.remove(desired)

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kuryr_k8s.cloud.octavia.api import Octavia
+from kuryr_k8s.drivers.base import DriverContext
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.workqueue import WorkQueue
 
 FIRST = 0.1  # seconds until the first look: less is hardly ever enough for Octavia
 SLOWER = 1.5
@@ -25,15 +28,21 @@ class _Waiting:
 
 
 class PendingLoadBalancers:
-    """A Controller runs :meth:`reconcile` for its one key; ``wake_later`` queues it.
+    """Looks while ``loop`` runs.
 
     :param tags: what all load balancers of the cluster have.
     """
 
     KEY = "pending load balancers"
 
-    def __init__(self, octavia: Octavia, tags: Sequence[str]) -> None:
-        self.wake_later: Callable[[str, float], None] = lambda _key, _delay: None
+    def __init__(self, context: DriverContext, octavia: Octavia, tags: Sequence[str]) -> None:
+        self.loop = Controller[str](
+            "pending-load-balancers",
+            self.reconcile,
+            queue=WorkQueue(context.clock, cap=context.patience.sweep_retry),
+            workers=1,
+            observe=context.observe,
+        )
         self._octavia = octavia
         self._tags = ",".join(tags)
         self._waiting: dict[str, _Waiting] = {}
@@ -67,7 +76,7 @@ class PendingLoadBalancers:
         waiting = _Waiting(status, self._now(), foreign, {owner: wake})
         self._waiting[load_balancer_id] = waiting
         self._interval = FIRST
-        self.wake_later(self.KEY, FIRST)
+        self.loop.queue.add_after(self.KEY, FIRST)
 
     async def reconcile(self, _key: str) -> float | None:
         """One look; seconds until the next, None while nothing is waited for.

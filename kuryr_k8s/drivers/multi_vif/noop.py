@@ -1,11 +1,14 @@
-"""No interface besides the default one."""
+"""The Multi-VIF driver of Pods that have their default interface alone."""
 
-from kuryr_k8s.drivers.base import AdditionalInterface, MultiVIFDriver
+from kuryr_k8s.drivers.base import InterfaceRequest, MultiVIFDriver
 from kuryr_k8s.model.pod import Pod
 
 
 class NoopMultiVIF(MultiVIFDriver):
-    """A Pod has ``eth0`` and nothing else."""
+    """Requests no additional interface for any Pod."""
 
-    async def interfaces(self, pod: Pod, project_id: str) -> tuple[AdditionalInterface, ...]:
+    async def request_additional_vifs(
+        self, pod: Pod, project_id: str
+    ) -> tuple[InterfaceRequest, ...]:
+        """Return no request."""
         return ()

@@ -1,8 +1,8 @@
 """Drivers for the project of a Pod's ports and of a Service's load balancer."""
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import PodProjectDriver, ServiceProjectDriver
-from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.drivers.base import DriverContext, PodProjectDriver, ServiceProjectDriver
+from kuryr_k8s.k8s.resources import NAMESPACES, Key
 from kuryr_k8s.model.annotations import PROJECT
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Service
@@ -26,8 +26,12 @@ class AnnotationProject(DefaultProject):
     grants to the namespace in ``[policy] projects`` is accepted.
     """
 
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        self._namespaces = context.informers.of(NAMESPACES)
+
     async def project(self, owner: Pod | Service) -> str:
-        namespace = self._context.namespaces.get(Key("", owner.namespace))
+        namespace = self._namespaces.get(Key("", owner.namespace))
         if namespace is None:
             raise errors.Wait(f"namespace {owner.namespace} is not in the cache yet", delay=1.0)
         default = await super().project(owner)

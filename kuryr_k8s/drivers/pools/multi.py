@@ -4,8 +4,10 @@ A Node's label ``pod_vif`` names the pod_vif driver for its Pods (without it: ``
 pod_vif_driver``), and ``[vif_pool] vif_pool_mapping`` the pool driver over that.
 """
 
-import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers import registry
@@ -16,6 +18,10 @@ from kuryr_k8s.drivers.base import (
     Records,
     VIFPoolDriver,
 )
+from kuryr_k8s.drivers.base.driver import NAMESPACE
+from kuryr_k8s.drivers.pools.metrics import PoolCollector
+from kuryr_k8s.drivers.pools.port_pool import PortPool
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
 
@@ -42,17 +48,36 @@ class MultiPool(VIFPoolDriver):
         self.keeps_ports = any(pool.keeps_ports for pool in self._pools.values())
 
     def _load(self, context: DriverContext, vif: str, pool: str) -> None:
-        own = context.pod_vif if vif == self._default else None
-        driver = own or registry.load(PodVIFDriver, vif, context, MAPPING)
-        over = dataclasses.replace(context, pod_vif=driver)
+        driver = context.drivers.named(PodVIFDriver, vif, MAPPING)
+        kind = registry.load_class(f"{NAMESPACE}.vif_pool", pool, VIFPoolDriver, MAPPING)
         self._vifs[vif] = driver
-        self._pools[vif] = registry.load(VIFPoolDriver, pool, over, MAPPING)
+        self._pools[vif] = kind(context, driver)
 
     async def start(self) -> None:
-        for vif, pool in self._pools.items():
-            if vif != self._default:
-                await self._vifs[vif].start()
+        for pool in self._pools.values():
             await pool.start()
+
+    def loops(self) -> Sequence[Controller[Any]]:
+        """Return the loops of all pools."""
+        return [loop for pool in self._pools.values() for loop in pool.loops()]
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return the metrics of all pools: one collector, since each names the same metrics."""
+        kept = [pool for pool in self._pools.values() if isinstance(pool, PortPool)]
+        return (PoolCollector({pool.name: pool.pools for pool in kept}),)
+
+    def on_lost(self, call: Callable[[], None]) -> None:
+        """Call back when a port that a Pod has turns out to be gone."""
+        for pool in self._pools.values():
+            pool.on_lost(call)
+
+    def has_driver(self, vif: PodVIFDriver) -> bool:
+        """Whether one of the pools stands before this pod_vif driver."""
+        return vif in self._vifs.values()
+
+    def serves(self, vif: VIFBase) -> bool:
+        """Whether one of the pools serves such VIFs."""
+        return any(pool.serves(vif) for pool in self._pools.values())
 
     def part_of(self, node: Node) -> VIFPoolDriver:
         name = node.pod_vif or self._default

@@ -1,18 +1,11 @@
-"""No pool: every interface is made when it is asked for."""
+"""The pool driver of those who want no pool."""
 
-from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext, PodVIFDriver, PortRequest, VIFPoolDriver
+from kuryr_k8s.drivers.base import PortRequest, VIFPoolDriver
 from kuryr_k8s.model.vif import VIFBase
 
 
 class NoopPool(VIFPoolDriver):
-    """Hands everything on to the pod_vif driver."""
-
-    def __init__(self, context: DriverContext) -> None:
-        super().__init__(context)
-        if context.pod_vif is None:
-            raise errors.ConfigError("[kubernetes] vif_pool_driver needs a pod_vif_driver")
-        self._vif: PodVIFDriver = context.pod_vif
+    """Makes every interface when it is asked for: hands everything on to the pod_vif driver."""
 
     async def request(self, request: PortRequest) -> VIFBase:
         return await self._vif.ensure(request)

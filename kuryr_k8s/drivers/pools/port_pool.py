@@ -11,11 +11,15 @@ survey   → the first one recovers, the later ones find what others did (pool_s
 
 import dataclasses
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
+
+from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DriverContext,
+    PodVIFDriver,
     PooledPort,
     PooledVIFDriver,
     PoolKey,
@@ -25,11 +29,14 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.drivers.pools.claims import Claim
 from kuryr_k8s.drivers.pools.filling import Filling
+from kuryr_k8s.drivers.pools.metrics import PoolCollector
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.pool import Limits
 from kuryr_k8s.drivers.pools.shared import TIDY, Pools, PoolWork
 from kuryr_k8s.drivers.pools.survey import Survey
 from kuryr_k8s.drivers.pools.upkeep import Upkeep
+from kuryr_k8s.drivers.pools.worker import pool_loop
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFVlanNested
 
@@ -45,9 +52,9 @@ class PortPool(VIFPoolDriver):
     name: ClassVar[str]
     kind: ClassVar[type[VIFBase]]
 
-    def __init__(self, context: DriverContext) -> None:
-        super().__init__(context)
-        vif = context.pod_vif
+    def __init__(self, context: DriverContext, vif: PodVIFDriver | None = None) -> None:
+        super().__init__(context, vif)
+        vif = self._vif
         if not isinstance(vif, PooledVIFDriver) or vif.kind is not self.kind:
             raise errors.ConfigError(
                 f"[kubernetes] vif_pool_driver: {self.name!r} cannot keep ports of the "
@@ -62,7 +69,7 @@ class PortPool(VIFPoolDriver):
             idle=options.ports_pool_idle,
             cooldown=options.ports_pool_cooldown,
         )
-        self._vif: PooledVIFDriver = vif
+        self._ports: PooledVIFDriver = vif
         self.pools = Pools(
             vif, context.neutron, context.conf.neutron_defaults.resource_tags, limits
         )
@@ -81,8 +88,25 @@ class PortPool(VIFPoolDriver):
         self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
         self._networks = PoolNetworks(context.neutron)
         self._survey = Survey(self.pools, self._upkeep)
+        self._loop = pool_loop(context, self)
+        self.pools.wake = self._loop.queue.add
+        self.pools.wake_later = self._loop.queue.add_after
+
+    def loops(self) -> Sequence[Controller[PoolWork]]:
+        """Return the workers that make ports, and keep pools tidy."""
+        return (self._loop,)
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return the metrics of the pools."""
+        return (PoolCollector({self.name: self.pools}),)
+
+    def on_lost(self, call: Callable[[], None]) -> None:
+        """Call back when a port that a Pod has turns out to be gone."""
+        self.pools.lost = call
 
     async def request(self, request: PortRequest) -> VIFBase:
+        if not request.is_plain:
+            return await self._vif.ensure(request)
         claim = Claim(request.pod_uid, request.ifname)
         if not self.recovered:
             self._survey.early[claim] = request.wake
@@ -103,7 +127,7 @@ class PortPool(VIFPoolDriver):
         self._upkeep.used(spare, request.pod_name)
         self._filling.ask(key)
         self.pools.changed(key.place)
-        vif = self._vif.vif_of_pooled(spare, request.pod_network)
+        vif = self._ports.vif_of_pooled(spare, request.pod_network)
         return dataclasses.replace(vif, active=self._state.is_parked(spare.id))
 
     def _take(self, key: PoolKey, claim: Claim) -> PooledPort | None:
@@ -127,7 +151,7 @@ class PortPool(VIFPoolDriver):
 
     async def place(self, node: Node) -> str:
         """Where ports for the node's Pods are made. :raises NodeNotReady: nobody knows yet."""
-        place = await self._vif.place(node)
+        place = await self._ports.place(node)
         self.pools.nodes[place] = node.name
         return place
 
@@ -205,7 +229,7 @@ class PortPool(VIFPoolDriver):
 
     def close_node(self, name: str) -> None:
         """The Node is gone: its pools are emptied."""
-        self._vif.forget(name)
+        self._ports.forget(name)
         places = {place for place, node in self.pools.nodes.items() if node == name}
         for place in places:
             del self.pools.nodes[place]
@@ -263,7 +287,7 @@ class PortPool(VIFPoolDriver):
     def vif_of(self, spare: PooledPort) -> VIFBase | None:
         """What it will be to a Pod; None while nothing is known of its network."""
         network = self._networks.get(spare.key.network_id)
-        return self._vif.vif_of_pooled(spare, network) if network is not None else None
+        return self._ports.vif_of_pooled(spare, network) if network is not None else None
 
     # -- work
 
@@ -296,3 +320,8 @@ class NestedPool(PortPool):
 
 def _is_usable(spare: PooledPort, key: PoolKey) -> bool:
     return spare.key._replace(security_groups=key.security_groups) == key
+
+
+def pools_of(driver: VIFPoolDriver) -> list[PortPool]:
+    """Return the drivers that keep ports, of those that the options name."""
+    return [part for part in driver.parts() if isinstance(part, PortPool)]

@@ -12,13 +12,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PortRequest
+from kuryr_k8s.drivers.base import (
+    NodeNotReady,
+    PodProjectDriver,
+    PodSecurityGroupsDriver,
+    PortRequest,
+)
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.pods.interfaces import Interfaces
+from kuryr_k8s.handlers.pods.sweep import PortSweep
 from kuryr_k8s.handlers.pods.vif import is_needed, reference
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
-from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort, write_vifs
+from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
@@ -27,8 +35,13 @@ GIVEN_BACK = "given back"
 
 
 class KuryrPortHandler(Handler):
+    """Gives each KuryrPort its ports, and takes them back."""
+
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
+        self._projects = context.drivers[PodProjectDriver]
+        self._groups = context.drivers[PodSecurityGroupsDriver]
+        self._interfaces = Interfaces(context.drivers)
         self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
         self._unrecorded: dict[Key, tuple[str, object]] = {}  # told Neutron, not yet the KuryrPort
@@ -36,25 +49,29 @@ class KuryrPortHandler(Handler):
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
         return (
-            Watch(informers.kuryrports, _of_kuryrport),
-            Watch(informers.pods, self._of_pod),
-            Watch(informers.nodes, self._of_node),
+            Watch(informers.of(KURYRPORTS), _of_kuryrport),
+            Watch(informers.of(PODS), self._of_pod),
+            Watch(informers.of(NODES), self._of_node),
         )
 
     def _of_pod(self, key: Key, _old: Pod | None, _new: Pod | None) -> Iterable[Key]:
-        return (key,) if self._context.informers.kuryrports.get(key) else ()
+        return (key,) if self._context.informers.of(KURYRPORTS).get(key) else ()
 
     def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
         """A node's KuryrPorts, where it came, went, or changed in what matters to them."""
         if old and new and _what_matters_of(old) == _what_matters_of(new):
             return ()
-        ports = self._context.informers.kuryrports.values()
+        ports = self._context.informers.of(KURYRPORTS).values()
         return [Key(port.namespace, port.name) for port in ports if port.node == key.name]
 
+    def loops(self) -> Sequence[Controller[Any]]:
+        """Return the sweep of ports, by which pools recover as well."""
+        return (PortSweep(self._context, self._interfaces).loop,)
+
     async def reconcile(self, key: Key) -> float | None:
-        recorded = self._context.informers.kuryrports.get(key)
+        recorded = self._context.informers.of(KURYRPORTS).get(key)
         if recorded is None:
-            if self._context.informers.pods.get(key) is None:
+            if self._context.informers.of(PODS).get(key) is None:
                 self._forget(key)
         elif recorded.deleting:
             await self._release(key, recorded)
@@ -65,12 +82,11 @@ class KuryrPortHandler(Handler):
     # -- making
 
     async def _ensure(self, key: Key, recorded: KuryrPort) -> None:
-        pod = self._context.informers.pods.get(key)
+        pod = self._context.informers.of(PODS).get(key)
         if pod is None or not is_needed(recorded, pod):
             return  # the vif handler deletes it
-        drivers = self._context.drivers
-        project = recorded.project_id or await drivers.pod_project.project(pod)
-        groups = await drivers.pod_security_groups.security_groups(pod, project)
+        project = recorded.project_id or await self._projects.project(pod)
+        groups = await self._groups.security_groups(pod, project)
         if recorded.has_vifs:
             self._starved.pop(key, None)
             await self._follow_groups(key, recorded, groups)
@@ -98,31 +114,32 @@ class KuryrPortHandler(Handler):
         self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
     ) -> dict[str, VIFBase]:
         """All interfaces of the Pod; those made by an earlier try are found again."""
-        drivers = self._context.drivers
         node = self._node(recorded.node)
-        wanted: dict[str, PodNetwork] = {
-            DEFAULT_IFNAME: await drivers.pod_subnets.pod_network(pod, project)
-        }
-        for driver in drivers.multi_vif:
-            for interface in await driver.interfaces(pod, project):
-                wanted[interface.ifname] = interface.pod_network
+        requests = await self._interfaces.wanted(pod, project)
         may_exist = self._may_exist(key, recorded)
         self._tried[key] = recorded.pod_uid
         return {
-            ifname: await drivers.vif_pool.request(
+            request.ifname: await self._interfaces.ensure(
                 PortRequest(
                     pod_uid=recorded.pod_uid,
                     pod_name=str(key),
                     node=node,
-                    ifname=ifname,
+                    ifname=request.ifname,
                     project_id=project,
-                    pod_network=pod_network,
-                    security_groups=groups,
+                    pod_network=request.pod_network,
+                    security_groups=(
+                        groups if request.security_groups is None else request.security_groups
+                    ),
                     may_exist=may_exist,
                     wake=functools.partial(self.wake, key),
-                )
+                    port_id=request.port_id,
+                    vnic_type=request.vnic_type,
+                    addresses=request.addresses,
+                    port_security=request.port_security,
+                ),
+                request.vif_driver,
             )
-            for ifname, pod_network in wanted.items()
+            for request in requests
         }
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
@@ -138,7 +155,7 @@ class KuryrPortHandler(Handler):
         self._unrecorded.pop(key, None)
 
     def _node(self, name: str) -> Node:
-        node = self._context.informers.nodes.get(Key("", name))
+        node = self._context.informers.of(NODES).get(Key("", name))
         if node is None:
             raise NodeNotReady(f"there is no node {name}")
         return node
@@ -150,7 +167,7 @@ class KuryrPortHandler(Handler):
             return
         if told != groups:
             for vif in recorded.vifs().values():
-                await self._context.drivers.vif_pool.update_security_groups(vif, groups)
+                await self._interfaces.update_security_groups(vif, groups)
             self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
         self._unrecorded.pop(key, None)
@@ -160,15 +177,15 @@ class KuryrPortHandler(Handler):
         if "vifs" in status:  # an earlier leader's word must not come after a later one's
             meta["resourceVersion"] = recorded.resource_version
         patch = {"metadata": meta, "status": status}
-        informer, kube = self._context.informers.kuryrports, self._context.kube
+        informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
         informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
 
     async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
         """Where the KuryrPort went while its ports were made, nobody will ever name them."""
         live = await self._context.kube.find(KURYRPORTS, key)
-        self._context.informers.kuryrports.learn(live)  # changed by other hands: so it is now
+        self._context.informers.of(KURYRPORTS).learn(live)  # changed by other hands: so it is now
         if live is None or live["metadata"]["uid"] != recorded.uid:
-            await self._context.drivers.vif_pool.release_unrecorded(recorded.pod_uid)
+            await self._interfaces.release_unrecorded(recorded.pod_uid)
 
     # -- giving back
 
@@ -192,19 +209,18 @@ class KuryrPortHandler(Handler):
             uid=recorded.uid,
             known=recorded.finalizers,
         )
-        self._context.informers.kuryrports.learn(answer)
+        self._context.informers.of(KURYRPORTS).learn(answer)
         self._forget(key)
         self._wake_starved()
 
     async def _give_back(self, key: Key, recorded: KuryrPort) -> None:
-        pool = self._context.drivers.vif_pool
         if not recorded.has_vifs:
-            await pool.release_unrecorded(recorded.pod_uid)
+            await self._interfaces.release_unrecorded(recorded.pod_uid)
             return
         vifs = recorded.vifs()
         LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
         for vif in vifs.values():
-            await pool.release(vif, recorded.pod_uid)
+            await self._interfaces.release(vif, recorded.pod_uid)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod
@@ -220,7 +236,7 @@ class KuryrPortHandler(Handler):
         """Whether nobody can let go any more: the Node is gone (or out of service, by an
         operator's taint) and so is the Pod. All by live reads: what a cache lacks may be there.
         """
-        cached = self._context.informers.nodes.get(Key("", recorded.node))
+        cached = self._context.informers.of(NODES).get(Key("", recorded.node))
         if cached is not None and not cached.out_of_service:
             return False
         live_node = await self._context.kube.find(NODES, Key("", recorded.node))
@@ -240,7 +256,7 @@ class KuryrPortHandler(Handler):
             self.wake(key)
 
     def about(self, key: Key) -> Reference | None:
-        return reference(self._context.informers.pods.get(key))
+        return reference(self._context.informers.of(PODS).get(key))
 
 
 def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Iterable[Key]:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.vif import is_needed, reference
-from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
 from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import KuryrPort
 
@@ -27,9 +26,9 @@ DELETE_POD = "port {} was deleted in Neutron: the Pod has no network any more; d
 
 
 class LostPorts:
-    def __init__(self, context: HandlerContext, neutron: Neutron) -> None:
+    def __init__(self, context: HandlerContext) -> None:
         self._context = context
-        self._neutron = neutron
+        self._neutron = context.neutron
 
     async def tell(self, recorded: Iterable[KuryrPort], ports: Sequence[Json]) -> None:
         """Help the Pods whose ports are gone.
@@ -53,7 +52,7 @@ class LostPorts:
 
     async def _help(self, recorded: KuryrPort, port: str) -> None:
         key = Key(recorded.namespace, recorded.name)
-        pod = self._context.informers.pods.get(key)
+        pod = self._context.informers.of(PODS).get(key)
         about = reference(pod)
         if about is None or not is_needed(recorded, pod):
             return  # it goes anyway
@@ -66,7 +65,7 @@ class LostPorts:
             answer = await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
         except errors.KubeConflict:
             return  # it is another one by now
-        self._context.informers.kuryrports.learn(answer)
+        self._context.informers.of(KURYRPORTS).learn(answer)
         await events.warn(LOST, about, LOST, ANOTHER.format(port))
 
 

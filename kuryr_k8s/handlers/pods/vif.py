@@ -1,6 +1,5 @@
 """Pod → KuryrPort: a KuryrPort exists while its Pod needs a network, and no longer."""
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from kuryr_k8s.model.pod import Pod
 
 LOG = logging.getLogger(__name__)
 LABEL_LIMIT = 63
-MIRROR_PATIENCE = 20.0  # seconds
 
 
 class VIFHandler(Handler):
@@ -30,11 +28,14 @@ class VIFHandler(Handler):
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
-        return (Watch(informers.pods, self._of_pod), Watch(informers.kuryrports, _of_kuryrport))
+        return (
+            Watch(informers.of(PODS), self._of_pod),
+            Watch(informers.of(KURYRPORTS), _of_kuryrport),
+        )
 
     def _of_pod(self, key: Key, old: Pod | None, new: Pod | None) -> Iterable[Key]:
         """Notes the server's own word that a Pod is new, or gone; a list's silence is no word."""
-        seen = not self._context.informers.pods.replaying
+        seen = not self._context.informers.of(PODS).replaying
         if new is not None:
             if old is None and seen and not new.static:
                 self._begun[key] = new.uid
@@ -47,8 +48,8 @@ class VIFHandler(Handler):
         return (key,)
 
     async def reconcile(self, key: Key) -> float | None:
-        pod = self._context.informers.pods.get(key)
-        recorded = self._context.informers.kuryrports.get(key)
+        pod = self._context.informers.of(PODS).get(key)
+        recorded = self._context.informers.of(KURYRPORTS).get(key)
         if pod is not None:
             self._missed.pop(key, None)
         if recorded is None:
@@ -76,7 +77,7 @@ class VIFHandler(Handler):
                 return  # nothing new is taken in this namespace, and the Pod goes with it
             raise
         self._begun.pop(key, None)
-        self._context.informers.kuryrports.learn(answer)
+        self._context.informers.of(KURYRPORTS).learn(answer)
 
     async def _delete(self, key: Key, recorded: KuryrPort) -> None:
         """The caches may lie: the API server itself must say that the Pod is done."""
@@ -91,14 +92,14 @@ class VIFHandler(Handler):
             answer = await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
         except errors.KubeConflict as error:
             raise errors.Wait(f"KuryrPort {key} is another one by now", delay=1.0) from error
-        self._context.informers.kuryrports.learn(answer)
+        self._context.informers.of(KURYRPORTS).learn(answer)
 
     def _is_over(self, key: Key, recorded: KuryrPort) -> bool:
         """Whether the server has said what is for ever: the very Pod was deleted, or finished, or
         is being deleted before it had interfaces."""
         if self._ended.get(key) == recorded.pod_uid:
             return True
-        pod = self._context.informers.pods.get(key)
+        pod = self._context.informers.of(PODS).get(key)
         if pod is None or pod.identity != recorded.pod_uid:
             return False
         return pod.finished or (pod.deleting and not is_awaited(recorded, pod))
@@ -108,13 +109,13 @@ class VIFHandler(Handler):
 
         :raises errors.Wait: it has not been missing for long enough.
         """
-        now = asyncio.get_running_loop().time()
-        left = self._missed.setdefault(key, now) + MIRROR_PATIENCE - now
+        now = self._context.clock.now()
+        left = self._missed.setdefault(key, now) + self._context.patience.mirror_pod - now
         if left > 0:
             raise errors.Wait(f"mirror Pod {key} may be made again", delay=left)
 
     def about(self, key: Key) -> Reference | None:
-        return reference(self._context.informers.pods.get(key))
+        return reference(self._context.informers.of(PODS).get(key))
 
 
 def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Iterable[Key]:

@@ -10,11 +10,10 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.drivers.base import NodeNotReady, PooledPort
-from kuryr_k8s.drivers.pools.port_pool import PortPool
-from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch, node_reference
-from kuryr_k8s.handlers.pools.worker import pools_of
-from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.drivers.base import NodeNotReady, PooledPort, VIFPoolDriver
+from kuryr_k8s.drivers.pools.port_pool import PortPool, pools_of
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.k8s.events import Reference, node_reference
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, NODES, Key
 from kuryr_k8s.model.kuryrportpool import REMOVE, KuryrPortPool, park_entry
 from kuryr_k8s.model.pod import Node
@@ -34,7 +33,7 @@ class KuryrPortPoolHandler(Handler):
         self._counts_written: dict[Key, float] = {}
         self._counts: dict[Key, tuple[str, Json]] = {}  # of the object with this uid
         self._nobodys_since: float | None = None
-        for pool in pools_of(context.drivers.vif_pool):
+        for pool in pools_of(context.drivers[VIFPoolDriver]):
             pool.pools.changed = self._of_place(pool)
 
     def _of_place(self, pool: PortPool) -> Any:
@@ -48,17 +47,20 @@ class KuryrPortPoolHandler(Handler):
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
-        return (Watch(informers.nodes, _of_node), Watch(informers.kuryrportpools, _of_pool))
+        return (
+            Watch(informers.of(NODES), _of_node),
+            Watch(informers.of(KURYRPORTPOOLS), _of_pool),
+        )
 
     async def reconcile(self, key: Key) -> float | None:
         if key == NOBODYS:
             return await self._close_nobodys()
-        node = self._context.informers.nodes.get(key)
+        node = self._context.informers.of(NODES).get(key)
         if node is None:
             await self._close(key)
             self._forget(key)
             return None
-        pool = self._context.drivers.vif_pool.part_of(node)
+        pool = self._context.drivers[VIFPoolDriver].part_of(node)
         if not isinstance(pool, PortPool):
             return None
         try:
@@ -80,7 +82,7 @@ class KuryrPortPoolHandler(Handler):
         live = await self._context.kube.find(NODES, key)
         if live is not None:
             raise errors.Wait(f"node {key} is not in the cache", delay=1.0)
-        for pool in pools_of(self._context.drivers.vif_pool):
+        for pool in pools_of(self._context.drivers[VIFPoolDriver]):
             pool.close_node(key.name)
 
     async def _close_nobodys(self) -> float | None:
@@ -96,14 +98,14 @@ class KuryrPortPoolHandler(Handler):
         pages = self._context.kube.list_pages(NODES, {})
         for node in [Node.read(item) async for items, _version in pages for item in items]:
             try:
-                pool = self._context.drivers.vif_pool.part_of(node)
+                pool = self._context.drivers[VIFPoolDriver].part_of(node)
                 if isinstance(pool, PortPool):
                     await pool.place(node)
             except errors.Refused:
                 if now - since < PATIENCE:
                     return UNREADY  # they may be this one's
         self._nobodys_since = None
-        for pool in pools_of(self._context.drivers.vif_pool):
+        for pool in pools_of(self._context.drivers[VIFPoolDriver]):
             pool.close_nobodys()
         return None
 
@@ -112,7 +114,7 @@ class KuryrPortPoolHandler(Handler):
             memory.pop(key, None)
 
     def _learn_parked(self, key: Key, pool: PortPool, place: str) -> None:
-        known = self._context.informers.kuryrportpools.get(key)
+        known = self._context.informers.of(KURYRPORTPOOLS).get(key)
         if known is None:
             pool.parked(place, frozenset(), frozenset())
         else:
@@ -121,11 +123,11 @@ class KuryrPortPoolHandler(Handler):
 
     async def _write_ports(self, key: Key, node: Node, pool: PortPool, place: str) -> None:
         """Bring the map up to date."""
-        known = self._context.informers.kuryrportpools.get(key)
+        known = self._context.informers.of(KURYRPORTPOOLS).get(key)
         changes = self._changes(known, pool, place)
         if not changes:
             return
-        kube, informer = self._context.kube, self._context.informers.kuryrportpools
+        kube, informer = self._context.kube, self._context.informers.of(KURYRPORTPOOLS)
         if known is None:
             owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
             meta = {"name": key.name, "ownerReferences": [owner]}
@@ -151,7 +153,7 @@ class KuryrPortPoolHandler(Handler):
 
     async def _write_counts(self, key: Key, pool: PortPool, place: str) -> float | None:
         """Bring the numbers up to date; or seconds until that may be done."""
-        known = self._context.informers.kuryrportpools.get(key)
+        known = self._context.informers.of(KURYRPORTPOOLS).get(key)
         counts = pool.pools.counts(place)
         if known is None or self._counts.get(key) == (known.uid, counts):
             return None
@@ -161,12 +163,12 @@ class KuryrPortPoolHandler(Handler):
         answer = await self._context.kube.merge_patch(
             KURYRPORTPOOLS, key, patch, subresource="status"
         )
-        self._context.informers.kuryrportpools.learn(answer)
+        self._context.informers.of(KURYRPORTPOOLS).learn(answer)
         self._counts[key] = known.uid, counts
         return None
 
     def about(self, key: Key) -> Reference | None:
-        return node_reference(self._context.informers.nodes.get(key))
+        return node_reference(self._context.informers.of(NODES).get(key))
 
 
 def _of_node(key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:

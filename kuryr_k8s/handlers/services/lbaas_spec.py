@@ -11,7 +11,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.services.spec import service_reference, specs_of, text_of
+from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key
 from kuryr_k8s.model.annotations import LBAAS_SPEC, LBAAS_SPEC_VERSION, SERVICE_FINALIZER
@@ -31,18 +31,22 @@ class LBaaSSpecHandler(Handler):
                 "[kubernetes] enabled_handlers: lbaas_spec needs the handler loadbalancer"
             )
         self._classes = Classes.read(context.conf)
+        self._specs = ServiceSpecs(context.drivers)
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
-        return (Watch(informers.services, _of_service), Watch(informers.endpoints, _of_endpoints))
+        return (
+            Watch(informers.of(SERVICES), _of_service),
+            Watch(informers.of(ENDPOINTS), _of_endpoints),
+        )
 
     async def reconcile(self, key: Key) -> float | None:
-        service = self._context.informers.services.get(key)
+        service = self._context.informers.of(SERVICES).get(key)
         if service is None or service.deleting:
             return None
         spec = version = None
         if is_handled(service, self._classes):
-            spec = text_of((await specs_of(self._context.drivers, service))[0])
+            spec = text_of((await self._specs.of(service))[0])
             same = service.lbaas_spec == spec and service.lbaas_spec_version
             version = service.lbaas_spec_version if same else service.resource_version
         try:
@@ -66,18 +70,18 @@ class LBaaSSpecHandler(Handler):
             meta["resourceVersion"] = service.resource_version  # others may add theirs
         if len(meta) > 1:
             answer = await kube.merge_patch(SERVICES, key, {"metadata": meta})
-            informers.services.learn(answer)
-        endpoints = informers.endpoints.get(key)
+            informers.of(SERVICES).learn(answer)
+        endpoints = informers.of(ENDPOINTS).get(key)
         if endpoints and (endpoints.lbaas_spec, endpoints.lbaas_spec_version) != (spec, version):
             meta = {
                 "uid": endpoints.uid,
                 "annotations": {LBAAS_SPEC: spec, LBAAS_SPEC_VERSION: version},
             }
             answer = await kube.merge_patch(ENDPOINTS, key, {"metadata": meta})
-            informers.endpoints.learn(answer)
+            informers.of(ENDPOINTS).learn(answer)
 
     def about(self, key: Key) -> Reference | None:
-        return service_reference(self._context.informers.services.get(key))
+        return service_reference(self._context.informers.of(SERVICES).get(key))
 
 
 def _of_service(key: Key, _old: Service | None, _new: Service | None) -> Iterable[Key]:

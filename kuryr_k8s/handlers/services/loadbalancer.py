@@ -16,18 +16,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver, ServicePublicIPDriver
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.services.desired import Given, Options, desired_of, owners_of, uid_of
 from kuryr_k8s.handlers.services.outside import Exposure, Outside
 from kuryr_k8s.handlers.services.publishing import Publishing
+from kuryr_k8s.handlers.services.ranges import ServiceRanges
 from kuryr_k8s.handlers.services.reporting import Telling
 from kuryr_k8s.handlers.services.requests import Outcome, Requests
 from kuryr_k8s.handlers.services.settings import keeps_address, settings_of
 from kuryr_k8s.handlers.services.slices import ServiceSlices
-from kuryr_k8s.handlers.services.spec import service_reference, specs_of, text_of
+from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
+from kuryr_k8s.handlers.services.sweep import sweeps_of
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import SERVICES, Key
+from kuryr_k8s.k8s.resources import ENDPOINTS, ENDPOINTSLICES, SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
@@ -41,29 +45,48 @@ ENDPOINTS_PATIENCE = 5.0  # seconds until a Service with a selector counts as on
 
 
 class LoadBalancerHandler(Handler):
+    """Gives each Service its load balancers, and its address outside."""
+
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        self._slices = ServiceSlices(context.informers.endpointslices)
+        self._service_specs = ServiceSpecs(context.drivers)
+        self._public_ips = context.drivers[ServicePublicIPDriver]
+        self._pod_subnets = context.drivers[PodSubnetsDriver]
+        self._slices = ServiceSlices(context.informers.of(ENDPOINTSLICES))
         self._settings: dict[Key, tuple[str, Settings]] = {}  # uid, the last that could be read
         self._unsliced: dict[Key, float] = {}  # new Services without slices, and since when
         self._classes = Classes.read(context.conf)
         self._publishing = Publishing(context)
         self._telling = Telling(context, self._publishing)
-        self._requests = Requests(
-            context.drivers.endpoints_lbaas, lambda key: self.wake(key), self._telling.change
-        )
+        self._requests = Requests(context.drivers[LBaaSDriver], self.wake, self._telling.change)
         self._outside = Outside(context, self._requests)
+        self._ranges = ServiceRanges(context)
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
         return (
-            Watch(informers.services, _of_service),
-            Watch(informers.endpointslices, self._slices.changed),
-            Watch(informers.endpoints, _of_endpoints),
+            Watch(informers.of(SERVICES), _of_service),
+            Watch(informers.of(ENDPOINTSLICES), self._slices.changed),
+            Watch(informers.of(ENDPOINTS), _of_endpoints),
         )
 
+    async def start(self) -> None:
+        """Check that ClusterIPs can be addresses of load balancers."""
+        await self._ranges.check()
+
+    def loops(self) -> Sequence[Controller[Any]]:
+        """Return the sweeps of what no Service has, and the look at the ranges of ClusterIPs."""
+        return (
+            *(sweep.loop for sweep in sweeps_of(self._context, self._look_again)),
+            self._ranges.loop,
+        )
+
+    def _look_again(self, key: Key) -> None:
+        """Have a Service compared with what it has, when nothing more urgent is to be done."""
+        self.queue.add(key, urgent=False)
+
     async def reconcile(self, key: Key) -> float | None:
-        service = self._context.informers.services.get(key)
+        service = self._context.informers.of(SERVICES).get(key)
         await self._release_lost(key, service)
         if service is None or service.deleting or not is_handled(service, self._classes):
             if service is not None:
@@ -126,10 +149,10 @@ class LoadBalancerHandler(Handler):
         :raises errors.Wait: it is the other handler's turn.
         """
         try:
-            specs = await specs_of(self._context.drivers, service)
+            specs = await self._service_specs.of(service)
         except errors.Refused as error:  # the other handler tells
             raise errors.Wait(str(error), delay=SPEC_PATIENCE) from error
-        endpoints = self._context.informers.endpoints.get(key)
+        endpoints = self._context.informers.of(ENDPOINTS).get(key)
         wanted = (text_of(specs[0]), service.lbaas_spec_version)
         pair = [(one.lbaas_spec, one.lbaas_spec_version) for one in (service, endpoints) if one]
         if wanted[1] is None or any(one != wanted for one in pair):
@@ -201,7 +224,7 @@ class LoadBalancerHandler(Handler):
         return await self._outside.ensure(key, given, inner)
 
     async def _options(self, service: Service) -> Options:
-        subnets = await self._context.drivers.pod_subnets.subnets_of(service.namespace)
+        subnets = await self._pod_subnets.subnets_of(service.namespace)
         return Options.read(self._context.conf, subnets)
 
     # -- telling
@@ -210,7 +233,7 @@ class LoadBalancerHandler(Handler):
         self, key: Key, service: Service, found: FoundLoadBalancer, spec: LBaaSServiceSpec
     ) -> float | None:
         """Where the Endpoints of a Service with a selector are not there yet, they will be."""
-        if self._context.informers.endpoints.get(key) is None and service.has_selector:
+        if self._context.informers.of(ENDPOINTS).get(key) is None and service.has_selector:
             since = self._requests.since(key, service.uid)
             left = since + ENDPOINTS_PATIENCE - asyncio.get_running_loop().time()
             if left > 0:
@@ -240,7 +263,7 @@ class LoadBalancerHandler(Handler):
         answer = await self._context.kube.remove_finalizers(
             SERVICES, key, SERVICE_FINALIZER, uid=service.uid, known=service.finalizers
         )
-        self._context.informers.services.learn(answer)
+        self._context.informers.of(SERVICES).learn(answer)
 
     async def _release_lost(self, key: Key, service: Service | None) -> None:
         """Somebody took our finalizer off: what we made for a Service that is gone would keep its
@@ -259,7 +282,7 @@ class LoadBalancerHandler(Handler):
 
     async def _release_unheld(self, key: Key, uid: str, owners: Sequence[str]) -> None:
         """What others still use is left to the sweeper: the next Service is to be served."""
-        known, public_ip = self._last_settings(key, uid), self._context.drivers.service_public_ip
+        known, public_ip = self._last_settings(key, uid), self._public_ips
         if not any([await self._requests.is_shared(key, owner) for owner in owners]):
             keep = known is None or known.keep_floating_ip
             await public_ip.release(uid, keep=keep)
@@ -279,7 +302,7 @@ class LoadBalancerHandler(Handler):
                 raise errors.Wait(f"the cache lags behind Service {key}", delay=1.0)
 
     def about(self, key: Key) -> Reference | None:
-        return service_reference(self._context.informers.services.get(key))
+        return service_reference(self._context.informers.of(SERVICES).get(key))
 
 
 def _of_service(key: Key, _old: Service | None, _new: Service | None) -> Iterable[Key]:

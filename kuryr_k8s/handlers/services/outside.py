@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import PublicIPRequest
+from kuryr_k8s.drivers.base import PublicIPRequest, ServicePublicIPDriver
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.drivers.lbaas.parts import NobodyConnects, StillShared
 from kuryr_k8s.handlers.base import HandlerContext
@@ -88,6 +88,7 @@ class Outside:
     def __init__(self, context: HandlerContext, requests: Requests) -> None:
         self._context = context
         self._requests = requests
+        self._public_ips = context.drivers[ServicePublicIPDriver]
         self._sharing = Sharing(context, requests)
         defaults = context.conf.neutron_defaults
         external = defaults.external_svc_net or None
@@ -170,7 +171,7 @@ class Outside:
     ) -> bool:
         """Have the address lead to nothing without source ranges, as the ClusterIPs' VIPs are;
         whether it is reached no more. What passes leaves alone what has them."""
-        driver, uid = self._context.drivers.service_public_ip, given.service.uid
+        driver, uid = self._public_ips, given.service.uid
         if _are_ranges_refused(error):
             await driver.detach(uid)
             await self._sharing.withdraw(key, given.service, refused=True)
@@ -190,7 +191,7 @@ class Outside:
     async def _release_address(self, key: Key, service: Service, *, keep: bool) -> bool:
         """Whether it is gone: others who have something in the load balancer are reached there
         as well."""
-        driver = self._context.drivers.service_public_ip
+        driver = self._public_ips
         if not await driver.has(service.uid):
             return True
         if await self._sharing.is_shared(key, service):
@@ -219,7 +220,7 @@ class Outside:
         settings: Settings,
     ) -> Exposure:
         """:param reached: load balancers by their VIPs."""
-        driver = self._context.drivers.service_public_ip
+        driver = self._public_ips
         notes: dict[str, str] = {}
         first = next((one for one in reached if family_of(one) == "IPv4"), None)
         addresses: Sequence[str] = tuple(reached)

@@ -27,8 +27,8 @@ class Publishing:
 
     def __init__(self, context: HandlerContext) -> None:
         self._kube = context.kube
-        self._services = context.informers.services
-        self._endpoints = context.informers.endpoints
+        self._services = context.informers.of(SERVICES)
+        self._endpoints = context.informers.of(ENDPOINTS)
 
     async def state(
         self, key: Key, service: Service, found: FoundLoadBalancer, spec: LBaaSServiceSpec
@@ -105,7 +105,7 @@ class Publishing:
 
     async def _state(
         self,
-        resource: Resource,
+        resource: Resource[Any],
         informer: Informer[Any],
         key: Key,
         known: Service | Endpoints | None,
@@ -119,7 +119,7 @@ class Publishing:
 
     async def _annotate(
         self,
-        resource: Resource,
+        resource: Resource[Any],
         informer: Informer[Any],
         key: Key,
         uid: str,

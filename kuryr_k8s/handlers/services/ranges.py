@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
+from kuryr_k8s.drivers.base import ServiceSubnetsDriver
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import SERVICECIDRS, SERVICES, Key, Resource
@@ -35,7 +38,7 @@ class ServiceRange(NamedTuple):
 
 
 class ServiceRanges:
-    """Looked at before the work begins, then every ``interval`` seconds: a Controller runs it.
+    """Looked at before the work begins, then by ``loop`` every ``interval`` seconds.
 
     Of ranges that are added later, and of subnets that are changed, the log tells and an Event:
     Pods need not suffer from them, so nothing stops.
@@ -46,8 +49,16 @@ class ServiceRanges:
     def __init__(self, context: HandlerContext) -> None:
         self._kube = context.kube
         self._events = context.events
-        self._subnets = context.drivers.service_subnets
+        self._subnets = context.drivers[ServiceSubnetsDriver]
         self._interval: float = context.conf.neutron_defaults.sweep_interval
+        self.loop = Controller[str](
+            "service-ranges",
+            self.reconcile,
+            queue=WorkQueue(context.clock, cap=context.patience.sweep_retry),
+            workers=1,
+            observe=context.observe,
+        )
+        self.loop.queue.add(self.KEY)
 
     async def check(self) -> None:
         """:raises errors.ConfigError: the API server's own range is not fit."""
@@ -91,7 +102,7 @@ class ServiceRanges:
         return [ServiceRange(one, _reference(SERVICES, service)) for one in addresses]
 
 
-def _reference(resource: Resource, shown: dict[str, Any]) -> Reference:
+def _reference(resource: Resource[Any], shown: dict[str, Any]) -> Reference:
     meta = shown["metadata"]
     return Reference(
         resource=resource,

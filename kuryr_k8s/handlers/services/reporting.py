@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.handlers.base import HandlerContext, words_for_users
+from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.outside import FORCED_INTERNAL, SHARED, Exposure
 from kuryr_k8s.handlers.services.publishing import Publishing
 from kuryr_k8s.handlers.services.requests import Outcome
 from kuryr_k8s.handlers.services.settings import REASONS, unkept
 from kuryr_k8s.handlers.services.spec import service_reference
 from kuryr_k8s.handlers.services.status import READY, UNSUPPORTED, ServiceStatus, Verdict
-from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.k8s.events import words_for_users
+from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.service import LOAD_BALANCER, Service
 from kuryr_k8s.model.service_annotations import LOAD_BALANCER_ADDRESS, PREFIX, WRITTEN_ID
 
@@ -30,7 +31,7 @@ class Telling:
     def __init__(self, context: HandlerContext, publishing: Publishing) -> None:
         self._events = context.events
         self._publishing = publishing
-        self._status = ServiceStatus(context.kube, context.informers.services)
+        self._status = ServiceStatus(context.kube, context.informers.of(SERVICES))
 
     async def change(self, service: Service) -> None:
         await self._event(service, CHANGED, "it was changed in Octavia; it is put right")

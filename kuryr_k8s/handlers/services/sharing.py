@@ -8,6 +8,7 @@ and where that is, is its owner's.
 import asyncio
 from dataclasses import dataclass
 
+from kuryr_k8s.drivers.base import LBaaSDriver
 from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import (
@@ -47,7 +48,7 @@ class Sharing:
         named, service = given.settings.load_balancer_id, given.service
         if named is None:
             return False
-        lbaas = self._context.drivers.endpoints_lbaas
+        lbaas = self._context.drivers[LBaaSDriver]
         owners = (*owners_of(service), external_owner(service))
         return not any([named in await lbaas.ids_of(owner) for owner in owners])
 

@@ -8,21 +8,40 @@ from collections.abc import Sequence
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
-from kuryr_k8s.handlers.base import Drivers
+from kuryr_k8s.drivers.base import (
+    Drivers,
+    ServiceProjectDriver,
+    ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver,
+)
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import SERVICES
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.service import LOAD_BALANCER, Service
 
 
-async def specs_of(drivers: Drivers, service: Service) -> tuple[LBaaSServiceSpec, ...]:
-    """One for each ClusterIP, in their order; they differ in address and subnet alone.
+class ServiceSpecs:
+    """What the drivers decide about Services."""
 
-    :raises errors.Refused: a driver does; or an address is in no subnet of Services.
-    """
-    project = await drivers.service_project.project(service)
-    subnets = await drivers.service_subnets.subnets(service, project)
-    groups = await drivers.service_security_groups.security_groups(service, project)
+    def __init__(self, drivers: Drivers) -> None:
+        self._projects = drivers[ServiceProjectDriver]
+        self._subnets = drivers[ServiceSubnetsDriver]
+        self._groups = drivers[ServiceSecurityGroupsDriver]
+
+    async def of(self, service: Service) -> tuple[LBaaSServiceSpec, ...]:
+        """Return a spec for each ClusterIP, in their order; all else of them is the same.
+
+        :raises errors.Refused: a driver does; or an address is in no subnet of Services.
+        """
+        project = await self._projects.project(service)
+        subnets = await self._subnets.subnets(service, project)
+        groups = await self._groups.security_groups(service, project)
+        return _specs_of(service, project, subnets, groups)
+
+
+def _specs_of(
+    service: Service, project: str, subnets: Sequence[Subnet], groups: tuple[str, ...]
+) -> tuple[LBaaSServiceSpec, ...]:
     spec = LBaaSServiceSpec(
         ports=tuple(
             LBaaSPortSpec(

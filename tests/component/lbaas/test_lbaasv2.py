@@ -17,7 +17,9 @@ from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
 from kuryr_k8s.drivers.lbaas.work import NotTaken
 from kuryr_k8s.model.load_balancer import HealthMonitor
+from tests.kit.clock import ManualClock
 from tests.kit.confs import TAG
+from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import WRITES, answer, cut, garble, lose_reply
 from tests.kit.fakes.octavia.kinds import POOL
 from tests.kit.load_balancer_worker import wanted
@@ -558,16 +560,15 @@ async def test_one_list_looks_for_all_that_is_pending_ever_more_rarely_until_som
         for name in ("first", "second")
     ]
     first, second = [await octavia.create_load_balancer(body) for body in bodies]
-    pending = PendingLoadBalancers(octavia, [TAG])
-    asked, woken = [], []
-    pending.wake_later = lambda _key, delay: asked.append(delay)
+    clock = ManualClock()
+    context = driver_context(None, None, octavia, clock=clock)
+    pending, woken = PendingLoadBalancers(context, octavia, [TAG]), []
     pending.watch(first.id, OWNER, "PENDING_CREATE", lambda: woken.append("first"))
     delays = [await pending.reconcile("") for _ in range(20)]
-    assert asked == [lb_pending.FIRST]
+    assert [timer.due for timer in clock.pending] == [lb_pending.FIRST]
     assert delays == sorted(delays)
     assert delays[-1] == lb_pending.LONGEST
     pending.watch(second.id, OTHER, "PENDING_CREATE", lambda: woken.append("second"))
-    assert asked == [lb_pending.FIRST] * 2
     cloud.octavia.progress.finish(first.id)
     cloud.calls.clear()
     assert await pending.reconcile("") == lb_pending.FIRST

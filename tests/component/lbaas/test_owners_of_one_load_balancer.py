@@ -9,7 +9,6 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lbaas import work as lb_work
-from kuryr_k8s.engine import controller
 from tests.component.lbaas.test_lbaasv2 import FAULTS, calls
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.load_balancer_worker import attached, wanted
@@ -39,6 +38,9 @@ def shown(cloud, *ids):
 
 def parts(cloud, kind):
     return list(cloud.octavia.store.of(kind).values())
+
+
+PATIENT = {"first_refused": 300.0, "refused": 300.0}  # nobody comes back by himself
 
 
 async def operators(cloud, worker, **attributes):
@@ -123,15 +125,14 @@ async def test_port_of_another_is_refused_to_whoever_comes_later_and_the_rest_is
     assert shown(cloud)["TCP", 80] == (OWNER, ["10.62.1.1", "10.62.1.2"])
 
 
-async def test_port_that_becomes_free_goes_to_who_waits_for_it_at_once(worker, cloud, monkeypatch):
-    monkeypatch.setattr(controller, "FIRST_REFUSED_DELAY", 300)
-    monkeypatch.setattr(controller, "REFUSED_DELAY", 300)
-    x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
-    worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=1))
-    await worker.trouble(SECOND)
-    await worker.have(OWNER, wanted(cloud, OWNER, ports=["dns"], pods=1))
-    await worker.done(SECOND)
-    assert shown(cloud) == {("UDP", 53): (OWNER, POD), ("TCP", 80): (SECOND, POD)}
+async def test_port_that_becomes_free_goes_to_who_waits_for_it_at_once(make_worker, cloud):
+    async with make_worker(PATIENT) as worker:
+        x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
+        worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=1))
+        await worker.trouble(SECOND)
+        await worker.have(OWNER, wanted(cloud, OWNER, ports=["dns"], pods=1))
+        await worker.done(SECOND)
+        assert shown(cloud) == {("UDP", 53): (OWNER, POD), ("TCP", 80): (SECOND, POD)}
 
 
 async def test_who_names_another_one_waits_no_more_for_the_former(worker, cloud):
@@ -177,15 +178,15 @@ async def test_owner_that_goes_leaves_the_load_balancer_to_the_others_until_the_
     assert not cloud.load_balancers
 
 
-async def test_last_that_leaves_lets_the_owner_go_at_once(worker, cloud, monkeypatch):
-    monkeypatch.setattr(controller, "FIRST_REFUSED_DELAY", 300)
-    x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"]))
-    worker.want(OWNER, None)
-    await worker.trouble(OWNER)
-    await worker.have(SECOND, None)
-    await worker.done(OWNER)
-    assert not cloud.load_balancers
+async def test_last_that_leaves_lets_the_owner_go_at_once(make_worker, cloud):
+    async with make_worker(PATIENT) as worker:
+        x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
+        await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"]))
+        worker.want(OWNER, None)
+        await worker.trouble(OWNER)
+        await worker.have(SECOND, None)
+        await worker.done(OWNER)
+        assert not cloud.load_balancers
 
 
 async def test_deletion_of_an_attached_one_leaves_the_others(worker, cloud):
@@ -209,10 +210,9 @@ async def test_attachment_moves_with_what_names_its_load_balancer(worker, cloud)
 
 @pytest.mark.parametrize("change", ["error", "provider"])
 async def test_load_balancer_that_is_made_anew_gets_back_what_was_attached(
-    make_worker, cloud, monkeypatch, change
+    make_worker, cloud, change
 ):
-    monkeypatch.setattr(controller, "REFUSED_DELAY", 300)
-    async with make_worker() as worker:
+    async with make_worker({"refused": 300.0}) as worker:
         desired = wanted(cloud, OWNER, ports=["http"], pods=1, address="10.3.0.7")
         x = (await worker.have(OWNER, desired)).id
         await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=1))

@@ -6,7 +6,10 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.handlers.sweeps.vip_ports import VIPPortSweeper
+from kuryr_k8s.drivers.base import ServiceSubnetsDriver
+from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep
+from tests.kit.clock import ManualClock
+from tests.kit.contexts import Subnets, driver_context
 from tests.kit.fakes.faults import answer
 
 NOBODYS = "0e3b7d10-1111-4222-8333-444455556666"
@@ -21,13 +24,26 @@ def octavia(load_conf):
 
 
 @pytest.fixture
-def sweeper(cloud, neutron, octavia):
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+async def sweeper(cloud, neutron, octavia, load_conf, clock):
+    """A search every ten minutes."""
     cloud.services = cloud.add_network("services", "10.3.0.0/24")
+    drivers = {
+        ServiceSubnetsDriver: Subnets(await neutron.get_subnet(cloud.services["subnets"][0]))
+    }
+    conf = load_conf(neutron_defaults={"sweep_interval": "600"})
+    sweep = VIPPortSweep(driver_context(conf, neutron, octavia, drivers, clock=clock))
 
-    async def subnets():
-        return (await neutron.get_subnet(cloud.services["subnets"][0]),)
+    async def search(*, passed=0.0):
+        """Go on by so many seconds; return the seconds until the next search."""
+        clock.advance(passed)
+        return await sweep.reconcile(VIPPortSweep.KEY)
 
-    return VIPPortSweeper(neutron, octavia, subnets, [cloud.project_id], 600.0)
+    return search
 
 
 def vip_port(cloud, load_balancer_id, **changes):
@@ -38,13 +54,6 @@ def vip_port(cloud, load_balancer_id, **changes):
     }
     network = changes.pop("network", cloud.services)
     return cloud.add_port(network["id"], **(body | changes))["id"]
-
-
-async def search(sweeper, *, passed=0.0):
-    """As so many seconds later; seconds until the next one."""
-    for port_id in sweeper._suspects:
-        sweeper._suspects[port_id] -= passed
-    return await sweeper.reconcile(VIPPortSweeper.KEY)
 
 
 @pytest.mark.parametrize("provider", ["ovn", "amphora"])
@@ -64,21 +73,21 @@ async def test_port_of_a_refused_load_balancer_goes_and_its_address_is_free(
     assert [port["device_id"][:3] for port in cloud.ports.values()] == ["lb-"]
     with pytest.raises(errors.Conflict):
         await octavia.create_load_balancer({**body, "listeners": [], "pools": []})
-    assert await search(sweeper) == 60.0
+    assert await sweeper() == 60.0
     assert cloud.ports
-    assert await search(sweeper, passed=60.0) == 600.0
+    assert await sweeper(passed=60.0) == 600.0
     assert not cloud.ports
     made = await octavia.create_load_balancer({**body, "listeners": [], "pools": []})
-    assert await search(sweeper, passed=600.0) == 600.0
+    assert await sweeper(passed=600.0) == 600.0
     assert list(cloud.ports) == [made.vip_port_id]
 
 
 async def test_port_stays_until_it_was_found_for_a_while(sweeper, cloud):
     port = vip_port(cloud, NOBODYS)
-    await search(sweeper)
-    await search(sweeper, passed=40.0)  # and what the search took
+    await sweeper()
+    await sweeper(passed=40.0)  # and what the search took
     assert port in cloud.ports
-    await search(sweeper, passed=20.0)
+    await sweeper(passed=20.0)
     assert port not in cloud.ports
 
 
@@ -86,11 +95,11 @@ async def test_creation_that_was_under_way_keeps_its_port(sweeper, cloud, octavi
     """Octavia shows the load balancer only when it has made all of it."""
     made = await octavia.create_load_balancer(_body(cloud))
     balancer = cloud.load_balancers.pop(made.id)
-    assert await search(sweeper) == 60.0
+    assert await sweeper() == 60.0
     cloud.load_balancers[made.id] = balancer
-    assert await search(sweeper, passed=60.0) == 600.0
+    assert await sweeper(passed=60.0) == 600.0
     cloud.load_balancers.pop(made.id)
-    assert await search(sweeper, passed=0.0) == 60.0
+    assert await sweeper(passed=600.0) == 60.0
     assert made.vip_port_id in cloud.ports
 
 
@@ -116,8 +125,8 @@ async def test_what_is_not_surely_such_a_port_stays(sweeper, cloud, changes):
     if "network" in changes:
         changes["network"] = cloud.pods
     port = vip_port(cloud, NOBODYS, **changes)
-    await search(sweeper)
-    await search(sweeper, passed=600.0)
+    await sweeper()
+    await sweeper(passed=600.0)
     assert port in cloud.ports
 
 
@@ -125,25 +134,25 @@ async def test_port_of_a_load_balancer_of_others_stays(sweeper, cloud):
     """Octavia says 403 of what is another project's."""
     port = vip_port(cloud, NOBODYS)
     cloud.faults.add(method="GET", path="/status$", times=None, action=answer(403))
-    await search(sweeper)
-    await search(sweeper, passed=600.0)
+    await sweeper()
+    await sweeper(passed=600.0)
     assert port in cloud.ports
 
 
 async def test_port_stays_while_octavia_does_not_answer(sweeper, cloud):
     port = vip_port(cloud, NOBODYS)
-    await search(sweeper)
+    await sweeper()
     cloud.faults.add(method="GET", path="/status$", times=None, action=answer(503))
     with pytest.raises(errors.CloudError):
-        await search(sweeper, passed=600.0)
+        await sweeper(passed=600.0)
     assert port in cloud.ports
 
 
 async def test_nothing_but_two_lists_is_asked_where_all_is_well(sweeper, cloud, octavia):
     for _ in range(3):
         await octavia.create_load_balancer(_body(cloud))
-    await search(sweeper)
+    await sweeper()
     cloud.calls.clear()
-    await search(sweeper)
+    await sweeper(passed=600.0)
     asked = [one.path.rpartition("/")[2] for one in cloud.calls if "subnets" not in one.path]
     assert asked == ["ports", "loadbalancers"]

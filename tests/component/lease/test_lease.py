@@ -20,11 +20,11 @@ async def candidate(stage, lanes, load_conf):
     path = f"{LEASES}/{name}"
     async with contextlib.AsyncExitStack() as stack:
 
-        async def make(identity, duration):
+        async def make(identity, duration, **how):
             kubeconfig = str(stage.proxy.kubeconfig_for("controller"))
             kube = await connect(load_conf(kubernetes={"kubeconfig": kubeconfig}), connections=1)
             stack.push_async_callback(kube.close)
-            return Lease(kube, Key("kube-system", name), identity, duration=duration)
+            return Lease(kube, Key("kube-system", name), identity, duration=duration, **how)
 
         make.path = path
         yield make
@@ -32,10 +32,10 @@ async def candidate(stage, lanes, load_conf):
         await stage.client.delete(path)
 
 
-async def test_lease_that_is_given_back_is_taken_at_once(stage, candidate, monkeypatch):
+async def test_lease_that_is_given_back_is_taken_at_once(stage, candidate):
     """By the watch: until its end, or a look now and then, is no time to wait for."""
-    monkeypatch.setattr("kuryr_k8s.k8s.leader.LOOK", 600.0)
-    leader, standby = await candidate("one", 6000.0), await candidate("two", 6000.0)
+    leader = await candidate("one", 6000.0)
+    standby = await candidate("two", 6000.0, look=600.0)
     ends = asyncio.Event()
 
     async def lead():

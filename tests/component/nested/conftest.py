@@ -2,10 +2,11 @@
 
 import pytest
 
-from kuryr_k8s.drivers.base import DriverContext, PoolKey
+from kuryr_k8s.drivers.base import PoolKey
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from tests.kit import confs
 from tests.kit import port_requests as requests
+from tests.kit.contexts import driver_context
 from tests.kit.vms import UID, VM
 
 
@@ -17,7 +18,7 @@ def options(cloud):
 
 @pytest.fixture
 def context(load_conf, neutron, options):
-    return DriverContext(conf=load_conf(**options), neutron=neutron, namespaces=None)
+    return driver_context(load_conf(**options), neutron)
 
 
 @pytest.fixture

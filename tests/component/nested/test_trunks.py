@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from kuryr_k8s.drivers.vif.node_trunks import NoTrunk
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkUnfit
+from tests.kit.contexts import driver_context
 from tests.kit.vms import (
     node_at,
     pod_ports,
@@ -61,7 +61,7 @@ async def test_options_that_find_no_trunk_are_refused_at_start(
     load_conf, neutron, options, complaint
 ):
     conf = load_conf(pod_vif_nested=options)
-    driver = NestedVLAN(DriverContext(conf=conf, neutron=neutron, namespaces=None))
+    driver = NestedVLAN(driver_context(conf, neutron))
     with pytest.raises(errors.ConfigError, match=complaint):
         await driver.start()
 

@@ -11,12 +11,12 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.drivers.policy.subnets import DefaultSubnets
 from kuryr_k8s.drivers.vif.neutron import NeutronVIF
 from kuryr_k8s.model.pod import Node
 from tests.kit import port_requests as requests
 from tests.kit.confs import HOST, TAG
+from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import Hang, answer, cut, lose_reply
 
 UID = "0b0d9c4e-27a5-4d6b-8e7e-6d1f3a5b7c9d"
@@ -28,7 +28,7 @@ def node_on(host_id):
 
 @pytest.fixture
 def context(load_conf, neutron):
-    return DriverContext(conf=load_conf(), neutron=neutron, namespaces=None)
+    return driver_context(load_conf(), neutron)
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ async def test_network_shared_with_our_own_project_is_not_shared_with_others(
     network = cloud.add_network("infra-net", "10.8.0.0/24", project_id=owner)
     cloud.share(network["id"], cloud.project_id)
     conf = load_conf(neutron_defaults={"pod_subnet": network["subnets"][0]})
-    context = DriverContext(conf=conf, neutron=neutron, namespaces=None)
+    context = driver_context(conf, neutron)
     subnets = DefaultSubnets(context)
     assert await subnets.pod_network(None, cloud.project_id)
     with pytest.raises(errors.Refused, match="neither of project"):

@@ -7,10 +7,11 @@ import dataclasses
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext, PublicIPRequest
+from kuryr_k8s.drivers.base import PublicIPRequest
 from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
 from kuryr_k8s.drivers.public_ip.wishes import NoNetwork
 from tests.kit.confs import TAG
+from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, lose_reply
 
 OWNER = "6f1c9a52-1111-4222-8333-444455556666"
@@ -41,7 +42,7 @@ def start(load_conf, neutron, cloud):
         conf = load_conf(
             neutron_defaults={name: value for name, value in options.items() if value}
         )
-        return NeutronFloatingIP(DriverContext(conf=conf, neutron=neutron, namespaces=None))
+        return NeutronFloatingIP(driver_context(conf, neutron))
 
     return make
 
@@ -463,7 +464,7 @@ async def test_service_of_another_project_has_a_floating_ip_of_that(load_conf, n
         "policy": {"projects": f"default:{other}"},
     }
     conf = load_conf(**groups)
-    driver = NeutronFloatingIP(DriverContext(conf=conf, neutron=neutron, namespaces=None))
+    driver = NeutronFloatingIP(driver_context(conf, neutron))
     before = await driver.ensure(request(cloud))
     assert await driver.ensure(request(cloud, project_id=other)) != before
     assert only(cloud)["project_id"] == other

@@ -1,8 +1,7 @@
 """What a controller finds in the cloud that no Service has."""
 
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG
-from kuryr_k8s.handlers.sweeps import controllers as sweeps
-from kuryr_k8s.handlers.sweeps import vip_ports as vip_port_sweeper
+from kuryr_k8s.patience import Patience
 from tests.kit.confs import TAG
 from tests.kit.service_stage import FINALIZER
 
@@ -47,12 +46,11 @@ async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(
     assert service["metadata"]["uid"] != GONE
 
 
-async def test_address_that_a_refused_load_balancer_left_taken_is_free_soon(services, monkeypatch):
+async def test_address_that_a_refused_load_balancer_left_taken_is_free_soon(services):
     """And not only at the next search, in ten minutes."""
-    monkeypatch.setattr(sweeps, "SOON", 0.2)
-    monkeypatch.setattr(vip_port_sweeper, "CONFIRMED", 0.5)
+    patience = Patience(refused_vip=0.2, vip_port_confirmed=0.5)
     cloud = services.cloud
-    async with services.controller():
+    async with services.controller(patience=patience):
         await services.add_service("first", HTTP)
         await services.until_published("first")
         cloud.octavia.set_quota(cloud.project_id, listener=1)

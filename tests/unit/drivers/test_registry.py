@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.config import read
 from kuryr_k8s.drivers import registry
-from kuryr_k8s.drivers.base import PodProjectDriver, PodVIFDriver
+from kuryr_k8s.drivers.base import Drivers, PodProjectDriver, PodVIFDriver
 from kuryr_k8s.drivers.policy.project import DefaultProject
 
 STRANGER = """
@@ -23,9 +24,10 @@ class ByTheMoon(PodProjectDriver):
 
 USE = """
 import asyncio
-from kuryr_k8s.drivers import registry
-from kuryr_k8s.drivers.base import PodProjectDriver
-print(asyncio.run(registry.load(PodProjectDriver, "moon", None).project(None)))
+from kuryr_k8s.config import read
+from kuryr_k8s.drivers.base import Drivers, PodProjectDriver
+drivers = Drivers(read([], "test"), lambda _drivers: None)
+print(asyncio.run(drivers.named(PodProjectDriver, "moon").project(None)))
 """
 
 
@@ -42,8 +44,23 @@ def strangers_package(tmp_path):
     return tmp_path
 
 
-def test_shipped_driver_is_found_by_its_name():
-    assert type(registry.load(PodProjectDriver, "default", None)) is DefaultProject
+@pytest.fixture
+def drivers():
+    """Of no program in particular: those that need nothing can be made."""
+    return Drivers(read([], "test"), lambda _drivers: None)
+
+
+def test_shipped_driver_is_found_by_its_name_and_made_once(drivers):
+    assert type(drivers[PodProjectDriver]) is DefaultProject
+    assert drivers.named(PodProjectDriver, "default") is drivers[PodProjectDriver]
+    assert drivers.seal() == (drivers[PodProjectDriver],)
+
+
+def test_nothing_is_made_once_the_program_has_started(drivers):
+    """Nobody would start it."""
+    drivers.seal()
+    with pytest.raises(LookupError, match="before the start"):
+        drivers.named(PodProjectDriver, "annotation")
 
 
 def test_strangers_driver_is_found_by_its_name(strangers_package):
@@ -54,9 +71,9 @@ def test_strangers_driver_is_found_by_its_name(strangers_package):
     assert (run.stdout.strip(), run.returncode) == ("moon", 0), run.stderr
 
 
-def test_unknown_name_is_answered_with_those_installed():
+def test_unknown_name_is_answered_with_those_installed(drivers):
     with pytest.raises(errors.ConfigError) as caught:
-        registry.load(PodVIFDriver, "neutron_vif", None, "[kubernetes] pod_vif_driver")
+        drivers.named(PodVIFDriver, "neutron_vif")
     assert str(caught.value) == (
         "[kubernetes] pod_vif_driver: there is no 'neutron_vif' "
         "(installed: nested-vlan, neutron-vif)"

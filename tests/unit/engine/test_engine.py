@@ -1,5 +1,4 @@
 import asyncio
-import dataclasses
 
 import pytest
 from hypothesis import settings
@@ -9,42 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kuryr_k8s import errors
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
+from tests.kit.clock import ManualClock
 
 KEYS = st.sampled_from("abcd")
-
-
-@dataclasses.dataclass
-class FakeTimers:
-    """Timers that fire when told to."""
-
-    now: float = 0.0
-    pending: list = dataclasses.field(default_factory=list)
-
-    def time(self):
-        return self.now
-
-    def call_later(self, delay, callback):
-        handle = FakeHandle(self, self.now + delay, callback)
-        self.pending.append(handle)
-        return handle
-
-    def advance(self, seconds):
-        self.now += seconds
-        for handle in sorted(self.pending, key=lambda handle: handle.due):
-            if handle.due <= self.now and handle in self.pending:
-                self.pending.remove(handle)
-                handle.callback()
-
-
-@dataclasses.dataclass(eq=False)
-class FakeHandle:
-    timers: FakeTimers
-    due: float
-    callback: object
-
-    def cancel(self):
-        if self in self.timers.pending:
-            self.timers.pending.remove(self)
 
 
 class WorkQueueMachine(RuleBasedStateMachine):
@@ -52,8 +18,8 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.timers = FakeTimers()
-        self.queue = WorkQueue(self.timers, base=1.0, cap=60.0)
+        self.clock = ManualClock()
+        self.queue = WorkQueue(self.clock, base=1.0, cap=60.0)
         self.running = set()
         self.wanted = {}  # key -> latest time by which it must be ready
 
@@ -63,12 +29,12 @@ class WorkQueueMachine(RuleBasedStateMachine):
     @rule(key=KEYS, urgent=st.booleans())
     def add(self, key, urgent):
         self.queue.add(key, urgent=urgent)
-        self.want(key, self.timers.now)
+        self.want(key, self.clock.now())
 
     @rule(key=KEYS, delay=st.floats(0.1, 100))
     def add_after(self, key, delay):
         self.queue.add_after(key, delay)
-        self.want(key, self.timers.now + delay)
+        self.want(key, self.clock.now() + delay)
 
     @precondition(lambda self: len(self.queue))
     @rule()
@@ -85,7 +51,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
         if fails:
             delay = self.queue.retry(key)
             assert delay <= 60.0
-            self.want(key, self.timers.now + delay)
+            self.want(key, self.clock.now() + delay)
         else:
             self.queue.forget(key)
         self.running.remove(key)
@@ -93,16 +59,16 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0.1, 100))
     def wait(self, seconds):
-        self.timers.advance(seconds)
+        self.clock.advance(seconds)
 
     @invariant()
     def one_timer_per_key_at_most(self):
-        assert len(self.timers.pending) <= 4
+        assert len(self.clock.pending) <= 4
 
     @invariant()
     def whatever_is_due_is_ready(self):
         ready = {*self.queue._urgent, *self.queue._calm, *self.queue._again}
-        due = {key for key, at in self.wanted.items() if at < self.timers.now - 1e-6}
+        due = {key for key, at in self.wanted.items() if at < self.clock.now() - 1e-6}
         assert due <= ready
 
 
@@ -111,7 +77,7 @@ TestWorkQueue.settings = settings(max_examples=200, stateful_step_count=40, dead
 
 
 def test_urgent_key_goes_before_the_calm_ones():
-    queue = WorkQueue(FakeTimers())
+    queue = WorkQueue(ManualClock())
     queue.add("resync-1", urgent=False)
     queue.add("resync-2", urgent=False)
     queue.add("pod")
@@ -120,11 +86,11 @@ def test_urgent_key_goes_before_the_calm_ones():
 
 
 def test_later_request_does_not_put_off_an_earlier_one():
-    timers = FakeTimers()
-    queue = WorkQueue(timers)
+    clock = ManualClock()
+    queue = WorkQueue(clock)
     queue.add_after("pod", 1.0)
     queue.add_after("pod", 600.0)
-    timers.advance(1.0)
+    clock.advance(1.0)
     assert len(queue) == 1
 
 
@@ -183,7 +149,7 @@ async def test_as_many_keys_are_worked_on_at_once_as_there_are_workers_and_no_mo
 
 
 async def test_outcomes_decide_when_a_key_is_looked_at_again():
-    timers, outcomes, told = FakeTimers(), {}, {}
+    clock, outcomes, told = ManualClock(), {}, {}
 
     async def reconcile(key):
         outcome = outcomes[key]
@@ -194,7 +160,7 @@ async def test_outcomes_decide_when_a_key_is_looked_at_again():
     async def report(key, error, failures):
         told[key] = (type(error).__name__, failures)
 
-    controller = Controller("pods", reconcile, queue=WorkQueue(timers, base=1.0), report=report)
+    controller = Controller("pods", reconcile, queue=WorkQueue(clock, base=1.0), report=report)
     outcomes |= {"ok": None, "later": 60.0, "wait": errors.Wait("port DOWN", 5.0)}
     outcomes |= {"refused": errors.Refused("no subnet"), "bug": KeyError("oops")}
     outcomes |= {"busy": errors.CloudError("busy", status=503, retry_after=7.0)}
@@ -217,14 +183,14 @@ async def test_outcomes_decide_when_a_key_is_looked_at_again():
 
 
 async def test_refusal_is_asked_about_again_soon_and_then_seldom():
-    timers, outcomes = FakeTimers(), iter(["down", "no", "no", "down", "no"])
+    clock, outcomes = ManualClock(), iter(["down", "no", "no", "down", "no"])
     errors_of = {"down": errors.CloudError("down"), "no": errors.Refused("no")}
     seen = []
 
     async def reconcile(key):
         raise errors_of[next(outcomes)]
 
-    controller = Controller("pods", reconcile, queue=WorkQueue(timers, base=0.001))
+    controller = Controller("pods", reconcile, queue=WorkQueue(clock, base=0.001))
     for _ in range(5):
         await controller.step("pod")
         seen.append(controller.queue._delayed.pop("pod").due)
@@ -232,19 +198,19 @@ async def test_refusal_is_asked_about_again_soon_and_then_seldom():
 
 
 async def test_reconcile_that_hangs_ends_at_its_deadline_and_is_tried_again():
-    timers = FakeTimers()
+    clock = ManualClock()
 
     async def reconcile(key):
         await asyncio.Event().wait()
 
-    controller = Controller("pods", reconcile, queue=WorkQueue(timers), deadline=0.01)
+    controller = Controller("pods", reconcile, queue=WorkQueue(clock), deadline=0.01)
     await controller.step("pod")
     assert "pod" in controller.queue._delayed
 
 
 @pytest.mark.parametrize("failures", [1, 2, 5, 40])
 def test_backoff_doubles_up_to_its_cap(failures):
-    queue = WorkQueue(FakeTimers(), base=0.5, cap=300.0)
+    queue = WorkQueue(ManualClock(), base=0.5, cap=300.0)
     for _ in range(failures):
         delay = queue.retry("pod")
     expected = min(300.0, 0.5 * 2 ** (failures - 1))

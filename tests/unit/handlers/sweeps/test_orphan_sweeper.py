@@ -3,7 +3,7 @@
 import pytest
 
 from kuryr_k8s.drivers.base import Owned
-from kuryr_k8s.handlers.sweeps.orphans import unwanted_of
+from kuryr_k8s.handlers.services.sweep import unwanted_of
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_class import Classes
 from tests.kit.service_objects import UID, service_item

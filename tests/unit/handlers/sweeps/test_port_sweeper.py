@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.handlers.sweeps.ports import is_ours, nameless
+from kuryr_k8s.handlers.pods.sweep import is_ours, nameless
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from tests.kit.node.fakes import ovs_vif
 

@@ -7,19 +7,18 @@ the time between two searches, and a live list of the KuryrPorts does not know i
 log says so.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver
 from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.drivers.vif.neutron_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG
+from kuryr_k8s.engine.sweep import Sweep
+from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
-from kuryr_k8s.k8s.api import KubeApi
-from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS
 from kuryr_k8s.model.kuryrport import KuryrPort
 
@@ -48,78 +47,69 @@ FIELDS = (
 )
 
 
-class PortSweeper:
-    """Searches at its start, then every ``interval`` seconds: a Controller runs it.
+class PortSweep(Sweep[Json]):
+    """Held against the KuryrPorts, cached and live.
 
-    :param tags: what marks the ports of this cluster.
-    :raises errors.ConfigError: there is no such mark.
+    :raises errors.ConfigError: nothing marks the ports of this cluster.
     """
 
-    KEY = "ports"
-
-    def __init__(
-        self,
-        neutron: Neutron,
-        kube: KubeApi,
-        kuryrports: Informer[KuryrPort],
-        vif_pool: VIFPoolDriver,
-        tags: tuple[str, ...],
-        interval: float,
-        lost: LostPorts,
-    ) -> None:
-        if not tags:
+    def __init__(self, context: HandlerContext, interfaces: Interfaces) -> None:
+        defaults = context.conf.neutron_defaults
+        super().__init__(
+            "port-sweeper",
+            interval=defaults.sweep_interval,
+            retry=context.patience.sweep_retry,
+            clock=context.clock,
+            observe=context.observe,
+        )
+        if not defaults.resource_tags:
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
-        self._neutron = neutron
-        self._kube = kube
-        self._kuryrports = kuryrports
-        self._vif_pool = vif_pool
-        self._tags = tags
-        self._interval = interval
-        self._lost = lost
-        self._suspects: dict[str, float] = {}  # when each nameless port was first seen
+        self._neutron = context.neutron
+        self._kube = context.kube
+        self._kuryrports = context.informers.of(KURYRPORTS)
+        self._interfaces = interfaces
+        self._pool = context.drivers[VIFPoolDriver]
+        self._pool.on_lost(lambda: self.search_after(context.patience.lost_port))
+        self._tags = tuple(defaults.resource_tags)
+        self._lost = LostPorts(context)
 
-    async def reconcile(self, _key: str) -> float:
-        """One search; seconds until the next."""
-        await self.sweep()
-        return self._interval
-
-    async def sweep(self) -> None:
-        """One search. A port that cannot be deleted does not save the others."""
+    async def search(self) -> list[Json]:
+        """Have pools compare the ports with what they know; return the nameless of the others."""
         query = {
             "tags": ",".join(self._tags),
             "device_owner": DEVICE_OWNERS,
             "fields": FIELDS,
         }
-        known = self._vif_pool.known()
+        known = self._pool.known()
         recorded = list(self._kuryrports.values())
         listed = await self._neutron.list_ports(query)
         ports = [port for port in listed if is_ours(port)]
-        if self._vif_pool.keeps_ports:
-            ports = await self._vif_pool.survey(known, ports, records(await self._live()))
+        if self._pool.keeps_ports:
+            ports = await self._pool.survey(known, ports, records(await self._live()))
         await self._lost.tell(recorded, listed)
-        unnamed = nameless(ports, self._kuryrports.values())
-        now = asyncio.get_running_loop().time()
-        self._suspects = {port["id"]: self._suspects.get(port["id"], now) for port in unnamed}
-        found_again = [
-            port for port in unnamed if now - self._suspects[port["id"]] >= self._interval
-        ]
-        if not found_again:
-            return
-        leaked = nameless(found_again, await self._live())
-        failure: errors.CloudError | None = None
-        for port in leaked:
-            LOG.warning(
-                "port %s (%s, device %s) is named by no KuryrPort; it goes",
-                port["id"],
-                port["name"],
-                pod_uid_of(port),
-            )
-            try:
-                await self._vif_pool.discard(port)
-            except errors.CloudError as error:
-                failure = error
-        if failure is not None:
-            raise failure
+        return nameless(ports, self._kuryrports.values())
+
+    def identity(self, item: Json) -> str:
+        """Return the port's id."""
+        return str(item["id"])
+
+    async def confirm(self, items: Sequence[Json]) -> list[Json]:
+        """Return those that no KuryrPort of a live list names."""
+        return nameless(items, await self._live())
+
+    def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
+        """Return those that no KuryrPort has come to name."""
+        return nameless(items, self._kuryrports.values())
+
+    async def remove(self, item: Json) -> None:
+        """Have the driver that made the port remove it."""
+        LOG.warning(
+            "port %s (%s, device %s) is named by no KuryrPort; it goes",
+            item["id"],
+            item["name"],
+            pod_uid_of(item),
+        )
+        await self._interfaces.discard(item)
 
     async def _live(self) -> list[KuryrPort]:
         pages = self._kube.list_pages(KURYRPORTS, {})

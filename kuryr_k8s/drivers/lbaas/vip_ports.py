@@ -9,60 +9,44 @@ its load balancer, or no such ``device_id`` and name; and what is not in a subne
 project of ours, is not looked at.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from kuryr_k8s.cloud.neutron.api import Neutron, Subnet
-from kuryr_k8s.cloud.octavia.api import Octavia
+from kuryr_k8s.drivers.base import DriverContext, ServiceSubnetsDriver
 from kuryr_k8s.drivers.lbaas.leftovers import NAMES, is_gone, load_balancer_of
+from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.engine.sweep import Sweep
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 FIELDS = ("id", "name", "device_id", "device_owner", "project_id", "fixed_ips", "revision_number")
-CONFIRMED = 60.0  # seconds after which a port that was found is looked at again, at most
 
 
-class VIPPortSweeper:
-    """Searches at its start, then every ``interval`` seconds: a Controller runs it, which is also
-    woken when a creation was refused.
+class VIPPortSweep(Sweep[Json]):
+    """Of the projects that load balancers are made in; also after a creation was refused."""
 
-    :param subnets: those of Services.
-    :param projects: those that load balancers are made in.
-    """
+    def __init__(self, context: DriverContext) -> None:
+        defaults = context.conf.neutron_defaults
+        super().__init__(
+            "vip-port-sweeper",
+            interval=defaults.sweep_interval,
+            retry=context.patience.sweep_retry,
+            confirm_after=context.patience.vip_port_confirmed,
+            clock=context.clock,
+            observe=context.observe,
+        )
+        self._neutron = context.neutron
+        self._octavia = context.octavia
+        self._subnets = context.drivers[ServiceSubnetsDriver]
+        self._projects = tuple(sorted(granted.projects(context.conf)))
 
-    KEY = "VIP ports"
+    def identity(self, item: Json) -> str:
+        """Return the port's id."""
+        return str(item["id"])
 
-    def __init__(
-        self,
-        neutron: Neutron,
-        octavia: Octavia,
-        subnets: Callable[[], Awaitable[tuple[Subnet, ...]]],
-        projects: Collection[str],
-        interval: float,
-    ) -> None:
-        self._neutron = neutron
-        self._octavia = octavia
-        self._subnets = subnets
-        self._projects = tuple(projects)
-        self._interval = interval
-        self._again = min(interval, CONFIRMED)
-        self._suspects: dict[str, float] = {}  # ports, and when each was first found
-
-    async def reconcile(self, _key: str) -> float:
-        """One search; seconds until the next."""
-        now = asyncio.get_running_loop().time()
-        orphans = await self._search()
-        self._suspects = {one["id"]: self._suspects.get(one["id"], now) for one in orphans}
-        for port in orphans:
-            if now - self._suspects[port["id"]] >= self._again:
-                await self._remove(port)
-                del self._suspects[port["id"]]
-        return self._again if self._suspects else self._interval
-
-    async def _search(self) -> list[Json]:
-        subnets = await self._subnets()
+    async def search(self) -> list[Json]:
+        """Return the VIPs' ports in subnets of Services whose load balancer is gone."""
+        subnets = await self._subnets.all_subnets()
         if not subnets:
             return []
         query = {
@@ -83,11 +67,12 @@ class VIPPortSweeper:
         unknown = [port for port in ports if load_balancer_of(port) not in known]
         return [port for port in unknown if await is_gone(self._octavia, load_balancer_of(port))]
 
-    async def _remove(self, port: Json) -> None:
+    async def remove(self, item: Json) -> None:
+        """Delete the port, unless somebody has changed it."""
         LOG.warning(
             "port %s (%s, %s) is of no load balancer; it goes",
-            port["id"],
-            port["name"],
-            ", ".join(one["ip_address"] for one in port["fixed_ips"]),
+            item["id"],
+            item["name"],
+            ", ".join(ip["ip_address"] for ip in item["fixed_ips"]),
         )
-        await self._neutron.delete_port(port["id"], revision_number=port["revision_number"])
+        await self._neutron.delete_port(item["id"], revision_number=item["revision_number"])

@@ -1,0 +1,45 @@
+"""The clock of the program, handed to whatever waits, so that tests can turn it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class TimerHandle(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Call nothing; a call that was made already stays made."""
+
+
+class Clock(Protocol):
+    """Seconds that only ever grow, and ways to wait for them."""
+
+    def now(self) -> float:
+        """Return the seconds since some fixed moment."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
+        """Call back after so many seconds."""
+
+
+class LoopClock:
+    """The monotonic clock of the running event loop."""
+
+    def now(self) -> float:
+        """Return the event loop's time in seconds; threads ask for it, too."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let other tasks run for so many seconds."""
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
+        """Have the event loop call back after so many seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+CLOCK = LoopClock()

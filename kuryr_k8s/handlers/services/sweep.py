@@ -1,0 +1,130 @@
+"""One list of all that a driver has made for Services, now and then, held against the Services:
+load balancers, and likewise floating IPs.
+
+Those that no Service wants go: such a one is left where somebody took our finalizer off, or where
+a Service lost its second ClusterIP while nobody looked. It goes when two searches in a row have
+found it, and a live list of the Services does not want it either; and the log says so. The others
+are compared with what they are to be: the list makes the driver forget what others have changed.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from kuryr_k8s.drivers.base import LBaaSDriver, Owned, ServicePublicIPDriver
+from kuryr_k8s.engine.sweep import Sweep
+from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.services.desired import external_owner, owners_of, shared_owner
+from kuryr_k8s.k8s.resources import SERVICES, Key
+from kuryr_k8s.model.annotations import SERVICE_FINALIZER
+from kuryr_k8s.model.service import Service
+from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
+
+LOG = logging.getLogger(__name__)
+
+
+class OrphanSweep(Sweep[Owned]):
+    """Held against the Services, cached and live.
+
+    :param kind: of what is swept, in words.
+    :param list_owned: the driver's.
+    :param release: removes what the owner has; calls back when it had to wait and can go on.
+    :param look_again: called for each Service after a search.
+    """
+
+    def __init__(
+        self,
+        context: HandlerContext,
+        kind: str,
+        list_owned: Callable[[], Awaitable[list[Owned]]],
+        release: Callable[[str, Callable[[], None]], Awaitable[None]],
+        look_again: Callable[[Key], None],
+    ) -> None:
+        super().__init__(
+            f"{kind.lower().replace(' ', '-')}-sweeper",
+            interval=context.conf.neutron_defaults.sweep_interval,
+            retry=context.patience.sweep_retry,
+            clock=context.clock,
+            observe=context.observe,
+        )
+        self._kind = kind
+        self._list_owned = list_owned
+        self._release = release
+        self._kube = context.kube
+        self._services = context.informers.of(SERVICES)
+        self._look_again = look_again
+        self._classes = Classes.read(context.conf)
+
+    async def search(self) -> list[Owned]:
+        """Have all Services looked at again; return what none of them wants."""
+        owned = await self._list_owned()
+        unwanted = self.still_unwanted(owned)
+        for service in self._services.values():
+            self._look_again(Key(service.namespace, service.name))
+        return unwanted
+
+    def identity(self, item: Owned) -> str:
+        """Return the owner."""
+        return item.owner
+
+    async def confirm(self, items: Sequence[Owned]) -> list[Owned]:
+        """Return what no Service of a live list wants."""
+        pages = self._kube.list_pages(SERVICES, {})
+        live = [Service.read(item) async for items, _version in pages for item in items]
+        return unwanted_of(items, live, self._classes)
+
+    def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
+        """Return what no Service has come to want."""
+        return unwanted_of(items, self._services.values(), self._classes)
+
+    async def remove(self, item: Owned) -> None:
+        """Have the driver release it."""
+        LOG.warning(
+            "%s %s is of no Service (uid %s, namespace %s); it goes",
+            self._kind,
+            item.id,
+            item.owner,
+            item.namespace,
+        )
+        await self._release(item.owner, self.resume)
+
+
+def sweeps_of(
+    context: HandlerContext, look_again: Callable[[Key], None]
+) -> tuple[OrphanSweep, OrphanSweep]:
+    """Return the sweeps of load balancers and of public IPs."""
+    load_balancers, public_ips = (
+        context.drivers[LBaaSDriver],
+        context.drivers[ServicePublicIPDriver],
+    )
+
+    async def release_public_ip(owner: str, _wake: Callable[[], None]) -> None:
+        await public_ips.release(owner, keep=False)
+
+    return (
+        OrphanSweep(
+            context,
+            "load balancer",
+            load_balancers.list_owned,
+            load_balancers.release,
+            look_again,
+        ),
+        OrphanSweep(context, "public IP", public_ips.list_owned, release_public_ip, look_again),
+    )
+
+
+def unwanted_of(
+    owned: Iterable[Owned], services: Iterable[Service], classes: Classes
+) -> list[Owned]:
+    """What no Service has, nor holds by our finalizer."""
+    wanted: set[str] = set()
+    for service in services:
+        owners = owners_of(service)
+        if is_handled(service, classes) and not service.deleting:
+            wanted.update(owners[: len(service.cluster_ips)])
+            if is_exposed(service, classes):
+                # the handler removes what is not asked for
+                wanted.update((external_owner(service), shared_owner(service)))
+        elif SERVICE_FINALIZER in service.finalizers:
+            # the handler removes them
+            wanted.update((*owners, external_owner(service), shared_owner(service)))
+    return [one for one in owned if one.owner not in wanted]

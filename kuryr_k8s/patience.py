@@ -1,0 +1,36 @@
+"""Durations, in seconds, that are a matter of judgement and no operator's business.
+
+They stand in one place and are handed in, so that tests can shorten them without touching modules.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long the controller waits for what, in seconds.
+
+    :param first_refused: until a refusal is tried again for the first time; soon, since a Neutron
+        that has just started refuses for a moment what its policy allows.
+    :param refused: until it is tried again after that.
+    :param longest_asked: the most that a ``Retry-After`` of a server is obeyed.
+    :param starting_call: that one call to OpenStack may take before the controller leads.
+    :param sweep_retry: the longest back-off of a sweep, and of the work of pools.
+    :param lost_port: until ports are swept after one was found missing.
+    :param refused_vip: until VIPs' ports are swept after a creation was refused.
+    :param vip_port_confirmed: after which a VIP's port that was found is looked at again, at most.
+    :param mirror_pod: for which the API server may be without the mirror of a static Pod.
+    """
+
+    first_refused: float = 5.0
+    refused: float = 30.0
+    longest_asked: float = 300.0
+    starting_call: float = 8.0
+    sweep_retry: float = 30.0
+    lost_port: float = 2.0
+    refused_vip: float = 5.0
+    vip_port_confirmed: float = 60.0
+    mirror_pod: float = 20.0
+
+
+PATIENCE = Patience()
