@@ -19,9 +19,10 @@ from lab.demo import services as demo_services
 from lab.demo.services import NAME
 from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, Installation, kubectl
 from lab.lifecycle.lab import Lab
+from lab.paths import Paths
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
-from lab.suite import interrupted
+from lab.suite import interrupted, orphans
 
 REPLICAS = 4
 PATIENCE = 240  # seconds
@@ -48,25 +49,45 @@ def main() -> int:
     if sys.argv[1:] == ["down"]:
         return down()
     progress = Progress()
+    paths = Paths.from_environment()
+    paths.create()
+    with orphans.only_run(paths) as alone:
+        if not alone:
+            print("make test runs on this lab: wait for its end", file=sys.stderr)
+            return 1
+        return run_demo(paths, progress)
+
+
+def run_demo(paths: Paths, progress: Progress) -> int:
+    """Show everything.
+
+    :returns: the exit code.
+    """
+    orphans.clear(paths)
     Lab(progress=progress).up()
     installation = Installation(progress=progress, pool="neutron", with_services=True)
     installation.up()
     lab = installation.lab
     interrupted.clear(lab)
-    remove(lab)  # of an earlier run: it is to be seen how Pods start
+    with progress.during("remove what an earlier demonstration has left"):
+        remove(lab)
     hosts = {name: node.chassis for name, node in lab.nodes.items()}
-    installation.pools.populate(hosts, REPLICAS, PATIENCE)  # wherever the Pods will be
+    with progress.during(f"park {REPLICAS} ports on each node"):
+        installation.pools.populate(hosts, REPLICAS, PATIENCE)  # wherever the Pods will be
     before = parked(lab)
     progress.note(f"{len(before)} ports are parked")
     kubectl(lab, "create", "--filename=-", stdin=json.dumps(deployment(lab.images)))
-    ready = wait_ready(lab)
+    with progress.during(f"start {REPLICAS} Pods"):
+        ready = wait_ready(lab)
     progress.note(f"{REPLICAS} Pods are Ready")
     rows = table(lab, ready, before)
     show(rows)
     failed = pings(lab, rows)
     show_pools(lab)
-    public = demo_services.create(lab, progress)
-    answers = demo_services.grow_and_shrink(lab, public, progress)
+    with progress.during("make a ClusterIP and a LoadBalancer Service"):
+        public = demo_services.create(lab, progress)
+    with progress.during("ask both Services while their Pods become more and fewer"):
+        answers = demo_services.grow_and_shrink(lab, public, progress)
     failed += demo_services.show(lab, answers)
     print(NEXT)
     return 1 if failed else 0
@@ -213,6 +234,7 @@ def show(rows: list[Row]) -> None:
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
     for line in [heads, *cells]:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+    print(PARKED)
 
 
 def pings(lab: facts.Lab, rows: list[Row]) -> int:
@@ -255,6 +277,10 @@ def show_pools(lab: facts.Lab) -> None:
     print(kubectl(lab, *_POOLS).rstrip())
 
 
+PARKED = """
+"parked": the node had plugged the port into Open vSwitch before there was a Pod for it. The status
+is Neutron's at that time: ACTIVE, or DOWN if OVN had not reported the plugged port to Neutron yet,
+which it does within seconds."""
 NEXT = """
 It keeps running. What to try next:
   eval "$(python3 -m lab env)"              kubectl, openstack, ovs-vsctl for this lab

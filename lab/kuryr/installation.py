@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,10 +94,11 @@ class Installation:
         options += ["--services", "--provider", self._provider] if self._with_services else []
         write_atomic(_options_file(self.paths), json.dumps(options))
         with locked(self.root / "lock"):
-            changed = wheel.install(self.root, self.progress)
-            binaries.link(self.paths, {"kuryr-k8s": self.root / "venv" / "bin" / "kuryr-k8s"})
-            self._apply()
-            self.hardening.install()
+            with self.progress.during("install the product"):
+                changed = wheel.install(self.root, self.progress)
+                self._link_client()
+                self._apply()
+                self.hardening.install()
             numbers = range(1, controllers + 1)
             daemons = map(daemon, (*self.lab.nodes, *self.lab.workers))
             self._forget_others({*map(controller, numbers), *daemons})
@@ -111,17 +113,36 @@ class Installation:
                 for worker in self._workers:  # what runs there meanwhile may hang for ever
                     machine.refresh(self.paths, worker)
             for name in names:
-                self.supervisor.start(name)
+                with self.progress.during(f"start {name}"):
+                    self.supervisor.start(name)
                 self.progress.note(f"{name} is ready")
             if self.pool == "noop":  # else nodes keep what they had plugged for Pods to come
                 kubectl(self.lab, "delete", "kuryrportpools", "--all")
-        kubectl(self.lab, "wait", "--for=condition=Ready", "node", "--all", "--timeout=240s")
+        with self.progress.during("wait until all nodes are Ready"):
+            ready = ("--for=condition=Ready", "--timeout=240s")
+            kubectl(self.lab, "wait", *ready, "node", "--all")
         self.progress.note("all nodes are Ready")
         if self._with_services:
-            services.up(self.lab, self._provider)
+            with self.progress.during("make load balancers for kubernetes and kube-dns"):
+                services.up(self.lab, self._provider)
             self.progress.note(f"Services have load balancers ({self._provider}); DNS is one")
         else:
             dns.down(self.lab, wait=False)
+
+    def _link_client(self) -> None:
+        """Make kuryr-k8s a program of the lab that reads the configuration of the controller."""
+        client = self.root / "venv" / "bin" / "kuryr-k8s"
+        files = (self.root / "kuryr.conf", self._conf(CONTROLLER))
+        options = " ".join(shlex.quote(f"--config-file={file}") for file in files)
+        script = self.root / "kuryr-k8s"
+        program = shlex.quote(str(client))
+        text = (
+            '#!/bin/sh\ncase " $* " in\n'
+            f'*" --config-file"* | *" --url"*) exec {program} "$@" ;;\nesac\n'
+            f'exec {program} "$@" {options}\n'
+        )
+        write_atomic(script, text, mode=0o755)
+        binaries.link(self.paths, {"kuryr-k8s": script})
 
     def _forget_others(self, wanted: set[str]) -> None:
         """Controllers beyond those wanted, and daemons of nodes that the lab has no more."""
