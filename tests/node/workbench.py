@@ -171,6 +171,13 @@ class Controller:
                     await self._database.commit(Mark(self._database, rows))
 
 
+def read_conf(directory):
+    """The options of a daemon that keeps its records in this directory."""
+    conf = config.load([], "test")
+    conf.set_override("state_dir", str(directory / "vlan"), group="binding")
+    return conf
+
+
 class Caches:
     """Stands for the caches of a daemon: the Node's KuryrPortPool alone is asked for."""
 
@@ -182,9 +189,20 @@ class Caches:
 
 
 class Node:
-    """The daemon in this process, on a socket; :meth:`cni` runs the real plugin."""
+    """The daemon in this process, on a socket; :meth:`cni` runs the real plugin.
 
-    def __init__(self, directory: Path, remote: str, add_timeout=200.0, links=None, sweep=600.0):
+    :param others: further classes of bindings, by the class of VIFs.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        remote: str,
+        add_timeout=200.0,
+        links=None,
+        sweep=600.0,
+        others=None,
+    ):
         self.socket = directory / "cni.sock"
         self.spool = directory / "spool"
         self.cache = Cache()
@@ -195,22 +213,22 @@ class Node:
         self.pool_api = PoolApi(self.pool)
         self.vswitchd = VSwitchd(directory)
         adds, settled = Adds(), asyncio.Event()
-        self.binding = OpenVSwitchBinding(
-            BindingContext(
-                conf=config.load([], "test"),
-                node=NODE,
-                api=self.pool_api,
-                caches=Caches(self.pool),
-                links=self.links,
-                switch=self.switch,
-                adds=adds,
-                settled=settled,
-                patience=PATIENT,
-            )
+        context = BindingContext(
+            conf=read_conf(directory),
+            node=NODE,
+            api=self.pool_api,
+            caches=Caches(self.pool),
+            links=self.links,
+            switch=self.switch,
+            adds=adds,
+            settled=settled,
+            patience=PATIENT,
         )
+        self.binding = OpenVSwitchBinding(context)
+        bindings = {name: kind(context) for name, kind in (others or {}).items()}
         self.parked, self.parking = self.binding.parked_ports, self.binding.parking
         self.attachments = Attachments(
-            Bindings({"VIFOpenVSwitch": self.binding}),
+            Bindings({"VIFOpenVSwitch": self.binding} | bindings),
             KuryrPorts(self.cache, self.api),
             adds=adds,
             settled=settled,
