@@ -68,15 +68,16 @@ BAD_INPUT = [
 ]
 
 
-async def run(socket, spool, command, environ, stdin):
-    """kuryr-cni with this environment and input, whatever they are: (exit code, code)."""
+async def run(program, socket, spool, command, environ, stdin):
+    """Run kuryr-cni with this environment and input, whatever they are.
+
+    :returns: (exit code, CNI's code).
+    """
     content = stdin if isinstance(stdin, bytes) else stdin.encode()
     # where it is a JSON object, it says where the daemon is, as the shipped one does
     if content.startswith(b"{") and content.endswith(b"}"):
         config = json.loads(content) | {"kuryr_socket": str(socket), "kuryr_spool": str(spool)}
         content = json.dumps(config).encode()
-    # compiled for this daemon: input that is no configuration cannot say where it is
-    program = variant(socket.parent, f'"{installation.SOCKET}"', f'"{socket}"')
     process = await asyncio.create_subprocess_exec(
         program,
         env={name: value for name, value in environ.items() if value is not None},
@@ -91,27 +92,28 @@ async def run(socket, spool, command, environ, stdin):
     return process.returncode, answer.get("code", 0)
 
 
-@pytest.mark.parametrize(
-    ("command", "changes", "stdin", "code"),
-    [pytest.param(*case, id=what) for what, *case in BAD_INPUT],
-)
-async def test_bad_input_has_its_code_and_leaves_no_trace(
-    tmp_path, remote, namespaces, command, changes, stdin, code
-):
-    environ = {
-        "CNI_COMMAND": command,
-        "CNI_CONTAINERID": "c1",
-        "CNI_NETNS": path(namespaces()),
-        "CNI_IFNAME": "eth0",
-        "CNI_ARGS": ARGS,
-    }
-    limit = {"add_timeout": 0.5} if changes.get("CNI_ARGS") == UNKNOWN else {}
-    async with a_node(tmp_path, remote, **limit) as node:
+async def test_bad_input_has_its_code_and_leaves_no_trace(tmp_path, remote, namespaces, subtests):
+    """One node for all of them: each leaves it as it was."""
+    sandbox = path(namespaces())
+    async with a_node(tmp_path, remote, add_timeout=0.5) as node:
         node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
-        seen = await run(node.socket, node.spool, command, environ | changes, stdin)
-        assert seen == (1 if code else 0, code)
-        assert not node.switch.interfaces()
-        assert not await node.links.aliases()
+        # compiled for this daemon: input that is no configuration cannot say where it is
+        program = variant(tmp_path, f'"{installation.SOCKET}"', f'"{node.socket}"')
+        for what, command, changes, stdin, code in BAD_INPUT:
+            environ = {
+                "CNI_COMMAND": command,
+                "CNI_CONTAINERID": "c1",
+                "CNI_NETNS": sandbox,
+                "CNI_IFNAME": "eth0",
+                "CNI_ARGS": ARGS,
+            }
+            with subtests.test(what):
+                seen = await run(
+                    program, node.socket, node.spool, command, environ | changes, stdin
+                )
+                assert seen == (1 if code else 0, code)
+                assert not node.switch.interfaces()
+                assert not await node.links.aliases()
 
 
 async def test_add_whose_namespace_vanishes_half_way_has_code_8_and_leaves_no_trace(

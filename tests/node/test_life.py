@@ -5,7 +5,6 @@ import contextlib
 import ipaddress
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from kuryr_k8s.cni.ovs.switch import OURS
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.workbench import Controller, Node, cni, eventually, ip, shell
+from tests.node.workbench import Controller, Node, eventually, ip, shell
 
 
 @contextlib.asynccontextmanager
@@ -239,33 +238,6 @@ async def test_a_killed_daemon_leaves_nothing_behind(tmp_path, remote, namespace
     async with a_node(tmp_path, remote) as restarted:
         await eventually(lambda: not restarted.switch.interfaces())
         await eventually(lambda: not restarted.links.exists(vif.vif_name))
-
-
-@pytest.mark.parametrize("milliseconds", [0, 15, 30, 45, 60, 80])
-async def test_an_add_cut_off_by_kill_9_leaves_nothing(tmp_path, remote, namespaces, milliseconds):
-    """At whatever point: the sandbox goes without a DEL, the Pod with its KuryrPort as well."""
-    sandbox, vif = namespaces(), ovs_vif(1)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.node.daemon_process", tmp_path, remote)
-    )
-    socket = tmp_path / "cni.sock"
-    try:
-        await eventually(socket.exists)
-        async with asyncio.TaskGroup() as group:
-            add = group.create_task(cni(socket, tmp_path, "ADD", netns=path(sandbox)))
-            await asyncio.sleep(milliseconds / 1000)
-            process.kill()
-            code, answer = await add
-    finally:
-        await process.wait()
-    assert (code, answer["code"]) == (1, 11)
-    async with outliving(sandbox):  # and so does a veth
-        shell(f"ip netns del {sandbox}")
-        # what the dead daemon had asked of the database may be done after the restart
-        async with a_node(tmp_path, remote, sweep=0.5) as node:
-            await eventually(
-                lambda: not node.switch.interfaces() and not node.links.exists(vif.vif_name)
-            )
 
 
 @contextlib.asynccontextmanager

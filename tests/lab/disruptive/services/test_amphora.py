@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab import topology
-from lab.openstack.rest import Api, ApiError
+from lab.openstack.rest import ApiError
 from lab.process import run
 from tests.lab import product
 from tests.lab.cluster import addresses, fresh_cluster, pod
@@ -30,7 +30,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def octavia(cluster):
-    return Api(f"{cluster.lab.cloud.octavia_url}/v2/lbaas", cluster.secret)
+    return cluster.site.octavia
 
 
 @pytest.fixture(scope="module")
