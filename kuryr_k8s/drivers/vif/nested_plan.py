@@ -1,8 +1,8 @@
-"""Pure translation for Pods on VMs: requests → bodies of bare ports; subports → VIFs.
+"""Pure translation for Pods on VMs: from requests to bodies of ports, from subports to VIFs.
 
-Neutron attaches no port that has a ``device_id``, and makes ``device_owner`` its own for as long
-as a port is attached. So neither tells whose a port is: a tag with the Pod's uid does, and the
-description, until the tags are there.
+Neutron attaches no port that has a ``device_id``, and sets ``device_owner`` itself while a port is
+attached. So neither field can name a port's Pod: a tag with the Pod's uid does, and the
+description does until the port has its tags.
 """
 
 from typing import Any
@@ -16,34 +16,34 @@ _POD = "kuryr-pod:"
 
 
 def pod_tag(pod_uid: str) -> str:
-    """What marks the ports of a Pod."""
+    """Return the tag that marks the ports of a Pod."""
     return f"{_POD}{pod_uid}"
 
 
 def pod_uid_of(port: Json) -> str:
-    """The Pod for which the port was made; empty for a pool's, or another driver's.
+    """Return the uid of the Pod for which the port was made; empty for other ports.
 
-    By its description: tags of other projects' ports are not shown to everybody.
+    The description names it: Neutron does not show everybody the tags of other projects' ports.
     """
     mark: str = port.get("description") or ""
     return mark.removeprefix(_POD) if mark.startswith(_POD) else ""
 
 
 def is_made_here(port: Json) -> bool:
-    """Whether it is such a port, attached or not."""
+    """Tell whether this driver made the port, attached or not."""
     pooled = vif_plan.POOL_TAG in port.get("tags", ()) and not port.get("binding:host_id")
     return pooled or bool(pod_uid_of(port))
 
 
 def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
-    """A port for the Pod, bound nowhere: its parent is."""
+    """Make the body of a port for a Pod; only its parent is bound to a host."""
     body = vif_plan.port_body(request, "", tags)
     mark = pod_tag(request.pod_uid)
     return _unbound(body | {"description": mark, "tags": [*body["tags"], mark]})
 
 
 def pooled_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
-    """A port of a pool, bound nowhere."""
+    """Make the body of a pool's port, which is not bound to a host."""
     body = vif_plan.pooled_body(key, tags)
     return _unbound(body | {"description": body["device_id"]})
 
@@ -55,15 +55,16 @@ def _unbound(body: Json) -> Json:
 
 
 def parent_of(port: Json) -> str:
-    """Id of the VM's port that carries it, as the port itself tells; empty for none."""
+    """Return the id of the VM's port that carries it, as the port itself says; else empty."""
     return (port.get("binding:profile") or {}).get("parent_name") or ""
 
 
 def pooled_port_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = True) -> PooledPort:
-    """What a pool remembers of a subport.
+    """Describe a subport for its pool.
 
-    :param trunk_id: empty, and ``vlan_id`` 0, for one that is not attached.
-    :param whole: it is attached, and does not only look so: see :meth:`NestedVLAN.find_pooled`.
+    :param trunk_id: empty, and ``vlan_id`` 0, for a port that is not attached.
+    :param whole: the port is attached, and does not merely look so: see
+        :meth:`NestedVLAN.find_pooled`.
     """
     fixed_ips = tuple(sorted((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]))
     return PooledPort(
@@ -85,9 +86,9 @@ def pooled_port_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = Tru
 
 
 def vif_of(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> model.VIFVlanNested:
-    """The VIF that the node plugs for a subport.
+    """Describe the VIF that the node plugs for a subport.
 
-    :param mtu: upper limit; 0 for none.
+    :param mtu: an upper limit; 0 for none.
     """
     return model.VIFVlanNested(
         id=pooled.id,

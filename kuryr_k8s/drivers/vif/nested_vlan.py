@@ -1,8 +1,9 @@
-"""``nested-vlan``: for Pods on nodes that are VMs. A Pod's port is a subport of the trunk on the
-VM's port, and the Pod gets the VLAN interface of that subport.
+"""The pod_vif driver ``nested-vlan``, for Pods on nodes that are VMs.
 
-A port is made, then attached, together with others; it is detached, then deleted. Whatever gets
-lost on the way, the port is found by its tags, and the trunk tells whether it is attached.
+A Pod's port is a subport of the trunk on the VM's port, and the Pod gets the VLAN interface of
+that subport. A port is created, then attached together with others; it is detached, then deleted.
+Whatever gets lost on the way, the port is found by its tags, and the trunk shows whether it is
+attached.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ Json = dict[str, Any]
 
 
 class NestedVLAN(PooledVIFDriver):
-    """A port is known by (cluster tag, Pod's tag, interface's tag)."""
+    """Subports of the nodes' trunks, identified by (cluster tag, Pod's tag, interface's tag)."""
 
     kind = VIFVlanNested
 
@@ -43,7 +44,7 @@ class NestedVLAN(PooledVIFDriver):
         self._trunks = NodeTrunks(context.neutron, context.conf)
         self._tags = tuple(defaults.resource_tags)
         self._mtu = defaults.network_device_mtu
-        self._creating = 0  # calls of create_pooled that are under way
+        self._creating = 0  # calls of create_pooled that are in progress
 
     async def start(self) -> None:
         await self._trunks.check()
@@ -59,7 +60,7 @@ class NestedVLAN(PooledVIFDriver):
         try:
             vlan_id = await self._attach(trunk, port["id"])
         except errors.Refused:
-            await self._neutron.delete_port(port["id"])  # what mends it may take long
+            await self._neutron.delete_port(port["id"])  # a remedy may take long
             raise
         if found and not nested_plan.parent_of(port):
             await self._check_whole(trunk, port["id"])
@@ -67,7 +68,7 @@ class NestedVLAN(PooledVIFDriver):
         return nested_plan.vif_of(pooled, request.pod_network, self._mtu)
 
     async def _find(self, request: PortRequest) -> Json | None:
-        """The port that an earlier try made, if any; tagged, if that is what was missing."""
+        """Find the port that an earlier attempt made, and give it its tags if they are missing."""
         query = {
             "project_id": request.project_id,
             "network_id": request.pod_network.network.id,
@@ -83,11 +84,11 @@ class NestedVLAN(PooledVIFDriver):
         return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
 
     async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
-        """What an earlier try made, as it is wanted now: options, or the VM, may be others."""
+        """Bring a port of an earlier attempt up to date: options or the VM may have changed."""
         subnets = {subnet.id for subnet in request.pod_network.subnets}
         elsewhere = nested_plan.parent_of(port) not in ("", trunk.parent)
         if elsewhere or {ip["subnet_id"] for ip in port["fixed_ips"]} != subnets:
-            await self._remove(port["id"])  # nobody was told of it yet
+            await self._remove(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         groups = sorted(request.security_groups)
         if sorted(port["security_groups"]) == groups:
@@ -109,10 +110,12 @@ class NestedVLAN(PooledVIFDriver):
             raise
 
     async def _check_whole(self, trunk: TrunkPorts, port_id: str) -> None:
-        """Neutron that was interrupted may have the port on the trunk, and nothing in OVN."""
+        """Check that the port is attached in OVN too, and not only to the trunk."""
         if not nested_plan.parent_of(await self._neutron.get_port(port_id)):
             await trunk.detach(port_id)
-            raise errors.CloudError(f"Neutron attached port {port_id} by half; once more")
+            raise errors.CloudError(
+                f"Neutron attached port {port_id} incompletely; it is attached again"
+            )
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
@@ -127,7 +130,7 @@ class NestedVLAN(PooledVIFDriver):
             untagged = {"description": mark, "not-tags-any": ",".join(self._tags)}
             found += await self._neutron.list_ports(untagged)
         for port in found:
-            LOG.info("port %s of Pod %s was not recorded; it goes", port["id"], pod_uid)
+            LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
             await self._remove(port["id"])
         return len(found)
 
@@ -138,7 +141,7 @@ class NestedVLAN(PooledVIFDriver):
         await self._remove(port["id"])
 
     async def _remove(self, port_id: str) -> None:
-        """Detach it if need be, and delete it; all of it done already is as good."""
+        """Detach the port if it is attached, and delete it; a port that is gone is no error."""
         trunk = self._trunks.carrying(port_id)
         if trunk is None:
             try:
@@ -156,7 +159,7 @@ class NestedVLAN(PooledVIFDriver):
             await self._remove_hidden(port_id, error)
 
     async def _remove_hidden(self, port_id: str, error: errors.Conflict) -> None:
-        """The port says nothing of its trunk: one that was interrupted, or by other hands."""
+        """Remove a port that does not show its trunk: its attachment was interrupted."""
         trunk = (await self._trunks.read_all()).get(port_id)
         if trunk is None:
             raise error
@@ -200,21 +203,23 @@ class NestedVLAN(PooledVIFDriver):
             if 0 < error.status < 500 or isinstance(error, errors.OverQuota):
                 await self._give_up(port["id"])
             if error.kind == trunks.NO_PORT:
-                return errors.CloudError(error.brief)  # it is not the trunk that is gone
+                return errors.CloudError(error.brief)  # NotFound would mean the trunk
             return error
         return nested_plan.pooled_port_of(port, trunk.id, vlan_id)
 
     async def _give_up(self, port_id: str) -> None:
-        """It is certainly not attached. Where it cannot be deleted now, it is found by its tag."""
+        """Delete a port that is certainly not attached; if that fails, a survey finds it."""
         try:
             await self._neutron.delete_port(port_id)
         except errors.CloudError as error:
-            LOG.warning("port %s of a pool is not attached, and stays: %s", port_id, error)
+            LOG.warning(
+                "port %s of a pool is not attached and cannot be deleted: %s", port_id, error
+            )
 
     async def find_pooled(self, ports: Sequence[Json]) -> list[PooledPort]:
-        """Those that were left attached by half, or not at all, are unfit.
+        """Select the ports of pools; those that are attached incompletely or not at all are unfit.
 
-        While ports are being made they may be merely on their way, and are left out.
+        While ports are being created, such ports may be in transition, and are left out.
         """
         mine = [
             port
@@ -229,7 +234,8 @@ class NestedVLAN(PooledVIFDriver):
             trunk = by_port.get(port["id"])
             whole = trunk is not None and (
                 nested_plan.parent_of(port) == trunk.port_id
-                or self._trunks.carrying(port["id"]) is not None  # attached after it was listed
+                or self._trunks.carrying(port["id"])
+                is not None  # attached after the list was read
             )
             if not whole and self._creating:
                 continue

@@ -1,5 +1,7 @@
-"""One Neutron port for each interface: for Pods on bare metal, and wherever the node's own
-Open vSwitch is part of the cloud."""
+"""The pod_vif driver ``neutron-vif``: one bound Neutron port for each interface.
+
+It serves Pods on bare metal, and wherever the node's own Open vSwitch is part of the cloud.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -23,8 +25,11 @@ Json = dict[str, Any]
 
 
 class NeutronVIF(PooledVIFDriver):
-    """A port is known by (cluster tag, Pod uid, interface name): all of it stands on the port
-    from the instant of its creation, so that no answer that got lost can make a second one."""
+    """Ports bound to the nodes' hosts, identified by (cluster tag, Pod uid, interface name).
+
+    A port has all of these marks from its creation, so that after a lost answer it is found
+    again, and no second port is created.
+    """
 
     kind = VIFOpenVSwitch
 
@@ -49,10 +54,9 @@ class NeutronVIF(PooledVIFDriver):
             raise
 
     async def _find(self, request: PortRequest) -> Json | None:
-        """The port that an earlier try made, if any; tagged, if that is what was missing.
+        """Find the port that an earlier attempt made, and give it its tags if they are missing.
 
-        All marks are asked for in the query: a port that merely claims the Pod's uid is
-        somebody else's.
+        The query names all marks: a port that merely has the Pod's uid belongs to somebody else.
         """
         query = {
             "device_id": request.pod_uid,
@@ -69,11 +73,11 @@ class NeutronVIF(PooledVIFDriver):
         return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
 
     async def _adopt(self, port: Json, request: PortRequest) -> Json:
-        """What an earlier try made, as it is wanted now: the configuration may have changed."""
+        """Bring a port of an earlier attempt up to date: the configuration may have changed."""
         if {ip["subnet_id"] for ip in port["fixed_ips"]} != {
             subnet.id for subnet in request.pod_network.subnets
         }:
-            await self._neutron.delete_port(port["id"])  # nobody was told of it yet
+            await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         wanted: Json = {
             "binding:host_id": vif_plan.host_id_of(request.node),
@@ -109,8 +113,8 @@ class NeutronVIF(PooledVIFDriver):
             found += await self._neutron.list_ports(query | untagged)
         for port in found:
             if vif_plan.POOL_TAG in port["tags"]:
-                continue  # a pool's, that the Pod had
-            LOG.info("port %s of Pod %s was not recorded; it goes", port["id"], pod_uid)
+                continue  # a pool's port that the Pod has used
+            LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
             await self._neutron.delete_port(port["id"])
         return len(found)
 

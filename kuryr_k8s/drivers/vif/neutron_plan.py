@@ -1,4 +1,4 @@
-"""Pure translation between requests, Neutron ports and VIFs; no input, no output."""
+"""Pure translation between requests, Neutron ports and VIFs."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from kuryr_k8s.model.pod import Node
 Json = dict[str, Any]
 DEVICE_OWNER = "compute:kuryr"
 DEVICE_OWNERS = (DEVICE_OWNER, "trunk:subport", "")  # Neutron's own: on a trunk, and afterwards
-POOL_TAG = "kuryr-pool"  # on ports that are made for no Pod in particular
-AVAILABLE = "available-port"  # their name while nobody has them
-LEAVING = "leaving-port"  # and while they are being deleted
+POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
+AVAILABLE = "available-port"  # the name of such a port while no Pod has it
+LEAVING = "leaving-port"  # the name of such a port while it is being deleted
 NAME_LIMIT = 255
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
 
@@ -27,7 +27,7 @@ class BindingFailed(errors.Refused):
 
 
 def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
-    """The same error in words that tell the Pod's owner what is short, and where."""
+    """Reword the error to tell the Pod's owner which quota or network is exhausted."""
     if "quota" in str(error).lower():
         what = f"Neutron quota for ports is exhausted in project {request.project_id}"
     else:
@@ -37,19 +37,22 @@ def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota
 
 
 def interface_tag(ifname: str) -> str:
-    """The tag that tells apart the ports of one Pod."""
+    """Return the tag that tells apart the ports of one Pod."""
     return f"kuryr-ifname:{ifname}"
 
 
 def host_id_of(node: Node) -> str:
-    """:raises NodeNotReady: its daemon has not told it yet."""
+    """Return Neutron's name for the host of a node.
+
+    :raises NodeNotReady: the node's daemon has not published it yet.
+    """
     if not node.host_id:
         raise NodeNotReady(f"node {node.name} has no kuryr-k8s-daemon that has started yet")
     return node.host_id
 
 
 def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json:
-    """The port to ask Neutron for: bound, tagged and named from the first instant."""
+    """Make the body of a port that is bound, tagged and named from its creation."""
     return {
         "network_id": request.pod_network.network.id,
         "project_id": request.project_id,
@@ -65,12 +68,12 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
 
 
 def pool_device(tags: Sequence[str]) -> str:
-    """``device_id`` of a pool's port that nobody has: it is found by that before it has tags."""
+    """Return the ``device_id`` by which available ports are found before they have tags."""
     return f"{POOL_TAG}:{tags[0]}"
 
 
 def pooled_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
-    """A port of a pool: bound, and found again by its tags, from the first instant."""
+    """Make the body of a pool's port that is bound and tagged from its creation."""
     return {
         "network_id": key.network_id,
         "project_id": key.project_id,
@@ -86,7 +89,7 @@ def pooled_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
 
 
 def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
-    """What a pool remembers of such a port, bound or not."""
+    """Describe a pool's port for its pool, bound or not."""
     fixed_ips = tuple(sorted((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]))
     return PooledPort(
         id=port["id"],
@@ -107,7 +110,7 @@ def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
 
 
 def is_untouched(port: Json) -> bool:
-    """Whether a pool's port has nothing that a pool does not give to its ports."""
+    """Tell whether a pool's port has only the properties that pools give to their ports."""
     return (
         port["name"] != LEAVING
         and port["admin_state_up"]
@@ -120,9 +123,9 @@ def is_untouched(port: Json) -> bool:
 def vif_of(
     port: Json, pod_network: PodNetwork, conf_bridge: str | None, mtu: int
 ) -> model.VIFBase:
-    """The VIF that the node plugs for this port.
+    """Describe the VIF that the node plugs for a port.
 
-    :param mtu: upper limit; 0 for none.
+    :param mtu: an upper limit; 0 for none.
     :raises BindingFailed: the port is not bound.
     """
     kind = port.get("binding:vif_type")
@@ -136,7 +139,7 @@ def vif_of(
 
 
 def vif_of_pooled(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> model.VIFBase:
-    """The VIF that the node plugs for a bound port."""
+    """Describe the VIF that the node plugs for a bound port of a pool."""
     return model.VIFOpenVSwitch(
         id=pooled.id,
         address=pooled.mac,
@@ -150,9 +153,9 @@ def vif_of_pooled(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> mode
 
 
 def network_of(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> model.Network:
-    """The network of a VIF, with the port's addresses.
+    """Describe the network of a VIF, with the port's addresses.
 
-    :param mtu: upper limit; 0 for none.
+    :param mtu: an upper limit; 0 for none.
     """
     network = pod_network.network
     return model.Network(

@@ -1,4 +1,4 @@
-"""Which trunk is a node's, and which one carries a port; asked once, then remembered.
+"""The trunks of nodes and of ports: asked for once, then remembered.
 
 A node's trunk is the one on the port that has the node's InternalIP in one of ``[pod_vif_nested]
 worker_nodes_subnets``, or the one with the tag ``trunk_tag``.
@@ -28,7 +28,7 @@ class NoTrunk(NodeNotReady):
 
 
 class NodeTrunks:
-    """All trunks that we have met."""
+    """All trunks that are known so far."""
 
     def __init__(self, neutron: Neutron, conf: cfg.ConfigOpts) -> None:
         options = conf.pod_vif_nested
@@ -41,7 +41,10 @@ class NodeTrunks:
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def check(self) -> None:
-        """:raises errors.ConfigError: the options do not tell how to find trunks."""
+        """Check the options.
+
+        :raises errors.ConfigError: they do not describe how to find trunks.
+        """
         if not (self._subnets or self._tag):
             raise errors.ConfigError(f"{GROUP} worker_nodes_subnets is not set")
         if self._tag and "{node}" not in self._tag:
@@ -53,7 +56,10 @@ class NodeTrunks:
                 raise errors.ConfigError(f"{GROUP} worker_nodes_subnets: {error}") from error
 
     async def of_node(self, node: Node) -> TrunkPorts:
-        """:raises NoTrunk: there is none, or more than one."""
+        """Find the trunk of a node.
+
+        :raises NoTrunk: the node has no trunk, or more than one.
+        """
         async with self._asking[node.name]:
             known, trunk = self._of_node.get(node.name, (None, None))
             if known is None or trunk is None or not _is_same(known, node):
@@ -62,42 +68,45 @@ class NodeTrunks:
             return trunk
 
     async def of_id(self, trunk_id: str) -> TrunkPorts:
-        """:raises errors.NotFound: there is none that we may see."""
+        """Find a trunk by its id.
+
+        :raises errors.NotFound: there is no such trunk that we may see.
+        """
         return self._trunks.get(trunk_id) or self.register(
             await self._neutron.trunks.get_trunk(trunk_id)
         )
 
     def carrying(self, port_id: str) -> TrunkPorts | None:
-        """The trunk whose subport it is, as far as is remembered."""
-        return next((one for one in self._trunks.values() if one.carries(port_id)), None)
+        """Return the known trunk that has this subport."""
+        return next((trunk for trunk in self._trunks.values() if trunk.carries(port_id)), None)
 
     async def of_parent(self, parent: str) -> TrunkPorts | None:
-        """The trunk on a VM's port."""
-        known = next((one for one in self._trunks.values() if one.parent == parent), None)
+        """Find the trunk on a VM's port."""
+        known = next((trunk for trunk in self._trunks.values() if trunk.parent == parent), None)
         if known is not None:
             return known
         found = await self._neutron.trunks.list_trunks({"port_id": parent})
         return self.register(found[0]) if found else None
 
     async def read_all(self) -> dict[str, Trunk]:
-        """All trunks that there are, by the ids of their subports."""
+        """List all trunks in Neutron, by the ids of their subports."""
         found = await self._neutron.trunks.list_trunks({})
         return {port_id: trunk for trunk in found for port_id in trunk.vlan_ids}
 
     def register(self, trunk: Trunk) -> TrunkPorts:
-        """The one and only keeper of this trunk's subports."""
+        """Return the one object that changes this trunk's subports."""
         if trunk.id not in self._trunks:
             self._trunks[trunk.id] = TrunkPorts(self._neutron.trunks, trunk, self._attempts)
         return self._trunks[trunk.id]
 
     def forget(self, trunk: TrunkPorts) -> None:
-        """It is gone: another one may be the node's by now."""
+        """Forget a trunk that is gone: the node may have another one by now."""
         self._trunks.pop(trunk.id, None)
-        for name in [name for name, (_, one) in self._of_node.items() if one is trunk]:
+        for name in [name for name, (_, known) in self._of_node.items() if known is trunk]:
             del self._of_node[name]
 
     def forget_node(self, name: str) -> None:
-        """The Node is gone, and with it, for all we know, its trunk."""
+        """Forget a Node that is gone, and its trunk, which is probably gone with it."""
         if (known := self._of_node.get(name)) is not None:
             self.forget(known[1])
         if name in self._asking and not self._asking[name].locked():
