@@ -1,4 +1,4 @@
-"""The client of the controller on this host, over loopback HTTP."""
+"""A client of the HTTP server of the controller on this host."""
 
 import ipaddress
 import json
@@ -15,11 +15,11 @@ TIMEOUT = 90.0  # seconds: to populate a pool may take Neutron a while
 
 
 class ControllerError(errors.KuryrError):
-    """No controller answers, or it refuses the request."""
+    """No controller answers, or it refuses."""
 
 
 def url_of(conf: cfg.ConfigOpts) -> str:
-    """Return the address at which the controller of this configuration listens."""
+    """Return the address where the controller of this configuration listens."""
     host = conf.health_server.address
     if host in ("", "0.0.0.0", "::"):  # everywhere, so here too
         host = "::1" if host == "::" else "127.0.0.1"
@@ -30,10 +30,15 @@ def url_of(conf: cfg.ConfigOpts) -> str:
     return f"http://{f'[{host}]' if bracketed else host}:{conf.health_server.port}"
 
 
-class LocalController:
-    """The controller of this host; its answers are JSON objects.
+def host_of(identity: str) -> str:
+    """Return the host name with which the identity of a controller begins."""
+    return identity.split("_", 1)[0]
 
-    :raises ControllerError: From every call: nobody answers, or the answer is an error.
+
+class LocalController:
+    """Sends requests to the controller; its answers are JSON objects.
+
+    Every call raises ControllerError where nobody answers, or the answer is an error.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,21 +59,23 @@ class LocalController:
             await self._session.close()
 
     async def get(self, path: str) -> Json:
+        """Read what the controller has at this path."""
         return await self._ask("GET", path, None)
 
     async def post(self, path: str, body: dict[str, Any]) -> Json:
+        """Have the controller change something."""
         return await self._ask("POST", path, body)
 
     async def require_leader(self) -> None:
-        """Check that the controller of this host leads.
+        """Check that the controller leads.
 
-        :raises ControllerError: It stands by; the message names the leader.
+        :raises ControllerError: it stands by; the error names the host that leads.
         """
         state = await self.get("/status")
         if state["leading"]:
             return
         holder = state["lease"]["holder"]
-        who = f"{holder} leads: ask there" if holder else "no controller leads at the moment"
+        who = f"{host_of(holder)} leads: ask there" if holder else "no controller leads now"
         raise ControllerError(f"the controller of this host stands by; {who}")
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Json:
@@ -86,7 +93,7 @@ class LocalController:
         if status >= 400:
             raise ControllerError(str((answer or {}).get("error") or _unknown(status, path)))
         if answer is None:
-            raise ControllerError(f"what answers at {self.url} is no kuryr-k8s-controller")
+            raise ControllerError(f"what answers at {self.url} is not a kuryr-k8s-controller")
         return answer
 
 
@@ -100,5 +107,5 @@ def _json_object(text: str) -> Json | None:
 
 def _unknown(status: int, path: str) -> str:
     if status == 404:
-        return f"the controller knows nothing of {path}: has it a pool driver?"
+        return f"the controller does not serve {path}: has it a pool driver?"
     return f"{path}: HTTP {status}"

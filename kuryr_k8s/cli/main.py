@@ -1,7 +1,7 @@
-"""The program ``kuryr-k8s``, for people and scripts: controllers, and the pools of ports.
+"""``kuryr-k8s``: the state of controllers and pools of ports, for people and scripts.
 
 Exit codes: 0 success (for ``status``: a controller leads), 1 failure, 2 wrong configuration or
-use.
+usage.
 """
 
 import argparse
@@ -19,14 +19,14 @@ PROGRAM = "kuryr-k8s"
 
 
 def main() -> None:
-    """Run ``kuryr-k8s``; the entry point of the program."""
+    """Run ``kuryr-k8s``."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command, and report a failure in one line on standard error.
+    """Run one command; an error is one line on standard error.
 
-    :returns: The exit code.
+    :returns: the exit code.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 async def _answer(options: argparse.Namespace) -> tuple[Any, str, int]:
-    """Return the answer as JSON and as text, and the exit code."""
+    """Run the command and return its answer as JSON and as text, and the exit code."""
     arguments = [f"--config-file={path}" for path in options.config_file]
     conf = None if options.url else config.read(arguments, PROGRAM)
     async with LocalController(url_of(conf) if conf else options.url) as controller:
@@ -57,17 +57,21 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="kuryr.conf of this host's controller (/etc/kuryr/kuryr.conf); may be repeated",
+        help="configuration of this host's controller (default: /etc/kuryr/kuryr.conf); may be "
+        "repeated",
     )
     everywhere.add_argument(
-        "--url", help="where the controller listens, instead of what kuryr.conf says"
+        "--url", help="address where the controller listens, instead of the one in kuryr.conf"
     )
     everywhere.add_argument("--json", action="store_true", help="print JSON")
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Asks the kuryr-k8s-controller of this host."
+        prog=PROGRAM,
+        description="Show and change the state of the kuryr-k8s-controller of this host.",
     )
     commands = parser.add_subparsers(dest="what", required=True, metavar="COMMAND")
-    commands.add_parser("status", parents=[everywhere], help="which controller leads, and how")
-    managed = commands.add_parser("pools", help="ports kept ready for Pods to come")
+    commands.add_parser(
+        "status", parents=[everywhere], help="show which controller leads, and its state"
+    )
+    managed = commands.add_parser("pools", help="show and change the pools of ports")
     pools.add_commands(managed, everywhere)
     return parser

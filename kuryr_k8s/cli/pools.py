@@ -1,15 +1,17 @@
-"""The command ``kuryr-k8s pools``, which asks the controller that leads about its pools of ports.
+"""``kuryr-k8s pools``: the pools of ports of the controller that leads.
 
-These JSON documents are exchanged::
+Requests and answers are JSON::
 
     GET  /pools                 {"pools": [POOL, ...]}
     GET  /pools/ID              POOL + {"ports": [{"id", "mac", "addresses", "state"}, ...]}
-    POST /pools/ID/populate     {"count": N} -> {"ports": the number requested}
+    POST /pools/ID/populate     {"count": N} -> {"ports": how many are being made}
     POST /pools                 {"node", "namespace", "count"} -> {"id", "ports"}
-    POST /pools/ID/free         {"count": N or null} -> {"ports": the number to be deleted}
+    POST /pools/ID/free         {"count": N or null} -> {"ports": how many are being deleted}
 
-POOL is ``{"id", "project_id", "place", "network_id", "subnet_ids", "security_groups"}`` and the
-numbers of :data:`NUMBERS`. An error is ``{"error": "..."}`` with a status of 400 or more.
+POOL is ``{"id", "project_id", "place", "node", "network_id", "network_name", "subnet_ids",
+"security_groups"}`` and the numbers of :data:`NUMBERS`. ``place`` is the host or trunk; ``node``
+and ``network_name`` are empty while the controller does not know them. An error is
+``{"error": "..."}`` with a status of 400 or more.
 """
 
 import argparse
@@ -21,28 +23,37 @@ from kuryr_k8s.cli.local import LocalController
 from kuryr_k8s.cli.table import table
 
 Json = dict[str, Any]
+LISTED = ("available", "parked", "in_use", "target", "waiting")
+SHORT = 8  # characters of an id that stands in for a name
 NUMBERS = ("available", "parked", "in_use", "creating", "returning", "target", "waiting")
 
 
 def add_commands(parser: argparse.ArgumentParser, everywhere: argparse.ArgumentParser) -> None:
-    """Add the commands of ``pools`` to the parser, with the options of all commands."""
+    """Add the commands of ``pools`` to its parser.
+
+    :param everywhere: the options that every command takes.
+    """
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", parents=[everywhere], help="all pools")
-    show = commands.add_parser("show", parents=[everywhere], help="one pool and its ports")
+    commands.add_parser("list", parents=[everywhere], help="list all pools")
+    show = commands.add_parser("show", parents=[everywhere], help="show one pool and its ports")
     show.add_argument("id", metavar="ID")
-    populate = commands.add_parser("populate", parents=[everywhere], help="make ports")
+    populate = commands.add_parser(
+        "populate", parents=[everywhere], help="create ports in advance"
+    )
     which = populate.add_mutually_exclusive_group(required=True)
-    which.add_argument("id", metavar="ID", nargs="?", help="a pool that there is")
-    which.add_argument("--node", help="the pool of a node, whether it is there or not yet")
+    which.add_argument("id", metavar="ID", nargs="?", help="an existing pool")
+    which.add_argument("--node", help="the pool of a node, which need not exist yet")
     populate.add_argument(
-        "--namespace", help="with --node: for this namespace's Pods (default: default)"
+        "--namespace", help="with --node: for Pods of this namespace (default: default)"
     )
     populate.add_argument(
-        "--count", type=_positive, required=True, metavar="N", help="how many ports"
+        "--count", type=_positive, required=True, metavar="N", help="number of ports"
     )
     free = commands.add_parser("free", parents=[everywhere], help="delete available ports")
     free.add_argument("id", metavar="ID")
-    free.add_argument("--count", type=_positive, metavar="N", help="so many; default: all")
+    free.add_argument(
+        "--count", type=_positive, metavar="N", help="number of ports (default: all)"
+    )
 
 
 def _positive(text: str) -> int:
@@ -55,12 +66,12 @@ def _positive(text: str) -> int:
 async def run(controller: LocalController, options: argparse.Namespace) -> tuple[Json, str]:
     """Run one command.
 
-    :returns: The answer as JSON and as text.
-    :raises kuryr_k8s.cli.local.ControllerError: There is no controller, it stands by, or it
+    :returns: the answer, and a text for people.
+    :raises kuryr_k8s.cli.local.ControllerError: no controller answers, it stands by, or it
         refuses.
     """
     if options.command == "populate" and options.namespace and not options.node:
-        raise errors.ConfigError("--namespace goes with --node")
+        raise errors.ConfigError("--namespace needs --node")
     await controller.require_leader()
     match options.command:
         case "list":
@@ -72,11 +83,11 @@ async def run(controller: LocalController, options: argparse.Namespace) -> tuple
         case "populate":
             answer = await _populate(controller, options)
             pool = options.id or answer["id"]
-            return answer, f"pool {pool}: {answer['ports']} ports to come"
+            return answer, f"pool {pool}: {answer['ports']} ports are being created"
         case _:
             body = {"count": options.count}
             answer = await controller.post(f"{_path(options.id)}/free", body)
-            return answer, f"pool {options.id}: {answer['ports']} ports go"
+            return answer, f"pool {options.id}: {answer['ports']} ports are being deleted"
 
 
 async def _populate(controller: LocalController, options: argparse.Namespace) -> Json:
@@ -93,11 +104,14 @@ def _path(pool_id: str) -> str:
 def _table(pools: list[Json]) -> str:
     if not pools:
         return "there is no pool"
-    head = ("ID", "PLACE", "PROJECT", "NETWORK", *(name.upper() for name in NUMBERS))
+    head = ("ID", "NODE", "NETWORK", "PROJECT", *(name.upper() for name in LISTED))
     rows = [
         (
-            *(pool[name] for name in ("id", "place", "project_id", "network_id")),
-            *(pool[name] for name in NUMBERS),
+            pool["id"],
+            pool["node"] or pool["place"],
+            pool["network_name"] or pool["network_id"][:SHORT],
+            pool["project_id"][:SHORT],
+            *(pool[name] for name in LISTED),
         )
         for pool in pools
     ]
@@ -109,9 +123,10 @@ def _shown(pool: Json) -> str:
         f"{name:<16} {value}"
         for name, value in (
             ("id", pool["id"]),
-            ("place", pool["place"]),
+            ("node", pool["node"] or "unknown"),
+            ("host or trunk", pool["place"]),
             ("project", pool["project_id"]),
-            ("network", pool["network_id"]),
+            ("network", f"{pool['network_id']} {pool['network_name']}".rstrip()),
             ("subnets", ", ".join(pool["subnet_ids"])),
             ("security groups", ", ".join(pool["security_groups"])),
             *((name.replace("_", " "), pool[name]) for name in NUMBERS),

@@ -1,4 +1,4 @@
-"""The command ``kuryr-k8s status``: the Lease in the API server, and this host's controller."""
+"""``kuryr-k8s status``: the Lease in the API server, and the controller of this host."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.cli.local import ControllerError, LocalController
+from kuryr_k8s.cli.local import ControllerError, LocalController, host_of
 from kuryr_k8s.cli.table import table
 from kuryr_k8s.k8s import connect
 from kuryr_k8s.k8s.resources import LEASES, Key
@@ -17,9 +17,9 @@ Json = dict[str, Any]
 async def report(controller: LocalController, conf: cfg.ConfigOpts | None) -> Json:
     """Collect what is known, as JSON.
 
-    ``leader`` is empty if nobody leads, or if nobody knows who leads.
+    ``leader`` is empty where no controller leads, or where it is not known which one does.
 
-    :param conf: Tells how to reach the API server; None: only the controller is asked.
+    :param conf: describes how to reach the API server; None: only the controller is asked.
     """
     problems: list[str] = []
     state: Json | None = None
@@ -32,7 +32,9 @@ async def report(controller: LocalController, conf: cfg.ConfigOpts | None) -> Js
         try:
             lease = await _lease(conf)
         except errors.KuryrError as error:
-            problems.append(f"the Lease cannot be read: {error}")
+            # a configuration without the API server's address is enough to ask the controller
+            if state is None or not isinstance(error, errors.ConfigError):
+                problems.append(f"the Lease cannot be read: {error}")
     leader = ""
     if lease is not None:
         leader = "" if lease["expired"] else lease["holder"]
@@ -48,7 +50,7 @@ async def report(controller: LocalController, conf: cfg.ConfigOpts | None) -> Js
 
 
 async def _lease(conf: cfg.ConfigOpts) -> Json:
-    """Read the Lease; its age is the difference between this host's clock and the holder's."""
+    """Read the Lease; its age compares this host's clock with the holder's."""
     key = Key(conf.kubernetes.lease_namespace, conf.kubernetes.lease_name)
     kube = await connect.connect(conf, connections=1)
     try:
@@ -71,17 +73,23 @@ async def _lease(conf: cfg.ConfigOpts) -> Json:
 
 def text(report: Json) -> str:
     """Format the report for people."""
-    lines = [f"leader      {report['leader'] or 'none'}"]
+    lines = [f"leader      {host_of(report['leader']) or 'none'}"]
     if lease := report["lease"]:
-        state = "given back" if not lease["holder"] else "expired" if lease["expired"] else "held"
+        state = "released" if not lease["holder"] else "expired" if lease["expired"] else "held"
         lines.append(
             f"lease       {lease['namespace']}/{lease['name']}: {state}, renewed "
             f"{lease['renewed_ago']} s ago, lasts {lease['duration']} s, "
             f"{lease['transitions']} transitions"
         )
     if own := report["controller"]:
+        if lease is None:
+            lease = own["lease"]
+            lines.append(
+                f"lease       {lease['namespace']}/{lease['name']}: expires in "
+                f"{lease['expires_in']} s, {lease['transitions']} transitions"
+            )
         does = "leads" if own["leading"] else "stands by"
-        lines.append(f"controller  {report['url']} ({own['identity']}): {does}")
+        lines.append(f"controller  {report['url']} on {host_of(own['identity'])}: {does}")
         calls = ", ".join(f"{name} {number}" for name, number in own["calls"].items())
         lines += [f"in flight   {calls}", "", _caches(own), "", _queues(own)]
     return "\n".join([*lines, *(f"problem     {problem}" for problem in report["problems"])])

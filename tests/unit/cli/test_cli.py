@@ -14,9 +14,11 @@ from kuryr_k8s.engine.local_only import local_only
 
 POOL = {
     "id": "3fa1",
-    "project_id": "p1",
-    "place": "node1",
-    "network_id": "n1",
+    "project_id": "99887766554433221100aabbccddeeff",
+    "place": "node1.example.org",
+    "node": "node1",
+    "network_id": "0a1b2c3d-0000-4000-8000-000000000000",
+    "network_name": "pods",
     "subnet_ids": ["s4", "s6"],
     "security_groups": ["g1"],
     "available": 7,
@@ -27,6 +29,8 @@ POOL = {
     "target": 10,
     "waiting": 0,
 }
+HOST1 = "host1_7d9e4c0a-8f5e-4b50-9c58-2c3b44a0d1aa_2050-131"  # as a controller makes it
+HOST2 = "host2_00000000-8f5e-4b50-9c58-2c3b44a0d1aa_2050-131"
 PORT = {"id": "port1", "mac": "fa:16:3e:00:00:01", "addresses": ["10.0.0.5", "fd00::5"]}
 
 
@@ -49,9 +53,9 @@ class Controller:
 
     async def status(self, _request):
         lease = {"namespace": "kube-system", "name": "kuryr-k8s-controller", "transitions": 4}
-        lease |= {"holder": "host1" if self.leading else "host2", "expires_in": 30.0}
+        lease |= {"holder": HOST1 if self.leading else HOST2, "expires_in": 30.0}
         answer = {
-            "identity": "host1",
+            "identity": HOST1,
             "leading": self.leading,
             "lease": lease,
             "caches": {"pods": {"synced": True, "objects": 812}},
@@ -141,7 +145,7 @@ def test_status_as_json_is_one_document(ask):
     report = json.loads(text)
     assert (code, report["leader"], report["controller"]["queues"]["vif"]["waiting"]) == (
         0,
-        "host1",
+        HOST1,
         2,
     )
 
@@ -151,8 +155,22 @@ def test_pools_are_listed_as_a_table_and_as_json(ask):
     head, row = (line.split() for line in text.splitlines())
     assert code == 0
     shown = dict(zip(head, row, strict=True))
-    assert (shown["ID"], shown["PLACE"], shown["IN_USE"]) == ("3fa1", "node1", "12")
+    assert (shown["ID"], shown["NODE"], shown["NETWORK"]) == ("3fa1", "node1", "pods")
+    assert (shown["PROJECT"], shown["IN_USE"]) == ("99887766", "12")
+    assert max(map(len, text.splitlines())) < 80
     assert json.loads(ask("pools", "list", "--json")[1]) == {"pools": [POOL]}
+
+
+def test_pool_whose_names_are_not_known_is_listed_with_its_host_and_a_short_id(serve, capsys):
+    unnamed = POOL | {"node": "", "network_name": ""}
+
+    async def pools(_request):
+        return web.json_response({"pools": [unnamed]})
+
+    routes = [web.get("/status", Controller().status), web.get("/pools", pools)]
+    assert run(["pools", "list", "--url", serve(routes)]) == 0
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[1:3] == ["node1.example.org", "0a1b2c3d"]
 
 
 def test_pool_is_shown_with_its_ports(ask):
@@ -228,7 +246,7 @@ def test_something_else_that_answers_is_found_out(serve, capsys):
         return web.Response(text="hello")
 
     assert run(["pools", "list", "--url", serve([web.get("/status", hello)])]) == 1
-    assert "is no kuryr-k8s-controller" in capsys.readouterr().err
+    assert "is not a kuryr-k8s-controller" in capsys.readouterr().err
 
 
 def test_missing_configuration_is_one_line_and_exit_code_2(capsys, tmp_path):
