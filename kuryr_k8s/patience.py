@@ -20,6 +20,14 @@ class Patience:
     :param refused_vip: until VIPs' ports are swept after a creation was refused.
     :param vip_port_confirmed: after which a VIP's port that was found is looked at again, at most.
     :param mirror_pod: for which the API server may be without the mirror of a static Pod.
+    :param pool_request: until a Pod that waits for a pool's port asks again by itself.
+    :param pooled_port_name: until a pool's port bears its Pod's name: a Pod that lives shorter is
+        not worth a call.
+    :param unpark: that a node gets to unplug a port that is to be deleted.
+    :param pool_counts: between two changes of the numbers in a KuryrPortPool.
+    :param locate_node: between two attempts to find the hosts or trunks of all Nodes.
+    :param unlocated_node: after which pools are emptied whose host or trunk no Node has, although
+        those of some Nodes are not known yet.
     """
 
     first_refused: float = 5.0
@@ -31,6 +39,12 @@ class Patience:
     refused_vip: float = 5.0
     vip_port_confirmed: float = 60.0
     mirror_pod: float = 20.0
+    pool_request: float = 30.0
+    pooled_port_name: float = 10.0
+    unpark: float = 60.0
+    pool_counts: float = 10.0
+    locate_node: float = 60.0
+    unlocated_node: float = 600.0
 
 
 PATIENCE = Patience()

@@ -1,7 +1,7 @@
-"""The pools over HTTP, for ``kuryr-k8s pools``: what is asked and answered stands in cli/pools.py.
+"""The pools over HTTP, for ``kuryr-k8s pools``: cli/pools.py describes requests and answers.
 
-Served by the health server: to whoever may ask it for metrics, changes to this host alone. Only a
-controller that leads knows its pools; a standby answers 503.
+The health server serves it: reading to everybody who may read metrics, changes to this host alone.
+Only the controller that leads knows its pools; a standby answers 503.
 """
 
 import hashlib
@@ -14,15 +14,16 @@ from aiohttp import web
 from kuryr_k8s import errors
 from kuryr_k8s.cli.pools import NUMBERS
 from kuryr_k8s.drivers.base import (
+    KeepsPorts,
     PodProjectDriver,
     PodSecurityGroupsDriver,
     PodSubnetsDriver,
     PoolKey,
+    PoolView,
     PortRequest,
     VIFPoolDriver,
+    keepers,
 )
-from kuryr_k8s.drivers.pools.pool import Pool
-from kuryr_k8s.drivers.pools.port_pool import PortPool, pools_of
 from kuryr_k8s.engine.local_only import refusal
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import NAMESPACES, NODES, Key
@@ -35,22 +36,24 @@ MOST = 1000  # ports of one request
 
 
 class BadRequest(Exception):
-    """What was asked for makes no sense; the message says why."""
+    """The request makes no sense; the message says why."""
 
 
 class PoolAdmin:
     """Answers requests about the pools of the controller that leads.
 
-    :param leading: whether that is this one.
+    :param leading: tells whether this controller leads.
     """
 
     def __init__(self, context: HandlerContext, leading: Callable[[], bool]) -> None:
-        self._handlers = context
         self._leading = leading
-        context.informers.of(NAMESPACES)
-        context.informers.of(NODES)
+        self._drivers = context.drivers
+        self._driver = context.drivers[VIFPoolDriver]
+        self._nodes = context.informers.of(NODES)
+        self._namespaces = context.informers.of(NAMESPACES)
 
     def routes(self) -> list[web.RouteDef]:
+        """Return the routes that the health server should serve."""
         return [
             web.get("/pools", _answering(self._list)),
             web.post("/pools", _answering(self._order)),
@@ -60,118 +63,112 @@ class PoolAdmin:
         ]
 
     async def _list(self, _request: web.Request) -> Json:
-        return {
-            "pools": [
-                _described(driver, pool)
-                for driver in self._drivers()
-                for pool in driver.pools.state.pools.values()
-            ]
-        }
+        pools = [pool for keeper in self._keepers() for pool in keeper.pools()]
+        return {"pools": [_described(pool) for pool in pools]}
 
     async def _show(self, request: web.Request) -> Json:
-        driver, pool = self._find(request)
-        state = driver.pools.state
-        spares = [spare for port in pool.ports() if (spare := state.spare(port))]
+        keeper, pool = self._find(request)
         ports = [
             {
-                "id": spare.id,
-                "mac": spare.mac,
-                "addresses": [address for _, address in spare.fixed_ips],
-                "state": state.where(spare.id),
+                "id": port.id,
+                "mac": port.mac,
+                "addresses": [address for _, address in port.fixed_ips],
+                "state": state,
             }
-            for spare in spares
+            for port, state in keeper.ports(pool.key)
         ]
-        return _described(driver, pool) | {"ports": ports}
+        return _described(pool) | {"ports": ports}
 
     async def _populate(self, request: web.Request) -> Json:
         count = _count(await _body(request))
-        driver, pool = self._find(request)  # no earlier: pools come and go
-        driver.populate(pool.key, count)
+        keeper, pool = self._find(request)  # only now: pools come and go
+        keeper.populate(pool.key, count)
         return {"ports": count}
 
     async def _order(self, request: web.Request) -> Json:
         """Make ports for a node, whether it has a pool already or not."""
         body = await _body(request)
         count = _count(body)
-        context = self._context()
+        self._require_lead()
         name, namespace = str(body.get("node")), str(body.get("namespace") or "default")
-        node = context.informers.of(NODES).get(Key("", name))
+        node = self._nodes.get(Key("", name))
         if node is None:
             raise BadRequest(f"there is no node {name}")
-        if context.informers.of(NAMESPACES).get(Key("", namespace)) is None:
+        if self._namespaces.get(Key("", namespace)) is None:
             raise BadRequest(f"there is no namespace {namespace}")
-        driver = context.drivers[VIFPoolDriver].part_of(node)
-        if not isinstance(driver, PortPool):
+        keeper = self._driver.part_of(node)
+        if not isinstance(keeper, KeepsPorts):
             raise BadRequest(f"the Pods of node {name} have no pools")
-        key = await driver.key_of(await _request_for(context, node, namespace))
-        driver.populate(key, count)
+        key = await keeper.key_of(await self._request_for(node, namespace))
+        keeper.populate(key, count)
         return {"id": id_of(key), "ports": count}
 
     async def _free(self, request: web.Request) -> Json:
         body = await _body(request)
         count = _count(body) if body.get("count") is not None else None
-        driver, pool = self._find(request)
-        return {"ports": driver.free(pool.key, count)}
+        keeper, pool = self._find(request)
+        return {"ports": keeper.free(pool.key, count)}
 
-    def _context(self) -> HandlerContext:
+    def _require_lead(self) -> None:
         if not self._leading():
             raise web.HTTPServiceUnavailable(text="this controller does not lead")
-        return self._handlers
 
-    def _drivers(self) -> list[PortPool]:
-        return pools_of(self._context().drivers[VIFPoolDriver])
+    def _keepers(self) -> list[KeepsPorts]:
+        self._require_lead()
+        return keepers(self._driver)
 
-    def _find(self, request: web.Request) -> tuple[PortPool, Pool]:
+    def _find(self, request: web.Request) -> tuple[KeepsPorts, PoolView]:
         wanted = request.match_info["id"]
-        for driver in self._drivers():
-            for key, pool in driver.pools.state.pools.items():
-                if id_of(key) == wanted:
-                    return driver, pool
+        for keeper in self._keepers():
+            for pool in keeper.pools():
+                if id_of(pool.key) == wanted:
+                    return keeper, pool
         raise web.HTTPNotFound(text=f"there is no pool {wanted}")
+
+    async def _request_for(self, node: Node, namespace: str) -> PortRequest:
+        """Make the request that a Pod of that namespace on that node would lead to."""
+        pod = Pod(
+            namespace=namespace,
+            name="",
+            uid="",
+            resource_version="",
+            node=node.name,
+            phase="Pending",
+            host_network=False,
+            deleting=False,
+            config_hash=None,
+        )
+        groups = self._drivers[PodSecurityGroupsDriver]
+        project = await self._drivers[PodProjectDriver].project(pod)
+        return PortRequest(
+            pod_uid="",
+            pod_name="",
+            node=node,
+            ifname=DEFAULT_IFNAME,
+            project_id=project,
+            pod_network=await self._drivers[PodSubnetsDriver].pod_network(pod, project),
+            security_groups=await groups.security_groups(pod, project),
+            may_exist=False,
+        )
 
 
 def id_of(key: PoolKey) -> str:
-    """A short name of a pool, always the same."""
+    """Compute a short name of a pool that is always the same."""
     return hashlib.sha256(repr(tuple(key)).encode()).hexdigest()[:10]
 
 
-def _described(driver: PortPool, pool: Pool) -> Json:
-    numbers = driver.pools.numbers(pool)
+def _described(pool: PoolView) -> Json:
+    numbers = pool.numbers._asdict()
     return {
         "id": id_of(pool.key),
         "project_id": pool.key.project_id,
         "place": pool.key.place,
+        "node": pool.node,
         "network_id": pool.key.network_id,
+        "network_name": pool.network_name,
         "subnet_ids": list(pool.key.subnet_ids),
         "security_groups": list(pool.key.security_groups),
     } | {name: numbers[name] for name in NUMBERS}
-
-
-async def _request_for(context: HandlerContext, node: Node, namespace: str) -> PortRequest:
-    """What a Pod of that namespace, on that node, would ask for."""
-    pod = Pod(
-        namespace=namespace,
-        name="",
-        uid="",
-        resource_version="",
-        node=node.name,
-        phase="Pending",
-        host_network=False,
-        deleting=False,
-        config_hash=None,
-    )
-    drivers = context.drivers
-    project = await drivers[PodProjectDriver].project(pod)
-    return PortRequest(
-        pod_uid="",
-        pod_name="",
-        node=node,
-        ifname=DEFAULT_IFNAME,
-        project_id=project,
-        pod_network=await drivers[PodSubnetsDriver].pod_network(pod, project),
-        security_groups=await drivers[PodSecurityGroupsDriver].security_groups(pod, project),
-        may_exist=False,
-    )
 
 
 async def _body(request: web.Request) -> Json:
@@ -192,6 +189,8 @@ def _count(body: Json) -> int:
 
 
 def _answering(answer: Callable[[web.Request], Awaitable[Json]]) -> Handler:
+    """Turn a function's answer, or the error that it raises, into a response."""
+
     async def handler(request: web.Request) -> web.Response:
         try:
             return web.json_response(await answer(request))

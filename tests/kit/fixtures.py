@@ -15,7 +15,6 @@ from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.lbaas import pending as lb_pending
 from kuryr_k8s.drivers.lbaas import repairs as lb_repairs
 from kuryr_k8s.drivers.lbaas import work as lb_work
-from kuryr_k8s.drivers.pools import port_pool
 from kuryr_k8s.handlers.services import loadbalancer
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
@@ -67,7 +66,6 @@ def nothing_is_made_up_for():
     """What asks again for safety does so too late to hide that a wake-up was lost."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loadbalancer, "SPEC_PATIENCE", 600.0)
-        patch.setattr(port_pool, "PATIENCE", 600.0)
         patch.setattr(lb_work, "PATIENCE", 600.0)
         yield
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
 from kuryr_k8s.patience import Patience
 from tests.kit.fakes.observing import PATIENCE
 
+# What asks again for safety does so too late to hide that a wake-up was lost.
+UNHURRIED = Patience(pool_request=600.0)
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
 
 
@@ -24,11 +27,15 @@ class Stage:
 
     @asynccontextmanager
     async def controller(self, *, leading=True, patience=None, **groups):
-        """A controller at work (or merely started), behind the proxy; stopped as by SIGTERM."""
+        """Run a controller (until it leads, or merely started) behind the proxy.
+
+        :param patience: durations that differ from those of UNHURRIED, by their names.
+        """
         groups.setdefault("kubernetes", {}).setdefault(
             "kubeconfig", str(self.proxy.kubeconfig_for("controller"))
         )
-        app = ControllerApp(self._load_conf(**groups), patience or Patience())
+        durations = dataclasses.replace(UNHURRIED, **(patience or {}))
+        app = ControllerApp(self._load_conf(**groups), durations)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(app.run())
             if leading:

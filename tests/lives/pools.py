@@ -29,6 +29,7 @@ def options(**changes):
         "kubernetes": {"vif_pool_driver": "neutron"},
         "neutron_defaults": {"sweep_interval": "2"},
         "vif_pool": limits | changes,
+        "patience": {"pooled_port_name": 3.0},  # the KuryrPort names the port before
     }
 
 

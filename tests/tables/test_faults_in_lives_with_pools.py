@@ -5,7 +5,6 @@ Afterwards the ports of Neutron are those of Pods and pools, exactly.
 
 import pytest
 
-from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
 from tests.lives import pools as pool_lives
 from tests.tables.report import judge
 from tests.tables.runs import CRASHES, HANGS, WRITE_FAULTS, strike_all, undisturbed
@@ -18,11 +17,6 @@ EXPECTED = [
     "neutron POST /ports",
     "neutron POST /ports #2",
 ]
-
-
-@pytest.fixture
-def named_at_once(monkeypatch):
-    monkeypatch.setattr(pool_upkeep, "NAMED_AFTER", 3.0)  # the KuryrPort names it before
 
 
 async def test_every_fault_at_every_write_leaves_ports_of_pods_and_pools_alone(lanes, request):
@@ -40,7 +34,7 @@ async def test_creation_that_is_never_answered_leaves_no_port_behind(lanes, requ
 
 
 @pytest.mark.parametrize("life", [pool_lives.named, pool_lives.surplus, pool_lives.regrouped])
-async def test_faults_at_what_happens_to_a_port_afterwards(lanes, life, request, named_at_once):
+async def test_faults_at_what_happens_to_a_port_afterwards(lanes, life, request):
     record = await undisturbed(lanes, life)
     targets = [p for p in record.writes if p.verb in ("PUT", "DELETE") and p.side == "neutron"]
     targets = targets[: life.changes]

@@ -1,9 +1,9 @@
-"""The slot that keeps ports ready for Pods to come, and what makes such ports."""
+"""The slot for pools of ports, and the contract of pod_vif drivers that make such ports."""
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base.driver import Driver, DriverContext
@@ -11,12 +11,15 @@ from kuryr_k8s.drivers.base.pods import PodNetwork, PodVIFDriver, PortRequest
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
 
+Json = dict[str, Any]
+
 
 class PoolKey(NamedTuple):
-    """What makes two ports interchangeable: a pool has the ports of one key.
+    """The properties that make ports interchangeable: a pool has the ports of one key.
 
-    ``place`` is where they can be used: the node's name in Neutron (``binding:host_id``), or the
-    id of its trunk. The ids of subnets and of security groups are sorted.
+    ``place`` is the host or trunk where the ports can be used: the node's name in Neutron
+    (``binding:host_id``), or the id of its trunk. The ids of subnets and of security groups are
+    sorted.
     """
 
     project_id: str
@@ -28,11 +31,11 @@ class PoolKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledPort:
-    """A port that is made for no Pod in particular, as a pool remembers it.
+    """A port of a pool: made for no Pod in particular.
 
     :param fixed_ips: pairs (subnet id, address), sorted.
     :param vlan_id: on the trunk ``key.place``; 0 where there is none.
-    :param fit: it is bound (or attached), and has nothing that it was not made with.
+    :param fit: the port is bound (or attached), and nothing was added to it since it was made.
     """
 
     id: str
@@ -47,51 +50,53 @@ class PooledPort:
 
 
 class PooledVIFDriver(PodVIFDriver):
-    """One whose ports can be made before there is a Pod for them."""
+    """A pod_vif driver whose ports can be made before there is a Pod for them."""
 
     @property
     @abc.abstractmethod
     def pooled_marks(self) -> Mapping[str, str]:
-        """Fields of such a port, set at its creation, by which it is found before it has tags."""
+        """Fields that such a port has from its creation, to find it before it has tags."""
 
     @abc.abstractmethod
     async def place(self, node: Node) -> str:
-        """Where ports for the node's Pods are made, see :class:`PoolKey`.
+        """Name the host or trunk where ports for the node's Pods are made: see PoolKey.
 
-        :raises NodeNotReady: nobody can tell yet.
+        :raises NodeNotReady: it is not known yet.
         """
 
     def forget(self, node_name: str) -> None:
-        """The Node is gone; nothing need be remembered of where it was."""
+        """Forget the host or trunk of a Node that was deleted."""
 
     @abc.abstractmethod
     async def create_pooled(
         self, key: PoolKey, count: int
     ) -> tuple[list[PooledPort], errors.CloudError | None]:
-        """Make so many ports, usable at once, in as few calls as Neutron allows.
+        """Make ``count`` ports, usable at once, in as few calls as Neutron allows.
 
-        All marks by which :meth:`find_pooled` knows them again stand on them from the first
-        instant.
+        The marks by which :meth:`find_pooled` recognizes the ports are part of their creation.
 
-        :returns: those that were made; and what went wrong, if they are not all. Then some of
-            the others may be made all the same.
+        :returns: the ports that were made, and the error if some were not. After an error, ports
+            may exist that are not returned.
         """
 
     @abc.abstractmethod
-    async def find_pooled(self, ports: Sequence[dict[str, Any]]) -> list[PooledPort]:
-        """What pools have made of these ports (as Neutron shows them), those in use included."""
+    async def find_pooled(self, ports: Sequence[Json]) -> list[PooledPort]:
+        """Select the ports of pools, those in use included.
+
+        :param ports: ports as Neutron shows them.
+        """
 
     @abc.abstractmethod
-    async def delete_pooled(self, spare: PooledPort) -> None:
-        """Delete the port; gone already is as good."""
+    async def delete_pooled(self, port: PooledPort) -> None:
+        """Delete the port; a port that is gone already is no error."""
 
     @abc.abstractmethod
-    def vif_of_pooled(self, spare: PooledPort, pod_network: PodNetwork) -> VIFBase:
-        """The interface that the port makes."""
+    def vif_of_pooled(self, port: PooledPort, pod_network: PodNetwork) -> VIFBase:
+        """Describe the interface that a Pod gets with this port."""
 
 
 class Holder(NamedTuple):
-    """The Pod that has a port: its identity, and its namespace/name."""
+    """The Pod that has a port: its uid, and its namespace/name."""
 
     pod_uid: str
     pod: str
@@ -99,10 +104,10 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All KuryrPorts, by a list that the API server vouches for.
+    """All KuryrPorts, from a list that the API server vouches for.
 
-    :param holders: of each port that is named by one.
-    :param pods: uids of all Pods that have one.
+    :param holders: by the id of each port that a KuryrPort names.
+    :param pods: the uids of all Pods that have a KuryrPort.
     """
 
     holders: Mapping[str, Holder]
@@ -110,72 +115,210 @@ class Records:
 
 
 class VIFPoolDriver(Driver):
-    """Stands between the handlers and the pod_vif driver, and may keep ports ready."""
+    """Stands between the handlers and the pod_vif driver."""
 
     slot = "vif_pool"
-    keeps_ports: bool = False  # whether it wants to be told by `survey`
 
     def __init__(self, context: DriverContext, vif: PodVIFDriver | None = None) -> None:
         """Stand before a pod_vif driver.
 
-        :param vif: None: the one that ``[kubernetes] pod_vif_driver`` names.
+        :param vif: None: the driver that ``[kubernetes] pod_vif_driver`` names.
         """
         super().__init__(context)
         self._vif = context.drivers[PodVIFDriver] if vif is None else vif
 
     @abc.abstractmethod
     async def request(self, request: PortRequest) -> VIFBase:
-        """As :meth:`PodVIFDriver.ensure`."""
+        """Provide the interface: see :meth:`PodVIFDriver.ensure`."""
 
     @abc.abstractmethod
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
-        """As :meth:`PodVIFDriver.update_security_groups`."""
+        """Change the port's groups: see :meth:`PodVIFDriver.update_security_groups`."""
 
     @abc.abstractmethod
     async def release(self, vif: VIFBase, pod_uid: str) -> None:
-        """Take the port back from the Pod. Only called once the node has let go of it; perhaps
-        again, when another Pod has it already."""
+        """Take the port back from the Pod.
+
+        Called only after the node has let go of the port. It may be called once more when another
+        Pod has the port already.
+        """
 
     @abc.abstractmethod
     async def release_unrecorded(self, pod_uid: str) -> int:
-        """As :meth:`PodVIFDriver.release_unrecorded`."""
+        """Release ports that no KuryrPort names: see :meth:`PodVIFDriver.release_unrecorded`."""
 
-    async def discard(self, port: dict[str, Any]) -> None:
-        """As :meth:`PodVIFDriver.discard`."""
+    async def discard(self, port: Json) -> None:
+        """Remove an unnamed port: see :meth:`PodVIFDriver.discard`."""
         await self._vif.discard(port)
 
     def serves(self, vif: VIFBase) -> bool:
-        """Whether the pod_vif drivers behind it make such VIFs, and so release them."""
+        """Tell whether the pod_vif drivers behind it make such VIFs, and so release them."""
         return isinstance(vif, self._vif.kind)
 
     def has_driver(self, vif: PodVIFDriver) -> bool:
-        """Whether it stands before this pod_vif driver."""
+        """Tell whether it stands before this pod_vif driver."""
         return vif is self._vif
 
-    def on_lost(self, call: Callable[[], None]) -> None:
-        """Call back when a port that a Pod has turns out to be gone."""
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called when a Pod's port is found to be gone."""
 
     def parts(self) -> "tuple[VIFPoolDriver, ...]":
-        """The drivers that it chooses from; one that does not choose is its own part."""
+        """List the drivers that this one chooses from; by default, itself alone."""
         return (self,)
 
     def part_of(self, node: Node) -> "VIFPoolDriver":
-        """The driver of a node's Pods.
+        """Choose the driver for a node's Pods.
 
-        :raises errors.Refused: the Node asks for one that there is not.
+        :raises errors.Refused: the Node asks for a driver that is not configured.
         """
         return self
 
-    def known(self) -> frozenset[str]:
-        """Ids of the ports that it keeps, or has given to Pods."""
-        return frozenset()
 
-    async def survey(
-        self, known: frozenset[str], ports: list[dict[str, Any]], records: Records
-    ) -> list[dict[str, Any]]:
-        """Be told of all ports of the cluster: at the start of the work, and every now and then.
+class PoolNumbers(NamedTuple):
+    """The numbers of a pool's ports by phase, and of the claims that wait for a port.
 
-        :param known: what :meth:`known` was before the ports were listed.
-        :returns: those of the ports that are none of the pool's.
+    :param parked: available ports that the node keeps plugged.
+    :param target: how many ports should be available at least.
+    """
+
+    available: int
+    parked: int
+    in_use: int
+    creating: int
+    returning: int
+    leaving: int
+    target: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """A pool as others see it.
+
+    :param node: the name of the Node; empty where no known Node has the place.
+    :param network_name: empty while it is not known.
+    """
+
+    key: PoolKey
+    node: str
+    network_name: str
+    numbers: PoolNumbers
+
+
+class ParkablePort(NamedTuple):
+    """A port that its node should keep plugged, or unplug.
+
+    :param mtu: of its network; None while nothing is known of the network.
+    :param leaving: the port is to be unplugged and deleted.
+    """
+
+    port: PooledPort
+    mtu: int | None
+    leaving: bool
+
+
+class KeepsPorts(VIFPoolDriver):
+    """The capability of a pool driver that keeps ports ready for Pods to come.
+
+    Nodes may park its ports, operators may populate and free its pools, and surveys of all ports
+    in Neutron let it recover. Its upkeep runs in :meth:`Driver.loops`.
+    """
+
+    name: ClassVar[str]
+
+    # -- changes
+
+    @abc.abstractmethod
+    def on_change(self, callback: Callable[[str], None]) -> None:
+        """Have ``callback`` called with a Node's name when the node's pools have changed.
+
+        The name is empty where pools changed and no known Node has their place.
         """
-        return ports
+
+    # -- surveys
+
+    @property
+    @abc.abstractmethod
+    def recovered(self) -> bool:
+        """Whether the first survey has told which ports there are."""
+
+    @abc.abstractmethod
+    def known(self) -> frozenset[str]:
+        """List the ids of all ports of its pools, those in use included."""
+
+    @abc.abstractmethod
+    async def survey(
+        self, known: frozenset[str], ports: list[Json], records: Records
+    ) -> list[Json]:
+        """Compare the pools with all ports of the cluster; the first time, recover them.
+
+        :param known: what :meth:`known` returned before the ports were listed.
+        :returns: the ports that do not belong to its pools.
+        """
+
+    # -- nodes
+
+    @abc.abstractmethod
+    async def locate(self, node: Node) -> str:
+        """Find the host or trunk of a node, and remember it.
+
+        :raises NodeNotReady: it is not known yet.
+        """
+
+    @abc.abstractmethod
+    def close_node(self, name: str) -> None:
+        """Empty the pools of a Node that was deleted."""
+
+    @abc.abstractmethod
+    def close_unlocated(self) -> None:
+        """Empty the pools of all places that belong to no Node; every Node has been located."""
+
+    @abc.abstractmethod
+    async def ports_to_park(self, place: str) -> list[ParkablePort]:
+        """List the ports that the node at this place should keep plugged, or unplug.
+
+        :raises errors.CloudError: Neutron does not describe a port's network.
+        """
+
+    @abc.abstractmethod
+    def set_parked(self, place: str, parked: frozenset[str], leaving: frozenset[str]) -> None:
+        """Note what the node at this place has parked.
+
+        :param parked: the ids of the ports that it keeps plugged.
+        :param leaving: the ids of the ports that it was told to unplug, perhaps by an earlier
+            life of the controller.
+        """
+
+    # -- operators
+
+    @abc.abstractmethod
+    def pools(self, place: str | None = None) -> list[PoolView]:
+        """Describe all pools, or those of one place."""
+
+    @abc.abstractmethod
+    def ports(self, key: PoolKey) -> list[tuple[PooledPort, str]]:
+        """List a pool's ports with their phases."""
+
+    @abc.abstractmethod
+    async def key_of(self, request: PortRequest) -> PoolKey:
+        """Name the pool that would serve the request.
+
+        :raises NodeNotReady: the place of the request's node is not known yet.
+        """
+
+    @abc.abstractmethod
+    def populate(self, key: PoolKey, count: int) -> None:
+        """Make ``count`` more ports available, once."""
+
+    @abc.abstractmethod
+    def free(self, key: PoolKey, count: int | None) -> int:
+        """Delete available ports, and make none until a Pod asks for one.
+
+        :param count: how many; None: all of them.
+        :returns: how many ports are being deleted.
+        """
+
+
+def keepers(driver: VIFPoolDriver) -> list[KeepsPorts]:
+    """List the drivers that keep ports, among those that ``driver`` chooses from."""
+    return [part for part in driver.parts() if isinstance(part, KeepsPorts)]

@@ -1,86 +1,115 @@
-"""Pools are filled: ports are made for Pods that wait, then for those to come."""
+"""Pools are filled: ports are made for Pods that wait, then for Pods to come."""
 
-import logging
+from dataclasses import dataclass
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
-from kuryr_k8s.drivers.pools.shared import Pools, PoolWork
+from kuryr_k8s.drivers.pools.effects import Effects
+from kuryr_k8s.drivers.pools.inventory import Inventory
+from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
-LOG = logging.getLogger(__name__)
-LANES = 4  # creations for one pool at the same time
+CREATIONS = 4  # simultaneous creations for one pool
 SIZE = 20  # ports of one creation
-GOING = 120.0  # seconds in which a port that goes is gone, unless something is wrong
-USELESS = (errors.OverQuota, errors.Refused, errors.NotFound)  # an order ends with them
+LEAVING_SOON = 120.0  # seconds in which a port that leaves is gone, unless something is wrong
+FINAL = (errors.OverQuota, errors.Refused, errors.NotFound)  # an operator's order ends with them
 REFILL_AFTER = 0.5  # seconds in which more Pods may come, whose ports are then made together
 
 
-class Filling:
-    """After a failure a pool begins anew with a single port, and twice as many each time: what
-    will be refused, or never be bound, is not asked for in great numbers.
+@dataclass(slots=True)
+class _Progress:
+    """What the creations for one pool have led to.
 
-    :param reserve: ports of a project's quota that are left to others.
-    :param rate: ports in a second that may be made for Pods to come, of all pools together.
+    :param failure: why the last creation failed, until a later one succeeds.
+    :param allowed: ports of one creation, after a failure.
+    :param proven: the last creation succeeded.
+    :param uncertain: a creation may have made more ports than its answer told.
     """
 
-    def __init__(self, pools: Pools, *, reserve: int, rate: float) -> None:
-        self._pools = pools
-        self._state = pools.state
+    failure: Exception | None = None
+    allowed: int = SIZE
+    proven: bool = False
+    uncertain: bool = False
+
+
+class Filling:
+    """Creates ports for the pools.
+
+    After a failure, a pool starts again with a single port, and twice as many each time: ports
+    that Neutron will refuse or cannot bind are not requested in large numbers.
+
+    :param reserve: ports of a project's quota that are left to others.
+    :param rate: ports per second that may be made for Pods to come, for all pools together.
+    """
+
+    def __init__(
+        self, context: PoolContext, inventory: Inventory, *, reserve: int, rate: float
+    ) -> None:
+        self._context = context
+        self._state = context.state
+        self._inventory = inventory
         self._reserve = reserve
         self._budget = Budget(rate, burst=max(round(rate), SIZE))
-        self._failing: dict[PoolKey, Exception] = {}
-        self._allowed: dict[PoolKey, int] = {}  # ports of one creation, since one failed
-        self._proven: set[PoolKey] = set()  # the last creation went well
-        self._uncertain: set[PoolKey] = set()  # a creation may have made more than we know
+        self._progress: dict[PoolKey, _Progress] = {}
 
     def ask(self, key: PoolKey) -> None:
-        """Have the pool filled as far as it is wanted; one that fails is not hurried."""
-        if key in self._failing:
+        """Have the pool filled as far as it needs; a pool that fails is not hurried."""
+        if self._has_failed(key):
             return
-        awaited, refill = self._state.wanted(key, self._pools.now())
-        lanes = min(LANES, -(-awaited // SIZE))
-        for lane in range(lanes):
-            self._pools.wake(PoolWork(key, lane))
-        if refill and not lanes:
-            self._pools.wake_later(PoolWork(key, 0), REFILL_AFTER)
+        awaited, refill = self._state.wanted(key, self._context.now())
+        creations = min(CREATIONS, -(-awaited // SIZE))
+        for number in range(creations):
+            self._context.queue.add(PoolTask(key, number))
+        if refill and not creations:
+            self._context.queue.add_after(PoolTask(key, 0), REFILL_AFTER)
 
     def is_well(self, key: PoolKey) -> bool:
-        """Whether the pool has what it wants, and got it by its last creation."""
-        return key in self._proven and not any(self._state.wanted(key, self._pools.now()))
+        """Tell whether the pool has what it needs, by a creation that succeeded."""
+        progress = self._progress.get(key)
+        proven = progress is not None and progress.proven
+        return proven and not any(self._state.wanted(key, self._context.now()))
 
     async def work(self, key: PoolKey) -> float | None:
-        """One creation, if one is wanted; seconds until the next is to be tried.
+        """Create some ports, if the pool needs any.
 
+        :returns: seconds until the next attempt; None: nothing is needed.
         :raises errors.CloudError: Neutron refuses, or has no more ports to give.
         """
-        if key in self._uncertain:
+        if self._of(key).uncertain:
             await self._search(key)
-        awaited, refill = self._state.wanted(key, self._pools.now())
-        size = self._allowed.get(key, SIZE)
+        awaited, refill = self._state.wanted(key, self._context.now())
+        progress = self._of(key)
         if awaited:
-            await self._create(key, min(awaited, size))
-        elif refill and key.place in self._pools.nodes:
+            await self._create(key, min(awaited, progress.allowed))
+        elif refill and key.place in self._context.nodes:
             with prioritized(Priority.REFILL):
-                await self._refill(key, min(refill, size))
+                await self._refill(key, min(refill, progress.allowed))
         else:
-            self._failing.pop(key, None)
+            progress.failure = None
             if key not in self._state.pools:
                 self.forget(key)
             return None
-        self._pools.changed(key.place)
+        self._context.carry_out(Effects(changed=(key.place,)))
         return 0.0
 
     def forget(self, key: PoolKey) -> None:
-        """The pool is no more. One that failed is remembered until its next try: whoever was
-        refused asks again, and would begin a storm."""
-        if key not in self._failing:
-            self._allowed.pop(key, None)
-            self._proven.discard(key)
+        """Forget a pool that is gone.
+
+        A pool that failed is remembered until its next attempt: a Pod that was refused asks again
+        and would start a storm of requests.
+        """
+        progress = self._progress.get(key)
+        if progress is None or progress.failure is not None:
+            return
+        if progress.uncertain:
+            progress.allowed, progress.proven = SIZE, False
+        else:
+            del self._progress[key]
 
     async def _refill(self, key: PoolKey, wanted: int) -> None:
-        """Make some of the ports, as many as the budget has."""
+        """Create some of the ports for Pods to come, as many as the budget allows."""
         least = min(wanted, self._state.limits.batch)  # one by one they cost a request each
         if delay := self._budget.delay(least):
             raise errors.Wait("no budget for refills is left", delay=delay)
@@ -96,27 +125,21 @@ class Filling:
         await self._create(key, int(min(count, room)))
 
     async def _room(self, project_id: str) -> float:
-        """Ports that pools may still take; all where Neutron does not tell us."""
+        """Count the ports that pools may still take; all, where Neutron does not tell."""
         if not self._reserve:
             return SIZE
-        quota = await self._pools.neutron.port_quota(project_id)
+        quota = await self._context.neutron.port_quota(project_id)
         return SIZE if quota is None else quota.left - self._reserve
 
     async def _create(self, key: PoolKey, count: int) -> None:
-        spares: list[PooledPort] = []
-        failure: Exception | None = errors.CloudError("the creation was given up")
-        ordered = self._state.begin(key, count, self._pools.now())
+        ports: list[PooledPort] = []
+        failure: Exception | None = errors.CloudError("the creation was cancelled")
+        ordered = self._state.begin(key, count, self._context.now())
         try:
-            spares, failure = await self._pools.vif.create_pooled(key, count)
+            ports, failure = await self._context.vif.create_pooled(key, count)
         finally:
-            fresh = [spare for spare in spares if not self._pools.is_buried(spare.id)]
-            missing = 0 if isinstance(failure, USELESS) else min(ordered, count - len(spares))
-            served = self._state.made(key, count, fresh, self._pools.now(), missing)
-            if failure is not None:
-                self._note(key, failure)
-            self._pools.tell(served)
-            self._pools.wake(PoolWork.tidy(key))  # from now on it is looked after
-        if failure is None and not all(spare.fit for spare in spares):
+            self._finish(key, count, ports, failure, ordered)
+        if failure is None and not all(port.fit for port in ports):
             failure = vif_plan.BindingFailed(
                 f"Neutron could not bind ports on {key.place!r}: is an agent of that host name "
                 "alive (openstack network agent list)?"
@@ -125,68 +148,98 @@ class Filling:
             self._fail(key, failure)
             self._answer(key, failure)
             raise failure
-        self._failing.pop(key, None)
-        self._proven.add(key)
-        if key in self._allowed:
-            self._allowed[key] *= 2
-            if self._allowed[key] >= SIZE:
-                del self._allowed[key]
+        progress = self._of(key)
+        progress.failure, progress.proven = None, True
+        progress.allowed = min(SIZE, progress.allowed * 2)
+
+    def _finish(
+        self,
+        key: PoolKey,
+        count: int,
+        ports: list[PooledPort],
+        failure: Exception | None,
+        ordered: int,
+    ) -> None:
+        """Take in the ports that were made, however the creation ended."""
+        fresh = [port for port in ports if not self._inventory.was_removed(port.id)]
+        missing = 0 if isinstance(failure, FINAL) else min(ordered, count - len(ports))
+        served = self._state.made(key, count, fresh, self._context.now(), missing)
+        if failure is not None and _may_have_made_more(failure):
+            self._of(key).uncertain = True
+        self._context.carry_out(Effects(served=tuple(served), upkeep=(key,)))
 
     def _fail(self, key: PoolKey, failure: Exception) -> None:
-        self._failing[key] = failure
-        self._allowed[key] = 1
-        self._proven.discard(key)
-
-    def _note(self, key: PoolKey, failure: Exception) -> None:
-        refused = isinstance(failure, errors.CloudError) and 400 <= failure.status < 500
-        if not refused or isinstance(failure, errors.OverQuota):
-            self._uncertain.add(key)  # of a creation in several requests, some may have passed
+        progress = self._of(key)
+        progress.failure, progress.allowed, progress.proven = failure, 1, False
 
     def _answer(self, key: PoolKey, failure: Exception) -> None:
-        """Those who wait hear of what they, or their operator, can mend."""
+        """Tell the claims that wait about a failure that they or an operator can mend."""
         if isinstance(failure, errors.OverQuota):
             self._make_room(key)
-        elif isinstance(failure, errors.NotFound):
-            self._pools.refuse(self._state.close(key, self._pools.now()), failure)
+            return
+        if isinstance(failure, errors.NotFound):
+            refused = self._state.close(key, self._context.now())
         elif isinstance(failure, errors.Refused):
-            self._pools.refuse(self._state.refuse(key), failure)
+            refused = self._state.refuse(key)
+        else:
+            return
+        self._context.carry_out(Effects(refused=dict.fromkeys(refused, failure)))
+
+    def _of(self, key: PoolKey) -> _Progress:
+        return self._progress.setdefault(key, _Progress())
+
+    def _has_failed(self, key: PoolKey) -> bool:
+        progress = self._progress.get(key)
+        return progress is not None and progress.failure is not None
+
+    # -- quotas and addresses that are used up
 
     def relieve(self, project_id: str) -> None:
-        """A port of the project is gone: there may be room for others."""
+        """Try again to fill the project's pools: a port of the project is gone."""
         for key in self._starving(project_id):
-            del self._failing[key]
+            self._progress[key].failure = None
             self.ask(key)
 
     def _starving(self, project_id: str) -> list[PoolKey]:
-        """The pools for which the project has no port, or no address."""
+        """List the pools for which the project has no port or no address left."""
         return [
             key
-            for key, failure in self._failing.items()
-            if key.project_id == project_id and isinstance(failure, errors.OverQuota)
+            for key, progress in self._progress.items()
+            if key.project_id == project_id and isinstance(progress.failure, errors.OverQuota)
         ]
 
     def offer(self, key: PoolKey) -> None:
-        """The pool has ports to spare: others of its project may starve for them."""
+        """Let other pools of the project have ports that this pool has available."""
         for other in self._starving(key.project_id):
             self._make_room(other)
 
     def _make_room(self, key: PoolKey) -> None:
-        """Have other pools give ports to those who wait, besides those that go already."""
-        now = self._pools.now()
+        """Have other pools give up ports for the claims that wait, besides those leaving."""
+        now = self._context.now()
         awaited, _ = self._state.wanted(key, now)
-        going = sum(
-            now - since < GOING
+        leaving = sum(
+            now - record.since < LEAVING_SOON
             for other, pool in self._state.pools.items()
             if other.project_id == key.project_id
-            for since in pool.leaving.values()
+            for record in pool.leaving.values()
         )
-        for helped in self._state.sacrifice(key, awaited - going, now):
-            self._pools.wake(PoolWork.tidy(helped))
+        helped = self._state.reclaim(key, awaited - leaving, now)
+        self._context.carry_out(Effects(upkeep=tuple(helped)))
 
     async def _search(self, key: PoolKey) -> None:
-        """Take in what creations have made without a word."""
+        """Take in ports that creations made unnoticed."""
         if self._state.is_creating(key):
             return  # its ports would be listed as well
-        ports = await self._pools.list_ports({"network_id": key.network_id})
-        self._pools.adopt(await self._pools.vif.find_pooled(ports))
-        self._uncertain.discard(key)
+        ports = await self._inventory.list_ports({"network_id": key.network_id})
+        pooled = await self._context.vif.find_pooled(ports)
+        self._context.carry_out(self._inventory.adopt(pooled))
+        self._of(key).uncertain = False
+
+
+def _may_have_made_more(failure: Exception) -> bool:
+    """Tell whether ports may exist that the answers did not report.
+
+    Of a creation in several requests, some may have succeeded before the quota was used up.
+    """
+    refused = isinstance(failure, errors.CloudError) and 400 <= failure.status < 500
+    return not refused or isinstance(failure, errors.OverQuota)

@@ -1,7 +1,7 @@
-"""vif_pool ``multi_pool``: nodes of several kinds in one cluster, told apart by a label.
+"""The vif_pool driver ``multi_pool``: nodes of several kinds in one cluster.
 
 A Node's label ``pod_vif`` names the pod_vif driver for its Pods (without it: ``[kubernetes]
-pod_vif_driver``), and ``[vif_pool] vif_pool_mapping`` the pool driver over that.
+pod_vif_driver``), and ``[vif_pool] vif_pool_mapping`` the pool driver that stands before it.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +11,9 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers import registry
-from kuryr_k8s.drivers.base import (
-    DriverContext,
-    PodVIFDriver,
-    PortRequest,
-    Records,
-    VIFPoolDriver,
-)
+from kuryr_k8s.drivers.base import DriverContext, PodVIFDriver, PortRequest, VIFPoolDriver
 from kuryr_k8s.drivers.base.driver import NAMESPACE
 from kuryr_k8s.drivers.pools.metrics import PoolCollector
-from kuryr_k8s.drivers.pools.port_pool import PortPool
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
@@ -30,7 +23,7 @@ MAPPING = "[vif_pool] vif_pool_mapping"
 
 
 class MultiPool(VIFPoolDriver):
-    """Hands each request on to the pool that the Pod's node asks for."""
+    """Hands each request to the pool driver that the Pod's node asks for."""
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
@@ -43,9 +36,8 @@ class MultiPool(VIFPoolDriver):
         self._vifs: dict[str, PodVIFDriver] = {}
         for vif, pool in mapping.items():
             if pool == "multi_pool":
-                raise errors.ConfigError(f"{MAPPING}: multi_pool cannot be one of its own")
+                raise errors.ConfigError(f"{MAPPING}: multi_pool cannot choose itself")
             self._load(context, vif, pool)
-        self.keeps_ports = any(pool.keeps_ports for pool in self._pools.values())
 
     def _load(self, context: DriverContext, vif: str, pool: str) -> None:
         driver = context.drivers.named(PodVIFDriver, vif, MAPPING)
@@ -58,25 +50,23 @@ class MultiPool(VIFPoolDriver):
             await pool.start()
 
     def loops(self) -> Sequence[Controller[Any]]:
-        """Return the loops of all pools."""
         return [loop for pool in self._pools.values() for loop in pool.loops()]
 
     def collectors(self) -> Sequence[Collector]:
-        """Return the metrics of all pools: one collector, since each names the same metrics."""
-        kept = [pool for pool in self._pools.values() if isinstance(pool, PortPool)]
-        return (PoolCollector({pool.name: pool.pools for pool in kept}),)
+        """Return the metrics of all pool drivers, each metric once."""
+        found = [collector for pool in self._pools.values() for collector in pool.collectors()]
+        own = [collector for collector in found if isinstance(collector, PoolCollector)]
+        others = [collector for collector in found if not isinstance(collector, PoolCollector)]
+        return [PoolCollector.combine(own), *others]
 
-    def on_lost(self, call: Callable[[], None]) -> None:
-        """Call back when a port that a Pod has turns out to be gone."""
+    def on_lost(self, callback: Callable[[], None]) -> None:
         for pool in self._pools.values():
-            pool.on_lost(call)
+            pool.on_lost(callback)
 
     def has_driver(self, vif: PodVIFDriver) -> bool:
-        """Whether one of the pools stands before this pod_vif driver."""
         return vif in self._vifs.values()
 
     def serves(self, vif: VIFBase) -> bool:
-        """Whether one of the pools serves such VIFs."""
         return any(pool.serves(vif) for pool in self._pools.values())
 
     def part_of(self, node: Node) -> VIFPoolDriver:
@@ -102,8 +92,8 @@ class MultiPool(VIFPoolDriver):
         await self._of_vif(vif).release(vif, pod_uid)
 
     def _of_vif(self, vif: VIFBase) -> VIFPoolDriver:
-        for name, pool in self._pools.items():
-            if isinstance(vif, self._vifs[name].kind):
+        for pool in self._pools.values():
+            if pool.serves(vif):
                 return pool
         raise errors.Refused(f"no driver of {MAPPING} knows a {type(vif).__name__}")
 
@@ -113,13 +103,3 @@ class MultiPool(VIFPoolDriver):
     async def discard(self, port: Json) -> None:
         makers = [vif for vif in self._vifs.values() if vif.made(port)]
         await (makers or [self._vifs[self._default]])[0].discard(port)
-
-    def known(self) -> frozenset[str]:
-        return frozenset().union(*(pool.known() for pool in self._pools.values()))
-
-    async def survey(
-        self, known: frozenset[str], ports: list[Json], records: Records
-    ) -> list[Json]:
-        for pool in self._pools.values():
-            ports = await pool.survey(known & pool.known(), ports, records)
-        return ports

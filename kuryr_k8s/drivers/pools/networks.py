@@ -1,4 +1,4 @@
-"""The networks of pools' ports: learned from the Pods that ask, else from Neutron."""
+"""The networks of pools' ports: learned from Pods' requests, else from Neutron."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,23 +9,25 @@ from kuryr_k8s.drivers.base import PodNetwork, PoolKey
 
 
 class PoolNetworks:
-    """By the network's id."""
+    """Networks by their ids."""
 
     def __init__(self, neutron: Neutron) -> None:
         self._neutron = neutron
         self._known: dict[str, PodNetwork] = {}
         self._asking = asyncio.Lock()
 
-    def note(self, pod_network: PodNetwork) -> None:
+    def add(self, pod_network: PodNetwork) -> None:
+        """Remember the network of a request."""
         self._known[pod_network.network.id] = pod_network
 
     def get(self, network_id: str) -> PodNetwork | None:
+        """Look up a network."""
         return self._known.get(network_id)
 
     async def learn(self, keys: Iterable[PoolKey]) -> None:
-        """Ask for those of ports of an earlier life.
+        """Ask Neutron for networks that no request has named yet.
 
-        :raises errors.CloudError: Neutron does not tell.
+        :raises errors.CloudError: Neutron does not answer.
         """
         async with self._asking:
             for key in set(keys):
@@ -35,5 +37,5 @@ class PoolNetworks:
                     network = await self._neutron.get_network(key.network_id)
                     subnets = [await self._neutron.get_subnet(id_) for id_ in key.subnet_ids]
                 except errors.NotFound:
-                    continue  # nobody will use its ports
-                self.note(PodNetwork(network=network, subnets=tuple(subnets)))
+                    continue  # no Pod will use its ports
+                self.add(PodNetwork(network=network, subnets=tuple(subnets)))

@@ -1,24 +1,56 @@
-"""The ports of one pool: where each of them is, and how many more are wanted.
+"""One pool: a record for each of its ports, and how many more ports it wants.
 
     creating → available → in use → returning → available
                    │                    │
                    └──────→ leaving ←───┘ → gone
 
-A port is in exactly one of these places. ``creating`` is a number: nobody knows which ports they
-will be. While anybody waits nothing is available.
+A port is in exactly one phase. Ports being created are only counted, since nobody knows yet which
+ports they will be. While a Pod waits for the pool, no port is available.
 """
 
-from collections import OrderedDict
-from collections.abc import Container
+import enum
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from kuryr_k8s.drivers.base import PoolKey
-from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.base import PooledPort, PoolKey, PoolNumbers
+
+
+class Phase(enum.StrEnum):
+    """The phase of a port's life in a pool."""
+
+    AVAILABLE = "available"
+    IN_USE = "in_use"
+    RETURNING = "returning"
+    LEAVING = "leaving"
+
+
+class Check(enum.Enum):
+    """Whether a port that returned is known to be as its pool promises."""
+
+    DUE = enum.auto()
+    FAILED = enum.auto()  # Neutron could not be asked or changed: to be tried again
+    PASSED = enum.auto()
+
+
+class Mode(enum.Enum):
+    """Whether a pool fills itself."""
+
+    OPEN = enum.auto()
+    EMPTIED = enum.auto()  # by an operator: it rests until somebody asks for a port
+    CLOSED = enum.auto()  # its node or network is gone: all of its ports leave
+
+
+class Claim(NamedTuple):
+    """An interface of a Pod that has a port or waits for one."""
+
+    pod_uid: str
+    ifname: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The options of ``[vif_pool]``; times in seconds, 0 for none."""
+    """The options of ``[vif_pool]`` that limit a pool; times in seconds, 0 for none."""
 
     minimum: int = 5
     batch: int = 10
@@ -28,58 +60,133 @@ class Limits:
     cooldown: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class PortRecord:
+    """All that is known about one port of a pool.
+
+    :param since: when the port entered its phase.
+    :param holder: of a port in use: the claim that has it. The interface name is empty where only
+        the KuryrPort knows it: for a port from an earlier life of the controller, and for one
+        that was set aside.
+    :param check: of a port that returns.
+    :param parked: the node keeps the port plugged.
+    """
+
+    port: PooledPort
+    pool: "Pool"
+    phase: Phase
+    since: float
+    holder: Claim | None = None
+    check: Check = Check.DUE
+    parked: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Pool:
-    """Ports of one key, by id. Values are the times at which they came there."""
+    """The ports of one key.
+
+    :param used: when somebody last asked for a port, got one or returned one.
+    :param ordered: ports that an operator asked for and that are still to be made.
+    :param waiting: the claims that wait, in the order in which they came.
+    """
 
     key: PoolKey
     limits: Limits
-    used: float  # when somebody last asked for a port, got one or gave one back
-    available: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    in_use: dict[str, float] = field(default_factory=dict)
-    returning: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    checked: set[str] = field(default_factory=set)  # of the returning
-    doubtful: set[str] = field(default_factory=set)  # of the returning: not to be counted on
-    leaving: dict[str, float] = field(default_factory=dict)
+    used: float
     creating: int = 0
-    ordered: int = 0  # ports that somebody asked for besides
-    waiting: OrderedDict[Claim, None] = field(default_factory=OrderedDict)
-    rests: bool = False  # it was emptied by hand, and nobody has asked for it since
-    closed: bool = False  # its place or network is gone
+    ordered: int = 0
+    waiting: dict[Claim, None] = field(default_factory=dict)
+    mode: Mode = Mode.OPEN
+    _records: dict[Phase, dict[str, PortRecord]] = field(
+        default_factory=lambda: {phase: {} for phase in Phase}
+    )
+
+    # Records by port id, in the order in which the ports entered the phase.
+
+    @property
+    def available(self) -> dict[str, PortRecord]:
+        return self._records[Phase.AVAILABLE]
+
+    @property
+    def in_use(self) -> dict[str, PortRecord]:
+        return self._records[Phase.IN_USE]
+
+    @property
+    def returning(self) -> dict[str, PortRecord]:
+        return self._records[Phase.RETURNING]
+
+    @property
+    def leaving(self) -> dict[str, PortRecord]:
+        return self._records[Phase.LEAVING]
+
+    def records(self) -> Iterator[PortRecord]:
+        """List the records of all ports."""
+        for records in self._records.values():
+            yield from records.values()
+
+    def is_closed(self) -> bool:
+        """Tell whether all ports of the pool leave."""
+        return self.mode is Mode.CLOSED
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to be remembered of it."""
-        return not (self.ports() or self.creating or self.waiting or self.ordered)
+        """Tell whether there is nothing left to be remembered about the pool."""
+        has_ports = any(self._records.values())
+        return not (has_ports or self.creating or self.waiting or self.ordered)
 
-    def ports(self) -> list[str]:
-        return [*self.available, *self.in_use, *self.returning, *self.leaving]
+    def numbers(self, now: float) -> PoolNumbers:
+        """Count the ports by phase."""
+        return PoolNumbers(
+            available=len(self.available),
+            parked=sum(record.parked for record in self.available.values()),
+            in_use=len(self.in_use),
+            creating=self.creating,
+            returning=len(self.returning),
+            leaving=len(self.leaving),
+            target=self.target(now),
+            waiting=len(self.waiting),
+        )
 
-    def place_of(self, port: str) -> str:
-        """The place's name; empty for a port that is not here."""
-        for name in ("available", "in_use", "returning", "leaving"):
-            if port in getattr(self, name):
-                return name
-        return ""
+    def add(self, port: PooledPort, phase: Phase, now: float) -> PortRecord:
+        """Take in a port that was not known."""
+        record = PortRecord(port, self, phase, now)
+        self._records[phase][port.id] = record
+        return record
 
-    def take_out(self, port: str) -> None:
-        """It is at no place any more."""
-        for place in (self.available, self.in_use, self.returning, self.leaving):
-            place.pop(port, None)
-        self.checked.discard(port)
-        self.doubtful.discard(port)
+    def move(self, record: PortRecord, phase: Phase, now: float) -> None:
+        """Let a port enter another phase."""
+        del self._records[record.phase][record.port.id]
+        record.phase, record.since = phase, now
+        record.holder, record.check = None, Check.DUE
+        self._records[phase][record.port.id] = record
 
-    def best(self, parked: Container[str]) -> str | None:
-        """The port to be given next. Those that are parked, hence ACTIVE, go first; then those
-        that were free for longest; those that are cooling only where nothing else is left."""
-        port = next((port for port in self.available if port in parked), None)
-        port = port or next(iter(self.available), None)
-        return port or next((port for port in self.returning if port in self.checked), None)
+    def remove(self, record: PortRecord) -> None:
+        """Forget a port."""
+        del self._records[record.phase][record.port.id]
 
-    # -- how many there are to be
+    def next_port(self) -> PortRecord | None:
+        """Choose the port for the next Pod.
+
+        Parked ports go first, since they are ACTIVE already; then the ports that were available
+        for longest. A port that is still cooling down is given only where nothing else is left.
+        """
+        parked = next((record for record in self.available.values() if record.parked), None)
+        return (
+            parked
+            or next(iter(self.available.values()), None)
+            or next((r for r in self.returning.values() if r.check is Check.PASSED), None)
+        )
+
+    def due(self) -> list[PooledPort]:
+        """List the ports that returned and are to be checked."""
+        records = self.returning.values()
+        return [record.port for record in records if record.check is not Check.PASSED]
+
+    # -- how many ports are wanted
 
     def wanted(self, now: float) -> tuple[int, int]:
-        """Ports to create: for those who wait, and to fill the pool for those to come."""
-        coming = self.creating + len(self.returning) - len(self.doubtful)
+        """Count the ports to create: for Pods that wait, and to fill the pool for later Pods."""
+        returning = self.returning.values()
+        coming = self.creating + sum(record.check is not Check.FAILED for record in returning)
         awaited = max(0, len(self.waiting) - coming)
         target = self.target(now)
         left = len(self.available) + coming + awaited - len(self.waiting)
@@ -90,60 +197,65 @@ class Pool:
         return awaited, refill
 
     def begin(self, count: int, now: float) -> int:
-        """So many ports are being created: whoever waits is cared for first, then orders are; how
-        many were ordered."""
+        """Note that ``count`` ports are being created, for Pods that wait first.
+
+        :returns: how many of them an operator ordered.
+        """
         awaited, _ = self.wanted(now)
         ordered = min(self.ordered, max(0, count - awaited))
         self.ordered -= ordered
         self.creating += count
         return ordered
 
+    def found_ordered(self) -> None:
+        """Count a port whose creation no answer reported as one of those ordered."""
+        self.ordered = max(0, self.ordered - 1)
+
     def target(self, now: float) -> int:
-        """How many ports the pool is to have available at least."""
-        if self.closed or self.rests or self.is_idle(now):
+        """Count the ports that the pool should have available at least."""
+        if self.mode is not Mode.OPEN or self.is_idle(now):
             return 0
         if self.limits.maximum:
             return min(self.limits.minimum, self.limits.maximum)
         return self.limits.minimum
 
     def is_idle(self, now: float) -> bool:
-        """Whether nobody needed it for so long that it is to have no ports."""
+        """Tell whether nobody has used the pool for so long that it should have no ports."""
         needed = self.in_use or self.waiting
         return bool(self.limits.idle) and not needed and now - self.used >= self.limits.idle
 
     def is_full(self) -> bool:
-        """Whether a port that comes back is one too many."""
+        """Tell whether one more port that returns would exceed the maximum."""
         free = len(self.available) + len(self.returning) - len(self.waiting)
         return bool(self.limits.maximum) and free >= self.limits.maximum
 
-    # -- time
+    # -- the passage of time
 
     def cool(self, now: float) -> None:
-        """What has returned for long enough is available."""
-        for port, since in list(self.returning.items()):
-            if port in self.checked and now - since >= self.limits.cooldown:
-                self.take_out(port)
-                self.available[port] = now
+        """Make available the ports that returned long enough ago."""
+        for record in list(self.returning.values()):
+            if record.check is Check.PASSED and now - record.since >= self.limits.cooldown:
+                self.move(record, Phase.AVAILABLE, now)
 
     def shrink(self, now: float) -> None:
-        """Let go of what is too much, or was unused for too long."""
-        unneeded = self.closed or self.is_idle(now)
+        """Dismiss ports beyond the maximum, and ports that were unused for too long."""
+        unneeded = self.is_closed() or self.is_idle(now)
         target = self.target(now)
-        for port, since in list(self.available.items()):
+        for record in list(self.available.values()):
             count = len(self.available)
             excess = self.limits.maximum and count > self.limits.maximum
-            old = self.limits.ttl and now - since >= self.limits.ttl and count > target
+            age = now - record.since
+            old = self.limits.ttl and age >= self.limits.ttl and count > target
             if not (unneeded or excess or old):
                 break
-            self.dismiss(port, now)
+            self.dismiss(record, now)
         if unneeded or self.is_full():
-            self.ordered = 0  # what found no room so far is not to come some day
+            self.ordered = 0  # an order that found no room is not met at some later time
         if unneeded:
-            for port in list(self.returning):
-                self.dismiss(port, now)
+            for record in list(self.returning.values()):
+                self.dismiss(record, now)
 
-    def dismiss(self, port: str, now: float) -> None:
-        """It will not be given to anybody any more, and is to be deleted."""
-        since = self.leaving.get(port, now)
-        self.take_out(port)
-        self.leaving[port] = since
+    def dismiss(self, record: PortRecord, now: float) -> None:
+        """Give the port to no Pod any more; it is to be deleted."""
+        if record.phase is not Phase.LEAVING:
+            self.move(record, Phase.LEAVING, now)

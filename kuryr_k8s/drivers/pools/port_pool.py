@@ -1,12 +1,12 @@
-"""vif_pool ``neutron`` and ``nested``: Pods get ports that were made before them.
+"""The vif_pool drivers ``neutron`` and ``nested``: Pods get ports that were made before them.
 
-A port of a pool bears the tag ``kuryr-pool`` from its creation on. Who has it is the KuryrPorts'
-word alone: its name and device in Neutron follow later, for people. So recovery is one list of
-ports, held against the KuryrPorts.
+A port of a pool bears the tag ``kuryr-pool`` from its creation. Only the KuryrPorts say which Pod
+has it: the port's name and device in Neutron follow later, for people to read. So recovery takes
+one list of ports, compared with the KuryrPorts.
 
-request  → a port that is available, at once; else the pool is filled, and the Pod is woken
-release  → the port returns, is checked and cools down (pool_upkeep)
-survey   → the first one recovers, the later ones find what others did (pool_survey)
+request → an available port at once; else the pool is filled, and the Pod is woken
+release → the port returns, is checked and cools down (upkeep)
+survey  → the first one recovers the pools, later ones find what others did
 """
 
 import dataclasses
@@ -19,37 +19,44 @@ from prometheus_client.registry import Collector
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DriverContext,
+    KeepsPorts,
+    ParkablePort,
     PodVIFDriver,
     PooledPort,
     PooledVIFDriver,
     PoolKey,
+    PoolView,
     PortRequest,
     Records,
-    VIFPoolDriver,
 )
-from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.filling import Filling
+from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.metrics import PoolCollector
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
-from kuryr_k8s.drivers.pools.pool import Limits
-from kuryr_k8s.drivers.pools.shared import TIDY, Pools, PoolWork
+from kuryr_k8s.drivers.pools.parts import UPKEEP, PoolContext, PoolTask
+from kuryr_k8s.drivers.pools.pool import Claim, Limits, Phase
+from kuryr_k8s.drivers.pools.reporting import PoolReporter
+from kuryr_k8s.drivers.pools.state import PoolState
 from kuryr_k8s.drivers.pools.survey import Survey
 from kuryr_k8s.drivers.pools.upkeep import Upkeep
-from kuryr_k8s.drivers.pools.worker import pool_loop
+from kuryr_k8s.drivers.pools.waiters import Waiters
 from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFVlanNested
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-PATIENCE = 30.0  # seconds after which a Pod that waits asks again by itself
+WORKERS = 128  # creations, and rounds of upkeep, at the same time
 
 
-class PortPool(VIFPoolDriver):
-    """Pools of the ports that a pod_vif driver makes of the class ``kind`` of VIFs."""
+class PortPool(KeepsPorts):
+    """Pools of the ports that a pod_vif driver makes.
 
-    keeps_ports = True
-    name: ClassVar[str]
+    ``kind`` is the class of the VIFs that the driver makes.
+    """
+
     kind: ClassVar[type[VIFBase]]
 
     def __init__(self, context: DriverContext, vif: PodVIFDriver | None = None) -> None:
@@ -69,156 +76,185 @@ class PortPool(VIFPoolDriver):
             idle=options.ports_pool_idle,
             cooldown=options.ports_pool_cooldown,
         )
-        self._ports: PooledVIFDriver = vif
-        self.pools = Pools(
-            vif, context.neutron, context.conf.neutron_defaults.resource_tags, limits
+        self._now = context.clock.now
+        self._patience = context.patience
+        # Pods wait for pools: so attempts follow each other soon
+        self._queue = WorkQueue[PoolTask](context.clock, cap=context.patience.sweep_retry)
+        self._pooled_vif: PooledVIFDriver = vif
+        self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
+        self._nodes: dict[str, str] = {}  # names of the Nodes, by place
+        self._on_change: list[Callable[[str], None]] = []
+        self._on_lost: list[Callable[[], None]] = []
+        self._state = PoolState(limits)
+        self._waiters = Waiters(self._now)
+        self._networks = PoolNetworks(context.neutron)
+        parts = PoolContext(
+            state=self._state,
+            vif=vif,
+            neutron=context.neutron,
+            queue=self._queue,
+            nodes=self._nodes,
+            carry_out=self._carry_out,
+            now=self._now,
+            patience=context.patience,
         )
-        self._state = self.pools.state
+        self._reporter = PoolReporter(self.name, context, self._nodes)
+        self._inventory = Inventory(parts, context.conf.neutron_defaults.resource_tags)
         self._filling = Filling(
-            self.pools, reserve=options.ports_quota_reserve, rate=options.ports_pool_fill_rate
+            parts,
+            self._inventory,
+            reserve=options.ports_quota_reserve,
+            rate=options.ports_pool_fill_rate,
         )
         self._upkeep = Upkeep(
-            self.pools,
+            parts,
+            self._inventory,
             names=options.port_names,
             rate=options.ports_pool_cleanup_rate,
             interval=options.ports_pool_update_frequency,
         )
-        self.pools.ask, self.pools.offer = self._filling.ask, self._filling.offer
-        self.pools.freed = self._filling.relieve
-        self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
-        self._networks = PoolNetworks(context.neutron)
-        self._survey = Survey(self.pools, self._upkeep)
-        self._loop = pool_loop(context, self)
-        self.pools.wake = self._loop.queue.add
-        self.pools.wake_later = self._loop.queue.add_after
+        self._survey = Survey(parts, self._inventory, self._upkeep)
 
-    def loops(self) -> Sequence[Controller[PoolWork]]:
-        """Return the workers that make ports, and keep pools tidy."""
-        return (self._loop,)
+    def loops(self) -> Sequence[Controller[PoolTask]]:
+        """Return the loop that creates ports and looks after them."""
+        return (
+            Controller(
+                f"pool-{self.name}",
+                self._work,
+                queue=self._queue,
+                workers=WORKERS,
+                report=self._reporter.report,
+                observe=self._context.observe,
+                patience=self._patience,
+            ),
+        )
 
     def collectors(self) -> Sequence[Collector]:
-        """Return the metrics of the pools."""
-        return (PoolCollector({self.name: self.pools}),)
+        return (PoolCollector({self.name: self}, {self.name: self._waiters.times}),)
 
-    def on_lost(self, call: Callable[[], None]) -> None:
-        """Call back when a port that a Pod has turns out to be gone."""
-        self.pools.lost = call
+    # -- Pods
 
     async def request(self, request: PortRequest) -> VIFBase:
         if not request.is_plain:
             return await self._vif.ensure(request)
         claim = Claim(request.pod_uid, request.ifname)
         if not self.recovered:
-            self._survey.early[claim] = request.wake
-            raise errors.Wait("the pools are not recovered yet", delay=PATIENCE)
+            self._survey.await_recovery(claim, request.wake)
+            raise errors.Wait("the pools are not recovered yet", delay=self._patience.pool_request)
         key = await self.key_of(request)
-        if refusal := self.pools.refusal(claim):
+        if refusal := self._waiters.pop_refusal(claim):
             raise refusal
-        spare = self._take(key, claim)
-        if spare is None:
-            self.pools.wait(claim, request.wake)
+        port = self._take(key, claim)
+        if port is None:
+            self._waiters.add(claim, request.wake)
             self._filling.ask(key)
-            if self._state.due(key):
-                self.pools.wake(PoolWork.tidy(key))
-            raise errors.Wait("the pool is empty and being filled", delay=PATIENCE)
-        if spare.key.security_groups != key.security_groups:
-            spare = await self._regroup(spare, key.security_groups)
-        self.pools.settled(claim)
-        self._upkeep.used(spare, request.pod_name)
-        self._filling.ask(key)
-        self.pools.changed(key.place)
-        vif = self._ports.vif_of_pooled(spare, request.pod_network)
-        return dataclasses.replace(vif, active=self._state.is_parked(spare.id))
+            if self._state.pools[key].due():
+                self._carry_out(Effects(upkeep=(key,)))
+            raise errors.Wait(
+                "the pool is empty and being filled", delay=self._patience.pool_request
+            )
+        if port.key.security_groups != key.security_groups:
+            port = await self._regroup(port, key.security_groups)
+        self._waiters.served(claim)
+        self._upkeep.used(port, request.pod_name)
+        self._carry_out(Effects(fill=(key,), changed=(key.place,)))
+        vif = self._pooled_vif.vif_of_pooled(port, request.pod_network)
+        record = self._state.record(port.id)
+        return dataclasses.replace(vif, active=record is not None and record.parked)
 
     def _take(self, key: PoolKey, claim: Claim) -> PooledPort | None:
-        now = self.pools.now()
-        spare = self._state.take(key, claim, now)
-        if spare is not None and not _is_usable(spare, key):
-            # Its Pod is to be elsewhere by now; or a KuryrPort names it, in an answer we lost.
+        now = self._now()
+        port = self._state.take(key, claim, now)
+        if port is not None and not _is_usable(port, key):
+            # The Pod should be elsewhere by now, or a KuryrPort names the port in a lost answer.
             self._state.set_aside(claim)
-            spare = self._state.take(key, claim, now)
-        return spare
+            port = self._state.take(key, claim, now)
+        return port
 
-    async def _regroup(self, spare: PooledPort, groups: tuple[str, ...]) -> PooledPort:
-        """It was promised to the Pod with other security groups."""
+    async def _regroup(self, port: PooledPort, groups: tuple[str, ...]) -> PooledPort:
+        """Change the groups of a port that was promised to the Pod with other groups."""
         try:
-            await self._context.neutron.update_port(spare.id, {"security_groups": list(groups)})
+            await self._context.neutron.update_port(port.id, {"security_groups": list(groups)})
         except errors.NotFound:
-            if not await self._context.neutron.list_ports_by_id([spare.id], ("id",)):
-                self.pools.bury(spare.id)
+            if not await self._context.neutron.list_ports_by_id([port.id], ("id",)):
+                self._carry_out(self._inventory.remove(port.id))
             raise
-        return self.pools.with_groups(spare, groups)
-
-    async def place(self, node: Node) -> str:
-        """Where ports for the node's Pods are made. :raises NodeNotReady: nobody knows yet."""
-        place = await self._ports.place(node)
-        self.pools.nodes[place] = node.name
-        return place
-
-    async def key_of(self, request: PortRequest) -> PoolKey:
-        """The pool that has such ports."""
-        network = request.pod_network.network
-        self._networks.note(request.pod_network)
-        return PoolKey(
-            project_id=request.project_id,
-            place=await self.place(request.node),
-            network_id=network.id,
-            subnet_ids=tuple(sorted(subnet.id for subnet in request.pod_network.subnets)),
-            security_groups=tuple(sorted(request.security_groups)),
-        )
+        return dataclasses.replace(port, key=port.key._replace(security_groups=groups))
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._vif.update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase, pod_uid: str) -> None:
-        self._require_recovery()  # a port that is not known yet is not nobody's
-        if self._state.holder(vif.id) not in (None, pod_uid):
-            return  # an earlier life gave it back, and on
-        if self._state.give_back(vif.id, self.pools.now()):
+        self._require_recovery()  # an unknown port may still belong to a Pod
+        record = self._state.record(vif.id)
+        if record is not None and record.holder and record.holder.pod_uid != pod_uid:
+            return  # an earlier attempt returned the port, and another Pod has it by now
+        if self._state.return_port(vif.id, self._now()):
             self._returned(vif.id)
         else:
             await self._vif.release(vif)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         self._require_recovery()
-        ports = self._state.withdraw(pod_uid, self.pools.now())
-        self.pools.withdrawn(pod_uid)
-        for port in ports:
-            self._returned(port)
+        ports = self._state.return_ports_of(pod_uid, self._now())
+        self._waiters.remove_pod(pod_uid)
+        for port_id in ports:
+            self._returned(port_id)
         return len(ports) + await self._vif.release_unrecorded(pod_uid)
 
-    def _returned(self, port: str) -> None:
-        spare = self._state.spare(port)
-        if spare is None:
+    def _returned(self, port_id: str) -> None:
+        record = self._state.record(port_id)
+        if record is None:
             return
-        pool = self._state.pools[spare.key]
-        self.pools.changed(spare.key.place)
-        if pool.waiting or pool.leaving:
-            self.pools.wake(PoolWork.tidy(spare.key))
+        pool = record.pool
+        urgent = pool.waiting or pool.leaving
+        upkeep = (pool.key,) if urgent else ()
+        self._carry_out(Effects(changed=(pool.key.place,), upkeep=upkeep))
 
     def _require_recovery(self) -> None:
         if not self.recovered:
             raise errors.Wait("the pools are not recovered yet", delay=1.0)
 
-    # -- what an operator asks for
+    # -- changes
 
-    def populate(self, key: PoolKey, count: int) -> None:
-        """Make so many ports more, once."""
-        self._state.order(key, count, self.pools.now())
-        self._filling.ask(key)
-        self.pools.wake(PoolWork.tidy(key))
+    def on_change(self, callback: Callable[[str], None]) -> None:
+        self._on_change.append(callback)
 
-    def free(self, key: PoolKey, count: int | None) -> int:
-        """Delete so many available ports (None: all), and make none until a Pod asks; how many."""
-        freed = self._state.free(key, count, self.pools.now())
-        self._state.pools[key].rests = True
-        self.pools.wake(PoolWork.tidy(key))
-        return freed
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        self._on_lost.append(callback)
 
-    # -- recovery, and what others do
+    def _carry_out(self, effects: Effects) -> None:
+        """Do the follow-up work of a change."""
+        self._waiters.wake(effects.served)
+        self._waiters.refuse(effects.refused)
+        for place in effects.changed:
+            self._tell_change(place)
+        if effects.lost:
+            for callback in self._on_lost:
+                callback()
+        for project_id in effects.freed:
+            self._filling.relieve(project_id)
+        for key in effects.upkeep:
+            self._queue.add(PoolTask.upkeep(key))
+        for key in effects.fill:
+            self._filling.ask(key)
+        for key in effects.surplus:
+            self._filling.offer(key)
+
+    def _tell_change(self, place: str) -> None:
+        name = self._nodes.get(place, "")
+        if name or not all(pool.is_closed() for pool in self._state.at(place)):
+            for callback in self._on_change:
+                callback(name)
+
+    # -- surveys
+
+    @property
+    def recovered(self) -> bool:
+        return self._survey.recovered
 
     def known(self) -> frozenset[str]:
-        return frozenset(spare.id for spare in self._state.known())
+        return frozenset(port.id for port in self._state.ports())
 
     async def survey(
         self, known: frozenset[str], ports: list[Json], records: Records
@@ -227,81 +263,114 @@ class PortPool(VIFPoolDriver):
 
     # -- nodes
 
+    async def locate(self, node: Node) -> str:
+        place = await self._pooled_vif.place(node)
+        self._nodes[place] = node.name
+        return place
+
     def close_node(self, name: str) -> None:
-        """The Node is gone: its pools are emptied."""
-        self._ports.forget(name)
-        places = {place for place, node in self.pools.nodes.items() if node == name}
+        self._pooled_vif.forget(name)
+        places = {place for place, node in self._nodes.items() if node == name}
         for place in places:
-            del self.pools.nodes[place]
+            del self._nodes[place]
         self._close(places)
 
-    def close_nobodys(self) -> None:
-        """Every Node's place is known: the pools of other places are emptied."""
-        self._close({key.place for key in self._state.pools} - self.pools.nodes.keys())
+    def close_unlocated(self) -> None:
+        self._close({key.place for key in self._state.pools} - self._nodes.keys())
 
     def _close(self, places: set[str]) -> None:
         for key in [pool.key for place in places for pool in self._state.at(place)]:
-            LOG.info("no node is %s any more: its ports of %s go", key.place, key.project_id)
-            self.pools.tell(self._state.close(key, self.pools.now()))
-            self.pools.wake(PoolWork.tidy(key))
+            LOG.info("no node is at %s: ports of project %s leave", key.place, key.project_id)
+            self._waiters.wake(self._state.close(key, self._now()))
+            self._carry_out(Effects(upkeep=(key,)))
 
-    @property
-    def recovered(self) -> bool:
-        """Whether it is known which ports there are; ``changed`` is called then."""
-        return self._survey.recovered
-
-    def is_open(self, place: str) -> bool:
-        """Whether the place has a pool that is not being emptied."""
-        return not all(pool.closed for pool in self._state.at(place))
-
-    def parked(self, place: str, ports: frozenset[str], leaving: frozenset[str]) -> None:
-        """The node says which ports it keeps plugged; and these were told to be unplugged, by an
-        earlier life perhaps."""
-        concerned = self._state.parked(ports, place)
-        for port in leaving:
-            if self._state.where(port) in ("available", "returning"):
-                self._state.dismiss(port, self.pools.now())
-                concerned.add(port)
-        spares = (self._state.spare(port) for port in concerned if self.is_leaving(port))
-        for key in {spare.key for spare in spares if spare is not None}:
-            self.pools.wake(PoolWork.tidy(key))
-
-    def to_park(self, place: str) -> list[PooledPort]:
-        """The ports that the node of this place is to keep plugged, those that leave included."""
+    async def ports_to_park(self, place: str) -> list[ParkablePort]:
         if not self._parks:
             return []
-        pools = self._state.at(place)
-        spares = (self._state.spare(port) for pool in pools for port in pool.ports())
-        return [spare for spare in spares if spare is not None]
+        await self._networks.learn(pool.key for pool in self._state.at(place))
+        mtus: dict[str, int | None] = {}
+        parkable = []
+        for record in (record for pool in self._state.at(place) for record in pool.records()):
+            network_id = record.port.key.network_id
+            if network_id not in mtus:
+                mtus[network_id] = self._mtu_for(record.port)
+            leaving = record.phase is Phase.LEAVING
+            parkable.append(ParkablePort(record.port, mtus[network_id], leaving))
+        return parkable
 
-    def is_leaving(self, port: str) -> bool:
-        return self._state.where(port) == "leaving"
+    def _mtu_for(self, port: PooledPort) -> int | None:
+        pod_network = self._networks.get(port.key.network_id)
+        if pod_network is None:
+            return None
+        network = self._pooled_vif.vif_of_pooled(port, pod_network).network
+        return (network.mtu or 0) if network is not None else None
 
-    async def learn_networks(self, place: str) -> None:
-        """Have :meth:`vif_of` know all ports of the place.
+    def set_parked(self, place: str, parked: frozenset[str], leaving: frozenset[str]) -> None:
+        concerned = self._state.set_parked(place, parked)
+        for port_id in leaving:
+            if self._state.phase(port_id) in (Phase.AVAILABLE, Phase.RETURNING):
+                self._state.dismiss(port_id, self._now())
+                concerned.add(port_id)
+        records = (self._state.record(port_id) for port_id in concerned)
+        keys = {r.pool.key for r in records if r is not None and r.phase is Phase.LEAVING}
+        self._carry_out(Effects(upkeep=tuple(keys)))
 
-        :raises errors.CloudError: Neutron does not tell.
-        """
-        await self._networks.learn(spare.key for spare in self.to_park(place))
+    # -- operators
 
-    def vif_of(self, spare: PooledPort) -> VIFBase | None:
-        """What it will be to a Pod; None while nothing is known of its network."""
-        network = self._networks.get(spare.key.network_id)
-        return self._ports.vif_of_pooled(spare, network) if network is not None else None
+    def pools(self, place: str | None = None) -> list[PoolView]:
+        now = self._now()
+        pools = self._state.pools.values() if place is None else self._state.at(place)
+        return [
+            PoolView(
+                key=pool.key,
+                node=self._nodes.get(pool.key.place, ""),
+                network_name=self._network_name(pool.key.network_id),
+                numbers=pool.numbers(now),
+            )
+            for pool in pools
+        ]
+
+    def _network_name(self, network_id: str) -> str:
+        pod_network = self._networks.get(network_id)
+        return pod_network.network.name if pod_network is not None else ""
+
+    def ports(self, key: PoolKey) -> list[tuple[PooledPort, str]]:
+        pool = self._state.pools.get(key)
+        records = pool.records() if pool is not None else ()
+        return [(record.port, str(record.phase)) for record in records]
+
+    async def key_of(self, request: PortRequest) -> PoolKey:
+        network = request.pod_network.network
+        self._networks.add(request.pod_network)
+        return PoolKey(
+            project_id=request.project_id,
+            place=await self.locate(request.node),
+            network_id=network.id,
+            subnet_ids=tuple(sorted(subnet.id for subnet in request.pod_network.subnets)),
+            security_groups=tuple(sorted(request.security_groups)),
+        )
+
+    def populate(self, key: PoolKey, count: int) -> None:
+        self._state.order(key, count, self._now())
+        self._carry_out(Effects(fill=(key,), upkeep=(key,)))
+
+    def free(self, key: PoolKey, count: int | None) -> int:
+        freed = self._state.empty(key, count, self._now())
+        self._carry_out(Effects(upkeep=(key,)))
+        return freed
 
     # -- work
 
-    async def work(self, work: PoolWork) -> float | None:
-        if work.lane != TIDY:
-            return await self._filling.work(work.key)
-        delay = await self._upkeep.work(work.key)
-        if work.key not in self._state.pools:
-            self._filling.forget(work.key)
+    async def _work(self, task: PoolTask) -> float | None:
+        if task.number == UPKEEP:
+            delay = await self._upkeep.work(task.key)
+            if task.key not in self._state.pools:
+                self._filling.forget(task.key)
+        else:
+            delay = await self._filling.work(task.key)
+        if self._filling.is_well(task.key):
+            self._reporter.well(task)
         return delay
-
-    def is_well(self, key: PoolKey) -> bool:
-        """Whether the pool has what it wants, and got it by its last creation."""
-        return self._filling.is_well(key)
 
 
 class NeutronPool(PortPool):
@@ -312,16 +381,11 @@ class NeutronPool(PortPool):
 
 
 class NestedPool(PortPool):
-    """Subports of the nodes' trunks, attached, hence ACTIVE."""
+    """Subports of the nodes' trunks; they are attached, hence ACTIVE."""
 
     name = "nested"
     kind = VIFVlanNested
 
 
-def _is_usable(spare: PooledPort, key: PoolKey) -> bool:
-    return spare.key._replace(security_groups=key.security_groups) == key
-
-
-def pools_of(driver: VIFPoolDriver) -> list[PortPool]:
-    """Return the drivers that keep ports, of those that the options name."""
-    return [part for part in driver.parts() if isinstance(part, PortPool)]
+def _is_usable(port: PooledPort, key: PoolKey) -> bool:
+    return port.key._replace(security_groups=key.security_groups) == key

@@ -1,230 +1,227 @@
-"""Which port of the pools is where, and whose: decides, without doing anything.
+"""The ports of all pools, and which Pods have them: pure decisions, without input or output.
 
-A port is in exactly one place of one pool, or unknown. Whoever waits for a port (a *claim*) gets
-the next one of his pool, first come, first served.
-
-A port that returns is *checked*, which takes Neutron, and cools down. Checked ones are given away
-before that only where nothing else is left.
+A claim that waits for a port gets the next one of its pool, first come, first served. A port that
+returns is checked against Neutron and cools down. Checked ports are given to Pods before they are
+cool only where nothing else is left.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
-from kuryr_k8s.drivers.pools.claims import Claim, Claims
-from kuryr_k8s.drivers.pools.parked import Parked
-from kuryr_k8s.drivers.pools.pool import Limits, Pool
+from kuryr_k8s.drivers.pools.pool import Check, Claim, Limits, Mode, Phase, Pool, PortRecord
 
 
 class PoolState:
     """The pools of all keys. Times are those of any one clock, handed in."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits
         self.pools: dict[PoolKey, Pool] = {}
-        self._spares: dict[str, PooledPort] = {}
-        self._pool_of: dict[str, Pool] = {}
-        self._claims = Claims()
+        self.limits = limits
+        self._records: dict[str, PortRecord] = {}
+        self._given: defaultdict[str, dict[str, PortRecord]] = defaultdict(dict)  # Pod → ifname
         self._waiting: dict[Claim, Pool] = {}
-        self._parked = Parked()
-        self._at: defaultdict[str, dict[PoolKey, Pool]] = defaultdict(dict)  # pools, by place
+        self._at: defaultdict[str, dict[PoolKey, Pool]] = defaultdict(dict)  # by place
 
     # -- Pods
 
     def take(self, key: PoolKey, claim: Claim, now: float) -> PooledPort | None:
-        """A port for the claim: always the same until it is given back. None: it waits for one."""
-        if (known := self._claims.port(claim)) is not None:
-            return self._spares[known]
-        pool = self._pool(key, now)
-        pool.used = now
-        pool.closed = pool.rests = False
+        """Give the claim a port: always the same one until it is returned.
+
+        :returns: None where the pool has no port; the claim then waits for one.
+        """
+        if known := self._given.get(claim.pod_uid, {}).get(claim.ifname):
+            return known.port
+        pool = self._open(key, now)
         if self._waiting.get(claim) is not pool:
-            self._wait_no_more(claim)  # it asks for something else by now
-        port = pool.best(self._parked)
-        if port is None:
+            self._wait_no_more(claim)  # its request has changed
+        record = pool.next_port()
+        if record is None:
             self._waiting[claim] = pool
             pool.waiting.setdefault(claim)
             return None
         self._wait_no_more(claim)
-        pool.take_out(port)
-        self._give(pool, port, claim, now)
-        return self._spares[port]
+        self._give(record, claim, now)
+        return record.port
 
-    def _give(self, pool: Pool, port: str, claim: Claim, now: float) -> None:
-        pool.in_use[port] = now
-        pool.used = now
-        self._claims.give(port, claim)
+    def _give(self, record: PortRecord, claim: Claim, now: float) -> None:
+        record.pool.move(record, Phase.IN_USE, now)
+        record.pool.used = now
+        record.holder = claim
+        self._given[claim.pod_uid][claim.ifname] = record
 
     def _wait_no_more(self, claim: Claim) -> None:
         if (pool := self._waiting.pop(claim, None)) is not None:
             pool.waiting.pop(claim, None)
 
     def set_aside(self, claim: Claim) -> None:
-        """The claim is to get another port. The Pod may have this one for all we know: it comes
-        back when the Pod lets go of it, or is found to be nobody's."""
-        self._claims.set_aside(claim)
+        """Let the claim have another port, and its Pod keep this one.
 
-    def withdraw(self, pod_uid: str, now: float) -> list[str]:
-        """The Pod will never name the ports that it was promised: they come back."""
+        The Pod may be using the port. It comes back when the Pod lets go of it, or when a survey
+        finds that no KuryrPort names it.
+        """
+        if record := self._given.get(claim.pod_uid, {}).get(claim.ifname):
+            self._take_from_holder(record)
+            record.holder = Claim(claim.pod_uid, "")
+
+    def return_ports_of(self, pod_uid: str, now: float) -> list[str]:
+        """Return the ports promised to a Pod whose KuryrPort will never name them.
+
+        :returns: the ids of the ports.
+        """
         for claim in [claim for claim in self._waiting if claim.pod_uid == pod_uid]:
             self._wait_no_more(claim)
-        promised = self._claims.ports_of(pod_uid)
-        for port in promised:
-            self.give_back(port, now)
+        promised = [record.port.id for record in self._given.get(pod_uid, {}).values()]
+        for port_id in promised:
+            self.return_port(port_id, now)
         return promised
 
-    def give_back(self, port: str, now: float) -> bool:
-        """The node has let go of it. Whether it is one of ours."""
-        pool = self._pool_of.get(port)
-        if pool is not None and port in pool.in_use:
-            place = pool.leaving if pool.closed or pool.is_full() else pool.returning
-            self._end_use(pool, port, now)
-            place[port] = now
-        return pool is not None
+    def return_port(self, port_id: str, now: float) -> bool:
+        """Return a port that the node has let go of to its pool.
 
-    def orphaned(self, port: str, now: float) -> None:
-        """Nobody has it, though it was in use: whoever had it went without a word."""
-        pool = self._pool_of.get(port)
-        if pool is not None and port in pool.in_use:
-            self._end_use(pool, port, now)
-            pool.leaving[port] = now
+        :returns: whether the port belongs to a pool.
+        """
+        record = self._records.get(port_id)
+        if record is not None and record.phase is Phase.IN_USE:
+            leaves = record.pool.is_closed() or record.pool.is_full()
+            self._end_use(record, Phase.LEAVING if leaves else Phase.RETURNING, now)
+        return record is not None
 
-    def _end_use(self, pool: Pool, port: str, now: float) -> None:
-        del pool.in_use[port]
-        pool.used = now
-        self._claims.drop(port)
+    def dismiss_orphan(self, port_id: str, now: float) -> None:
+        """Dismiss a port in use whose Pod disappeared unnoticed."""
+        record = self._records.get(port_id)
+        if record is not None and record.phase is Phase.IN_USE:
+            self._end_use(record, Phase.LEAVING, now)
+
+    def _end_use(self, record: PortRecord, phase: Phase, now: float) -> None:
+        self._take_from_holder(record)
+        record.pool.move(record, phase, now)
+        record.pool.used = now
+
+    def _take_from_holder(self, record: PortRecord) -> str | None:
+        """End the holder's claim to the port, and return the uid of its Pod."""
+        if (claim := record.holder) is None:
+            return None
+        given = self._given.get(claim.pod_uid, {})
+        if given.get(claim.ifname) is record:
+            del given[claim.ifname]
+        if not given:
+            self._given.pop(claim.pod_uid, None)
+        return claim.pod_uid
 
     def refuse(self, key: PoolKey) -> list[Claim]:
-        """Those who wait for the pool, and do so no more."""
+        """Let nobody wait for the pool any more, and return the claims that did."""
         pool = self.pools.get(key)
-        told = list(pool.waiting) if pool is not None else []
-        for claim in told:
+        refused = list(pool.waiting) if pool is not None else []
+        for claim in refused:
             self._wait_no_more(claim)
-        return told
+        return refused
 
     # -- ports that come
 
     def wanted(self, key: PoolKey, now: float) -> tuple[int, int]:
-        """Ports to create: for those who wait, and to fill the pool for those to come."""
+        """Count the ports to create: see :meth:`Pool.wanted`."""
         pool = self.pools.get(key)
         return pool.wanted(now) if pool is not None else (0, 0)
 
     def begin(self, key: PoolKey, count: int, now: float) -> int:
-        """So many ports are being created; :meth:`made` is called for each end of that.
-
-        :returns: how many of them were ordered.
-        """
+        """Note that ports are being created, until :meth:`made` is called: see Pool.begin."""
         return self._pool(key, now).begin(count, now)
 
     def is_creating(self, key: PoolKey) -> bool:
+        """Tell whether ports are being created for the pool."""
         pool = self.pools.get(key)
         return pool is not None and pool.creating > 0
 
     def order(self, key: PoolKey, count: int, now: float) -> None:
-        """Somebody wants so many ports more to be available, once."""
-        pool = self._pool(key, now)
-        pool.closed, pool.rests, pool.used = False, False, now
-        pool.ordered += count
+        """Have ``count`` more ports made available, once."""
+        self._open(key, now).ordered += count
 
     def made(
-        self, key: PoolKey, count: int, spares: Iterable[PooledPort], now: float, missing: int = 0
+        self, key: PoolKey, count: int, ports: Iterable[PooledPort], now: float, missing: int = 0
     ) -> list[Claim]:
-        """A creation of ``count`` ports ended with these; whose turn it is that waited.
+        """End the creation of ``count`` ports, which made these.
 
-        :param missing: ports that were ordered and are to be made yet.
+        :param missing: ports that were ordered and are still to be made.
+        :returns: the waiting claims that got one of the ports.
         """
         pool = self._pool(key, now)
         pool.creating -= count
-        if not pool.closed:
+        if not pool.is_closed():
             pool.ordered += missing
-        served = [self.adopt(spare, now) for spare in spares]
+        served = [self.adopt(port, now) for port in ports]
         return [claim for claim in served if claim is not None]
 
-    def found(self, key: PoolKey) -> None:
-        """A port was made of which no answer told: one less is to be made of those ordered."""
-        if (pool := self.pools.get(key)) is not None:
-            pool.ordered = max(0, pool.ordered - 1)
+    def adopt(self, port: PooledPort, now: float) -> Claim | None:
+        """Take in a port that was unknown and that no Pod has.
 
-    def adopt(self, spare: PooledPort, now: float) -> Claim | None:
-        """A port that is free, and was not known; whose turn it is that waited."""
-        if spare.id in self._spares:
+        :returns: the waiting claim that got the port, if one did.
+        """
+        if port.id in self._records:
             return None
-        pool = self._know(spare, now)
-        if not spare.fit or pool.closed:
-            pool.leaving[spare.id] = now
-            return None
-        return self._make_available(pool, spare.id, now)
+        pool = self._pool(port.key, now)
+        leaves = pool.is_closed() or not port.fit
+        record = pool.add(port, Phase.LEAVING if leaves else Phase.AVAILABLE, now)
+        self._records[port.id] = record
+        return None if leaves else self._serve(record, now)
 
-    def recover(self, spare: PooledPort, holder: str | None, now: float) -> None:
-        """A port of an earlier life: in use by the Pod ``holder``, or free."""
+    def recover(self, port: PooledPort, holder: str | None, now: float) -> None:
+        """Take in a port from an earlier life of the controller.
+
+        :param holder: the uid of the Pod that has the port; None: no Pod has it.
+        """
         if holder is None:
-            self.adopt(spare, now)
-        elif spare.id not in self._spares:
-            self._know(spare, now).in_use[spare.id] = now
-            self._claims.hold(spare.id, holder)
+            self.adopt(port, now)
+        elif port.id not in self._records:
+            record = self._pool(port.key, now).add(port, Phase.IN_USE, now)
+            record.holder = Claim(holder, "")
+            self._records[port.id] = record
 
-    def _know(self, spare: PooledPort, now: float) -> Pool:
-        pool = self._pool(spare.key, now)
-        self._spares[spare.id] = spare
-        self._pool_of[spare.id] = pool
-        return pool
-
-    def _make_available(self, pool: Pool, port: str, now: float) -> Claim | None:
-        if not pool.waiting:
-            pool.available[port] = now
-            return None
-        claim = next(iter(pool.waiting))
-        self._wait_no_more(claim)
-        self._give(pool, port, claim, now)
+    def _serve(self, record: PortRecord, now: float) -> Claim | None:
+        """Give an available port to the claim that has waited for longest, if any waits."""
+        claim = next(iter(record.pool.waiting), None)
+        if claim is not None:
+            self._wait_no_more(claim)
+            self._give(record, claim, now)
         return claim
 
-    # -- the way back
+    # -- ports that return
 
-    def due(self, key: PoolKey) -> list[PooledPort]:
-        """Ports that came back and are to be checked."""
-        pool = self.pools.get(key)
-        if pool is None:
-            return []
-        return [self._spares[port] for port in pool.returning if port not in pool.checked]
+    def doubt(self, port_id: str, now: float) -> None:
+        """Have an available port checked before a Pod gets it, as if it had just returned."""
+        record = self._records.get(port_id)
+        if record is not None and record.phase is Phase.AVAILABLE:
+            record.pool.move(record, Phase.RETURNING, now)
 
-    def doubt(self, port: str, now: float) -> None:
-        """It is to be checked before anybody gets it, as if it had come back."""
-        pool = self._pool_of.get(port)
-        if pool is not None and port in pool.available:
-            del pool.available[port]
-            pool.returning[port] = now
+    def passed(self, port: PooledPort, now: float) -> Claim | None:
+        """Note that a port that returned is as its pool promises.
 
-    def restored(self, spare: PooledPort, now: float) -> Claim | None:
-        """It is as the pool promises; whose turn it is that waited."""
-        pool = self._pool_of.get(spare.id)
-        if pool is None or spare.id not in pool.returning:
+        :returns: the waiting claim that got the port, if one did.
+        """
+        record = self._records.get(port.id)
+        if record is None or record.phase is not Phase.RETURNING:
             return None
-        self._spares[spare.id] = spare
-        if not pool.waiting:
-            pool.checked.add(spare.id)
-            pool.doubtful.discard(spare.id)
+        record.port = port
+        if not record.pool.waiting:
+            record.check = Check.PASSED
             return None
-        pool.take_out(spare.id)
-        return self._make_available(pool, spare.id, now)
+        record.pool.move(record, Phase.AVAILABLE, now)
+        return self._serve(record, now)
 
-    def unchecked(self, port: str) -> None:
-        """Its check has failed, and is to be made again: whoever waits is not to count on it."""
-        pool = self._pool_of.get(port)
-        if pool is not None and port in pool.returning:
-            pool.doubtful.add(port)
+    def check_failed(self, port_id: str) -> None:
+        """Note that a port could not be checked: no waiting Pod should count on it."""
+        record = self._records.get(port_id)
+        if record is not None and record.phase is Phase.RETURNING:
+            record.check = Check.FAILED
 
-    def cool(self, key: PoolKey, now: float) -> None:
-        """What has returned for long enough is available."""
-        if key in self.pools:
-            self.pools[key].cool(now)
-
-    # -- ports that go
+    # -- ports that leave
 
     def shrink(self, key: PoolKey, now: float) -> None:
-        """Let go of what is too much, or was unused for too long."""
-        if key in self.pools:
-            self.pools[key].shrink(now)
-            self._drop_if_empty(self.pools[key])
+        """Dismiss the pool's superfluous ports, and forget the pool where nothing is left."""
+        if pool := self.pools.get(key):
+            pool.shrink(now)
+            self._drop_if_empty(pool)
 
     def _drop_if_empty(self, pool: Pool) -> None:
         if pool.is_empty():
@@ -234,32 +231,51 @@ class PoolState:
             if not at_place:
                 del self._at[pool.key.place]
 
-    def dismiss(self, port: str, now: float) -> None:
-        """It will not be given to anybody any more, and is to be deleted; one in use is not."""
-        pool = self._pool_of.get(port)
-        if pool is not None and port not in pool.in_use:
-            pool.dismiss(port, now)
+    def dismiss(self, port_id: str, now: float) -> None:
+        """Give a port to no Pod any more, unless a Pod is using it."""
+        record = self._records.get(port_id)
+        if record is not None and record.phase is not Phase.IN_USE:
+            record.pool.dismiss(record, now)
 
     def close(self, key: PoolKey, now: float) -> list[Claim]:
-        """Its place or network is gone: all of it goes, until somebody asks for it again. Those
-        who waited, to be told."""
-        told = self.refuse(key)
-        if key in self.pools:
-            self.pools[key].closed = True
+        """Dismiss all ports of a pool whose node or network is gone, until somebody asks again.
+
+        :returns: the claims that waited for the pool.
+        """
+        refused = self.refuse(key)
+        if pool := self.pools.get(key):
+            pool.mode = Mode.CLOSED
             self.shrink(key, now)
-        return told
+        return refused
+
+    def empty(self, key: PoolKey, count: int | None, now: float) -> int:
+        """Free available ports for an operator, and make none until somebody asks for one.
+
+        :returns: how many ports leave.
+        """
+        freed = self.free(key, count, now)
+        if (pool := self.pools.get(key)) is not None and not pool.is_closed():
+            pool.mode = Mode.EMPTIED
+        return freed
 
     def free(self, key: PoolKey, count: int | None, now: float) -> int:
-        """Let go of so many available ports (None: all); how many."""
+        """Dismiss ``count`` available ports, or all of them.
+
+        :returns: how many ports leave.
+        """
         pool = self.pools.get(key)
-        chosen = list(pool.available)[:count] if pool is not None else []
-        for port in chosen:
-            self.dismiss(port, now)
+        chosen = list(pool.available.values())[:count] if pool is not None else []
+        for record in chosen:
+            record.pool.dismiss(record, now)
         return len(chosen)
 
-    def sacrifice(self, key: PoolKey, count: int, now: float) -> list[PoolKey]:
-        """Let go of free ports of the project's other pools: its quota or addresses are used up,
-        and Pods wait. The fullest pools give first; which they are."""
+    def reclaim(self, key: PoolKey, count: int, now: float) -> list[PoolKey]:
+        """Free ports of the project's other pools, the fullest pools first.
+
+        The project's quota or addresses are used up, and Pods wait for the pool ``key``.
+
+        :returns: the keys of the pools whose ports leave.
+        """
         giving = [
             pool
             for pool in self.pools.values()
@@ -274,57 +290,64 @@ class PoolState:
             helped.append(pool.key)
         return helped
 
-    def gone(self, port: str) -> str | None:
-        """Neutron does not have it any more; the uid of the Pod that used it, if one did."""
-        pool = self._pool_of.pop(port, None)
-        if pool is None:
+    def remove(self, port_id: str) -> str | None:
+        """Forget a port that Neutron does not have any more.
+
+        :returns: the uid of the Pod that was using the port, if one was.
+        """
+        record = self._records.pop(port_id, None)
+        if record is None:
             return None
-        pool.take_out(port)
-        self._parked.discard(port)
-        del self._spares[port]
-        self._drop_if_empty(pool)
-        return self._claims.drop(port)
+        record.pool.remove(record)
+        self._drop_if_empty(record.pool)
+        return self._take_from_holder(record)
 
     # -- what is known
 
-    def parked(self, ports: frozenset[str], place: str) -> set[str]:
-        """The ports that the node of this place keeps plugged; those that it does no more."""
-        known = {p for p in ports if p in self._spares and self._spares[p].key.place == place}
-        return self._parked.replace(place, known)
+    def set_parked(self, place: str, port_ids: frozenset[str]) -> set[str]:
+        """Note which ports the node at this place keeps plugged.
 
-    def is_parked(self, port: str) -> bool:
-        return port in self._parked
+        :returns: the ids of the ports that it has unplugged.
+        """
+        unplugged = set()
+        for record in (record for pool in self.at(place) for record in pool.records()):
+            parked = record.port.id in port_ids
+            if record.parked and not parked:
+                unplugged.add(record.port.id)
+            record.parked = parked
+        return unplugged
 
     def at(self, place: str) -> list[Pool]:
-        """The pools of the place."""
+        """List the pools at a place."""
         return list(self._at.get(place, {}).values())
 
-    def learn(self, spare: PooledPort) -> None:
-        """What the port is like by now; its pool stays."""
-        if spare.id in self._spares:
-            self._spares[spare.id] = spare
+    def record(self, port_id: str) -> PortRecord | None:
+        """Look up a port."""
+        return self._records.get(port_id)
 
-    def spare(self, port: str) -> PooledPort | None:
-        return self._spares.get(port)
+    def phase(self, port_id: str) -> Phase | None:
+        """Look up the phase of a port."""
+        record = self._records.get(port_id)
+        return record.phase if record is not None else None
 
-    def holder(self, port: str) -> str | None:
-        """Uid of the Pod that has it."""
-        return self._claims.holder(port)
+    def rename(self, port_id: str, name: str) -> None:
+        """Note the name that a port has in Neutron by now."""
+        if record := self._records.get(port_id):
+            record.port = replace(record.port, name=name)
 
-    def in_use_since(self, port: str) -> float | None:
-        pool = self._pool_of.get(port)
-        return pool.in_use.get(port) if pool is not None else None
-
-    def where(self, port: str) -> str:
-        """The place's name; empty for a port that is not known."""
-        pool = self._pool_of.get(port)
-        return pool.place_of(port) if pool is not None else ""
-
-    def anybody_waits(self) -> bool:
+    def is_awaited(self) -> bool:
+        """Tell whether any claim waits for a port."""
         return bool(self._waiting)
 
-    def known(self) -> Iterator[PooledPort]:
-        return iter(tuple(self._spares.values()))
+    def ports(self) -> Iterator[PooledPort]:
+        """List all ports of all pools."""
+        return (record.port for record in tuple(self._records.values()))
+
+    def _open(self, key: PoolKey, now: float) -> Pool:
+        """Look up or begin a pool that somebody asks for."""
+        pool = self._pool(key, now)
+        pool.used, pool.mode = now, Mode.OPEN
+        return pool
 
     def _pool(self, key: PoolKey, now: float) -> Pool:
         if (pool := self.pools.get(key)) is None:

@@ -1,89 +1,96 @@
-"""Pools are held against Neutron's ports: the first time they recover, later they find what others
-deleted, changed or left.
-"""
+"""Surveys of all ports: the first recovers the pools, later ones find what others changed."""
 
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from kuryr_k8s.drivers.base import PooledPort, Records
-from kuryr_k8s.drivers.pools.claims import Claim
-from kuryr_k8s.drivers.pools.shared import Pools, PoolWork
+from kuryr_k8s.drivers.pools.effects import Effects
+from kuryr_k8s.drivers.pools.inventory import Inventory
+from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
+from kuryr_k8s.drivers.pools.pool import Claim, Phase
 from kuryr_k8s.drivers.pools.upkeep import Upkeep, is_same
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-SETTLED = 1.0  # seconds after the recovery: what nodes were told to unplug is known by then
+SETTLED = 1.0  # seconds after recovery, when the nodes have said what they were told to unplug
 ORPHAN = 120.0  # seconds for which a port may be in use before a KuryrPort names it
 
 
 class Survey:
-    """``recovered`` tells whether the pools are known; ``early`` are those to be called then."""
+    """Compares the pools with full lists of ports."""
 
-    def __init__(self, pools: Pools, upkeep: Upkeep) -> None:
-        self._pools = pools
-        self._state = pools.state
+    def __init__(self, context: PoolContext, inventory: Inventory, upkeep: Upkeep) -> None:
+        self.recovered = False  # whether the pools are known
+        self._context = context
+        self._state = context.state
+        self._inventory = inventory
         self._upkeep = upkeep
-        self.recovered = False
-        self.early: dict[Claim, Callable[[], None]] = {}
+        self._early: dict[Claim, Callable[[], None]] = {}
+
+    def await_recovery(self, claim: Claim, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called as soon as the pools are known."""
+        self._early[claim] = wake
 
     async def survey(
         self, known: frozenset[str], ports: list[Json], records: Records
     ) -> list[Json]:
-        """As :meth:`VIFPoolDriver.survey`."""
-        spares = await self._pools.vif.find_pooled(ports + await self._pools.tag_ports({}))
+        """Recover or compare the pools: see :meth:`KeepsPorts.survey`."""
+        pooled = await self._context.vif.find_pooled(ports + await self._inventory.tag_ports({}))
         if self.recovered:
-            self._compare(known, spares, records)
+            self._compare(known, pooled, records)
         else:
-            self._recover(spares, records)
-        mine = {spare.id for spare in spares}
+            self._recover(pooled, records)
+        mine = {port.id for port in pooled}
         return [port for port in ports if port["id"] not in mine]
 
-    def _recover(self, spares: list[PooledPort], records: Records) -> None:
-        now = self._pools.now()
-        for spare in spares:
-            holder = records.holders.get(spare.id)
+    def _recover(self, pooled: list[PooledPort], records: Records) -> None:
+        now = self._context.now()
+        for port in pooled:
+            holder = records.holders.get(port.id)
             if holder is None:
-                self._pools.take_in(spare)
+                self._context.carry_out(self._inventory.take_in(port))
                 continue
-            self._state.recover(spare, holder.pod_uid, now)
-            self._upkeep.used(spare, holder.pod)
+            self._state.recover(port, holder.pod_uid, now)
+            self._upkeep.used(port, holder.pod)
         self.recovered = True
-        LOG.info("%d ports of %d pools recovered", len(spares), len(self._state.pools))
-        for key in list(self._state.pools):
-            self._pools.wake_later(PoolWork.tidy(key), SETTLED)
-        for place in {key.place for key in self._state.pools} | self._pools.nodes.keys():
-            self._pools.changed(place)
-        for wake in self.early.values():
+        LOG.info("%d ports of %d pools recovered", len(pooled), len(self._state.pools))
+        for key in self._state.pools:
+            self._context.queue.add_after(PoolTask.upkeep(key), SETTLED)
+        places = {key.place for key in self._state.pools} | self._context.nodes.keys()
+        self._context.carry_out(Effects(changed=tuple(places)))
+        early, self._early = self._early, {}
+        for wake in early.values():
             wake()
-        self.early.clear()
 
-    def _compare(self, known: frozenset[str], spares: list[PooledPort], records: Records) -> None:
-        for port in known - {spare.id for spare in spares}:
-            self._pools.bury(port)
-        unnamed = [spare for spare in spares if spare.id not in records.holders]
-        self._pools.adopt(unnamed)
-        now = self._pools.now()
-        for spare in unnamed:
-            self._check_available(spare)
-            since = self._state.in_use_since(spare.id)
-            if since is None or now - since < ORPHAN:
-                continue
-            if self._state.holder(spare.id) not in records.pods:
-                LOG.warning("port %s is in use and no KuryrPort names it; it goes", spare.id)
-                self._state.orphaned(spare.id, now)
-                self._tidy(spare.id)
+    def _compare(self, known: frozenset[str], pooled: list[PooledPort], records: Records) -> None:
+        for port_id in known - {port.id for port in pooled}:
+            self._context.carry_out(self._inventory.remove(port_id))
+        unnamed = [port for port in pooled if port.id not in records.holders]
+        self._context.carry_out(self._inventory.adopt(unnamed))
+        for port in unnamed:
+            self._check_available(port)
+            self._check_in_use(port.id, records)
 
     def _check_available(self, found: PooledPort) -> None:
-        """Others may have changed a port that waits for a Pod, or it was listed before we did."""
-        known = self._state.spare(found.id)
-        if known is None or self._state.where(found.id) != "available":
-            return
-        if not is_same(found, known) or found.key != known.key:
-            self._state.doubt(found.id, self._pools.now())
-            self._tidy(found.id)
+        """Have a port checked that differs from what is known.
 
-    def _tidy(self, port: str) -> None:
-        """The port's pool is looked at; its groups in Neutron may be others than the pool's."""
-        if (known := self._state.spare(port)) is not None:
-            self._pools.wake(PoolWork.tidy(known.key))
+        Others may have changed the port, or it was listed before we changed it.
+        """
+        record = self._state.record(found.id)
+        if record is None or record.phase is not Phase.AVAILABLE:
+            return
+        if not is_same(found, record.port) or found.key != record.port.key:
+            self._state.doubt(found.id, self._context.now())
+            self._context.carry_out(Effects(upkeep=(record.port.key,)))
+
+    def _check_in_use(self, port_id: str, records: Records) -> None:
+        """Dismiss a port that has been in use for long and that no KuryrPort names."""
+        record = self._state.record(port_id)
+        now = self._context.now()
+        if record is None or record.phase is not Phase.IN_USE or now - record.since < ORPHAN:
+            return
+        if record.holder is None or record.holder.pod_uid not in records.pods:
+            LOG.warning("port %s is in use and no KuryrPort names it; it is deleted", port_id)
+            self._state.dismiss_orphan(port_id, now)
+            self._context.carry_out(Effects(upkeep=(record.port.key,)))

@@ -1,8 +1,8 @@
-"""Pools are kept tidy: ports that come back are checked, names follow, what is too much goes.
+"""Rounds of upkeep: returned ports are checked, names follow their Pods, superfluous ports go.
 
-Nobody waits for any of this but for the check of a port that a Pod can have. A port that goes is
-marked by its name before it is deleted: a controller that was frozen between the two and wakes
-when another one works can only delete what that one will not give away.
+No Pod waits for any of this, except for the check of a port that it can have. A port that leaves
+is marked by its name before it is deleted. So a controller that was frozen between the two calls,
+and wakes up when another one leads, can only delete a port that the other will not give away.
 """
 
 import dataclasses
@@ -14,72 +14,90 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
+from kuryr_k8s.drivers.pools.effects import Effects
+from kuryr_k8s.drivers.pools.inventory import Inventory
+from kuryr_k8s.drivers.pools.parts import PoolContext
 from kuryr_k8s.drivers.pools.pool import Pool
-from kuryr_k8s.drivers.pools.shared import Pools
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, object]
-AT_ONCE = 20  # ports in one go
-NAMED_AFTER = 10.0  # seconds: a Pod that lives shorter is not worth a call
-UNPARK = 60.0  # seconds that the node gets to unplug a port that goes
-
-PASSING = frozenset({401, 408, 409, 412, 429})  # refusals that are not of this port
+AT_ONCE = 20  # ports of one round
+PASSING = frozenset({401, 408, 409, 412, 429})  # refusals that are not about this port
 
 
 class Checked(NamedTuple):
-    """How far a check came: seconds until the rest can be, and what is to be tried again."""
+    """The result of checking the ports that returned.
+
+    :param delay: seconds until the remaining ports can be checked; 0 where none remain.
+    :param failure: why some checks are to be repeated.
+    """
 
     delay: float = 0.0
     failure: errors.CloudError | None = None
 
 
 class Upkeep:
-    """:param names: whether ports in use bear their Pods' names.
-    :param rate: calls in a second, of all pools together.
+    """Looks after the ports of pools.
+
+    :param names: whether ports in use bear their Pods' names.
+    :param rate: calls per second, for all pools together.
+    :param interval: seconds between two rounds for a pool.
     """
 
-    def __init__(self, pools: Pools, *, names: bool, rate: float, interval: float) -> None:
-        self._pools = pools
-        self._state = pools.state
+    def __init__(
+        self,
+        context: PoolContext,
+        inventory: Inventory,
+        *,
+        names: bool,
+        rate: float,
+        interval: float,
+    ) -> None:
+        self._context = context
+        self._state = context.state
+        self._inventory = inventory
         self._names = names
         self._interval = interval
         self._budget = Budget(rate, burst=max(1, round(rate)))
-        # Of ports in use that do not bear them yet, by pool and port
+        # The names that ports in use do not bear yet, by pool and port
         self._pod_names: defaultdict[PoolKey, dict[str, str]] = defaultdict(dict)
 
-    def used(self, spare: PooledPort, pod: str) -> None:
-        """The Pod (namespace/name) has the port: it is to bear its name, in time."""
-        if self._names and spare.name == vif_plan.AVAILABLE:
-            known = self._state.spare(spare.id) or spare
-            self._pod_names[known.key][spare.id] = pod
+    def used(self, port: PooledPort, pod: str) -> None:
+        """Note that a Pod has the port, which should bear the Pod's namespace/name in time."""
+        if self._names and port.name == vif_plan.AVAILABLE:
+            record = self._state.record(port.id)
+            key = record.port.key if record is not None else port.key
+            self._pod_names[key][port.id] = pod
 
     async def work(self, key: PoolKey) -> float | None:
-        """One round; seconds until the next, None where the pool is no more.
+        """Make one round.
 
-        :raises errors.CloudError: to be tried again.
+        :returns: seconds until the next round; None: the pool is gone.
+        :raises errors.CloudError: the round is to be repeated.
         """
         with prioritized(Priority.POD if self._is_urgent(key) else Priority.CLEANUP):
             checked = await self._check_returned(key)
-        self._state.cool(key, self._pools.now())
-        self._state.shrink(key, self._pools.now())
-        self._pools.changed(key.place)
+        now = self._context.now()
+        if pool := self._state.pools.get(key):
+            pool.cool(now)
+        self._state.shrink(key, now)
+        self._context.carry_out(Effects(changed=(key.place,)))
         pool = self._state.pools.get(key)
         if pool is None:
             self._pod_names.pop(key, None)
             return None
         if checked.failure is not None:
-            self._pools.ask(key)  # whoever counted on those ports gets others
+            # the Pods that counted on those ports get others
+            self._context.carry_out(Effects(fill=(key,)))
             raise checked.failure
         with prioritized(Priority.CLEANUP):
-            delay = await self._remove(pool) or await self._name(pool)
-        self._pools.ask(key)
-        if pool.available:
-            self._pools.offer(key)
+            delay = await self._delete_leaving(pool) or await self._name(pool)
+        self._context.carry_out(Effects(fill=(key,), surplus=(key,) if pool.available else ()))
         return min(filter(None, (delay, checked.delay, self._interval)))
 
     def _is_urgent(self, key: PoolKey) -> bool:
-        """Whether a Pod can have what is checked: it does not wait for a budget."""
+        """Tell whether a Pod can have what is checked: then no budget holds it up."""
         pool = self._state.pools.get(key)
         return pool is not None and bool(pool.waiting)
 
@@ -87,41 +105,45 @@ class Upkeep:
         return self._is_urgent(key) or bool(self._budget.take(1))
 
     def _until_budget(self) -> float:
-        """Seconds until another call can be made."""
+        """Return the seconds until another call may be made."""
         return max(1.0, self._budget.delay(1))
 
     async def _check_returned(self, key: PoolKey) -> Checked:
-        """See that ports that came back are as the pool promises; others' changes are no use.
+        """Check that returned ports are as the pool promises; others may have changed them.
 
-        What is to be tried again does not hold up the others.
+        A check that has to be repeated does not hold up the other ports.
         """
-        due = {spare.id: spare for spare in self._state.due(key)}
+        pool = self._state.pools.get(key)
+        due = {port.id: port for port in pool.due()} if pool is not None else {}
         if not due:
             return Checked()
         if not self._may_call(key):
             return Checked(self._until_budget())
-        ports = await self._pools.neutron.list_ports_by_id(due)
+        ports = await self._context.neutron.list_ports_by_id(due)
         there = {port["id"] for port in ports}
-        found = {spare.id: spare for spare in await self._pools.vif.find_pooled(ports)}
+        found = {port.id: port for port in await self._context.vif.find_pooled(ports)}
         failure: errors.CloudError | None = None
-        for port, known in due.items():
-            if port not in there:
-                self._pools.bury(port)
-            elif port not in found or not is_same(found[port], known):
-                LOG.warning("port %s was changed by others; it goes", port)
-                self._state.dismiss(port, self._pools.now())
+        for port_id, known in due.items():
+            if port_id not in there:
+                self._remove(port_id)
+            elif port_id not in found or not is_same(found[port_id], known):
+                LOG.warning("port %s was changed by others; it is deleted", port_id)
+                self._state.dismiss(port_id, self._context.now())
             else:
                 try:
-                    if not await self._restore(found[port], known):
+                    if not await self._restore(found[port_id], known):
                         return Checked(self._until_budget(), failure)
                 except errors.CloudError as error:
-                    self._state.unchecked(port)
+                    self._state.check_failed(port_id)
                     failure = error
         return Checked(failure=failure)
 
     async def _restore(self, found: PooledPort, known: PooledPort) -> bool:
-        """Have it be as the pool promises; False where there is no budget for that."""
-        device = self._pools.device
+        """Bring a port to the state that the pool promises.
+
+        :returns: False where there is no budget for that.
+        """
+        device = self._inventory.device
         wanted = dataclasses.replace(
             found, key=known.key, name=vif_plan.AVAILABLE, device_id=device
         )
@@ -134,79 +156,92 @@ class Upkeep:
                 "security_groups": list(known.key.security_groups),
             }
             try:
-                await self._pools.neutron.update_port(found.id, fields)
+                await self._context.neutron.update_port(found.id, fields)
             except errors.CloudError as error:
                 if not 400 <= error.status < 500 or error.status in PASSING:
                     raise
-                LOG.warning("port %s cannot be given on, it goes: %s", found.id, error)
-                self._state.dismiss(found.id, self._pools.now())
+                LOG.warning("port %s cannot be reused, and is deleted: %s", found.id, error)
+                self._state.dismiss(found.id, self._context.now())
                 return True
-        claim = self._state.restored(wanted, self._pools.now())
-        self._pools.tell([claim] if claim else [])
+        if claim := self._state.passed(wanted, self._context.now()):
+            self._context.carry_out(Effects(served=(claim,)))
         return True
 
-    async def _update(self, port: str, fields: Json) -> bool:
-        """Whether it is still there."""
+    def _remove(self, port_id: str) -> None:
+        self._context.carry_out(self._inventory.remove(port_id))
+
+    async def _update(self, port_id: str, fields: Json) -> bool:
+        """Change a port, and tell whether it still exists."""
         try:
-            await self._pools.neutron.update_port(port, fields)
+            await self._context.neutron.update_port(port_id, fields)
         except errors.NotFound:
-            self._pools.bury(port)
+            self._remove(port_id)
             return False
         return True
 
     async def _name(self, pool: Pool) -> float:
-        """Give ports in use their Pods' names, while no Pod waits; seconds until there is more."""
-        now = self._pools.now()
+        """Give ports in use their Pods' names, while no Pod waits.
+
+        :returns: seconds until there is more to do; 0 where nothing remains.
+        """
+        now = self._context.now()
         names = self._pod_names[pool.key]
-        for port in names.keys() - pool.in_use.keys():
-            del names[port]
-        ripe = [port for port in names if now - pool.in_use[port] >= NAMED_AFTER]
-        for port in ripe[:AT_ONCE]:
-            if self._state.anybody_waits() or not self._budget.take(1):
+        for port_id in names.keys() - pool.in_use.keys():
+            del names[port_id]
+        age = self._context.patience.pooled_port_name
+        ripe = [port_id for port_id in names if now - pool.in_use[port_id].since >= age]
+        for port_id in ripe[:AT_ONCE]:
+            if self._state.is_awaited() or not self._budget.take(1):
                 return self._until_budget()
-            name, holder = names.get(port), self._state.holder(port)
-            if name is None or holder is None:
-                continue  # it came back meanwhile
+            name, record = names.get(port_id), pool.in_use.get(port_id)
+            if name is None or record is None or record.holder is None:
+                continue  # the port has returned meanwhile
+            holder = record.holder.pod_uid
             fields: Json = {"name": name[: vif_plan.NAME_LIMIT], "device_id": holder}
-            await self._update(port, fields)
-            names.pop(port, None)
+            await self._update(port_id, fields)
+            names.pop(port_id, None)
         return 1.0 if len(ripe) > AT_ONCE else 0.0
 
-    async def _remove(self, pool: Pool) -> float:
-        """Delete ports that leave, unplugged by their node; seconds until there is more to do."""
-        now = self._pools.now()
+    async def _delete_leaving(self, pool: Pool) -> float:
+        """Delete ports that leave, once their node has unplugged them.
+
+        :returns: seconds until there is more to do; 0 where nothing remains.
+        """
+        now = self._context.now()
+        unpark = self._context.patience.unpark
         ready = [
-            port
-            for port, since in pool.leaving.items()
-            if not self._state.is_parked(port) or now - since >= UNPARK
+            record
+            for record in pool.leaving.values()
+            if not record.parked or now - record.since >= unpark
         ]
         failure: errors.CloudError | None = None
-        for port in ready[:AT_ONCE]:
+        for record in ready[:AT_ONCE]:
             if not self._budget.take(1):
                 break
-            spare = self._state.spare(port)
+            if self._state.record(record.port.id) is not record:
+                continue
             try:
-                if spare is not None and await self._mark(spare):
-                    await self._pools.vif.delete_pooled(spare)
-                    self._pools.bury(port)
-            except errors.CloudError as error:  # the others are not to wait for it
+                if await self._mark(record.port):
+                    await self._context.vif.delete_pooled(record.port)
+                    self._remove(record.port.id)
+            except errors.CloudError as error:  # the other ports do not wait for this one
                 failure = error
         if failure is not None:
             raise failure
         return self._until_budget() if pool.leaving else 0.0
 
-    async def _mark(self, spare: PooledPort) -> bool:
-        """Have it bear the name of ports that go; whether it is still there."""
-        if spare.name == vif_plan.LEAVING:
+    async def _mark(self, port: PooledPort) -> bool:
+        """Give the port the name of ports that leave, and tell whether it still exists."""
+        if port.name == vif_plan.LEAVING:
             return True
-        if not await self._update(spare.id, {"name": vif_plan.LEAVING}):
+        if not await self._update(port.id, {"name": vif_plan.LEAVING}):
             return False
-        self._state.learn(dataclasses.replace(spare, name=vif_plan.LEAVING))
+        self._state.rename(port.id, vif_plan.LEAVING)
         return True
 
 
 def is_same(found: PooledPort, known: PooledPort) -> bool:
-    """Whether nothing but its name, its device and its security groups has changed."""
+    """Tell whether at most a port's name, device and security groups have changed."""
     wanted = dataclasses.replace(
         known, name=found.name, device_id=found.device_id, key=known.key, fit=True
     )

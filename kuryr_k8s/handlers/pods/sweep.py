@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver
+from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver, keepers
 from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.drivers.vif.neutron_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG
 from kuryr_k8s.engine.sweep import Sweep
@@ -69,6 +69,7 @@ class PortSweep(Sweep[Json]):
         self._kuryrports = context.informers.of(KURYRPORTS)
         self._interfaces = interfaces
         self._pool = context.drivers[VIFPoolDriver]
+        self._keepers = keepers(self._pool)
         self._pool.on_lost(lambda: self.search_after(context.patience.lost_port))
         self._tags = tuple(defaults.resource_tags)
         self._lost = LostPorts(context)
@@ -80,12 +81,14 @@ class PortSweep(Sweep[Json]):
             "device_owner": DEVICE_OWNERS,
             "fields": FIELDS,
         }
-        known = self._pool.known()
+        known = [keeper.known() for keeper in self._keepers]
         recorded = list(self._kuryrports.values())
         listed = await self._neutron.list_ports(query)
         ports = [port for port in listed if is_ours(port)]
-        if self._pool.keeps_ports:
-            ports = await self._pool.survey(known, ports, records(await self._live()))
+        if self._keepers:
+            recorded_live = records(await self._live())
+            for keeper, before in zip(self._keepers, known, strict=True):
+                ports = await keeper.survey(before, ports, recorded_live)
         await self._lost.tell(recorded, listed)
         return nameless(ports, self._kuryrports.values())
 

@@ -1,17 +1,17 @@
-"""Node → KuryrPortPool: the ports that the node is to keep plugged, and what it says of them.
+"""The handler of Nodes and KuryrPortPools: ports that each node should keep plugged.
 
-Written in batches, never because of one Pod: a port stays in the map while a Pod has it. One that
-nobody will have any more is marked, and is deleted in Neutron when the node has unplugged it.
+The map of a KuryrPortPool is written in batches, never because of one Pod: a port stays in it
+while a Pod has the port. A port that no Pod will have again is marked, and is deleted in Neutron
+when the node has unplugged it.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.drivers.base import NodeNotReady, PooledPort, VIFPoolDriver
-from kuryr_k8s.drivers.pools.port_pool import PortPool, pools_of
+from kuryr_k8s.drivers.base import KeepsPorts, NodeNotReady, ParkablePort, VIFPoolDriver, keepers
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.k8s.events import Reference, node_reference
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, NODES, Key
@@ -20,155 +20,167 @@ from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
 GAP = 1.0  # seconds between two looks at a node's pools, and changes of its map
-COUNTS_GAP = 10.0  # between two changes of the numbers
-NOBODYS = Key("", "")  # pools of which it is not known which Node's they are
-UNREADY = 60.0  # seconds until it is asked again where a Node is in the cloud
-PATIENCE = 600.0  # seconds for which it may be that nobody knows
+UNLOCATED = Key("", "")  # stands for the pools that no known Node has
+# The numbers in the status of a KuryrPortPool, by their names in PoolNumbers
+SHOWN = {
+    "available": "available",
+    "parkedCount": "parked",
+    "inUse": "in_use",
+    "creating": "creating",
+    "returning": "returning",
+    "target": "target",
+}
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was done for one node, and when.
+
+    :param looked: when the node's pools were last looked at.
+    :param counted: when the numbers were last written.
+    :param counts: the numbers that were written.
+    :param uid: of the KuryrPortPool that they were written to.
+    """
+
+    looked: float | None = None
+    counted: float | None = None
+    counts: Json | None = None
+    uid: str = ""
 
 
 class KuryrPortPoolHandler(Handler):
+    """Writes for each node the ports to park, and reads which ports are parked."""
+
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        self._looked: dict[Key, float] = {}
-        self._counts_written: dict[Key, float] = {}
-        self._counts: dict[Key, tuple[str, Json]] = {}  # of the object with this uid
-        self._nobodys_since: float | None = None
-        for pool in pools_of(context.drivers[VIFPoolDriver]):
-            pool.pools.changed = self._of_place(pool)
-
-    def _of_place(self, pool: PortPool) -> Any:
-        def changed(place: str) -> None:
-            if name := pool.pools.nodes.get(place):
-                self.wake(Key("", name))
-            elif pool.is_open(place):
-                self.wake(NOBODYS)
-
-        return changed
+        self._nodes = context.informers.of(NODES)
+        self._kuryrportpools = context.informers.of(KURYRPORTPOOLS)
+        self._driver = context.drivers[VIFPoolDriver]
+        self._keepers = keepers(self._driver)
+        self._patience = context.patience
+        self._now = context.clock.now
+        self._written: dict[Key, _Written] = {}
+        self._unlocated_since: float | None = None
+        for keeper in self._keepers:
+            keeper.on_change(lambda node_name: self.wake(Key("", node_name)))
 
     def watches(self) -> Sequence[Watch[Any]]:
-        informers = self._context.informers
-        return (
-            Watch(informers.of(NODES), _of_node),
-            Watch(informers.of(KURYRPORTPOOLS), _of_pool),
-        )
+        return (Watch(self._nodes, _of_node), Watch(self._kuryrportpools, _of_pool))
 
     async def reconcile(self, key: Key) -> float | None:
-        if key == NOBODYS:
-            return await self._close_nobodys()
-        node = self._context.informers.of(NODES).get(key)
+        if key == UNLOCATED:
+            return await self._close_unlocated()
+        node = self._nodes.get(key)
         if node is None:
             await self._close(key)
-            self._forget(key)
+            self._written.pop(key, None)
             return None
-        pool = self._context.drivers[VIFPoolDriver].part_of(node)
-        if not isinstance(pool, PortPool):
+        keeper = self._driver.part_of(node)
+        if not isinstance(keeper, KeepsPorts):
             return None
         try:
-            with prioritized(Priority.REFILL):  # at a start all nodes ask, and no Pod waits
-                place = await pool.place(node)
+            with prioritized(Priority.REFILL):  # after a start all nodes ask, and no Pod waits
+                place = await keeper.locate(node)
         except NodeNotReady:
-            return None  # its daemon's word comes as a change of the Node
-        if not pool.recovered:
-            return None  # nothing is to leave the map because it is not known yet
-        self._learn_parked(key, pool, place)
-        if delay := _left(self._looked, key, GAP):
+            return None  # a change of the Node reports when its daemon has started
+        if not keeper.recovered:
+            return None  # no port leaves the map just because it is not known yet
+        self._read_parked(key, keeper, place)
+        written = self._written.setdefault(key, _Written())
+        if delay := self._left(written.looked, GAP):
             return delay
-        await pool.learn_networks(place)
-        await self._write_ports(key, node, pool, place)
-        return await self._write_counts(key, pool, place)
+        written.looked = self._now()
+        await self._write_ports(key, node, await keeper.ports_to_park(place))
+        return await self._write_counts(key, written, keeper, place)
+
+    def _left(self, since: float | None, gap: float) -> float:
+        """Return the seconds left until ``gap`` seconds have passed since then."""
+        return 0.0 if since is None else max(0.0, since + gap - self._now())
 
     async def _close(self, key: Key) -> None:
-        """The node is gone, by a live read: so go its ports."""
+        """Empty the pools of a Node that is gone, as a live read confirms."""
         live = await self._context.kube.find(NODES, key)
         if live is not None:
             raise errors.Wait(f"node {key} is not in the cache", delay=1.0)
-        for pool in pools_of(self._context.drivers[VIFPoolDriver]):
-            pool.close_node(key.name)
+        for keeper in self._keepers:
+            keeper.close_node(key.name)
 
-    async def _close_nobodys(self) -> float | None:
-        """Nodes may have gone while no controller worked; by a live list.
+    async def _close_unlocated(self) -> float | None:
+        """Empty the pools of Nodes that went away while no controller worked.
 
-        A Node of which nobody knows where it is may be any pool's, but not for ever: its daemon
-        may never come.
+        A Node whose place nobody knows yet may have any of the pools, but not for ever: its
+        daemon may never start.
         """
-        if delay := _left(self._looked, NOBODYS, UNREADY):
+        gap = self._patience.locate_node
+        written = self._written.setdefault(UNLOCATED, _Written())
+        if delay := self._left(written.looked, gap):
             return delay
-        now = asyncio.get_running_loop().time()
-        since = self._nobodys_since = self._nobodys_since or now
+        written.looked = now = self._now()
+        since = self._unlocated_since = self._unlocated_since or now
         pages = self._context.kube.list_pages(NODES, {})
         for node in [Node.read(item) async for items, _version in pages for item in items]:
             try:
-                pool = self._context.drivers[VIFPoolDriver].part_of(node)
-                if isinstance(pool, PortPool):
-                    await pool.place(node)
+                keeper = self._driver.part_of(node)
+                if isinstance(keeper, KeepsPorts):
+                    await keeper.locate(node)
             except errors.Refused:
-                if now - since < PATIENCE:
-                    return UNREADY  # they may be this one's
-        self._nobodys_since = None
-        for pool in pools_of(self._context.drivers[VIFPoolDriver]):
-            pool.close_nobodys()
+                if now - since < self._patience.unlocated_node:
+                    return gap  # the pools may be this node's
+        self._unlocated_since = None
+        for keeper in self._keepers:
+            keeper.close_unlocated()
         return None
 
-    def _forget(self, key: Key) -> None:
-        for memory in (self._looked, self._counts_written, self._counts):
-            memory.pop(key, None)
+    def _read_parked(self, key: Key, keeper: KeepsPorts, place: str) -> None:
+        """Tell the driver which ports the node has parked, and which it was told to unplug."""
+        known = self._kuryrportpools.get(key)
+        parked = known.parked if known is not None else frozenset()
+        ports = known.ports if known is not None else {}
+        leaving = frozenset(port_id for port_id, entry in ports.items() if not entry.keep)
+        keeper.set_parked(place, parked, leaving)
 
-    def _learn_parked(self, key: Key, pool: PortPool, place: str) -> None:
-        known = self._context.informers.of(KURYRPORTPOOLS).get(key)
-        if known is None:
-            pool.parked(place, frozenset(), frozenset())
-        else:
-            leaving = frozenset(port for port, entry in known.ports.items() if not entry.keep)
-            pool.parked(place, known.parked, leaving)
-
-    async def _write_ports(self, key: Key, node: Node, pool: PortPool, place: str) -> None:
-        """Bring the map up to date."""
-        known = self._context.informers.of(KURYRPORTPOOLS).get(key)
-        changes = self._changes(known, pool, place)
+    async def _write_ports(self, key: Key, node: Node, ports: list[ParkablePort]) -> None:
+        """Bring the map of ports up to date."""
+        known = self._kuryrportpools.get(key)
+        changes = _changes(known, ports)
         if not changes:
             return
-        kube, informer = self._context.kube, self._context.informers.of(KURYRPORTPOOLS)
+        kube = self._context.kube
         if known is None:
             owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
             meta = {"name": key.name, "ownerReferences": [owner]}
             body = {"metadata": meta, "spec": {"ports": changes}}
-            informer.learn(await kube.create(KURYRPORTPOOLS, body))
+            answer = await kube.create(KURYRPORTPOOLS, body)
         else:
             patch = {"metadata": {"uid": known.uid}, "spec": {"ports": changes}}
-            informer.learn(await kube.merge_patch(KURYRPORTPOOLS, key, patch))
+            answer = await kube.merge_patch(KURYRPORTPOOLS, key, patch)
+        self._kuryrportpools.learn(answer)
 
-    def _changes(self, known: KuryrPortPool | None, pool: PortPool, place: str) -> Json:
-        """The difference between the map and the pools, as a merge patch of the map."""
-        there = dict(known.ports) if known is not None else {}
-        changes: Json = {}
-        for spare in pool.to_park(place):
-            entry = there.pop(spare.id, None)
-            leaving = pool.is_leaving(spare.id)
-            keep = entry is not None and entry.keep
-            if not keep and not leaving and (made := _entry(pool, spare)):
-                changes[spare.id] = made
-            elif keep and leaving:
-                changes[spare.id] = {"state": REMOVE}
-        return changes | dict.fromkeys(there)
+    async def _write_counts(
+        self, key: Key, written: _Written, keeper: KeepsPorts, place: str
+    ) -> float | None:
+        """Bring the numbers up to date.
 
-    async def _write_counts(self, key: Key, pool: PortPool, place: str) -> float | None:
-        """Bring the numbers up to date; or seconds until that may be done."""
-        known = self._context.informers.of(KURYRPORTPOOLS).get(key)
-        counts = pool.pools.counts(place)
-        if known is None or self._counts.get(key) == (known.uid, counts):
+        :returns: seconds until that may be done; None: they are up to date.
+        """
+        known = self._kuryrportpools.get(key)
+        pools = [pool.numbers._asdict() for pool in keeper.pools(place)]
+        counts = {shown: sum(pool[name] for pool in pools) for shown, name in SHOWN.items()}
+        if known is None or (written.uid, written.counts) == (known.uid, counts):
             return None
-        if delay := _left(self._counts_written, key, COUNTS_GAP):
+        if delay := self._left(written.counted, self._patience.pool_counts):
             return delay
+        written.counted = self._now()
         patch = {"metadata": {"uid": known.uid}, "status": counts}
         answer = await self._context.kube.merge_patch(
             KURYRPORTPOOLS, key, patch, subresource="status"
         )
-        self._context.informers.of(KURYRPORTPOOLS).learn(answer)
-        self._counts[key] = known.uid, counts
+        self._kuryrportpools.learn(answer)
+        written.uid, written.counts = known.uid, counts
         return None
 
     def about(self, key: Key) -> Reference | None:
-        return node_reference(self._context.informers.of(NODES).get(key))
+        return node_reference(self._nodes.get(key))
 
 
 def _of_node(key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
@@ -185,19 +197,22 @@ def _of_pool(key: Key, old: KuryrPortPool | None, new: KuryrPortPool | None) -> 
     return (key,)
 
 
-def _entry(pool: PortPool, spare: PooledPort) -> Json | None:
-    vif = pool.vif_of(spare)
-    if vif is None or vif.network is None:
-        return None  # nothing is known of its network before the first request
-    addresses = [address for _, address in spare.fixed_ips]
-    return park_entry(spare.mac, addresses, vif.network.mtu, spare.bridge)
+def _changes(known: KuryrPortPool | None, ports: list[ParkablePort]) -> Json:
+    """Compute the difference between the map and the pools, as a merge patch of the map."""
+    there = dict(known.ports) if known is not None else {}
+    changes: Json = {}
+    for parkable in ports:
+        port_id = parkable.port.id
+        entry = there.pop(port_id, None)
+        kept = entry is not None and entry.keep
+        if kept and parkable.leaving:
+            changes[port_id] = {"state": REMOVE}
+        elif not kept and not parkable.leaving and parkable.mtu is not None:
+            changes[port_id] = _entry(parkable)
+    return changes | dict.fromkeys(there)
 
 
-def _left(done: dict[Key, float], key: Key, gap: float) -> float:
-    """Seconds until it may be done again; none left means that it is done now."""
-    now = asyncio.get_running_loop().time()
-    left = done.get(key, now - gap) + gap - now
-    if left > 0:
-        return left
-    done[key] = now
-    return 0.0
+def _entry(parkable: ParkablePort) -> Json:
+    port = parkable.port
+    addresses = [address for _, address in port.fixed_ips]
+    return park_entry(port.mac, addresses, parkable.mtu, port.bridge)

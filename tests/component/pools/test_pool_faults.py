@@ -2,7 +2,6 @@
 
 import pytest
 
-from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.component.pools.test_pools import end, until_ports
 from tests.kit.confs import NODE
@@ -261,10 +260,10 @@ async def test_restarted_controller_leaves_the_nodes_map_as_it_is(stage):
 
 
 @pytest.mark.parametrize("finder", ["survey", "name"])
-async def test_pod_that_was_given_a_deleted_port_gets_another(stage, neutron, finder, monkeypatch):
-    monkeypatch.setattr(pool_upkeep, "NAMED_AFTER", 0.0)
+async def test_pod_that_was_given_a_deleted_port_gets_another(stage, neutron, finder):
+    at_once = {"patience": {"pooled_port_name": 0.0}}
     how = {"survey": {"sweep": "3"}, "name": {"sweep": "600", "port_names": "true"}}
-    async with stage.controller(**pool(**how[finder])) as app:
+    async with stage.controller(**pool(**how[finder]) | at_once) as app:
         await run(stage, "one")
         await tidied(stage, app)
         (lost,) = available(stage, *await named(stage))

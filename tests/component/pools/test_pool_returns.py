@@ -2,7 +2,6 @@
 
 import pytest
 
-from kuryr_k8s.handlers.pools import kuryrportpool
 from tests.component.pools.test_pool_faults import OTHER, add, add_other_node, available, pool, run
 from tests.component.pools.test_pools import end, until_ports
 from tests.kit.confs import NODE
@@ -81,30 +80,29 @@ async def test_port_given_on_does_not_come_back_with_its_former_pod(stage):
 
 
 async def test_pools_of_a_gone_node_go_though_another_node_never_tells_where_it_is(
-    stage, monkeypatch
+    stage,
 ):
-    monkeypatch.setattr(kuryrportpool, "UNREADY", 0.5)
-    monkeypatch.setattr(kuryrportpool, "PATIENCE", 2.0)
+    soon = {"patience": {"locate_node": 0.5, "unlocated_node": 2.0}}
     async with stage.controller(**pool()) as app:
         pod, _ = await run(stage, "web")
         await end(stage, "web", pod)
         await settle(stage, lambda: app)
     await stage.client.delete(f"/api/v1/nodes/{NODE}")
     await stage.cluster.add_node("silent", annotations={})
-    async with stage.controller(**pool()) as app:
+    async with stage.controller(**pool() | soon) as app:
         await until_ports(stage, 0)
         await settle(stage, lambda: app)
 
 
-async def test_object_that_was_deleted_by_hand_comes_back_with_its_numbers(stage, monkeypatch):
-    monkeypatch.setattr(kuryrportpool, "COUNTS_GAP", 0.5)
+async def test_object_that_was_deleted_by_hand_comes_back_with_its_numbers(stage):
     path = f"/apis/openstack.org/v1/kuryrportpools/{NODE}"
 
     async def counted():
         found = await stage.client.find(path)
         return found and found.get("status", {}).get("inUse") == 1 and found["metadata"]["uid"]
 
-    async with stage.controller(**pool(park_ports="true")) as app:
+    soon = {"patience": {"pool_counts": 0.5}}
+    async with stage.controller(**pool(park_ports="true") | soon) as app:
         await run(stage, "web")
         await settle(stage, lambda: app)
         first = await stage.until(counted)

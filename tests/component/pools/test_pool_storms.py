@@ -2,8 +2,6 @@
 
 import asyncio
 
-from kuryr_k8s.drivers.pools import upkeep as pool_upkeep
-from kuryr_k8s.handlers.pools import kuryrportpool
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import Hang
@@ -167,10 +165,9 @@ async def test_restart_writes_nothing_and_asks_for_all_ports_once(stage):
     assert [write.method for write in ours if "another" not in write.path] == ["POST"]
 
 
-async def test_unchanged_cluster_writes_nothing_and_asks_nothing(stage, monkeypatch):
-    monkeypatch.setattr(pool_upkeep, "NAMED_AFTER", 0.5)
-    monkeypatch.setattr(kuryrportpool, "COUNTS_GAP", 1.0)
-    async with stage.controller(**pool(port_names="true", park_ports="true")) as app:
+async def test_unchanged_cluster_writes_nothing_and_asks_nothing(stage):
+    soon = {"patience": {"pooled_port_name": 0.5, "pool_counts": 1.0}}
+    async with stage.controller(**pool(port_names="true", park_ports="true") | soon) as app:
         await stage.cluster.add_pod("web", node=NODE)
         port = f"{stage.cluster.namespace}/web"
         await stage.until_plugged_in("web")

@@ -1,7 +1,6 @@
 """What a controller finds in the cloud that no Service has."""
 
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG
-from kuryr_k8s.patience import Patience
 from tests.kit.confs import TAG
 from tests.kit.service_stage import FINALIZER
 
@@ -48,7 +47,7 @@ async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(
 
 async def test_address_that_a_refused_load_balancer_left_taken_is_free_soon(services):
     """And not only at the next search, in ten minutes."""
-    patience = Patience(refused_vip=0.2, vip_port_confirmed=0.5)
+    patience = {"refused_vip": 0.2, "vip_port_confirmed": 0.5}
     cloud = services.cloud
     async with services.controller(patience=patience):
         await services.add_service("first", HTTP)

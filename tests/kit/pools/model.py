@@ -3,7 +3,7 @@
 import math
 
 from kuryr_k8s.drivers.base import PoolKey
-from kuryr_k8s.drivers.pools.claims import Claim
+from kuryr_k8s.drivers.pools.pool import Check, Claim, Mode
 from kuryr_k8s.drivers.pools.state import PoolState
 
 KEYS = [
@@ -59,7 +59,7 @@ class PoolModel:
 
     @property
     def key_of(self):
-        return {spare.id: spare.key for spare in self.state.known()}
+        return {port.id: port.key for port in self.state.ports()}
 
     def is_idle(self, key):
         busy = self.queues[key] or self.pool(key, "in_use")
@@ -70,11 +70,11 @@ class PoolModel:
             return 0
         return min(self.limits.minimum, self.limits.maximum or math.inf)
 
-    def promise(self, key, claim, spare):
+    def promise(self, key, claim, port):
         assert claim not in self.has
-        assert spare.id not in {*self.has.values(), *self.recorded}
-        assert spare.key == key
-        self.has[claim] = spare.id
+        assert port.id not in {*self.has.values(), *self.recorded}
+        assert port.key == key
+        self.has[claim] = port.id
         self.used[key] = self.now
 
     def serve(self, claims):
@@ -94,7 +94,7 @@ class PoolModel:
         self.neutron.pop(port, None)
         self.buried.add(port)
         known = port in self.places
-        assert self.state.gone(port) == (self.forget(port) if known else None)
+        assert self.state.remove(port) == (self.forget(port) if known else None)
 
     # -- what holds at any time
 
@@ -126,11 +126,14 @@ class PoolModel:
             for place in PLACES:
                 for port in getattr(pool, place):
                     assert port not in places, f"{port} is {place}, and {places[port]}"
-                    assert self.state.where(port) == place
-                    assert self.state.spare(port).key == pool.key == key
-                    assert self.state.spare(port).fit or place == "leaving"
+                    record = getattr(pool, place)[port]
+                    assert self.state.record(port) is record
+                    assert (record.phase, record.pool) == (place, pool)
+                    assert record.port.key == pool.key == key
+                    assert record.port.fit or place == "leaving"
+                    assert (record.holder is not None) == (place == "in_use")
                     places[port] = place
-        assert set(places) == {spare.id for spare in self.state.known()}
+        assert set(places) == {port.id for port in self.state.ports()}
         return places
 
     def check_pools(self):
@@ -148,17 +151,29 @@ class PoolModel:
             assert not (pool.waiting and pool.available), "somebody waits for what is there"
             under_way = sum(count for one, count, *_ in self.creations if one == key)
             assert pool.creating == under_way
-            assert set(pool.checked) == self.checked & set(pool.returning)
-            assert {s.id for s in self.state.due(key)} == set(pool.returning) - self.checked
-            assert pool.closed == (key in self.closed)
-            assert not (pool.closed and (pool.available or pool.returning or pool.waiting))
-        self.parked &= {spare.id for spare in self.state.known()}
+            checks = {port: record.check for port, record in pool.returning.items()}
+            passed = {port for port, check in checks.items() if check is Check.PASSED}
+            assert passed == self.checked & set(pool.returning)
+            assert {port.id for port in pool.due()} == set(pool.returning) - self.checked
+            assert pool.is_closed() == (key in self.closed)
+            assert (pool.mode is Mode.OPEN) == (key not in self.closed | self.resting)
+            assert not (pool.is_closed() and (pool.available or pool.returning or pool.waiting))
+        self.parked &= {port.id for port in self.state.ports()}
         seen = {*self.neutron, *self.buried, *self.places}
-        assert {port for port in seen if self.state.is_parked(port)} == self.parked
+        assert {port for port in seen if self.is_parked(port)} == self.parked
         for place in {key.place for key in KEYS}:
             mine = [pool for key, pool in self.state.pools.items() if key.place == place]
             assert sorted(self.state.at(place), key=id) == sorted(mine, key=id)
-        assert self.state.anybody_waits() == any(self.queues.values())
+        assert self.state.is_awaited() == any(self.queues.values())
+
+    def is_parked(self, port):
+        record = self.state.record(port)
+        return record is not None and record.parked
+
+    def due(self, key):
+        """Return the ids of the pool's ports that are to be checked."""
+        pool = self.state.pools.get(key)
+        return [port.id for port in pool.due()] if pool else []
 
     def check_wanted(self, key):
         """Whoever waits is cared for once, and the pool is filled, but not over its maximum."""

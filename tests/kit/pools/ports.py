@@ -1,8 +1,7 @@
 """Ports of pools, in few words."""
 
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
-from kuryr_k8s.drivers.pools.claims import Claim
-from kuryr_k8s.drivers.pools.pool import Limits
+from kuryr_k8s.drivers.pools.pool import Claim, Limits
 from kuryr_k8s.drivers.pools.state import PoolState
 
 KEY = PoolKey("project", "node1", "network", ("subnet",), ("group",))
@@ -19,7 +18,7 @@ def port_of(name, key, *, fit=True):
     return PooledPort(id=name, key=key, mac="", fixed_ips=(), name="", device_id="", fit=fit)
 
 
-def spares(names, key=KEY, fit=True):
+def ports_of(names, key=KEY, fit=True):
     return [port_of(name, key, fit=fit) for name in names.split()]
 
 
@@ -31,8 +30,8 @@ def state_of(names="", key=KEY, **limits):
 
 
 def add(state, names, key):
-    for now, spare in enumerate(spares(names, key)):
-        state.adopt(spare, float(now))
+    for now, port in enumerate(ports_of(names, key)):
+        state.adopt(port, float(now))
 
 
 def places(state, key=KEY):

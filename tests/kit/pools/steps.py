@@ -18,10 +18,10 @@ class PoolSteps(PoolModel):
         if not self.queues[key]:
             free = self.pool(key, "available")
             checked = [port for port in self.pool(key, "returning") if port in self.checked]
-            best = [*filter(self.state.is_parked, free), *free, *checked]
-        spare = self.state.take(key, claim, self.now)
+            best = [*filter(self.is_parked, free), *free, *checked]
+        port = self.state.take(key, claim, self.now)
         if claim in self.has:
-            assert spare.id == self.has[claim]
+            assert port.id == self.has[claim]
             return
         for other, queue in self.queues.items():
             if claim in queue and (best or other != key):
@@ -30,28 +30,28 @@ class PoolSteps(PoolModel):
         self.resting.discard(key)
         self.used[key] = self.now
         if best:
-            assert spare.id == best[0]
-            self.promise(key, claim, spare)
+            assert port.id == best[0]
+            self.promise(key, claim, port)
         else:
-            assert spare is None
+            assert port is None
             self.queues[key] += [claim] if claim not in self.queues[key] else []
 
-    def give_back(self, port):
+    def return_port(self, port):
         key = self.key_of[port]
         free = len(self.pool(key, "available")) + len(self.pool(key, "returning"))
         full = self.limits.maximum and free - len(self.queues[key]) >= self.limits.maximum
         for _ in range(2):  # Kubernetes may say it again
-            assert self.state.give_back(port, self.now)
+            assert self.state.return_port(port, self.now)
             expected = "leaving" if full or key in self.closed else "returning"
-            assert self.state.where(port) == expected
+            assert self.state.phase(port) == expected
         self.forget(port)
         self.used[key] = self.now
 
-    def withdraw(self, pod):
+    def return_ports_of(self, pod):
         mine = [port for claim, port in self.has.items() if claim.pod_uid == pod]
         for queue in self.queues.values():
             queue[:] = [claim for claim in queue if claim.pod_uid != pod]
-        assert sorted(self.state.withdraw(pod, self.now)) == sorted(mine)
+        assert sorted(self.state.return_ports_of(pod, self.now)) == sorted(mine)
         for port in mine:
             self.used[self.key_of[port]] = self.now
             self.forget(port)
@@ -61,12 +61,12 @@ class PoolSteps(PoolModel):
         port = self.has.pop(claim)
         self.state.set_aside(claim)
         self.recorded[port] = claim._replace(ifname="aside")
-        assert self.state.holder(port) == claim.pod_uid
+        assert self.state.record(port).holder.pod_uid == claim.pod_uid
         self.ask(key, claim)
 
     def orphan(self, port):
-        self.state.orphaned(port, self.now)
-        assert self.state.where(port) == "leaving"
+        self.state.dismiss_orphan(port, self.now)
+        assert self.state.phase(port) == "leaving"
         self.forget(port)
         self.used[self.key_of[port]] = self.now
 
@@ -76,18 +76,18 @@ class PoolSteps(PoolModel):
         if not count:
             return
         self.state.begin(key, count, self.now)
-        taken = sum(spare.key.project_id == key.project_id for spare in self.neutron.values())
+        taken = sum(port.key.project_id == key.project_id for port in self.neutron.values())
         wished = {"some": count // 2, "none": 0}.get(outcome, count)
         made = []
         for _ in range(min(wished, max(0, self.quota - taken))):
             self.made += 1
             made.append(port_of(f"port{self.made:04}", key, fit=outcome != "unfit"))
-        self.neutron |= {spare.id: spare for spare in made}
+        self.neutron |= {port.id: port for port in made}
         self.creations.append((key, count, made, [] if outcome == "lost" else made))
 
     def creation_is_answered(self, creation):
         key, count, made, told = creation
-        told = [spare for spare in told if spare.id not in self.buried]
+        told = [port for port in told if port.id not in self.buried]
         self.serve(self.state.made(key, count, told, self.now))
         if len(made) < count:
             self.others_give(key)
@@ -100,9 +100,9 @@ class PoolSteps(PoolModel):
             for other in self.state.pools
             if other.project_id == project and other != key and self.pool(other, "available")
         }
-        helped = self.state.sacrifice(key, needed, self.now)
+        helped = self.state.reclaim(key, needed, self.now)
         left = {port for ports in free.values() for port in ports}
-        left = {port for port in left if self.state.where(port) == "leaving"}
+        left = {port for port in left if self.state.phase(port) == "leaving"}
         assert len(left) == min(needed, sum(map(len, free.values())))
         assert set(helped) == {other for other, ports in free.items() if ports & left}
         assert [len(free[other]) for other in helped] == sorted(
@@ -110,19 +110,19 @@ class PoolSteps(PoolModel):
         )[: len(helped)]
 
     def survey_begins(self):
-        known = {spare.id for spare in self.state.known()}
+        known = {port.id for port in self.state.ports()}
         self.surveys.append((known, list(self.neutron.values())))
 
     def survey_ends(self):
         known, listed = self.surveys.pop(0)
-        for port in sorted(known - {spare.id for spare in listed}):
+        for port in sorted(known - {port.id for port in listed}):
             self.bury(port)
-        for spare in listed:
-            if spare.id not in self.buried:
-                before = self.state.where(spare.id)
-                claim = self.state.adopt(spare, self.now)
+        for port in listed:
+            if port.id not in self.buried:
+                before = self.state.phase(port.id)
+                claim = self.state.adopt(port, self.now)
                 self.serve([claim] if claim else [])
-                assert not before or self.state.where(spare.id) == before
+                assert not before or self.state.phase(port.id) == before
 
     def vanish(self, port):
         """Others delete a port in use; a survey finds it gone, and its Pod asks for another."""
@@ -137,9 +137,9 @@ class PoolSteps(PoolModel):
         """:param held: claims of ports that KuryrPorts name, by port id."""
         held = {port: it for port, it in (held | self.recorded).items() if port in self.neutron}
         self.start()
-        for spare in self.neutron.values():
-            holder = held[spare.id].pod_uid if spare.id in held else None
-            self.state.recover(spare, holder, self.now)
+        for port in self.neutron.values():
+            holder = held[port.id].pod_uid if port.id in held else None
+            self.state.recover(port, holder, self.now)
         self.recorded = held
 
     # -- the way back
@@ -154,7 +154,7 @@ class PoolSteps(PoolModel):
                 self.dismiss(port)
                 self.restore(key, port)  # it is too late for that
             elif index + 1 == -changed:
-                self.state.unchecked(port)
+                self.state.check_failed(port)
                 if port in self.pool(key, "returning"):
                     self.doubtful.add(port)
             else:
@@ -162,8 +162,8 @@ class PoolSteps(PoolModel):
             self.observe()
 
     def restore(self, key, port):
-        before = self.state.where(port)
-        claim = self.state.restored(self.neutron[port], self.now)
+        before = self.state.phase(port)
+        claim = self.state.passed(self.neutron[port], self.now)
         if before == "returning":
             assert (claim is None) == (not self.queues[key])
             self.serve([claim] if claim else [])
@@ -171,7 +171,7 @@ class PoolSteps(PoolModel):
             self.doubtful.discard(port)
         else:
             assert claim is None
-            assert self.state.where(port) == before
+            assert self.state.phase(port) == before
 
     def tidy(self, key):
         returned = self.pool(key, "returning")
@@ -180,9 +180,10 @@ class PoolSteps(PoolModel):
             for port in returned
             if port in self.checked and self.now - self.since[port] >= self.limits.cooldown
         ]
-        self.state.cool(key, self.now)
+        if key in self.state.pools:
+            self.state.pools[key].cool(self.now)
         for port in returned:
-            assert self.state.where(port) == ("available" if port in cooled else "returning")
+            assert self.state.phase(port) == ("available" if port in cooled else "returning")
         self.observe()
         free = self.pool(key, "available")
         kept, idle = list(free), key in self.used and self.is_idle(key)
@@ -190,9 +191,9 @@ class PoolSteps(PoolModel):
             kept.pop(0)
         self.state.shrink(key, self.now)
         for port in free:
-            assert self.state.where(port) == ("available" if port in kept else "leaving")
+            assert self.state.phase(port) == ("available" if port in kept else "leaving")
         for port in set(returned) - set(cooled):
-            assert self.state.where(port) == ("leaving" if idle else "returning")
+            assert self.state.phase(port) == ("leaving" if idle else "returning")
 
     def is_too_much(self, key, free):
         old = self.limits.ttl and self.now - self.since[free[0]] >= self.limits.ttl
@@ -200,17 +201,19 @@ class PoolSteps(PoolModel):
         return excess or (old and len(free) > self.target(key))
 
     def dismiss(self, port):
-        before = self.state.where(port)
+        before = self.state.phase(port)
         self.state.dismiss(port, self.now)
-        assert self.state.where(port) == (before if before in ("", "in_use") else "leaving")
+        assert self.state.phase(port) == (before if before in (None, "in_use") else "leaving")
 
     # -- nodes and people
 
     def park(self, told, place):
         here = {port for port in told if port in self.key_of and self.key_of[port].place == place}
         elsewhere = {port for port in self.parked if self.key_of[port].place != place}
+        unplugged = self.parked & {p for p, key in self.key_of.items() if key.place == place}
+        unplugged -= here
         self.parked = elsewhere | here
-        self.state.parked(frozenset(told), place)
+        assert self.state.set_parked(place, frozenset(told)) == unplugged
 
     def close(self, key):
         waited, self.queues[key] = self.queues[key], []
@@ -224,10 +227,12 @@ class PoolSteps(PoolModel):
 
     def free(self, key, count):
         free = self.pool(key, "available")
-        assert self.state.free(key, count, self.now) == len(free[:count])
+        assert self.state.empty(key, count, self.now) == len(free[:count])
+        if key in self.state.pools:
+            self.resting.add(key)
         for index, port in enumerate(free):
             freed = count is None or index < count
-            assert self.state.where(port) == ("leaving" if freed else "available")
+            assert self.state.phase(port) == ("leaving" if freed else "available")
 
     def populate(self, key, count):
         self.closed.discard(key)

@@ -1,6 +1,16 @@
 """Which of a pool's ports come back, and which ones go."""
 
-from tests.kit.pools.ports import FOREIGN, KEY, OTHER, THIRD, add, claim, places, spares, state_of
+from tests.kit.pools.ports import (
+    FOREIGN,
+    KEY,
+    OTHER,
+    THIRD,
+    add,
+    claim,
+    places,
+    ports_of,
+    state_of,
+)
 
 # -- the way back
 
@@ -11,23 +21,23 @@ def returned(names, **limits):
     for number, port in enumerate(names.split()):
         assert state.take(KEY, claim(number), 5.0).id == port
     for port in names.split():
-        state.give_back(port, 10.0)
+        state.return_port(port, 10.0)
     return state
 
 
 def test_a_port_is_available_again_when_it_is_checked_and_cool():
     state = returned("a b", cooldown=30.0)
-    state.restored(spares("a")[0], 11.0)
-    state.cool(KEY, 39.0)
+    state.passed(ports_of("a")[0], 11.0)
+    state.pools[KEY].cool(39.0)
     assert places(state) == {"returning": ["a", "b"]}
-    state.cool(KEY, 40.0)
+    state.pools[KEY].cool(40.0)
     assert places(state) == {"available": ["a"], "returning": ["b"]}
 
 
 def test_a_checked_port_is_given_before_it_is_cool_only_where_nothing_else_is_left():
     state = returned("a b", cooldown=30.0)
-    for spare in spares("b a"):
-        state.restored(spare, 11.0)
+    for port in ports_of("b a"):
+        state.passed(port, 11.0)
     add(state, "c", KEY)
     given = [state.take(KEY, claim(number), 12.0).id for number in range(3)]
     assert given == ["c", "a", "b"]
@@ -36,7 +46,7 @@ def test_a_checked_port_is_given_before_it_is_cool_only_where_nothing_else_is_le
 def test_an_unchecked_port_is_given_to_whoever_waits_as_soon_as_it_is_checked():
     state = returned("a", cooldown=30.0)
     assert state.take(KEY, claim(7), 11.0) is None
-    assert state.restored(spares("a")[0], 12.0) == claim(7)
+    assert state.passed(ports_of("a")[0], 12.0) == claim(7)
     assert places(state) == {"in_use": ["a"]}
 
 
@@ -45,11 +55,11 @@ def test_who_waits_does_not_count_on_a_port_whose_check_failed():
     for number in (7, 8):
         state.take(KEY, claim(number), 11.0)
     assert state.wanted(KEY, 11.0)[0] == 0
-    state.unchecked("a")
+    state.check_failed("a")
     assert state.wanted(KEY, 11.0)[0] == 1
-    assert {spare.id for spare in state.due(KEY)} == {"a", "b"}
-    assert state.restored(spares("a")[0], 12.0) == claim(7)
-    state.give_back("a", 13.0)  # that was then
+    assert {port.id for port in state.pools[KEY].due()} == {"a", "b"}
+    assert state.passed(ports_of("a")[0], 12.0) == claim(7)
+    state.return_port("a", 13.0)  # that was then
     assert state.wanted(KEY, 13.0)[0] == 0
 
 
@@ -58,10 +68,10 @@ def test_a_port_set_aside_is_its_pods_until_that_lets_go_of_it():
     assert state.take(KEY, claim(1), 5.0).id == "a"
     state.set_aside(claim(1))
     assert state.take(KEY, claim(1), 6.0).id == "b"
-    assert state.holder("a") == claim(1).pod_uid
-    assert state.withdraw(claim(1).pod_uid, 7.0) == ["b"]
+    assert state.record("a").holder.pod_uid == claim(1).pod_uid
+    assert state.return_ports_of(claim(1).pod_uid, 7.0) == ["b"]
     assert places(state) == {"in_use": ["a"], "returning": ["b"]}
-    state.give_back("a", 8.0)
+    state.return_port("a", 8.0)
     assert places(state) == {"returning": ["a", "b"]}
 
 
@@ -69,7 +79,7 @@ def test_a_port_dismissed_while_it_is_checked_stays_so():
     state = returned("a")
     state.dismiss("a", 11.0)
     state.take(KEY, claim(7), 11.0)
-    assert state.restored(spares("a")[0], 12.0) is None
+    assert state.passed(ports_of("a")[0], 12.0) is None
     assert places(state) == {"leaving": ["a"]}
 
 
@@ -82,7 +92,7 @@ def test_of_ports_that_return_to_a_full_pool_only_as_many_stay_as_pods_wait():
     for number in range(4):
         state.take(KEY, claim(number), 5.0)
     for port in "abc":
-        state.give_back(port, 10.0)
+        state.return_port(port, 10.0)
     assert places(state) == {"returning": ["a", "b"], "leaving": ["c"]}
 
 
@@ -107,7 +117,7 @@ def test_an_idle_pool_shrinks_to_nothing():
     assert places(state) == {"leaving": ["a", "b", "c"]}
     assert state.wanted(KEY, 70.0) == (0, 0)
     for port in "abc":
-        state.gone(port)
+        state.remove(port)
     assert state.pools == {}
 
 
@@ -115,7 +125,7 @@ def test_a_pool_is_not_idle_while_its_ports_are_in_use_nor_right_after():
     state = state_of("a b", idle=60.0)
     state.take(KEY, claim(1), 5.0)
     state.shrink(KEY, 1000.0)
-    state.give_back("a", 1000.0)
+    state.return_port("a", 1000.0)
     state.shrink(KEY, 1059.0)
     assert places(state) == {"available": ["b"], "returning": ["a"]}
 
@@ -130,10 +140,10 @@ def test_the_projects_fullest_pools_give_ports_for_those_who_wait():
     state = state_of("a b")
     for names, key in [("c d e", OTHER), ("f g h i", FOREIGN), ("j", THIRD)]:
         add(state, names, key)
-    assert state.sacrifice(THIRD, 4, 9.0) == [OTHER, KEY]
+    assert state.reclaim(THIRD, 4, 9.0) == [OTHER, KEY]
     assert places(state, OTHER) == {"leaving": ["c", "d", "e"]}
     assert places(state) == {"available": ["b"], "leaving": ["a"]}
-    assert state.sacrifice(THIRD, 9, 9.0) == [KEY]
+    assert state.reclaim(THIRD, 9, 9.0) == [KEY]
     assert places(state, FOREIGN) == {"available": ["f", "g", "h", "i"]}
     assert places(state, THIRD) == {"available": ["j"]}
 
@@ -144,12 +154,12 @@ def test_a_closed_pool_lets_go_of_all_and_is_opened_by_who_asks_for_it():
     state.begin(KEY, 2, 5.0)
     assert state.close(KEY, 6.0) == []
     assert places(state) == {"in_use": ["a"], "leaving": ["b", "c"]}
-    state.give_back("a", 7.0)
-    state.made(KEY, 1, spares("d"), 7.0)
+    state.return_port("a", 7.0)
+    state.made(KEY, 1, ports_of("d"), 7.0)
     assert places(state) == {"leaving": ["a", "b", "c", "d"]}
     assert state.wanted(KEY, 7.0) == (0, 0)
     state.take(KEY, claim(2), 8.0)
-    assert state.made(KEY, 1, spares("e"), 9.0) == [claim(2)]
+    assert state.made(KEY, 1, ports_of("e"), 9.0) == [claim(2)]
 
 
 def test_those_who_waited_for_a_closed_pool_are_named_once():
@@ -162,14 +172,14 @@ def test_those_who_waited_for_a_closed_pool_are_named_once():
 def test_a_port_that_vanished_from_its_pod_is_known_no_more():
     state = state_of("a b")
     state.take(KEY, claim(1), 5.0)
-    assert state.gone("a") == "pod1"
-    assert state.gone("a") is None
+    assert state.remove("a") == "pod1"
+    assert state.remove("a") is None
     assert state.take(KEY, claim(1), 6.0).id == "b"
 
 
 def test_a_port_that_nobody_has_goes():
     state = state_of("a b")
     state.take(KEY, claim(1), 5.0)
-    state.orphaned("a", 6.0)
+    state.dismiss_orphan("a", 6.0)
     assert places(state) == {"available": ["b"], "leaving": ["a"]}
     assert state.take(KEY, claim(1), 7.0).id == "b"

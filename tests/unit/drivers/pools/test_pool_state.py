@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.pools.ports import KEY, OTHER, add, claim, places, spares, state_of
+from tests.kit.pools.ports import KEY, OTHER, add, claim, places, ports_of, state_of
 
 # -- who gets a port
 
@@ -10,30 +10,32 @@ from tests.kit.pools.ports import KEY, OTHER, add, claim, places, spares, state_
 def test_a_claim_has_the_same_port_until_it_gives_it_back():
     state = state_of("a b")
     assert {state.take(KEY, claim(1), 5.0).id for _ in range(3)} == {"a"}
-    state.give_back("a", 6.0)
+    state.return_port("a", 6.0)
     assert state.take(KEY, claim(1), 7.0).id == "b"
 
 
 def test_parked_ports_go_first_then_those_that_were_free_for_longest():
     state = state_of("a b c")
-    state.parked(frozenset({"c"}), "node1")
+    state.set_parked("node1", frozenset({"c"}))
     assert [state.take(KEY, claim(n), 5.0).id for n in range(3)] == ["c", "a", "b"]
 
 
 def test_what_a_node_parks_says_nothing_of_other_nodes_ports():
     state = state_of("a")
     add(state, "b", OTHER)
-    state.parked(frozenset({"a", "b"}), "node1")
-    assert [state.is_parked(port) for port in "ab"] == [True, False]
-    state.parked(frozenset({"b"}), "node2")
-    assert [state.is_parked(port) for port in "ab"] == [True, True]
+    state.set_parked("node1", frozenset({"a", "b"}))
+    assert [state.record(port).parked for port in "ab"] == [True, False]
+    state.set_parked("node2", frozenset({"b"}))
+    assert [state.record(port).parked for port in "ab"] == [True, True]
 
 
 def test_a_parked_port_that_is_gone_is_forgotten():
     state = state_of("a")
-    state.parked(frozenset({"a"}), "node1")
-    state.gone("a")
-    assert not state.is_parked("a")
+    state.set_parked("node1", frozenset({"a"}))
+    state.remove("a")
+    assert state.record("a") is None
+    add(state, "a", KEY)
+    assert not state.record("a").parked
 
 
 def test_those_who_wait_are_served_first_come_first_served():
@@ -42,8 +44,8 @@ def test_those_who_wait_are_served_first_come_first_served():
         assert state.take(KEY, claim(number), 0.0) is None
     state.take(KEY, claim(0), 1.0)  # asking again is not coming again
     state.begin(KEY, 3, 1.0)
-    assert state.made(KEY, 3, spares("a b"), 2.0) == [claim(0), claim(1)]
-    assert state.adopt(spares("c")[0], 2.0) == claim(2)
+    assert state.made(KEY, 3, ports_of("a b"), 2.0) == [claim(0), claim(1)]
+    assert state.adopt(ports_of("c")[0], 2.0) == claim(2)
     assert [state.take(KEY, claim(n), 3.0).id for n in range(3)] == ["a", "b", "c"]
 
 
@@ -52,22 +54,22 @@ def test_a_claim_that_found_a_port_in_one_pool_waits_for_no_other():
     state.take(OTHER, claim(1), 0.0)
     add(state, "a", KEY)
     assert state.take(KEY, claim(1), 1.0).id == "a"
-    assert state.adopt(spares("b", OTHER)[0], 2.0) is None
+    assert state.adopt(ports_of("b", OTHER)[0], 2.0) is None
     assert places(state, OTHER) == {"available": ["b"]}
 
 
 def test_who_went_away_waiting_is_not_served():
     state = state_of()
     state.take(KEY, claim(1), 0.0)
-    assert state.withdraw("pod1", 1.0) == []
-    assert state.adopt(spares("a")[0], 2.0) is None
+    assert state.return_ports_of("pod1", 1.0) == []
+    assert state.adopt(ports_of("a")[0], 2.0) is None
 
 
 def test_a_port_that_is_not_fit_is_given_to_nobody():
     state = state_of()
     state.take(KEY, claim(1), 0.0)
     state.begin(KEY, 1, 0.0)
-    assert state.made(KEY, 1, spares("a", fit=False), 1.0) == []
+    assert state.made(KEY, 1, ports_of("a", fit=False), 1.0) == []
     assert places(state) == {"leaving": ["a"]}
     assert state.wanted(KEY, 1.0)[0] == 1
 
@@ -121,7 +123,7 @@ def test_an_order_above_the_maximum_is_forgotten_when_the_pool_is_full():
     state = state_of("a", minimum=0, maximum=1)
     state.order(KEY, 7, 0.0)
     state.shrink(KEY, 1.0)
-    state.gone("a")
+    state.remove("a")
     assert state.wanted(KEY, 2.0) == (0, 0)
 
 
@@ -135,7 +137,7 @@ def test_an_order_that_could_not_be_met_before_the_pool_was_idle_is_forgotten():
 def test_ports_that_come_back_are_counted_as_coming():
     state = state_of("a", minimum=0)
     state.take(KEY, claim(1), 5.0)
-    state.give_back("a", 6.0)
+    state.return_port("a", 6.0)
     assert state.take(KEY, claim(2), 6.0) is None
     assert state.wanted(KEY, 6.0) == (0, 0)
 
@@ -152,9 +154,9 @@ def test_a_creation_that_failed_is_not_waited_for():
 def test_a_port_that_a_survey_saw_before_the_answer_came_is_taken_once():
     state = state_of()
     state.begin(KEY, 1, 0.0)
-    state.adopt(spares("a")[0], 1.0)
+    state.adopt(ports_of("a")[0], 1.0)
     state.take(KEY, claim(1), 2.0)
-    assert state.made(KEY, 1, spares("a"), 3.0) == []
+    assert state.made(KEY, 1, ports_of("a"), 3.0) == []
     assert places(state) == {"in_use": ["a"]}
 
 
@@ -163,13 +165,13 @@ def test_a_port_that_a_survey_saw_before_the_answer_came_is_taken_once():
 
 def test_ports_of_an_earlier_life_are_with_their_pods_or_free():
     state = state_of(cooldown=30.0)
-    for spare, holder in zip(spares("a b"), ["pod1", None], strict=True):
-        state.recover(spare, holder, 0.0)
+    for port, holder in zip(ports_of("a b"), ["pod1", None], strict=True):
+        state.recover(port, holder, 0.0)
     assert places(state) == {"available": ["b"], "in_use": ["a"]}
-    assert (state.holder("a"), state.holder("b")) == ("pod1", None)
-    assert state.give_back("a", 1.0)
+    assert (state.record("a").holder.pod_uid, state.record("b").holder) == ("pod1", None)
+    assert state.return_port("a", 1.0)
     assert places(state) == {"available": ["b"], "returning": ["a"]}
 
 
 def test_a_port_of_nobodys_pool_is_not_taken_back():
-    assert state_of("a").give_back("b", 1.0) is False
+    assert state_of("a").return_port("b", 1.0) is False

@@ -42,7 +42,7 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
     def pods_let_go(self, data, count):
         for _ in range(count):
             if self.has or self.recorded:
-                self.give_back(data.draw(st.sampled_from(self.in_use())))
+                self.return_port(data.draw(st.sampled_from(self.in_use())))
                 self.observe()
 
     @precondition(lambda self: self.has)
@@ -55,7 +55,7 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS))
     def pod_goes(self, pod):
-        self.withdraw(pod)
+        self.return_ports_of(pod)
 
     # -- Neutron
 
@@ -92,7 +92,7 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
     @rule(key=keys, at_once=st.booleans(), changed=st.integers(-4, 4))
     def check_goes_on(self, key, at_once, changed):
         if not self.checking.get(key):
-            self.checking[key] = [spare.id for spare in self.state.due(key)]
+            self.checking[key] = self.due(key)
             if not at_once:
                 return
         self.check(key, changed)
@@ -115,9 +115,6 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
     @rule(key=keys, count=st.one_of(st.none(), st.integers(1, 3)))
     def people_free_ports(self, key, count):
         self.free(key, count)
-        if key in self.state.pools:
-            self.state.pools[key].rests = True
-            self.resting.add(key)
 
     @rule(key=keys, count=st.integers(1, 5))
     def people_order_ports(self, key, count):
@@ -183,8 +180,8 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
 
     def all_is_checked(self, key):
         self.checking.pop(key, None)
-        for spare in self.state.due(key):
-            self.restore(key, spare.id)
+        for port in self.due(key):
+            self.restore(key, port)
 
     def all_leave(self, key):
         for port in self.pool(key, "leaving"):
@@ -193,7 +190,7 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
     def all_is_created(self, key):
         for count in self.state.wanted(key, self.now):
             self.create(key, count, "all")
-        for creation in [one for one in self.creations if one[0] == key]:
+        for creation in [creation for creation in self.creations if creation[0] == key]:
             self.creations.remove(creation)
             self.creation_is_answered(creation)
 

@@ -1,0 +1,110 @@
+"""The ports of pools that are found in Neutron, and those that are gone from it."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kuryr_k8s.drivers.base import PooledPort, PoolKey
+from kuryr_k8s.drivers.pools.effects import Effects
+from kuryr_k8s.drivers.pools.parts import PoolContext
+from kuryr_k8s.drivers.pools.pool import Claim
+from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
+
+LOG = logging.getLogger(__name__)
+Json = dict[str, Any]
+REMEMBERED = 300.0  # seconds for which a deleted port is remembered: longer than any answer takes
+
+
+class Inventory:
+    """Takes ports into the pools and out of them.
+
+    :param tags: the tags of this cluster's ports.
+    """
+
+    def __init__(self, context: PoolContext, tags: Sequence[str]) -> None:
+        self.device = context.vif.pooled_marks.get("device_id", "")  # of a port that no Pod has
+        self._context = context
+        self._state = context.state
+        self._tags = tuple(tags)
+        self._removed: dict[str, float] = {}  # when each port was found to be gone
+
+    async def list_ports(self, query: dict[str, str]) -> list[Json]:
+        """List the ports of pools that match, as Neutron shows them."""
+        tags = ",".join((*self._tags, vif_plan.POOL_TAG))
+        found = await self._context.neutron.list_ports(query | {"tags": tags})
+        return found + await self.tag_ports(query)
+
+    async def tag_ports(self, query: dict[str, str]) -> list[Json]:
+        """Give ports of pools that have no tags their tags.
+
+        Where Neutron does not take tags in the body of a creation, a creation may have been cut
+        off before its ports were tagged.
+
+        :returns: the ports that were tagged.
+        """
+        neutron = self._context.neutron
+        if neutron.keeps_tags:
+            return []
+        tags = [*self._tags, vif_plan.POOL_TAG]
+        untagged = {**self._context.vif.pooled_marks, "not-tags-any": ",".join(tags)}
+        found = await neutron.list_ports(query | untagged)
+        for port in found:
+            await neutron.set_port_tags(port["id"], tags)
+            port["tags"] = tags
+        return found
+
+    def adopt(self, ports: Iterable[PooledPort]) -> Effects:
+        """Take in ports that a lost answer left behind.
+
+        While ports are being created for their pool, they may be the very ports that were listed,
+        and only partly bound. Then the creation's answer or the next list reports them.
+        """
+        served: list[Claim] = []
+        keys: list[PoolKey] = []
+        for port in ports:
+            if self._state.is_creating(port.key) or self.was_removed(port.id):
+                continue
+            if self._state.record(port.id) is None:
+                LOG.info("port %s was created unnoticed; its pool takes it in", port.id)
+                served += self._take_in(port)
+                keys.append(port.key)
+                if pool := self._state.pools.get(port.key):
+                    pool.found_ordered()
+        places = tuple(key.place for key in keys)
+        return Effects(served=tuple(served), changed=places, upkeep=tuple(keys))
+
+    def take_in(self, port: PooledPort) -> Effects:
+        """Make a port that no Pod has available.
+
+        A port that looks as if a Pod had used it is checked first.
+        """
+        return Effects(served=tuple(self._take_in(port)), changed=(port.key.place,))
+
+    def _take_in(self, port: PooledPort) -> list[Claim]:
+        now = self._context.now()
+        unused = (port.name, port.device_id) == (vif_plan.AVAILABLE, self.device)
+        if port.fit and not unused:
+            self._state.recover(port, "", now)
+            self._state.return_port(port.id, now)
+            return []
+        served = self._state.adopt(port, now)
+        return [served] if served else []
+
+    def remove(self, port_id: str) -> Effects:
+        """Forget a deleted port, and ignore late answers about it."""
+        now = self._context.now()
+        self._removed = {
+            removed: since for removed, since in self._removed.items() if now - since < REMEMBERED
+        } | {port_id: now}
+        record = self._state.record(port_id)
+        holder = self._state.remove(port_id)
+        if holder is not None:
+            LOG.warning("port %s of Pod %s is not in Neutron any more", port_id, holder)
+        if record is None:
+            return Effects()
+        key = record.port.key
+        return Effects(changed=(key.place,), freed=(key.project_id,), lost=holder is not None)
+
+    def was_removed(self, port_id: str) -> bool:
+        """Tell whether the port was deleted a short while ago."""
+        return self._context.now() - self._removed.get(port_id, -REMEMBERED) < REMEMBERED
