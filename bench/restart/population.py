@@ -11,6 +11,7 @@ from bench.testbed.cloud_control import login
 from bench.testbed.concurrency import for_each
 from bench.testbed.objects import kubelet_pod, kubelet_status, kuryrport_status, pod_network
 from bench.testbed.testbed import TAG, Testbed
+from kuryr_k8s.drivers.base import DEVICE_OWNER
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.handlers.pods.vif import kuryrport_of
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS
@@ -62,7 +63,7 @@ class Population:
                 "project_id": facts["project"],
                 "fixed_ips": [{"subnet_id": subnet} for subnet in facts["subnets"]],
                 "device_id": pod["metadata"]["uid"],
-                "device_owner": vif_plan.DEVICE_OWNER,
+                "device_owner": DEVICE_OWNER,
                 "binding:host_id": pod["spec"]["nodeName"],
                 "security_groups": [facts["group"]],
                 "name": f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",

@@ -14,6 +14,7 @@ from kuryr_k8s.drivers.base.driver import (
     SlotLookup,
 )
 from kuryr_k8s.drivers.base.pods import (
+    DEVICE_OWNER,
     InterfaceRequest,
     MultiVIFDriver,
     NodeNotReady,
@@ -50,6 +51,7 @@ from kuryr_k8s.drivers.base.services import (
 )
 
 __all__ = [
+    "DEVICE_OWNER",
     "Driver",
     "DriverContext",
     "Drivers",

@@ -1,4 +1,4 @@
-"""The slots that decide about Pods' interfaces, and that make them."""
+"""The slots for decisions about Pods' interfaces, and for the drivers that make them."""
 
 import abc
 from collections.abc import Callable
@@ -11,12 +11,13 @@ from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
+DEVICE_OWNER = "compute:kuryr"  # of the ports that the drivers make
 NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNetwork:
-    """The network of an interface, and its subnets: one for each address family wanted."""
+    """The network of an interface, and one subnet for each address family."""
 
     network: Network
     subnets: tuple[Subnet, ...]
@@ -62,81 +63,111 @@ class PortRequest:
 
 
 class NodeNotReady(errors.Refused):
-    """The node's daemon has not told Neutron's name of the node; its Node object will."""
+    """The node's daemon has not published Neutron's name of the node on the Node yet."""
 
     reason = "KuryrNodeNotReady"
 
 
 class PodProjectDriver(Driver):
+    """Chooses the project of a Pod's ports."""
+
     slot = "pod_project"
 
     @abc.abstractmethod
     async def project(self, pod: Pod) -> str:
-        """Id of the project that the Pod's ports belong to.
+        """Return the id of the project that the Pod's ports belong to.
 
         :raises kuryr_k8s.errors.Refused: the namespace asks for what is not granted to it.
         """
 
 
 class PodSubnetsDriver(Driver):
+    """Chooses the network and the subnets of a Pod's default interface."""
+
     slot = "pod_subnets"
 
     @abc.abstractmethod
     async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
-        """Where the Pod's default interface is plugged.
+        """Return the network of the Pod's default interface.
 
         :raises kuryr_k8s.errors.Refused: the network is neither the project's own nor shared
             with it.
         """
 
     async def subnets_of(self, namespace: str) -> tuple[Subnet, ...]:
-        """Where the namespace's Pods may be, as far as that is known: so that load balancers
-        reach them in their own subnet (``member_mode = L2``), and not through the router."""
+        """List the subnets that the namespace's Pods may be in, as far as they are known.
+
+        Load balancers then reach Pods in their own subnet (``member_mode = L2``), and not through
+        the router.
+        """
         return ()
 
 
 class PodSecurityGroupsDriver(Driver):
+    """Chooses the security groups of a Pod's ports."""
+
     slot = "pod_security_groups"
 
     @abc.abstractmethod
     async def security_groups(self, pod: Pod, project_id: str) -> tuple[str, ...]:
-        """Ids of the security groups of the Pod's ports, sorted.
+        """List the ids of the security groups of the Pod's ports, sorted.
 
-        Asked again whenever the Pod's KuryrPort is reconciled: ports follow the answer.
+        Called again whenever the Pod's KuryrPort is reconciled: the ports follow the answer.
         """
 
 
 class PodVIFDriver(Driver):
-    """Makes and removes the Neutron side of one interface. ``kind`` is the class of its VIFs."""
+    """Makes and removes the Neutron side of interfaces.
+
+    :cvar kind: the class of its VIFs.
+    :cvar device_owners: the values of ``device_owner`` that its ports may have.
+    """
 
     slot = "pod_vif"
     kind: ClassVar[type[VIFBase]]
+    device_owners: ClassVar[tuple[str, ...]] = (DEVICE_OWNER,)
 
     @abc.abstractmethod
     async def ensure(self, request: PortRequest) -> VIFBase:
-        """The interface, made if need be; its port bound to the node.
+        """Return the interface, with its port bound to the node; make it if it does not exist.
 
-        :raises kuryr_k8s.errors.OverQuota: no port or no address is to be had.
+        :raises kuryr_k8s.errors.OverQuota: the project has no port or no address left.
         """
 
     @abc.abstractmethod
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
-        """Give the port these security groups, and no others."""
+        """Replace the port's security groups."""
 
     @abc.abstractmethod
     async def release(self, vif: VIFBase) -> None:
-        """Remove the port; gone already is as good."""
+        """Remove the port; a port that is gone already is no error."""
 
     @abc.abstractmethod
     async def release_unrecorded(self, pod_uid: str) -> int:
-        """Remove every port made for the Pod that no KuryrPort came to name; how many."""
+        """Remove every port that was made for the Pod and that no KuryrPort names.
+
+        :returns: how many ports were removed.
+        """
 
     def made(self, port: dict[str, Any]) -> bool:
-        """Whether a port of this cluster, as Neutron shows it, is of this driver's making."""
-        return True
+        """Tell whether this driver made the port.
+
+        Override it where the ``device_owner`` alone does not tell, for example where another
+        driver's ports have the same one.
+
+        :param port: a port with the tags of this cluster, as Neutron shows it.
+        """
+        return port["device_owner"] in self.device_owners
+
+    def pod_uid_of(self, port: dict[str, Any]) -> str | None:
+        """Return the uid of the Pod for which the port was made; None: for no Pod in particular.
+
+        :param port: a port that this driver made, as Neutron shows it.
+        """
+        return str(port["device_id"])
 
     async def discard(self, port: dict[str, Any]) -> None:
-        """Remove a port that it made and that nothing names; gone already is as good."""
+        """Remove a port that it made and that nothing names; a port that is gone is no error."""
         await self._context.neutron.delete_port(port["id"])
 
 

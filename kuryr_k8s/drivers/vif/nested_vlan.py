@@ -14,6 +14,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.drivers.base import (
+    DEVICE_OWNER,
     DriverContext,
     PodNetwork,
     PooledPort,
@@ -36,6 +37,8 @@ class NestedVLAN(PooledVIFDriver):
     """Subports of the nodes' trunks, identified by (cluster tag, Pod's tag, interface's tag)."""
 
     kind = VIFVlanNested
+    # Neutron sets its own while a port is on a trunk, and clears it afterwards
+    device_owners = (DEVICE_OWNER, "trunk:subport", "")
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
@@ -136,6 +139,9 @@ class NestedVLAN(PooledVIFDriver):
 
     def made(self, port: Json) -> bool:
         return nested_plan.is_made_here(port)
+
+    def pod_uid_of(self, port: Json) -> str | None:
+        return None if vif_plan.POOL_TAG in port["tags"] else nested_plan.pod_uid_of(port)
 
     async def discard(self, port: Json) -> None:
         await self._remove(port["id"])

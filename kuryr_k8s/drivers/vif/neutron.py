@@ -9,6 +9,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
+    DEVICE_OWNER,
     DriverContext,
     PodNetwork,
     PooledPort,
@@ -60,7 +61,7 @@ class NeutronVIF(PooledVIFDriver):
         """
         query = {
             "device_id": request.pod_uid,
-            "device_owner": vif_plan.DEVICE_OWNER,
+            "device_owner": DEVICE_OWNER,
             "project_id": request.project_id,
             "network_id": request.pod_network.network.id,
         }
@@ -106,7 +107,7 @@ class NeutronVIF(PooledVIFDriver):
         await self._neutron.delete_port(vif.id)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
-        query = {"device_id": pod_uid, "device_owner": vif_plan.DEVICE_OWNER}
+        query = {"device_id": pod_uid, "device_owner": DEVICE_OWNER}
         found = await self._neutron.list_ports(query | {"tags": ",".join(self._tags)})
         if not self._neutron.keeps_tags:
             untagged = {"not-tags-any": ",".join(self._tags)}
@@ -119,7 +120,10 @@ class NeutronVIF(PooledVIFDriver):
         return len(found)
 
     def made(self, port: Json) -> bool:
-        return bool(port.get("binding:host_id"))
+        return vif_plan.is_made_here(port)
+
+    def pod_uid_of(self, port: Json) -> str | None:
+        return vif_plan.pod_uid_of(port)
 
     # -- ports of pools
 

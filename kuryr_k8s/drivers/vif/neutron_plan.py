@@ -6,13 +6,18 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import api as neutron
-from kuryr_k8s.drivers.base import NodeNotReady, PodNetwork, PooledPort, PoolKey, PortRequest
+from kuryr_k8s.drivers.base import (
+    DEVICE_OWNER,
+    NodeNotReady,
+    PodNetwork,
+    PooledPort,
+    PoolKey,
+    PortRequest,
+)
 from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
-DEVICE_OWNER = "compute:kuryr"
-DEVICE_OWNERS = (DEVICE_OWNER, "trunk:subport", "")  # Neutron's own: on a trunk, and afterwards
 POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
 AVAILABLE = "available-port"  # the name of such a port while no Pod has it
 LEAVING = "leaving-port"  # the name of such a port while it is being deleted
@@ -49,6 +54,22 @@ def host_id_of(node: Node) -> str:
     if not node.host_id:
         raise NodeNotReady(f"node {node.name} has no kuryr-k8s-daemon that has started yet")
     return node.host_id
+
+
+def is_made_here(port: Json) -> bool:
+    """Tell whether the driver of bound ports made the port.
+
+    A port that is not bound (any more) counts, too, unless it is marked as a subport.
+    """
+    is_subport = POOL_TAG in port["tags"] or bool(port.get("description"))
+    return port["device_owner"] == DEVICE_OWNER and bool(
+        port.get("binding:host_id") or not is_subport
+    )
+
+
+def pod_uid_of(port: Json) -> str | None:
+    """Return the uid of the Pod for which a bound port was made; None for a pool's port."""
+    return None if POOL_TAG in port["tags"] else str(port["device_id"])
 
 
 def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json:

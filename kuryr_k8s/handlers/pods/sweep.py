@@ -8,13 +8,11 @@ log says so.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import Holder, Records, VIFPoolDriver, keepers
-from kuryr_k8s.drivers.vif import nested_plan
-from kuryr_k8s.drivers.vif.neutron_plan import DEVICE_OWNER, DEVICE_OWNERS, POOL_TAG
+from kuryr_k8s.drivers.base import Holder, PodVIFDriver, Records, VIFPoolDriver, keepers
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
@@ -68,6 +66,7 @@ class PortSweep(Sweep[Json]):
         self._kube = context.kube
         self._kuryrports = context.informers.of(KURYRPORTS)
         self._interfaces = interfaces
+        self._drivers = context.drivers
         self._pool = context.drivers[VIFPoolDriver]
         self._keepers = keepers(self._pool)
         self._pool.on_lost(lambda: self.search_after(context.patience.lost_port))
@@ -78,19 +77,19 @@ class PortSweep(Sweep[Json]):
         """Have pools compare the ports with what they know; return the nameless of the others."""
         query = {
             "tags": ",".join(self._tags),
-            "device_owner": DEVICE_OWNERS,
+            "device_owner": self._device_owners(),
             "fields": FIELDS,
         }
         known = [keeper.known() for keeper in self._keepers]
         recorded = list(self._kuryrports.values())
         listed = await self._neutron.list_ports(query)
-        ports = [port for port in listed if is_ours(port)]
+        ports = [port for port in listed if self._maker_of(port) is not None]
         if self._keepers:
             recorded_live = records(await self._live())
             for keeper, before in zip(self._keepers, known, strict=True):
                 ports = await keeper.survey(before, ports, recorded_live)
         await self._lost.tell(recorded, listed)
-        return nameless(ports, self._kuryrports.values())
+        return nameless(ports, self._kuryrports.values(), self._pod_uid_of)
 
     def identity(self, item: Json) -> str:
         """Return the port's id."""
@@ -98,11 +97,11 @@ class PortSweep(Sweep[Json]):
 
     async def confirm(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no KuryrPort of a live list names."""
-        return nameless(items, await self._live())
+        return nameless(items, await self._live(), self._pod_uid_of)
 
     def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no KuryrPort has come to name."""
-        return nameless(items, self._kuryrports.values())
+        return nameless(items, self._kuryrports.values(), self._pod_uid_of)
 
     async def remove(self, item: Json) -> None:
         """Have the driver that made the port remove it."""
@@ -110,9 +109,22 @@ class PortSweep(Sweep[Json]):
             "port %s (%s, device %s) is named by no KuryrPort; it goes",
             item["id"],
             item["name"],
-            pod_uid_of(item),
+            self._pod_uid_of(item),
         )
         await self._interfaces.discard(item)
+
+    def _device_owners(self) -> tuple[str, ...]:
+        drivers = self._drivers.of_slot(PodVIFDriver)
+        return tuple(dict.fromkeys(owner for driver in drivers for owner in driver.device_owners))
+
+    def _maker_of(self, port: Json) -> PodVIFDriver | None:
+        """Return the driver that made the port; other ports may have the cluster's tag, too."""
+        drivers = self._drivers.of_slot(PodVIFDriver)
+        return next((driver for driver in drivers if driver.made(port)), None)
+
+    def _pod_uid_of(self, port: Json) -> str | None:
+        maker = self._maker_of(port)
+        return maker.pod_uid_of(port) if maker is not None else str(port["device_id"])
 
     async def _live(self) -> list[KuryrPort]:
         pages = self._kube.list_pages(KURYRPORTS, {})
@@ -131,30 +143,30 @@ def records(kuryrports: Iterable[KuryrPort]) -> Records:
     return Records(holders, frozenset(pods))
 
 
-def is_ours(port: Json) -> bool:
-    """Whether a driver made it: the cluster's tag may be on other ports too, those of VMs."""
-    made = port["device_owner"] == DEVICE_OWNER or POOL_TAG in port["tags"]
-    return made or bool(nested_plan.pod_uid_of(port))
+def nameless(
+    ports: Sequence[Json],
+    kuryrports: Iterable[KuryrPort],
+    pod_uid_of: Callable[[Json], str | None],
+) -> list[Json]:
+    """Select the ports that no KuryrPort names.
 
+    The KuryrPort of a port's Pod spares the port where it has no vifs yet, since it may come to
+    name the port, and where nobody can read its vifs. A port that was made for no Pod in
+    particular may be named by any KuryrPort.
 
-def pod_uid_of(port: Json) -> str:
-    """The Pod for which the port was made."""
-    return nested_plan.pod_uid_of(port) or str(port["device_id"])
-
-
-def nameless(ports: Sequence[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
-    """The ports that no KuryrPort names. One without vifs yet may come to name its Pod's; and one
-    whose vifs nobody can read is no word against any of them. Ports that were a pool's are any
-    Pod's."""
+    :param pod_uid_of: returns the uid of the Pod for which a port was made; None: for no Pod in
+        particular.
+    """
     recorded_ports = tuple(kuryrports)
     by_pod = {recorded.pod_uid: recorded for recorded in recorded_ports}
-    pooled = [port for port in ports if POOL_TAG in port["tags"]]
-    holders = records(recorded_ports).holders if pooled else {}
+    pod_uids = {port["id"]: pod_uid_of(port) for port in ports}
+    holders = records(recorded_ports).holders if None in pod_uids.values() else {}
 
     def named(port: Json) -> bool:
-        if POOL_TAG in port["tags"]:
+        pod_uid = pod_uids[port["id"]]
+        if pod_uid is None:
             return port["id"] in holders
-        recorded = by_pod.get(pod_uid_of(port))
+        recorded = by_pod.get(pod_uid)
         return recorded is not None and (not recorded.has_vifs or recorded.may_name(port["id"]))
 
     return [port for port in ports if not named(port)]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kuryr_k8s.handlers.pods.sweep import is_ours, nameless
+from kuryr_k8s.drivers.vif import nested_plan, neutron_plan
+from kuryr_k8s.handlers.pods.sweep import nameless
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from tests.kit.node.fakes import ovs_vif
 
@@ -34,16 +35,29 @@ BOTH = write_vifs({"eth0": ovs_vif(1), "net1": ovs_vif(2)})
 )
 def test_port_is_nameless_if_the_kuryrport_of_its_pod_names_others(recorded, found):
     ports = [port(1), port(2), port(3)]
-    assert nameless(ports, recorded) == [port(number) for number in found]
+    assert nameless(ports, recorded, neutron_plan.pod_uid_of) == [port(number) for number in found]
 
 
 def test_port_on_a_trunk_is_its_pods_by_its_description():
     nested = port(3, pod_uid="") | {"description": "kuryr-pod:u1", "device_owner": ""}
-    assert is_ours(nested)
-    assert nameless([nested], [kuryrport(None)]) == []
-    assert nameless([nested], [kuryrport(BOTH)]) == [nested]
+    assert nested_plan.is_made_here(nested)
+    assert nameless([nested], [kuryrport(None)], nested_plan.pod_uid_of) == []
+    assert nameless([nested], [kuryrport(BOTH)], nested_plan.pod_uid_of) == [nested]
 
 
-def test_port_with_the_clusters_tag_alone_is_none_of_ours():
-    assert not is_ours(port(1) | {"device_owner": "compute:nova"})
-    assert not is_ours(port(1, pod_uid="") | {"device_owner": ""})
+@pytest.mark.parametrize("plan", [neutron_plan, nested_plan])
+@pytest.mark.parametrize("owner", ["compute:nova", "network:dhcp", ""])
+def test_port_with_the_clusters_tag_alone_is_none_of_ours(plan, owner):
+    assert not plan.is_made_here(port(1, pod_uid="") | {"device_owner": owner})
+
+
+def test_port_of_a_pool_is_named_by_any_pod():
+    pooled = port(1, pod_uid="kuryr-pool:tag") | {"tags": ["kuryr-pool"]}
+    assert nameless([pooled], [kuryrport(BOTH)], neutron_plan.pod_uid_of) == []
+    assert nameless([pooled], [kuryrport(None)], neutron_plan.pod_uid_of) == [pooled]
+
+
+def test_bound_port_is_made_by_the_driver_of_bound_ports_alone():
+    bound = port(1) | {"device_owner": "compute:kuryr", "binding:host_id": "chassis1"}
+    assert neutron_plan.is_made_here(bound)
+    assert not nested_plan.is_made_here(bound)
