@@ -290,7 +290,8 @@ async def test_project_of_a_namespace_must_be_granted_and_the_network_shared(sta
     async with stage.controller(kubernetes=dict(driver), policy=granted):
 
         async def refused_for_the_network():
-            return any("neither of project" in note for _reason, note in await stage.events())
+            events = await stage.events()
+            return any("neither belongs to project" in note for _reason, note in events)
 
         await stage.until(refused_for_the_network)
     assert not stage.cloud.ports
