@@ -157,13 +157,13 @@ async def test_ports_of_pools_are_attached_and_found_again(
         tuple(sorted(pods["subnets"])),
         (),
     )
-    spares, failure = await driver.create_pooled(key, 3)
+    pooled, failure = await driver.create_pooled(key, 3)
     assert failure is None
-    assert await subports(side, trunk) == {spare.id: spare.vlan_id for spare in spares}
+    assert await subports(side, trunk) == {port.id: port.vlan_id for port in pooled}
     later = make_driver()
     found = await later.find_pooled(await neutron.list_ports({"tags": side.mark}))
-    assert set(found) == set(spares)
-    assert all(spare.fit for spare in found)
+    assert set(found) == set(pooled)
+    assert all(port.fit for port in found)
     await together(*map(later.delete_pooled, found))
     assert await subports(side, trunk) == {}
     assert await ours(side) == set()

@@ -185,10 +185,10 @@ async def test_available_port_changed_by_hand_is_given_to_nobody(stage, neutron)
     async with stage.controller(**pool(ports_pool_min="5")) as app:
         _, port = await run(stage, "web")
         await tidied(stage, app)
-        spares = available(stage, port)
-        for spare, change in zip(spares, BY_HAND.values(), strict=True):
-            await neutron.update_port(spare, change(stage.cloud))
-        await stage.cloud.wait_for(lambda: not set(spares[1:]) & set(stage.cloud.ports))
+        free = available(stage, port)
+        for port_id, change in zip(free, BY_HAND.values(), strict=True):
+            await neutron.update_port(port_id, change(stage.cloud))
+        await stage.cloud.wait_for(lambda: not set(free[1:]) & set(stage.cloud.ports))
         await tidied(stage, app)
         assert port in stage.cloud.ports
         assert _groups(stage) == {(stage.cloud.group["id"],)}

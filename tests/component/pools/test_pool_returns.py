@@ -47,10 +47,10 @@ async def test_port_that_lost_its_pools_tag_goes(stage, neutron):
     async with stage.controller(**pool()) as app:
         _, port = await run(stage, "web")
         await settle(stage, lambda: app)
-        (spare,) = available(stage, port)
-        tags = [tag for tag in stage.cloud.ports[spare]["tags"] if tag != "kuryr-pool"]
-        await neutron.set_port_tags(spare, tags)
-        await stage.cloud.wait_for(lambda: spare not in stage.cloud.ports)
+        (free,) = available(stage, port)
+        tags = [tag for tag in stage.cloud.ports[free]["tags"] if tag != "kuryr-pool"]
+        await neutron.set_port_tags(free, tags)
+        await stage.cloud.wait_for(lambda: free not in stage.cloud.ports)
         await settle(stage, lambda: app)
 
 

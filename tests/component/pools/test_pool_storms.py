@@ -101,13 +101,13 @@ async def test_storm_of_new_pools_serves_pods_first_and_fills_within_the_budget(
         finally:
             begun = now()
             held.release()
-        spares = await stage.until(lambda: _spares_when_served(app), within=LONG)
+        free = await stage.until(lambda: _available_when_served(app), within=LONG)
         seconds = now() - begun
-        assert spares <= BURST + 10 * seconds, f"{spares} in {seconds} s"
+        assert free <= BURST + 10 * seconds, f"{free} in {seconds} s"
         assert stage.cloud.calls.count("POST", "/v2.0/ports") <= POOLS
 
 
-async def _spares_when_served(app):
+async def _available_when_served(app):
     """How many ports there are for Pods to come, and one more, once every Pod has its own."""
     counts = counts_of(app)
     if counts["in_use"] < POOLS or counts["waiting"]:

@@ -55,13 +55,13 @@ def request(**changes):
 def test_vif_is_what_the_ancestor_wrote_but_for_a_bridge_that_there_is_not():
     golden = json.loads(VLAN.read_text())
     del golden["versioned_object.data"]["network"]["versioned_object.data"]["bridge"]
-    spare = nested_plan.pooled_port_of(PORT, "t1", 101)
-    assert nested_plan.vif_of(spare, PODS, 0).to_json() == golden
+    pooled = nested_plan.pooled_port_of(PORT, "t1", 101)
+    assert nested_plan.vif_of(pooled, PODS, 0).to_json() == golden
 
 
 def test_mtu_is_the_lesser_one_of_the_networks_and_the_options():
-    spare = nested_plan.pooled_port_of(PORT, "t1", 101)
-    mtus = [nested_plan.vif_of(spare, PODS, limit).network.mtu for limit in (0, 1400, 9000)]
+    pooled = nested_plan.pooled_port_of(PORT, "t1", 101)
+    mtus = [nested_plan.vif_of(pooled, PODS, limit).network.mtu for limit in (0, 1400, 9000)]
     assert mtus == [1450, 1400, 1450]
 
 
@@ -74,8 +74,8 @@ def test_port_names_its_pod_by_tag_and_description_and_has_neither_device_nor_ho
 
 
 def test_port_of_a_pool_is_told_from_those_of_others():
-    spare = nested_plan.pooled_port_of(PORT, "t1", 101)
-    body = nested_plan.pooled_body(spare.key, ("cluster",))
+    pooled = nested_plan.pooled_port_of(PORT, "t1", 101)
+    body = nested_plan.pooled_body(pooled.key, ("cluster",))
     assert nested_plan.is_made_here(body)
     assert nested_plan.is_made_here(nested_plan.port_body(request(), ("cluster",)))
     assert not nested_plan.is_made_here(PORT)
