@@ -11,7 +11,9 @@ ports they will be. While a Pod waits for the pool, no port is available.
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+from oslo_config import cfg
 
 from kuryr_k8s.drivers.base import PooledPort, PoolKey, PoolNumbers
 
@@ -58,6 +60,19 @@ class Limits:
     ttl: float = 0.0
     idle: float = 0.0
     cooldown: float = 0.0
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> Self:
+        """Read the options."""
+        options = conf.vif_pool
+        return cls(
+            minimum=options.ports_pool_min,
+            batch=options.ports_pool_batch,
+            maximum=options.ports_pool_max,
+            ttl=options.ports_pool_ttl,
+            idle=options.ports_pool_idle,
+            cooldown=options.ports_pool_cooldown,
+        )
 
 
 @dataclass(slots=True, eq=False)

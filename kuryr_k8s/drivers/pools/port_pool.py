@@ -34,8 +34,9 @@ from kuryr_k8s.drivers.pools.filling import Filling
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.metrics import PoolCollector
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
+from kuryr_k8s.drivers.pools.parking import Parking
 from kuryr_k8s.drivers.pools.parts import UPKEEP, PoolContext, PoolTask
-from kuryr_k8s.drivers.pools.pool import Claim, Limits, Phase
+from kuryr_k8s.drivers.pools.pool import Claim, Limits
 from kuryr_k8s.drivers.pools.reporting import PoolReporter
 from kuryr_k8s.drivers.pools.state import PoolState
 from kuryr_k8s.drivers.pools.survey import Survey
@@ -68,24 +69,15 @@ class PortPool(KeepsPorts):
                 f"pod_vif_driver {type(vif).__name__}"
             )
         options = context.conf.vif_pool
-        limits = Limits(
-            minimum=options.ports_pool_min,
-            batch=options.ports_pool_batch,
-            maximum=options.ports_pool_max,
-            ttl=options.ports_pool_ttl,
-            idle=options.ports_pool_idle,
-            cooldown=options.ports_pool_cooldown,
-        )
         self._now = context.clock.now
         self._patience = context.patience
         # Pods wait for pools: so attempts follow each other soon
         self._queue = WorkQueue[PoolTask](context.clock, cap=context.patience.sweep_retry)
         self._pooled_vif: PooledVIFDriver = vif
-        self._parks = options.park_ports and vif.kind is VIFOpenVSwitch
         self._nodes: dict[str, str] = {}  # names of the Nodes, by place
         self._on_change: list[Callable[[str], None]] = []
         self._on_lost: list[Callable[[], None]] = []
-        self._state = PoolState(limits)
+        self._state = PoolState(Limits.read(context.conf))
         self._waiters = Waiters(self._now)
         self._networks = PoolNetworks(context.neutron)
         parts = PoolContext(
@@ -114,6 +106,8 @@ class PortPool(KeepsPorts):
             interval=options.ports_pool_update_frequency,
         )
         self._survey = Survey(parts, self._inventory, self._upkeep)
+        parks = options.park_ports and vif.kind is VIFOpenVSwitch
+        self._parking = Parking(parts, self._networks, enabled=parks)
 
     def loops(self) -> Sequence[Controller[PoolTask]]:
         """Return the loop that creates ports and looks after them."""
@@ -285,35 +279,10 @@ class PortPool(KeepsPorts):
             self._carry_out(Effects(upkeep=(key,)))
 
     async def ports_to_park(self, place: str) -> list[ParkablePort]:
-        if not self._parks:
-            return []
-        await self._networks.learn(pool.key for pool in self._state.at(place))
-        mtus: dict[str, int | None] = {}
-        parkable = []
-        for record in (record for pool in self._state.at(place) for record in pool.records()):
-            network_id = record.port.key.network_id
-            if network_id not in mtus:
-                mtus[network_id] = self._mtu_for(record.port)
-            leaving = record.phase is Phase.LEAVING
-            parkable.append(ParkablePort(record.port, mtus[network_id], leaving))
-        return parkable
-
-    def _mtu_for(self, port: PooledPort) -> int | None:
-        pod_network = self._networks.get(port.key.network_id)
-        if pod_network is None:
-            return None
-        network = self._pooled_vif.vif_of_pooled(port, pod_network).network
-        return (network.mtu or 0) if network is not None else None
+        return await self._parking.ports_to_park(place)
 
     def set_parked(self, place: str, parked: frozenset[str], leaving: frozenset[str]) -> None:
-        concerned = self._state.set_parked(place, parked)
-        for port_id in leaving:
-            if self._state.phase(port_id) in (Phase.AVAILABLE, Phase.RETURNING):
-                self._state.dismiss(port_id, self._now())
-                concerned.add(port_id)
-        records = (self._state.record(port_id) for port_id in concerned)
-        keys = {r.pool.key for r in records if r is not None and r.phase is Phase.LEAVING}
-        self._carry_out(Effects(upkeep=tuple(keys)))
+        self._carry_out(self._parking.set_parked(place, parked, leaving))
 
     # -- operators
 
