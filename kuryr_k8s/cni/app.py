@@ -6,7 +6,6 @@ kuryr-cni → server → dispatcher → attachments → bindings → netlink, ov
 """
 
 import asyncio
-import functools
 import logging
 import os
 import socket
@@ -32,15 +31,14 @@ from kuryr_k8s.cni.pods.housekeeping import Housekeeping
 from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
 from kuryr_k8s.cni.server import Handle, Server
 from kuryr_k8s.cni.services.health_checks import HealthChecks
-from kuryr_k8s.cni.services.node_ports import NodePorts, NoNodePorts
+from kuryr_k8s.cni.services.node_ports import NodePorts, NoNodePorts, services_at_nodes
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine import systemd
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.connect import connect
-from kuryr_k8s.k8s.resources import KURYRPORTS, SERVICES, Key
-from kuryr_k8s.model.kuryrport import KuryrPort
-from kuryr_k8s.model.node_port import WITH_NODE_PORTS, ServiceAtNodes
+from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.model.node_port import WITH_NODE_PORTS
 from kuryr_k8s.model.service_class import Classes
 from kuryr_k8s.process import start
 
@@ -102,7 +100,7 @@ def build(conf: cfg.ConfigOpts, api: KubeApi, links: Links) -> tuple[Sequence[Pa
 
     caches = Caches(api)
     selectors = {"fieldSelector": f"spec.podNodeName={node}"}
-    cache = caches.follow(KURYRPORTS, KuryrPort.read, selectors)
+    cache = caches.follow(KURYRPORTS, selectors)
     kuryrports = KuryrPorts(cache, api)
 
     adds, settled = Adds(), asyncio.Event()
@@ -142,8 +140,7 @@ def _services(conf: cfg.ConfigOpts, caches: Caches, links: Links) -> list[Part]:
     """Build what answers for Services at the node."""
     if not conf.cni_daemon.node_ports:
         return [NoNodePorts()]
-    view = functools.partial(ServiceAtNodes.read, classes=Classes.read(conf))
-    services = caches.follow(SERVICES, view, WITH_NODE_PORTS)
+    services = caches.follow(services_at_nodes(Classes.read(conf)), WITH_NODE_PORTS)
     node_ports = NodePorts(services, links.flows)
     return [node_ports, HealthChecks(services, lambda: node_ports.working)]
 

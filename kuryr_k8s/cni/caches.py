@@ -1,7 +1,7 @@
 """The caches of the daemon, made for whoever needs one."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from kuryr_k8s.cni.parts import Job, Part
@@ -19,24 +19,28 @@ class Caches(Part):
     def __init__(self, api: KubeApi) -> None:
         self._api = api
         self._jobs: list[Job] = []
+        self._sealed = False
 
     def follow(
         self,
-        resource: Resource[Any],
-        view: Callable[[dict[str, Any]], T],
+        resource: Resource[T],
         selectors: Mapping[str, str],
     ) -> Informer[T]:
-        """Make a cache of the objects that the selectors choose. Call this before the start.
+        """Make a cache of the objects that the selectors choose.
 
-        :param view: reduces an object to what the daemon reads of it.
+        :param resource: the kind of object, with the view that the cache keeps.
         :param selectors: ``labelSelector`` and ``fieldSelector``.
+        :raises LookupError: the daemon has started: nothing would fill the cache.
         """
-        informer = Informer(self._api, resource, view, selectors=selectors)
+        if self._sealed:
+            raise LookupError(f"ask for the cache of {resource.plural} before the start")
+        informer = Informer(self._api, resource, resource.view, selectors=selectors)
         self._jobs.append(Job(resource.plural, functools.partial(self._fill, informer)))
         return informer
 
     def loops(self) -> Sequence[Job]:
-        """Return a loop for each cache; the first one that the API refuses ends the daemon."""
+        """Return a loop for each cache; one that the API refuses ends the daemon."""
+        self._sealed = True
         return self._jobs
 
     async def _fill(self, informer: Informer[Any]) -> None:

@@ -1,8 +1,8 @@
-"""/livez, /readyz and /metrics over HTTP, on the loopback address unless told otherwise.
+"""The HTTP server of /livez, /readyz and /metrics, on the loopback address by default.
 
-Alive means that the event loop turns: an answer is the proof. Ready is what
-the given checks say. No check asks Kubernetes or OpenStack anything. Programs
-add routes of their own; what changes something is served to this host alone.
+A program is alive if its event loop turns: an answer is the proof. It is ready if its checks hold;
+no check calls Kubernetes or OpenStack. Programs add routes of their own; only this host may use
+those that change something.
 """
 
 import asyncio
@@ -18,8 +18,11 @@ from kuryr_k8s.engine.local_only import local_only
 
 
 class HealthServer:
-    """Serves until cancelled. ``checks`` map what must hold to the question whether it does;
-    ``routes`` are served besides, see :mod:`kuryr_k8s.engine.local_only`."""
+    """The server of a program's health and metrics.
+
+    :param checks: functions that tell whether the program is ready, by name.
+    :param routes: are served as well, see :mod:`kuryr_k8s.engine.local_only`.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,10 @@ class HealthServer:
         self._routes = routes
 
     async def run(self) -> None:
-        """:raises errors.ConfigError: the port is taken."""
+        """Serve until cancelled.
+
+        :raises errors.ConfigError: the port is taken.
+        """
         app = web.Application(middlewares=[local_only])
         app.add_routes(
             [

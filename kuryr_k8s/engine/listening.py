@@ -1,4 +1,4 @@
-"""The start of an HTTP server that may be cancelled in its midst."""
+"""The start of an HTTP server, which may be cancelled while it runs."""
 
 import asyncio
 
@@ -6,18 +6,18 @@ from aiohttp import web
 
 
 async def listen(site: web.BaseSite) -> None:
-    """Start it. A caller who is cancelled waits until it has started, and can stop it then.
+    """Start a server. Even a cancelled caller waits until it has started, and can stop it then.
 
-    asyncio's ``create_server`` that is cancelled leaves sockets that listen, and nobody has them.
+    If asyncio's ``create_server`` is cancelled, it leaves listening sockets that nobody can close.
 
-    :raises OSError: the port is taken, or may not be had.
+    :raises OSError: the port is taken, or may not be used.
     """
-    # not of a TaskGroup, which would cancel it
+    # without a TaskGroup, which would cancel it
     starting = asyncio.ensure_future(site.start())  # noqa: TID251
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
         await asyncio.wait([starting])
         if not starting.cancelled():
-            starting.exception()  # looked at: nobody else will
+            starting.exception()  # seen: nobody else asks for it
         raise

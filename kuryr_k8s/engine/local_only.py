@@ -1,9 +1,9 @@
-"""Whose word counts: what changes something is taken from programs on this host alone.
+"""A filter of HTTP requests: only programs on this host may change something.
 
-There are no accounts here: whoever has a shell on the controller's host may ask. What must not
-get through is another host, where the address was opened for Prometheus, and a page in a browser
-on this host. A page may POST a form, but JSON only to where it came from; and one that has its own
-name point to 127.0.0.1 still says that name in «Host».
+There are no accounts: whoever has a shell on the controller's host may send requests. The filter
+refuses other hosts, which can connect if the address is open for Prometheus, and pages in a
+browser on this host. A page can POST a form anywhere, but JSON only to its own origin; and a page
+whose own name resolves to 127.0.0.1 still sends that name as «Host».
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ READS = frozenset({"GET", "HEAD"})
 
 @web.middleware
 async def local_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a request that is no GET unless it comes from this host (403) as JSON (415)."""
+    """Refuse a request other than GET unless it comes from this host (403) as JSON (415)."""
     if request.method not in READS:
         if not (_is_loopback(request.remote or "") and _is_loopback(_host(request))):
             return refusal(403, "only programs on this host may ask for that")
@@ -26,12 +26,12 @@ async def local_only(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def refusal(status: int, error: str) -> web.Response:
-    """An answer that says no, in the form that all routes use: ``{"error": "..."}``."""
+    """Return a refusal in the form that all routes use: ``{"error": "..."}``."""
     return web.json_response({"error": error}, status=status)
 
 
 def _host(request: web.Request) -> str:
-    """What the client takes us for; empty for nonsense."""
+    """Return the host that the client has addressed, empty if it is malformed."""
     try:
         return request.url.host or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""From the ``[kubernetes]`` options to a client."""
+"""The client of Kubernetes, made from the options in ``[kubernetes]``."""
 
 import asyncio
 import time
@@ -20,16 +20,16 @@ from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.gate import Deadline
 
 TOKEN_LIFE = 60.0  # seconds after which the token's file is read again
-CONNECTIONS = 20  # four are watches; each costs a quarter of a MiB
+CONNECTIONS = 20  # four of them are watches; each costs a quarter of a MiB
 
 
 async def connect(
     conf: cfg.ConfigOpts, *, connections: int = CONNECTIONS, deadline: Deadline | None = None
 ) -> KubeApi:
-    """A client for the API server; nothing is sent yet.
+    """Make a client of the API server; nothing is sent yet.
 
-    :param connections: at the most; calls beyond them wait for one.
-    :param deadline: seconds that a write may take, see :class:`KubeApi`.
+    :param connections: the most that are open at once; further calls wait for one.
+    :param deadline: returns the seconds that a write may take, see :class:`KubeApi`.
     :raises errors.ConfigError: a file is missing or unreadable.
     """
     options = conf.kubernetes
@@ -73,7 +73,7 @@ def _from_options(configuration: Configuration, options: cfg.ConfigOpts.GroupAtt
 
 
 class _TokenFile:
-    """A bound ServiceAccount token is rotated in place: read it again from time to time."""
+    """The file of a ServiceAccount token, read again now and then: the kubelet replaces it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

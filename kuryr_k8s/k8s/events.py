@@ -1,8 +1,7 @@
-"""Events (events.k8s.io/v1) that users see in ``kubectl describe``: one per condition.
+"""Events (events.k8s.io/v1) that users see in ``kubectl describe``, one for each condition.
 
-The same (object, reason, note) is told once, and again only after it was well
-in between, or after an hour. Telling never fails and never holds up a reconcile
-for longer than one call.
+The same (object, reason, note) is reported once, and again only if the object was well in between,
+or after an hour. A report never fails, and delays a reconcile by one call at most.
 """
 
 import logging
@@ -23,9 +22,9 @@ LOG = logging.getLogger(__name__)
 REMEMBERED = 10_000  # conditions; beyond it the oldest are forgotten
 AGAIN = 3600.0
 NOTE_LIMIT = 1000  # the API server takes a little more
-# What a user, or the operator, can mend.
+# Errors that a user or the operator can mend
 TOLD_AT_ONCE = (errors.Refused, errors.OverQuota, errors.NotFound)
-TELL_AFTER = 3  # failures in a row before a user is told of something that may pass by itself
+TELL_AFTER = 3  # failures in a row before users hear of something that may pass by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +38,9 @@ class Reference:
 
 
 class EventRecorder:
-    """Tells users by Events.
+    """Reports to users by Events.
 
-    :param component: who speaks, for example ``kuryr-k8s-controller``.
+    :param component: the program that reports, for example ``kuryr-k8s-controller``.
     """
 
     def __init__(
@@ -61,9 +60,9 @@ class EventRecorder:
         self._told: OrderedDict[tuple[str, str], tuple[str, str, float]] = OrderedDict()
 
     async def warn(self, source: str, about: Reference, reason: str, note: str) -> None:
-        """Tell that something is wrong with the object ``about``, unless told already.
+        """Report that something is wrong with an object, unless that is reported already.
 
-        ``source`` is who found out: what is well for one handler may not be for another.
+        :param source: who noticed: one handler may find the object well, and another may not.
         """
         condition = (source, about.uid)
         told = self._told.get(condition)
@@ -77,11 +76,14 @@ class EventRecorder:
             self._told.pop(condition, None)
 
     def well(self, source: str, about: Reference) -> None:
-        """Nothing is wrong with the object any more, as far as ``source`` knows."""
+        """Forget what ``source`` reported: nothing is wrong with the object any more."""
         self._told.pop((source, about.uid), None)
 
     async def _post(self, about: Reference, kind: str, reason: str, note: str) -> bool:
-        """Whether the server took it; it may refuse for ever, so nobody tries at once again."""
+        """Post an Event.
+
+        :returns: whether the server accepted it. It may refuse for ever, so there is no retry.
+        """
         if not self._enabled:
             return True
         namespace = about.namespace or "default"
@@ -111,9 +113,9 @@ class EventRecorder:
 
 
 def words_for_users(error: Exception, failures: int) -> tuple[str, str] | None:
-    """Return an Event's reason and note; None for what may still pass by itself.
+    """Return an Event's reason and note; None for an error that may still pass by itself.
 
-    :param failures: so many attempts in a row have failed.
+    :param failures: how many attempts in a row have failed.
     """
     if not isinstance(error, TOLD_AT_ONCE) and failures < TELL_AFTER:
         return None
@@ -122,7 +124,7 @@ def words_for_users(error: Exception, failures: int) -> tuple[str, str] | None:
 
 
 def node_reference(node: Node | None) -> Reference | None:
-    """Return what an Event about the Node points at."""
+    """Return the reference of an Event about a Node."""
     if node is None:
         return None
     return Reference(resource=NODES, namespace="", name=node.name, uid=node.uid)

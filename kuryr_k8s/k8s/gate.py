@@ -1,9 +1,8 @@
-"""The last look before a write: whoever may not write any more sends nothing.
+"""The last check before a write: a controller that has lost the Lease sends nothing.
 
-A process that was frozen, or a loop that was late, finds requests that wait for a connection or
-for its handshake. Another controller may be at work by then; so the question is asked when the
-bytes are about to go, not when the request was made. What had gone before is fenced by the
-preconditions in it.
+When a process was frozen, or its event loop was late, requests may still wait for a connection or
+for its handshake. Another controller may be at work by then. So the check is made right before
+the bytes are sent, not when the request is made. Preconditions protect what was sent before.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ Deadline = Callable[[], float]
 
 
 def time_for(method: str, deadline: Deadline | None, longest: float) -> float:
-    """Seconds that a request may take from now on.
+    """Return the seconds that a request may take from now on.
 
     :raises errors.KubeError: it is a write, and there is no time left for any.
     """
@@ -33,8 +32,10 @@ def time_for(method: str, deadline: Deadline | None, longest: float) -> float:
 
 
 def guard(client: ApiClient, deadline: Deadline) -> None:
-    """Have each write of the client ask the deadline right before it is sent, each time anew
-    where aiohttp repeats it by itself."""
+    """Check the deadline right before each write of the client is sent.
+
+    This includes the repetitions that aiohttp makes by itself.
+    """
 
     class Guarded(aiohttp.ClientRequest):
         async def send(self, conn: Any) -> aiohttp.ClientResponse:

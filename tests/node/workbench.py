@@ -184,7 +184,7 @@ class Caches:
     def __init__(self, pool):
         self._pool = pool
 
-    def follow(self, _resource, _view, _selectors):
+    def follow(self, _resource, _selectors):
         return self._pool
 
 

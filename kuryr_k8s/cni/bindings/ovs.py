@@ -30,7 +30,6 @@ from kuryr_k8s.cni.ovs.switch import OURS, InterfaceRow, OpenVSwitch
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, Key
-from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFPortProfileOpenVSwitch
 
 LOG = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ class OpenVSwitchBinding(Binding):
         self._links = context.links
         self._switch: OpenVSwitch = context.switch
         selectors = {"fieldSelector": f"metadata.name={context.node.name}"}
-        pool = context.caches.follow(KURYRPORTPOOLS, KuryrPortPool.read, selectors)
+        pool = context.caches.follow(KURYRPORTPOOLS, selectors)
         self.parked_ports = ParkedPorts(
             context.links,
             context.switch,
