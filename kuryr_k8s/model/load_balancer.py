@@ -10,6 +10,14 @@ from typing import NamedTuple
 ACTIVE = "ACTIVE"
 ERROR = "ERROR"
 DELETED = "DELETED"
+# fields of a listener; where None is wanted, Octavia has a default of its own
+TIMEOUTS = (
+    "timeout_client_data",
+    "timeout_member_data",
+    "timeout_member_connect",
+    "timeout_tcp_inspect",
+)
+LISTENER_LIMITS = (*TIMEOUTS, "connection_limit", "default_tls_container_ref")
 
 
 class Address(NamedTuple):
@@ -126,7 +134,8 @@ class LoadBalancer:
     vip_subnet_id: str | None
     vip_address: str | None
     provider: str | None
-    tags: tuple[str, ...]
+    namespace: str = ""
+    tags: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
     pools: tuple[Pool, ...] = ()
     vip_network_id: str | None = None

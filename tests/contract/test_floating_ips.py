@@ -17,6 +17,7 @@ from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import Owned, PublicIPRequest
 from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from kuryr_k8s.model.owner import Owner, Role
 from tests.kit.contexts import driver_context
 
 from .sides import Neutron, Reply, Side
@@ -264,7 +265,7 @@ async def test_life_of_the_driver(
 ) -> None:
     def wanted(**changes: Any) -> PublicIPRequest:
         values: Json = {
-            "owner": NOBODY,
+            "owner": Owner(NOBODY),
             "namespace": "default",
             "name": "web",
             "project_id": side.kuryr.project_id,
@@ -283,25 +284,25 @@ async def test_life_of_the_driver(
     [one] = await shown()
     assert (one["floating_ip_address"], one["port_id"]) == (address, vip["id"])
     assert {f"kuryr-service:{NOBODY}", side.mark} <= set(one["tags"])
-    assert await start().list_owned() == [Owned(NOBODY, "default", one["id"])]
+    assert await start().list_owned() == [Owned(Owner(NOBODY), "default", one["id"])]
     await side.kuryr.put(f"{PATH}/{one['id']}", {"floatingip": {"port_id": None}})
     assert await start().ensure(wanted()) == address
     [one] = await shown()
     assert one["port_id"] == vip["id"]
-    await start().release(NOBODY, keep=True)
+    await start().release(Owner(NOBODY), keep=True)
     [one] = await shown()
     assert (one["port_id"], one["tags"], one["description"]) == (None, [], "")
 
     assert await start().ensure(wanted(address=address)) == address
     with pytest.raises(InUse):
-        await start().ensure(wanted(owner=f"{NOBODY}-external", address=address))
+        await start().ensure(wanted(owner=Owner(NOBODY, Role.EXTERNAL), address=address))
     another = next(one for one in ("203.0.113.5", "203.0.113.6") if one != address)
     with pytest.raises(NotPermitted):
         await start().ensure(wanted(address=another))
-    await start().release(NOBODY, keep=False)
+    await start().release(Owner(NOBODY), keep=False)
     [one] = await shown()
     assert (one["port_id"], one["tags"]) == (None, [])
 
     await start().ensure(wanted())
-    await start().release(NOBODY, keep=False)
+    await start().release(Owner(NOBODY), keep=False)
     assert [other["id"] for other in await shown()] == [one["id"]]

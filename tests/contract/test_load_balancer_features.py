@@ -14,8 +14,8 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
-from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
+from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.drivers.lbaas.steps import take
 from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
 
@@ -94,13 +94,13 @@ async def carry_out(
     """Bring it to what is wanted, as the driver does; which steps that took."""
     taken: list[str] = []
     while step := lb_plan.next_step(desired, await client.read(balancer_id)):
-        assert not isinstance(step, lb_changes.Pending | lb_changes.CreateLoadBalancer)
+        assert not isinstance(step, lb_steps.Pending | lb_steps.CreateLoadBalancer)
         assert len(taken) < 20, taken
         await take(client, step)
         taken.append(type(step).__name__)
-        if isinstance(step, lb_changes.SetMembers):
+        if isinstance(step, lb_steps.SetMembers):
             await octavia.until_members(step.pool_id, *(one.address for one in step.members))
-        if isinstance(step, lb_changes.DeletePool):
+        if isinstance(step, lb_steps.DeletePool):
             await octavia.until_gone(f"{POOLS}/{step.id}")
         assert statuses(await octavia.settled(balancer_id)) == {"ACTIVE"}
     return taken

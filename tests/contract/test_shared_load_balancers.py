@@ -11,12 +11,13 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.drivers.base import Owned, PortTaken
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.drivers.lbaas.attached import Attachments, Unusable
-from kuryr_k8s.drivers.lbaas.limits import Limits
-from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
+from kuryr_k8s.drivers.lbaas.ownership import tagged
+from kuryr_k8s.drivers.lbaas.records import Records
 from kuryr_k8s.drivers.lbaas.work import NotTaken, Work
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
+from kuryr_k8s.model.owner import Owner, Role
+from tests.kit.contexts import driver_context
 
 from .balancers import ALGORITHMS, LISTENERS, PAUSE, WITHIN, Octavia, bare, populated
 from .sides import Side
@@ -24,16 +25,18 @@ from .sides import Side
 Json = dict[str, Any]
 T = TypeVar("T")
 NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
-FIRST, SECOND = "first-shared", "second-shared"
+FIRST, SECOND = Owner("first", Role.SHARED), Owner("second", Role.SHARED)
 
 
 class Controller(Attachments):
     """What one has at its start."""
 
     def __init__(self, side: Side, client: Client) -> None:
-        self.pending = PendingLoadBalancers(client, [side.mark])
-        work = Work(client, self.pending, Limits(client), limit=1, longest=WITHIN)
-        super().__init__(client, work, [side.mark])
+        tags = [side.mark]
+        context = driver_context(None, None, client)
+        work = Work(context, tags, lambda _owner: None, limit=1, longest=WITHIN)
+        self.pending = work.pending
+        super().__init__(client, work, Records(client, tags), tags)
 
     async def done(self, begin: Callable[[], Awaitable[T]]) -> T:
         """What it gives when Octavia is not at work any more."""
@@ -47,21 +50,20 @@ class Controller(Attachments):
 
 
 def wanted(
-    side: Side, subnet: str, provider: str, owner: str, *fronts: tuple[str, int]
+    side: Side, subnet: str, provider: str, owner: Owner, *fronts: tuple[str, int]
 ) -> LoadBalancer:
     """A listener for each protocol and port, and a pool with one member."""
-    tags = lb_tags.shared_tags_of([side.mark], "default", owner)
     member = Member(address="10.219.0.103", port=8080, name="pod", subnet_id=subnet)
-    names = {front: f"{owner}:{front[0]}:{front[1]}" for front in fronts}
-    return LoadBalancer(
-        name=owner,
+    names = {front: f"{owner.uid}:{front[0]}:{front[1]}" for front in fronts}
+    desired = LoadBalancer(
+        name=owner.uid,
         project_id=side.kuryr.project_id,
         vip_subnet_id=None,
         vip_address=None,
         provider=None,
-        tags=(),
+        namespace="default",
         listeners=tuple(
-            Listener(name=name, protocol=protocol, port=port, pool=name, tags=tags)
+            Listener(name=name, protocol=protocol, port=port, pool=name)
             for (protocol, port), name in names.items()
         ),
         pools=tuple(
@@ -70,11 +72,11 @@ def wanted(
                 protocol=protocol,
                 lb_algorithm=ALGORITHMS[provider],
                 members=(member,),
-                tags=tags,
             )
             for (protocol, _port), name in names.items()
         ),
     )
+    return tagged(desired, owner, [side.mark], shared=True)
 
 
 def tree(found: Any) -> set[tuple[str, int, str, int]]:
@@ -93,31 +95,28 @@ async def test_owners_come_and_go_on_an_operators_load_balancer(
     own = {("TCP", 80, "web", 2)}
     driver = Controller(side, client)
 
-    def wake() -> None:
-        """Is not waited for."""
-
     def attach(
-        to: Controller, owner: str, *fronts: tuple[str, int]
+        to: Controller, owner: Owner, *fronts: tuple[str, int]
     ) -> Callable[[], Awaitable[Any]]:
         desired = wanted(side, subnet, provider, owner, *fronts)
-        return lambda: to.ensure(owner, shared, desired, wake)
+        return lambda: to.ensure(owner, shared, desired)
 
     found = await driver.done(attach(driver, FIRST, ("UDP", 80), ("TCP", 81)))
-    first = {("UDP", 80, f"{FIRST}:UDP:80", 1), ("TCP", 81, f"{FIRST}:TCP:81", 1)}
+    first = {("UDP", 80, f"{FIRST.uid}:UDP:80", 1), ("TCP", 81, f"{FIRST.uid}:TCP:81", 1)}
     assert tree(found) == first
     with pytest.raises(PortTaken) as taken:
         await driver.done(attach(driver, SECOND, ("TCP", 80), ("TCP", 81), ("UDP", 82)))
     assert set(taken.value.ports) == {("TCP", 80), ("TCP", 81)}
-    second = {("UDP", 82, f"{SECOND}:UDP:82", 1)}
+    second = {("UDP", 82, f"{SECOND.uid}:UDP:82", 1)}
     assert tree(await client.read(shared)) == own | first | second
     # another controller finds them again, and asks for nothing that is there
     again = Controller(side, client)
     owned = [Owned(one, "default", shared) for one in (FIRST, SECOND)]
     assert await again.list_all() == owned
-    await again.ensure(SECOND, shared, wanted(side, subnet, provider, SECOND, ("UDP", 82)), wake)
-    await again.done(lambda: again.leave(FIRST, wake))
+    await again.ensure(SECOND, shared, wanted(side, subnet, provider, SECOND, ("UDP", 82)))
+    await again.done(lambda: again.leave(FIRST))
     assert tree(await client.read(shared)) == own | second
-    await again.done(lambda: again.leave(SECOND, wake))
+    await again.done(lambda: again.leave(SECOND))
     left = await client.read(shared)
     assert tree(left) == own
     assert len(left.pools) == 1
@@ -134,7 +133,7 @@ async def test_load_balancer_of_another_project_or_of_nobody_is_not_to_be_had(
         theirs = (await stranger.make(bare(network["subnets"][0], "ovn")))["id"]
         for one in (theirs, NOBODY):
             with pytest.raises(Unusable, match=one):
-                await driver.ensure(FIRST, one, desired, lambda: None)
+                await driver.ensure(FIRST, one, desired)
         assert (await stranger.get(LISTENERS, loadbalancer_id=theirs)).body["listeners"] == []
     finally:
         await stranger.clean()

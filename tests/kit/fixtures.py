@@ -13,7 +13,7 @@ from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.lbaas import pending as lb_pending
-from kuryr_k8s.drivers.lbaas import repairs as lb_repairs
+from kuryr_k8s.drivers.lbaas import records as lb_records
 from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.handlers.services import loadbalancer
 from kuryr_k8s.k8s import connect as kube_connect
@@ -166,7 +166,7 @@ def make_worker(cloud, load_conf, neutron, monkeypatch):
     """Lives of a controller that does nothing but load balancers, with delays that tests can wait
     for; keyword arguments are groups of options."""
     monkeypatch.setattr(lb_pending, "FIRST", 0.02)
-    monkeypatch.setattr(lb_repairs, "FIRST", 0.02)
+    monkeypatch.setattr(lb_records, "FIRST", 0.02)
     load_balancers.furnish(cloud)
     cloud.octavia_pending = 0.01
 

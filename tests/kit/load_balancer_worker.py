@@ -2,20 +2,16 @@
 
 import asyncio
 import contextlib
-import dataclasses
-import functools
 
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.octavia.api import LOAD_BALANCERS, Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import ServiceSubnetsDriver
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
 from kuryr_k8s.patience import Patience
-from tests.kit.confs import TAG
 from tests.kit.contexts import Subnets, driver_context
 
 PORTS = {"http": ("TCP", 80), "dns": ("UDP", 53), "dns-tcp": ("TCP", 53), "sip": ("SCTP", 5060)}
@@ -38,30 +34,19 @@ def wanted(cloud, owner, *, pods=2, ports=("http", "dns"), address=None, **chang
         pools.append(
             Pool(name=port, protocol=protocol, lb_algorithm="ROUND_ROBIN", members=members)
         )
-        name = f"default/{owner}:{protocol}:{number}"
+        name = f"default/{owner.uid}:{protocol}:{number}"
         listeners.append(Listener(name=name, protocol=protocol, port=number, pool=port))
     values = {
-        "name": f"default/{owner}",
+        "name": f"default/{owner.uid}",
         "project_id": cloud.project_id,
         "vip_subnet_id": cloud.services["subnets"][0],
         "vip_address": address,
         "provider": None,
-        "tags": lb_tags.tags_of([TAG], "default", owner),
+        "namespace": "default",
         "listeners": tuple(listeners),
         "pools": tuple(pools),
     }
     return LoadBalancer(**(values | changes))
-
-
-def attached(cloud, owner, **how):
-    """The same as part of another load balancer."""
-    tags = lb_tags.shared_tags_of([TAG], "default", owner)
-    whole = wanted(cloud, owner, **how)
-    return dataclasses.replace(
-        whole,
-        listeners=tuple(dataclasses.replace(one, tags=tags) for one in whole.listeners),
-        pools=tuple(dataclasses.replace(one, tags=tags) for one in whole.pools),
-    )
 
 
 class Worker:
@@ -86,6 +71,7 @@ class Worker:
             report=self._report,
             patience=patience,
         )
+        self.driver.subscribe(self._queue.add)
 
     @contextlib.asynccontextmanager
     async def running(self):
@@ -148,14 +134,13 @@ class Worker:
 
     async def _reconcile(self, owner):
         load_balancer = self.wanted[owner]
-        wake = functools.partial(self._queue.add, owner)
         if load_balancer is None:
-            await self.driver.release(owner, wake)
+            await self.driver.release(owner)
             result = None
         elif owner in self.places:
-            result = await self.driver.attach(owner, self.places[owner], load_balancer, wake)
+            result = await self.driver.attach(owner, self.places[owner], load_balancer)
         else:
-            result = await self.driver.ensure(owner, load_balancer, wake)
+            result = await self.driver.ensure(owner, load_balancer)
         if self.wanted[owner] is load_balancer:
             self.found[owner] = result
 

@@ -9,19 +9,19 @@ What a listener or a pool may be given once is not in the bodies that update: Oc
 import dataclasses
 from typing import Any
 
-from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
+from kuryr_k8s.model.load_balancer import (
+    LISTENER_LIMITS,
+    TIMEOUTS,
+    HealthMonitor,
+    Listener,
+    LoadBalancer,
+    Member,
+    Pool,
+)
 
 Json = dict[str, Any]
 VIP = ("vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address")
 CHOSEN_ONCE = ("provider", "flavor_id", "availability_zone")
-# of a listener; what is None is as Octavia has it
-TIMEOUTS = (
-    "timeout_client_data",
-    "timeout_member_data",
-    "timeout_member_connect",
-    "timeout_tcp_inspect",
-)
-LIMITS = (*TIMEOUTS, "connection_limit", "default_tls_container_ref")
 
 
 def create_body(wanted: LoadBalancer) -> Json:
@@ -132,7 +132,7 @@ def _listener(listener: Listener) -> Json:
         "name": listener.name,
         "protocol": listener.protocol,
         "protocol_port": listener.port,
-        **_given(listener, LIMITS),
+        **_given(listener, LISTENER_LIMITS),
     }
     if listener.allowed_cidrs:
         body["allowed_cidrs"] = list(listener.allowed_cidrs)

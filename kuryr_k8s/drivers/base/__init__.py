@@ -40,6 +40,7 @@ from kuryr_k8s.drivers.base.pools import (
 )
 from kuryr_k8s.drivers.base.services import (
     LBaaSDriver,
+    NobodyConnects,
     OthersAtWork,
     Owned,
     PortTaken,
@@ -48,6 +49,7 @@ from kuryr_k8s.drivers.base.services import (
     ServicePublicIPDriver,
     ServiceSecurityGroupsDriver,
     ServiceSubnetsDriver,
+    StillShared,
 )
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "KeepsPorts",
     "LBaaSDriver",
     "MultiVIFDriver",
+    "NobodyConnects",
     "NodeNotReady",
     "OthersAtWork",
     "Owned",
@@ -83,6 +86,7 @@ __all__ = [
     "ServiceSecurityGroupsDriver",
     "ServiceSubnetsDriver",
     "SlotLookup",
+    "StillShared",
     "VIFPoolDriver",
     "keepers",
 ]

@@ -1,61 +1,71 @@
-"""The slots of Services: where they are, their load balancers, and public addresses."""
+"""Slots of Services: their projects and subnets, their load balancers, and public addresses."""
 
 import abc
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
-from kuryr_k8s.drivers.base.driver import Driver
+from kuryr_k8s.drivers.base.driver import Driver, DriverContext
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, LoadBalancer
+from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service import Service
 
 
 class ServiceProjectDriver(Driver):
+    """Chooses the project of a Service."""
+
     slot = "service_project"
 
     @abc.abstractmethod
     async def project(self, service: Service) -> str:
-        """Id of the project that the Service's load balancer belongs to.
+        """Return the id of the project that the Service's load balancer belongs to.
 
         :raises kuryr_k8s.errors.Refused: the namespace asks for what is not granted to it.
         """
 
 
 class ServiceSubnetsDriver(Driver):
+    """Chooses the subnets of a Service's ClusterIPs."""
+
     slot = "service_subnets"
 
     @abc.abstractmethod
     async def subnets(self, service: Service, project_id: str) -> tuple[Subnet, ...]:
-        """Where the Service's ClusterIPs are: one subnet for each address family.
+        """Return one subnet of the Service's ClusterIPs for each address family.
 
         :raises kuryr_k8s.errors.Refused: the network is neither the project's own nor shared
             with it.
         """
 
     async def all_subnets(self) -> tuple[Subnet, ...]:
-        """All in which ClusterIPs may be, as far as that is known: at the start, the range of
-        ClusterIPs is held against them."""
+        """Return all subnets of ClusterIPs, as far as they are known.
+
+        The range of ClusterIPs is compared with them at the start.
+        """
         return ()
 
 
 class ServiceSecurityGroupsDriver(Driver):
+    """Chooses the security groups of a Service."""
+
     slot = "service_security_groups"
 
     @abc.abstractmethod
     async def security_groups(self, service: Service, project_id: str) -> tuple[str, ...]:
-        """Ids of the security groups of the Service's ClusterIPs, sorted."""
+        """Return the ids of the security groups of the Service's ClusterIPs, sorted."""
 
 
 class Owned(NamedTuple):
-    """What was made in this cluster for a Service: a public IP; a load balancer, or one in which
-    the Service has listeners.
+    """A public address or a load balancer that was made in this cluster for an owner.
 
-    :param owner: as the driver was told it: it begins with the Service's uid.
+    The owner may have parts only in the load balancer.
+
+    :param namespace: may be empty.
     """
 
-    owner: str
+    owner: Owner
     namespace: str
     id: str
 
@@ -64,17 +74,16 @@ class Owned(NamedTuple):
 class PublicIPRequest:
     """What a Service asks of its public address.
 
-    :param owner: as with :class:`LBaaSDriver`.
-    :param port_id: of the VIP that it leads to.
+    :param port_id: the port of the VIP that the address leads to.
     :param vip_address: the VIP's own address.
-    :param address: the one that is wanted; one that is there already, of the same project and
-        nobody's use, is taken. None: any.
-    :param network_id: external network. None: as the operator has decided.
-    :param subnet_ids: of that network, any of them; empty: any at all.
-    :param keep: an address that another one replaces stays the project's, as with ``release``.
+    :param address: the address that is wanted; None if any will do. One that exists in the same
+        project, and that nobody uses, is taken.
+    :param network_id: the external network; None if the operator's choice applies.
+    :param subnet_ids: subnets of that network, one of which is used; empty if any will do.
+    :param keep: an address that is replaced stays the project's, as with ``release``.
     """
 
-    owner: str
+    owner: Owner
     namespace: str
     name: str
     project_id: str
@@ -87,55 +96,72 @@ class PublicIPRequest:
 
 
 class ServicePublicIPDriver(Driver):
-    """Makes a VIP reachable from outside. One call at a time for an owner."""
+    """Makes a VIP reachable from outside. One call at a time for each owner."""
 
     slot = "service_public_ip"
 
     @abc.abstractmethod
     async def ensure(self, request: PublicIPRequest) -> str | None:
-        """The public address, leading to the VIP's port. None: there is no external network here
-        by the operator's decision, nor does the Service name one.
+        """Return a public address that leads to the VIP's port, making it if need be.
 
-        What it asked for before and does not any more is released.
+        What was asked for before, and is not any more, is released.
 
-        :raises errors.Refused: no such network, subnet or address; or others have it.
-        :raises errors.OverQuota: no address is to be had.
+        :returns: None if the operator has chosen no external network, nor does the Service name
+            one.
+        :raises errors.Refused: there is no such network, subnet or address; or others have it.
+        :raises errors.OverQuota: no address is left.
         """
 
     @abc.abstractmethod
-    async def has(self, owner: str) -> bool:
-        """Whether it has a public address."""
+    async def has(self, owner: Owner) -> bool:
+        """Tell whether the owner has a public address."""
 
     @abc.abstractmethod
-    async def detach(self, owner: str, ports: Collection[str] | None = None) -> bool:
-        """The public address stays the owner's and leads nowhere, until it is asked for again.
+    async def detach(self, owner: Owner, ports: Collection[str] | None = None) -> bool:
+        """Let the public address lead nowhere until it is asked for again; the owner keeps it.
 
-        :param ports: of the VIPs to which it must not lead; None: any.
-        :returns: whether the owner has one, and it leads nowhere now.
+        :param ports: ports of the VIPs to which it must not lead; None for all.
+        :returns: whether the owner has an address, and it leads nowhere now.
         """
 
     @abc.abstractmethod
-    async def release(self, owner: str, *, keep: bool) -> None:
-        """The VIP has no public address any more; gone already is as good.
+    async def release(self, owner: Owner, *, keep: bool) -> None:
+        """Remove the public address; it is no error if there is none.
 
-        :param keep: the address stays the project's, without a mark of ours. One that we found
-            and did not make stays always.
+        :param keep: the address stays the project's, without a mark of ours. An address that
+            existed before stays always.
         """
 
     @abc.abstractmethod
     async def list_owned(self) -> list[Owned]:
-        """All of this cluster, by the cloud's word; ``namespace`` may be empty."""
+        """List all public addresses of this cluster, as the cloud has them."""
 
 
 class OthersAtWork(errors.Wait):
     """The cloud is at work on a load balancer, and not for us."""
 
 
-class PortTaken(errors.Refused):
-    """Others have ports that are wanted on a load balancer; the rest is as it is to be.
+class StillShared(errors.Refused):
+    """A load balancer cannot go while other owners have listeners on it."""
 
-    :param found: as it is.
-    :param ports: (protocol, number) of the listeners that cannot be → who has the port, in words.
+    reason = "KuryrLoadBalancerShared"
+
+
+class NobodyConnects(errors.Refused):
+    """None of the source ranges has the address family of the VIP."""
+
+    def __init__(self, ranges: Iterable[str], family: str) -> None:
+        super().__init__(
+            f"none of loadBalancerSourceRanges ({', '.join(ranges)}) is {family}, as the load "
+            "balancer's address is: nobody could connect"
+        )
+
+
+class PortTaken(errors.Refused):
+    """Other owners have ports that are wanted on a load balancer; the rest is as desired.
+
+    :param found: the load balancer.
+    :param ports: who has each port, in words, by (protocol, number) of the listener.
     """
 
     reason = "KuryrPortTaken"
@@ -148,70 +174,87 @@ class PortTaken(errors.Refused):
 
 
 class LBaaSDriver(Driver):
-    """Makes load balancers as they are to be. ``owner`` is the uid of the Service; what stands on
-    a load balancer that is made for it is told by :mod:`kuryr_k8s.drivers.lbaas.tags`.
+    """Makes load balancers that match their desired state. One call at a time for each owner.
 
-    One call at a time for an owner. ``wake`` is called when a call that was answered with Wait, or
-    refused for the sake of other owners, can go on, and when what was attached has to be made
-    again; it is never called for anything else.
+    The driver marks what it makes with the owner and its namespace, and finds it again by that:
+    nothing else records it. (:mod:`kuryr_k8s.drivers.base.tags` does so with tags.)
+
+    When a call was answered with Wait, or was refused for the sake of other owners, the driver
+    calls :meth:`wake` once the call can go on, and also when attached parts have to be made again.
     """
 
     slot = "endpoints_lbaas"
 
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        self._subscribers: list[Callable[[Owner], None]] = []
+
+    def subscribe(self, woken: Callable[[Owner], None]) -> None:
+        """Call ``woken`` for each owner that can go on."""
+        self._subscribers.append(woken)
+
+    def wake(self, owner: Owner) -> None:
+        """Tell all subscribers that the owner can go on."""
+        for woken in self._subscribers:
+            woken(owner)
+
     @abc.abstractmethod
-    async def ensure(
-        self, owner: str, desired: LoadBalancer, wake: Callable[[], None]
-    ) -> FoundLoadBalancer:
-        """The load balancer, made or changed if need be; all that it has is ACTIVE.
+    async def ensure(self, owner: Owner, desired: LoadBalancer) -> FoundLoadBalancer:
+        """Return the owner's load balancer, created or changed if need be, all of it ACTIVE.
 
         :raises errors.Wait: the cloud is at work on it.
         :raises PortTaken: :meth:`attach` has given a port of it to another owner.
         :raises errors.Unsupported: the cloud or the provider cannot do something of it.
-        :raises errors.Refused: it does not become ACTIVE, or not as it is to be.
-        :raises errors.CloudError: it could not be asked for.
+        :raises errors.Refused: it does not become ACTIVE, or does not become as desired.
+        :raises errors.CloudError: the cloud has refused the call, or has not answered.
         """
 
     @abc.abstractmethod
     async def attach(
-        self, owner: str, load_balancer_id: str, desired: LoadBalancer, wake: Callable[[], None]
+        self, owner: Owner, load_balancer_id: str, desired: LoadBalancer
     ) -> FoundLoadBalancer:
-        """The listeners and pools of ``desired`` in a load balancer that others own: another
-        owner's, found by any id that it has had, or one that is no Service's. Nothing else of it
-        is changed. What the owner had in other load balancers is removed.
+        """Put the listeners and pools of ``desired`` into a load balancer of another owner.
 
-        :param owner: one who is never given to :meth:`ensure`.
-        :param desired: its tags are on each part, with :func:`lb_tags.shared_tags_of`; of the
-            rest, only the project matters. Of the source ranges those of the VIP's family count.
-        :returns: the load balancer with what is the owner's in it.
+        That is another owner's, found by any id that it has had, or one of an operator. Nothing
+        else of it is changed. Parts that the owner had in other load balancers are removed.
+
+        :param owner: one that is never given to :meth:`ensure`.
+        :param desired: apart from listeners and pools, only its project and namespace matter.
+            Of the source ranges, those of the VIP's address family apply.
+        :returns: the load balancer with the owner's parts only.
         :raises errors.Wait: the cloud is at work on it.
         :raises PortTaken: others have ports that are wanted.
-        :raises lb_parts.NobodyConnects: there are source ranges, and none is of that family.
+        :raises NobodyConnects: there are source ranges, and none is of that family.
         :raises errors.Refused: there is no such load balancer in the project, or it is in ERROR.
         """
 
     @abc.abstractmethod
-    async def ids_of(self, owner: str) -> frozenset[str]:
-        """Ids of the owner's load balancer: the one that it has now, and those of before that are
-        known."""
+    async def ids_of(self, owner: Owner) -> frozenset[str]:
+        """Return the ids that the owner's load balancer has and has had, as far as known."""
 
     @abc.abstractmethod
-    async def is_shared(self, owner: str, wake: Callable[[], None]) -> bool:
-        """Whether others have something in the owner's load balancer; ``wake`` is called when
-        they have changed it."""
+    async def is_shared(self, owner: Owner) -> bool:
+        """Tell whether others have parts in the owner's load balancer.
+
+        If so, the owner is woken when they have changed it.
+        """
 
     @abc.abstractmethod
-    async def release(self, owner: str, wake: Callable[[], None]) -> None:
-        """Remove all that was made for the owner; on return it is gone.
+    async def release(self, owner: Owner) -> None:
+        """Remove all that was made for the owner; return when it is gone.
 
         :raises errors.Wait: the cloud is at work on it.
-        :raises lb_parts.StillShared: others have listeners in it, and it stays until they have
-            left.
+        :raises StillShared: others have listeners in it, and it stays until they have left.
         """
 
     @abc.abstractmethod
     async def list_owned(self) -> list[Owned]:
-        """All load balancers of this cluster, and all parts of others, by the cloud's word.
+        """List all load balancers of this cluster, and all parts, as the cloud has them.
 
-        What is remembered and no longer true is forgotten by it: :meth:`ensure` puts right
-        afterwards what others changed.
+        The driver forgets what is no longer true: afterwards :meth:`ensure` corrects what others
+        have changed.
         """
+
+    @abc.abstractmethod
+    def made(self, port: Mapping[str, Any]) -> bool:
+        """Tell whether a Neutron port was created for the VIP of a load balancer."""

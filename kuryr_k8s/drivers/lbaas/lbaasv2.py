@@ -1,38 +1,33 @@
-"""Load balancers of Octavia: what is found there is brought, call by call, to what is wanted.
+"""LBaaS driver for Octavia: brings what Octavia has in line with what is wanted, call by call.
 
-The truth is Octavia, and is found again by tags. It is remembered: so what is unchanged asks
-nothing, and a change is its one write. What a call does, and when it has come to its end, is the
-business of :mod:`kuryr_k8s.drivers.lbaas.work`; what is in the load balancers of others, that of
-:mod:`kuryr_k8s.drivers.lbaas.attached`.
+The truth is Octavia; load balancers are found again by their tags. Records remember it, so that
+what is unchanged costs no call, and a change costs one write.
 """
 
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
-from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned
-from kuryr_k8s.drivers.lbaas import parts as lb_parts
-from kuryr_k8s.drivers.lbaas import plan as lb_plan
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.cloud.octavia import bodies
+from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShared
+from kuryr_k8s.drivers.base import tags as owner_tags
+from kuryr_k8s.drivers.lbaas import ownership, plan
 from kuryr_k8s.drivers.lbaas.attached import Attachments
-from kuryr_k8s.drivers.lbaas.leftovers import Leftovers
-from kuryr_k8s.drivers.lbaas.limits import Limits
-from kuryr_k8s.drivers.lbaas.memory import Known, Memory
-from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
-from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep
-from kuryr_k8s.drivers.lbaas.work import SOON, Gone, StillPending, Wake, Work
+from kuryr_k8s.drivers.lbaas.records import Deletion, LoadBalancerFailed, Records, View
+from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep, is_vip_port
+from kuryr_k8s.drivers.lbaas.work import SOON, Gone, StillPending, Work
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.load_balancer import DELETED, ERROR, FoundLoadBalancer, LoadBalancer
+from kuryr_k8s.model.owner import Owner
 
 LOG = logging.getLogger(__name__)
 
 
 class LBaaSv2(LBaaSDriver):
-    """Load balancers of Octavia, told apart by their tags."""
+    """Driver ``lbaasv2``."""
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
@@ -40,194 +35,201 @@ class LBaaSv2(LBaaSDriver):
         if not tags:
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
         self._octavia = context.octavia
-        self._limits = Limits(self._octavia)
-        self._leftovers = Leftovers(context.neutron, self._octavia)
-        self._memory = Memory(self._octavia, tags)
-        self.pending = PendingLoadBalancers(context, self._octavia, tags)
+        self._tags: Sequence[str] = tags
+        self._records = Records(self._octavia, tags)
         self._work = Work(
-            self._octavia,
-            self.pending,
-            self._limits,
+            context,
+            tags,
+            self.wake,
             limit=context.conf.octavia_defaults.rebuild_limit,
             longest=context.conf.neutron_defaults.lbaas_activation_timeout,
         )
-        self._attached = Attachments(self._octavia, self._work, tags)
+        self._attached = Attachments(self._octavia, self._work, self._records, tags)
         self._vip_ports = VIPPortSweep(context)
 
     def loops(self) -> Sequence[Controller[str]]:
         """Return the watch of what is PENDING, and the sweep of VIPs' ports."""
-        return (self.pending.loop, self._vip_ports.loop)
+        return (self._work.pending.loop, self._vip_ports.loop)
 
-    async def ensure(self, owner: str, desired: LoadBalancer, wake: Wake) -> FoundLoadBalancer:
-        known = await self._memory.of(owner)
-        if known is None:
-            self._work.consider(owner, None, None)
-            raise await self._create(owner, lb_plan.attainable(desired), wake)
-        self._work.check_idle(owner, known, wake)
-        await self._remove_surplus(owner, known, wake)
-        return await self._bring(owner, known, desired, wake)
-
-    async def release(self, owner: str, wake: Wake) -> None:
-        await self._attached.leave(owner, wake)
-        known = await self._memory.of(owner)
-        if known is not None:
-            if await self._attached.is_used(known.id):
-                await self._hold(owner, known, wake)
-            ids = (known.id, *known.surplus)
-            for one in ids:
-                await self._remove(owner, known, one, wake)
-            left = [one for one in ids if one not in known.gone]
-            if left:
-                raise self._work.at_work(known, None if self.pending.has_all(left) else SOON)
-            self._attached.lost(known.id)
-            self._work.waiters.wake(*ids, *known.former, but=owner)
-        self._memory.forget(owner)
-        self._work.forget(owner)
+    async def ensure(self, owner: Owner, desired: LoadBalancer) -> FoundLoadBalancer:
+        desired = ownership.tagged(desired, owner, self._tags)
+        view = await self._records.own_view(owner)
+        if view is None:
+            self._work.error_cleared(self._records.known(owner))
+            raise await self._create(owner, plan.attainable(desired))
+        self._work.check_idle(view)
+        await self._remove_duplicates(view)
+        return await self._bring_in_line(view, desired)
 
     async def attach(
-        self, owner: str, load_balancer_id: str, desired: LoadBalancer, wake: Wake
+        self, owner: Owner, load_balancer_id: str, desired: LoadBalancer
     ) -> FoundLoadBalancer:
-        return await self._attached.ensure(owner, load_balancer_id, desired, wake)
+        desired = ownership.tagged(desired, owner, self._tags, shared=True)
+        return await self._attached.ensure(owner, load_balancer_id, desired)
 
-    async def ids_of(self, owner: str) -> frozenset[str]:
-        known = await self._memory.of(owner)
-        now = frozenset() if known is None else known.former | {known.id}
-        return now | self._memory.former_of(owner)
+    async def release(self, owner: Owner) -> None:
+        await self._attached.leave(owner)
+        view = await self._records.own_view(owner)
+        if view is not None:
+            if await self._attached.is_used(view.id):
+                await self._hold(view)
+            ids = (view.id, *view.duplicates)
+            for load_balancer_id in ids:
+                await self._remove(view, load_balancer_id)
+            left = [each for each in ids if view.deletions.get(each) is not Deletion.DONE]
+            if left:
+                raise self._work.at_work(view, None if self._work.pending.has_all(left) else SOON)
+            self._attached.lost(view.id)
+            self._work.waiters.notify(*ids, *view.former, by=owner)
+        self._records.released(owner)
+        self._work.waiters.forget(owner)
 
-    async def is_shared(self, owner: str, wake: Wake) -> bool:
-        known = await self._memory.of(owner)
-        if known is None or not await self._attached.is_used(known.id):
+    async def ids_of(self, owner: Owner) -> frozenset[str]:
+        view = await self._records.own_view(owner)
+        current = frozenset() if view is None else view.former | {view.id}
+        return current | self._records.former_of(owner)
+
+    async def is_shared(self, owner: Owner) -> bool:
+        view = await self._records.own_view(owner)
+        if view is None or not await self._attached.is_used(view.id):
             return False
-        self._work.waiters.add(known.id, owner, wake)
+        self._work.waiters.add(view.id, owner)
         return True
 
     async def list_owned(self) -> list[Owned]:
-        rows = await self._memory.list_all()
-        made = [
-            Owned(lb_tags.owner_of(row["tags"]), lb_tags.namespace_of(row["tags"]), row["id"])
-            for row in rows
+        owned = [
+            Owned(owner, owner_tags.namespace_of(row["tags"]), row["id"])
+            for row in await self._records.list_all()
+            if (owner := owner_tags.owner_of(row["tags"])) is not None
         ]
-        return made + await self._attached.list_all()
+        return owned + await self._attached.list_all()
+
+    def made(self, port: Mapping[str, Any]) -> bool:
+        return is_vip_port(port)
 
     # -- changing
 
-    async def _bring(
-        self, owner: str, known: Known, desired: LoadBalancer, wake: Wake
-    ) -> FoundLoadBalancer:
-        """One step nearer to what is wanted; on return it is so.
+    async def _bring_in_line(self, view: View, desired: LoadBalancer) -> FoundLoadBalancer:
+        """Take one step towards the desired state; return only if none is left.
 
-        Ports that those who are attached have are not had: whoever comes later is refused.
+        Ports that attached owners have are left to them: whoever comes later is refused.
         """
         try:
-            found = await self._work.look(owner, known)
-            taken = lb_parts.taken_of(
-                desired.listeners, known.rest.listeners if known.rest else ()
-            )
-            fitting = lb_parts.without(desired, taken)
-            step = lb_plan.next_step(fitting, found)
-            await self._work.take(owner, known, found, fitting, step, wake)
+            look = await self._work.look(view)
+            others = look.others.listeners if look.others else ()
+            taken = ownership.find_taken(desired.listeners, others)
+            fitting = ownership.without(desired, taken)
+            await self._work.take(view, look, fitting, plan.next_step(fitting, look.own))
         except Gone:
-            self._attached.lost(known.id)
-            self._memory.doubt(owner)
+            self._attached.lost(view.id)
+            self._records.doubt(view.owner)
             raise
-        self._work.refuse_taken(owner, known, found, taken, wake)
-        return found
+        self._work.refuse_taken(view, look.own, taken)
+        return look.own
 
-    async def _create(
-        self, owner: str, desired: LoadBalancer, wake: Wake
-    ) -> errors.Wait | StillPending:
-        """Where others name one that was there before, they find this one by its tags."""
-        named = sorted(filter(self._attached.is_named, self._memory.former_of(owner)))
-        former = tuple(f"{lb_tags.FORMERLY_TAG}{one}" for one in named)
-        await self._limits.check(desired)
-        self._memory.doubt(owner)  # until there is an answer
+    async def _create(self, owner: Owner, desired: LoadBalancer) -> errors.Wait | StillPending:
+        """Have Octavia begin to create the load balancer; return the error to wait with.
+
+        If other owners name one that this owner had before, a tag leads them to the new one.
+        """
+        named = sorted(filter(self._attached.is_named, self._records.former_of(owner)))
+        former = tuple(f"{ownership.FORMERLY_TAG}{each}" for each in named)
+        await self._work.capabilities.check(desired)
+        self._records.doubt(owner)  # until there is an answer
         wanted = dataclasses.replace(desired, tags=desired.tags + former)
         try:
-            made = await self._octavia.create_load_balancer(octavia_bodies.create_body(wanted))
+            answer = await self._octavia.create_load_balancer(bodies.create_body(wanted))
         except errors.CloudError as error:
             if error.status:
                 # the VIP's port may have stayed
                 self._vip_ports.search_after(self._context.patience.refused_vip)
             if isinstance(error, errors.Refused | errors.OverQuota):
                 with contextlib.suppress(errors.CloudError):
-                    await self._leftovers.remove(desired)
+                    await self._vip_ports.remove_left_by(desired)
             raise
-        known = self._memory.created(owner, made)
-        self.pending.watch(made.id, owner, "PENDING_CREATE", wake)
-        return self._work.at_work(known)
+        view = self._records.created(owner, answer)
+        self._work.pending.watch(view.id, owner, "PENDING_CREATE")
+        return self._work.at_work(view)
 
     # -- removing
 
-    async def _hold(self, owner: str, known: Known, wake: Wake) -> None:
-        """What is the owner's in it goes, and it stays while others have something in it.
+    async def _hold(self, view: View) -> None:
+        """Remove the owner's parts; keep the load balancer while others have parts in it.
 
-        :raises lb_parts.StillShared: they do.
-        :raises errors.Wait: they do not, or nothing can be taken out of it any more.
+        :raises StillShared: they have.
+        :raises errors.Wait: they have not, or nothing can be removed from it any more.
         """
-        self._work.check_idle(owner, known, wake)
-        known.tree = None
+        self._work.check_idle(view)
+        view.doubt()
         try:
-            found = await self._work.look(owner, known)
+            look = await self._work.look(view)
         except Gone:
-            self._memory.doubt(owner)
+            self._records.doubt(view.owner)
             raise
-        rest = known.rest
+        others = look.others
         if (
-            rest is None
-            or not (rest.listeners or rest.pools)
-            or found.provisioning_status == ERROR
+            others is None
+            or not (others.listeners or others.pools)
+            or look.own.provisioning_status == ERROR
         ):
-            self._attached.clear(known.id)
-            raise errors.Wait(f"load balancer {known.id} is not shared any more", delay=SOON)
-        nothing = lb_plan.next_step_inside(lb_parts.NOTHING, found)
-        await self._work.take(owner, known, found, lb_parts.NOTHING, nothing, wake)
-        self._work.waiters.add(known.id, owner, wake)
-        names = [one.listener.name for one in rest.listeners] or [
-            one.pool.name for one in rest.pools
+            self._attached.clear(view.id)
+            raise errors.Wait(f"load balancer {view.id} is not shared any more", delay=SOON)
+        step = plan.next_step_inside(ownership.NOTHING, look.own)
+        await self._work.take(view, look, ownership.NOTHING, step)
+        self._work.waiters.add(view.id, view.owner)
+        names = [each.listener.name for each in others.listeners] or [
+            each.pool.name for each in others.pools
         ]
-        raise lb_parts.StillShared(
-            f"load balancer {known.id} is shared and stays until others have left it: "
+        raise StillShared(
+            f"load balancer {view.id} is shared and stays until others have left it: "
             + ", ".join(sorted(names))
         )
 
-    async def _remove_surplus(self, owner: str, known: Known, wake: Wake) -> None:
+    async def _remove_duplicates(self, view: View) -> None:
         """Delete what a second creation made.
 
         :raises errors.Wait: Octavia does not begin to, as it is at work on it.
         """
-        for one in known.surplus - known.leaving - known.gone:
-            LOG.warning("load balancer %s goes: %s has the same owner", one, known.id)
-            await self._remove(owner, known, one, wake)
-            if one not in known.leaving | known.gone:
-                raise self._work.at_work(known, None if one in self.pending else SOON)
+        for duplicate in view.duplicates - view.deletions.keys():
+            LOG.warning("load balancer %s goes: %s has the same owner", duplicate, view.id)
+            await self._remove(view, duplicate)
+            if duplicate not in view.deletions:
+                delay = None if duplicate in self._work.pending else SOON
+                raise self._work.at_work(view, delay)
 
-    async def _remove(self, owner: str, known: Known, one: str, wake: Wake) -> None:
-        """Delete it, or see whether it is gone by now; it is in ``pending`` while it is PENDING.
+    async def _remove(self, view: View, load_balancer_id: str) -> None:
+        """Delete a load balancer, or see whether it is gone by now.
 
-        :raises LoadBalancerFailed: it could not be deleted; the next time it is tried again.
+        While it is PENDING, it is watched.
+
+        :raises LoadBalancerFailed: it could not be deleted; the next call tries again.
         """
-        if one in known.gone:
+        pending, deletion = self._work.pending, view.deletions.get(load_balancer_id)
+        if deletion is Deletion.DONE:
             return
-        if one in self.pending:
-            self.pending.watch(one, owner, "", wake)
+        if load_balancer_id in pending:
+            pending.watch(load_balancer_id, view.owner, "")
             return
-        if one not in known.leaving:
-            if one == known.id:
-                known.begin()
+        if deletion is None:
+            if load_balancer_id == view.id:
+                view.begin()
             try:
-                await self._octavia.delete_load_balancer(one)
+                await self._octavia.delete_load_balancer(load_balancer_id)
             except errors.Immutable:
                 pass
             else:
-                known.leaving.add(one)
-                self.pending.watch(one, owner, "PENDING_DELETE", wake)
+                view.deletions[load_balancer_id] = Deletion.BEGUN
+                pending.watch(load_balancer_id, view.owner, "PENDING_DELETE")
                 return
-        status = (await self._octavia.statuses({"id": one})).get(one, DELETED)
+        statuses = await self._octavia.statuses({"id": load_balancer_id})
+        status = statuses.get(load_balancer_id, DELETED)
         if status == DELETED:
-            known.gone.add(one)
+            view.deletions[load_balancer_id] = Deletion.DONE
         elif status.startswith("PENDING"):
-            self.pending.watch(one, owner, status, wake)
+            pending.watch(load_balancer_id, view.owner, status)
         else:
-            known.leaving.discard(one)
+            view.deletions.pop(load_balancer_id, None)
             if status == ERROR:
-                raise LoadBalancerFailed(f"Octavia could not delete load balancer {one}")
+                raise LoadBalancerFailed(
+                    f"Octavia could not delete load balancer {load_balancer_id}"
+                )

@@ -1,41 +1,49 @@
-"""One watch of all load balancers that Octavia is at work on: a list of those that are PENDING.
+"""Waiting for Octavia, and for other owners of a shared load balancer.
 
-It is asked for as long as somebody waits, and less and less often while nothing changes. (Octavia
-filters by one status at a time, so it is a list for each kind of work that is waited for. Those of
-others do not have our tags: each is asked for by its id.)
+One watch lists all load balancers at which Octavia is at work: as long as somebody waits, and less
+and less often while nothing changes. Octavia filters by one status at a time, so each kind of work
+needs its own list. Load balancers of others do not have our tags: each is asked for by its id.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.model.owner import Owner
 
-FIRST = 0.1  # seconds until the first look: less is hardly ever enough for Octavia
+FIRST = 0.1  # seconds until the first look: Octavia hardly ever needs less
 SLOWER = 1.5
 LONGEST = 5.0
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Watched:
     status: str
     since: float
     foreign: bool
-    wakes: dict[str, Callable[[], None]] = field(default_factory=dict)  # by owner
+    owners: dict[Owner, None] = field(default_factory=dict)  # an ordered set
 
 
 class PendingLoadBalancers:
-    """Looks while ``loop`` runs.
+    """Load balancers that were PENDING when last heard of, and the owners that wait for them.
 
-    :param tags: what all load balancers of the cluster have.
+    :param tags: the tags that all load balancers of the cluster have.
+    :param wake: called for an owner when its load balancer has left the status.
     """
 
     KEY = "pending load balancers"
 
-    def __init__(self, context: DriverContext, octavia: Octavia, tags: Sequence[str]) -> None:
+    def __init__(
+        self, context: DriverContext, tags: Sequence[str], wake: Callable[[Owner], None]
+    ) -> None:
+        self._octavia = context.octavia
+        self._clock = context.clock
+        self._tags = ",".join(tags)
+        self._wake = wake
+        self._watched: dict[str, _Watched] = {}
+        self._interval = FIRST
         self.loop = Controller[str](
             "pending-load-balancers",
             self.reconcile,
@@ -43,63 +51,56 @@ class PendingLoadBalancers:
             workers=1,
             observe=context.observe,
         )
-        self._octavia = octavia
-        self._tags = ",".join(tags)
-        self._waiting: dict[str, _Waiting] = {}
-        self._interval = FIRST
 
     def __contains__(self, load_balancer_id: str) -> bool:
-        """Whether it was PENDING when last heard of."""
-        return load_balancer_id in self._waiting
+        return load_balancer_id in self._watched
 
     def has_all(self, load_balancer_ids: Iterable[str]) -> bool:
-        return all(one in self._waiting for one in load_balancer_ids)
+        """Tell whether all of these are being watched."""
+        return all(each in self._watched for each in load_balancer_ids)
 
     def watch(
-        self,
-        load_balancer_id: str,
-        owner: str,
-        status: str,
-        wake: Callable[[], None],
-        *,
-        foreign: bool = False,
+        self, load_balancer_id: str, owner: Owner, status: str, *, foreign: bool = False
     ) -> None:
-        """Call ``wake``, once, when it is not (or no more) in this status.
+        """Wake the owner once, when the load balancer is not in this status any more.
 
-        Of one that is waited for already, only whom to wake is changed: one call for each owner.
+        If it is already watched, only add the owner.
 
-        :param foreign: it has not the tags of the cluster.
+        :param foreign: it does not have the tags of the cluster.
         """
-        if waiting := self._waiting.get(load_balancer_id):
-            waiting.wakes[owner] = wake
+        if watched := self._watched.get(load_balancer_id):
+            watched.owners[owner] = None
             return
-        waiting = _Waiting(status, self._now(), foreign, {owner: wake})
-        self._waiting[load_balancer_id] = waiting
+        watched = _Watched(status, self._clock.now(), foreign, {owner: None})
+        self._watched[load_balancer_id] = watched
         self._interval = FIRST
         self.loop.queue.add_after(self.KEY, FIRST)
 
     async def reconcile(self, _key: str) -> float | None:
-        """One look; seconds until the next, None while nothing is waited for.
+        """Look once at everything that is watched.
 
-        :raises kuryr_k8s.errors.CloudError: Octavia does not tell; nobody is woken.
+        :returns: seconds until the next look; None if nothing is watched any more.
+        :raises kuryr_k8s.errors.CloudError: Octavia does not answer; nobody is woken.
         """
-        started, interval = self._now(), self._interval
+        started, interval = self._clock.now(), self._interval
         pending: set[str] = set()
-        for status in {one.status for one in self._waiting.values() if not one.foreign}:
-            # looked at again: Octavia may be told not to filter
+        for status in {each.status for each in self._watched.values() if not each.foreign}:
+            # compared again: Octavia may be configured not to filter
             query = {"tags": self._tags, "provisioning_status": status}
             listed = await self._octavia.statuses(query)
-            pending |= {one for one, is_now in listed.items() if is_now == status}
-        for foreign in [one for one, waiting in self._waiting.items() if waiting.foreign]:
+            pending |= {lb_id for lb_id, current in listed.items() if current == status}
+        for foreign in [lb_id for lb_id, each in self._watched.items() if each.foreign]:
             listed = await self._octavia.statuses({"id": foreign})
-            pending |= {one for one, is_now in listed.items() if is_now.startswith("PENDING")}
-        # what was begun meanwhile may be missing in the list
-        before = {one for one, waiting in self._waiting.items() if waiting.since < started}
-        ended = [self._waiting.pop(one) for one in before - pending]
-        for waiting in ended:
-            for wake in waiting.wakes.values():
-                wake()
-        if not self._waiting:
+            pending |= {
+                lb_id for lb_id, current in listed.items() if current.startswith("PENDING")
+            }
+        # what was begun since then may be missing from the lists
+        before = {lb_id for lb_id, each in self._watched.items() if each.since < started}
+        ended = [self._watched.pop(lb_id) for lb_id in before - pending]
+        for watched in ended:
+            for owner in watched.owners:
+                self._wake(owner)
+        if not self._watched:
             return None
         if ended or self._interval < interval:
             self._interval = FIRST
@@ -107,6 +108,37 @@ class PendingLoadBalancers:
             self._interval = min(interval * SLOWER, LONGEST)
         return self._interval
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+
+class Waiters:
+    """Owners that wait for what another owner does with a load balancer.
+
+    They wait for a port to become free, for the load balancer to be made anew, or for the last of
+    the others to leave.
+
+    :param wake: called for an owner when another one has changed the load balancer.
+    """
+
+    def __init__(self, wake: Callable[[Owner], None]) -> None:
+        self._wake = wake
+        self._waiting: dict[str, dict[Owner, None]] = {}  # ordered sets, by load balancer
+
+    def add(self, load_balancer_id: str, owner: Owner) -> None:
+        """Wake the owner once, when another owner has changed the load balancer."""
+        self._waiting.setdefault(load_balancer_id, {})[owner] = None
+
+    def forget(self, owner: Owner) -> None:
+        """Let the owner wait for nothing."""
+        for load_balancer_id, owners in list(self._waiting.items()):
+            owners.pop(owner, None)
+            if not owners:
+                del self._waiting[load_balancer_id]
+
+    def notify(self, *load_balancer_ids: str, by: Owner) -> None:
+        """Wake all that wait for these load balancers, but not the owner that changed them."""
+        for load_balancer_id in load_balancer_ids:
+            waiting = self._waiting.pop(load_balancer_id, {})
+            if by in waiting:
+                del waiting[by]
+                self._waiting[load_balancer_id] = {by: None}
+            for owner in waiting:
+                self._wake(owner)

@@ -24,7 +24,14 @@ along with the next one.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kuryr_k8s.drivers.lbaas.changes import (
+from kuryr_k8s.drivers.lbaas.compare import (
+    differs,
+    same_listener,
+    same_members,
+    same_pool,
+    united,
+)
+from kuryr_k8s.drivers.lbaas.steps import (
     Change,
     CreateHealthMonitor,
     CreateListener,
@@ -40,13 +47,6 @@ from kuryr_k8s.drivers.lbaas.changes import (
     UpdateHealthMonitor,
     UpdateListener,
     UpdatePool,
-)
-from kuryr_k8s.drivers.lbaas.values import (
-    differs,
-    same_listener,
-    same_members,
-    same_pool,
-    united,
 )
 from kuryr_k8s.model.load_balancer import (
     DELETED,

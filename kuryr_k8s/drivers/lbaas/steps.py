@@ -1,59 +1,195 @@
-"""The steps of a plan, asked of Octavia."""
+"""Steps of a plan: each is one call of Octavia.
 
-from dataclasses import replace
+:mod:`kuryr_k8s.drivers.lbaas.plan` decides which steps are needed, and in which order.
+"""
 
-from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
+from dataclasses import dataclass, replace
+
+from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers.lbaas import changes as lb_changes
-from kuryr_k8s.model.load_balancer import ACTIVE, FoundLoadBalancer
+from kuryr_k8s.model.load_balancer import (
+    ACTIVE,
+    FoundLoadBalancer,
+    HealthMonitor,
+    Listener,
+    LoadBalancer,
+    Member,
+    Pool,
+)
 
 
-async def take(octavia: Octavia, step: lb_changes.Change) -> None:
-    """Have one change begun: one call, which raises what it does."""
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Octavia is at work: nothing can be done now."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLoadBalancer:
+    """Create the load balancer with all that it contains."""
+
+    wanted: LoadBalancer
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLoadBalancer:
+    """Delete the load balancer with all that it contains (cascade)."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateListener:
+    """Create a listener.
+
+    :param pool_id: its default pool, which exists.
+    """
+
+    load_balancer_id: str
+    listener: Listener
+    pool_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateListener:
+    """Change a listener.
+
+    :param pool_id: its new default pool; None if it keeps its own.
+    """
+
+    id: str
+    listener: Listener
+    pool_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteListener:
+    """Delete a listener; its pool stays."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePool:
+    """Create a pool without members.
+
+    :param listener_id: the listener whose default pool it becomes; None if it has no listener yet.
+    """
+
+    load_balancer_id: str
+    pool: Pool
+    listener_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePool:
+    """Change a pool, but neither its members nor its health monitor."""
+
+    id: str
+    pool: Pool
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePool:
+    """Delete a pool with its members and its health monitor."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetMembers:
+    """Replace all members of a pool."""
+
+    pool_id: str
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateHealthMonitor:
+    """Create the health monitor of a pool."""
+
+    pool_id: str
+    monitor: HealthMonitor
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateHealthMonitor:
+    """Change a health monitor, but not its type."""
+
+    id: str
+    monitor: HealthMonitor
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteHealthMonitor:
+    """Delete a health monitor."""
+
+    id: str
+
+
+Change = (
+    DeleteLoadBalancer
+    | CreateListener
+    | UpdateListener
+    | DeleteListener
+    | CreatePool
+    | UpdatePool
+    | DeletePool
+    | SetMembers
+    | CreateHealthMonitor
+    | UpdateHealthMonitor
+    | DeleteHealthMonitor
+)
+Step = Pending | CreateLoadBalancer | Change
+
+
+async def take(octavia: Octavia, step: Change) -> None:
+    """Have Octavia begin one change; raise what the call raises."""
     match step:
-        case lb_changes.DeleteLoadBalancer(id=lb_id):
+        case DeleteLoadBalancer(id=lb_id):
             await octavia.delete_load_balancer(lb_id)
-        case lb_changes.CreateListener(load_balancer_id, listener, pool_id):
-            body = octavia_bodies.listener_body(listener, load_balancer_id, pool_id)
+        case CreateListener(load_balancer_id, listener, pool_id):
+            body = bodies.listener_body(listener, load_balancer_id, pool_id)
             await octavia.create_listener(body)
-        case lb_changes.UpdateListener(listener_id, listener, new_pool_id):
-            changes = octavia_bodies.listener_changes(listener, new_pool_id)
-            await octavia.update_listener(listener_id, changes)
-        case lb_changes.DeleteListener(listener_id):
+        case UpdateListener(listener_id, listener, new_pool_id):
+            await octavia.update_listener(
+                listener_id, bodies.listener_changes(listener, new_pool_id)
+            )
+        case DeleteListener(listener_id):
             await octavia.delete_listener(listener_id)
-        case lb_changes.CreatePool(load_balancer_id, pool, new_listener_id):
-            body = octavia_bodies.pool_body(
+        case CreatePool(load_balancer_id, pool, new_listener_id):
+            body = bodies.pool_body(
                 pool, listener_id=new_listener_id, load_balancer_id=load_balancer_id
             )
             await octavia.create_pool(body)
-        case lb_changes.UpdatePool(pool_id, pool):
-            await octavia.update_pool(pool_id, octavia_bodies.pool_changes(pool))
-        case lb_changes.DeletePool(pool_id):
+        case UpdatePool(pool_id, pool):
+            await octavia.update_pool(pool_id, bodies.pool_changes(pool))
+        case DeletePool(pool_id):
             await octavia.delete_pool(pool_id)
-        case lb_changes.SetMembers(pool_id, members):
+        case SetMembers(pool_id, members):
             await octavia.set_members(pool_id, members)
-        case lb_changes.CreateHealthMonitor(pool_id, monitor):
-            await octavia.create_monitor(octavia_bodies.monitor_body(monitor, pool_id))
-        case lb_changes.UpdateHealthMonitor(monitor_id, monitor):
-            changes = octavia_bodies.monitor_changes(monitor)
-            await octavia.update_monitor(monitor_id, changes)
-        case lb_changes.DeleteHealthMonitor(monitor_id):
+        case CreateHealthMonitor(pool_id, monitor):
+            await octavia.create_monitor(bodies.monitor_body(monitor, pool_id))
+        case UpdateHealthMonitor(monitor_id, monitor):
+            await octavia.update_monitor(monitor_id, bodies.monitor_changes(monitor))
+        case DeleteHealthMonitor(monitor_id):
             await octavia.delete_monitor(monitor_id)
 
 
-def as_active(made: FoundLoadBalancer) -> FoundLoadBalancer:
-    """What a creation was answered, once all of it is ACTIVE."""
+def as_active(answer: FoundLoadBalancer) -> FoundLoadBalancer:
+    """Return what a creation was answered, as it is once everything is ACTIVE."""
     return replace(
-        made,
+        answer,
         provisioning_status=ACTIVE,
-        listeners=tuple(replace(one, provisioning_status=ACTIVE) for one in made.listeners),
+        listeners=tuple(replace(each, provisioning_status=ACTIVE) for each in answer.listeners),
         pools=tuple(
             replace(
-                one,
+                pool,
                 provisioning_status=ACTIVE,
-                member_statuses=dict.fromkeys(one.member_statuses, ACTIVE),
-                health_monitor_status=one.health_monitor_id and ACTIVE,
+                member_statuses=dict.fromkeys(pool.member_statuses, ACTIVE),
+                health_monitor_status=pool.health_monitor_id and ACTIVE,
             )
-            for one in made.pools
+            for pool in answer.pools
         ),
     )

@@ -1,35 +1,43 @@
-"""VIPs' ports that load balancers have left behind: they hold ClusterIPs that others may need.
+"""Ports of VIPs that load balancers leave behind: they hold addresses that others may need.
 
-Octavia makes the port first. Where it refuses the rest of the creation, the load balancer is gone
-and its port stays, without any mark of ours: only by ``device_id`` it tells of which load balancer
-it is. Such a port goes where Octavia itself says (404; those of others are 403) that there is no
-such load balancer, in two searches in a row. A creation that is under way looks the same, and is
-over by the second one. What is made as a VIP's port otherwise, for another cluster or by hand, has
-its load balancer, or no such ``device_id`` and name; and what is not in a subnet of Services, of a
-project of ours, is not looked at.
+Octavia creates the port first. Where it (quota) or the provider (501) then refuses the rest of the
+creation, the load balancer is gone and its port stays, without any mark of ours: only its
+``device_id`` names the load balancer. Whatever is asked for next would be told that the address is
+taken. So the port is removed at once where its address is known, and by a sweep elsewhere.
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import DriverContext, ServiceSubnetsDriver
-from kuryr_k8s.drivers.lbaas.leftovers import NAMES, is_gone, load_balancer_of
 from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.engine.sweep import Sweep
+from kuryr_k8s.model.load_balancer import LoadBalancer
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
+NAMES = {"ovn-lb:vip": "ovn-lb-vip-", "Octavia": "octavia-lb-"}  # by device_owner
+DEVICE = "lb-"
 FIELDS = ("id", "name", "device_id", "device_owner", "project_id", "fixed_ips", "revision_number")
 
 
 class VIPPortSweep(Sweep[Json]):
-    """Of the projects that load balancers are made in; also after a creation was refused."""
+    """Sweep of VIPs' ports that load balancers have left, also after a creation was refused.
+
+    A port goes where Octavia itself says (404; another project's are answered 403) that its load
+    balancer does not exist, in two searches in a row. A creation that is under way looks the same,
+    and has ended by the second one. VIPs' ports that were made for another cluster or by hand have
+    their load balancer, or another ``device_id`` and name. Ports outside of the subnets of
+    Services and of our projects are not looked at.
+    """
 
     def __init__(self, context: DriverContext) -> None:
-        defaults = context.conf.neutron_defaults
         super().__init__(
             "vip-port-sweeper",
-            interval=defaults.sweep_interval,
+            interval=context.conf.neutron_defaults.sweep_interval,
             retry=context.patience.sweep_retry,
             confirm_after=context.patience.vip_port_confirmed,
             clock=context.clock,
@@ -45,21 +53,21 @@ class VIPPortSweep(Sweep[Json]):
         return str(item["id"])
 
     async def search(self) -> list[Json]:
-        """Return the VIPs' ports in subnets of Services whose load balancer is gone."""
+        """Return the VIPs' ports in subnets of Services whose load balancer does not exist."""
         subnets = await self._subnets.all_subnets()
         if not subnets:
             return []
         query = {
-            "network_id": sorted({one.network_id for one in subnets}),
+            "network_id": sorted({subnet.network_id for subnet in subnets}),
             "project_id": self._projects,
             "device_owner": tuple(NAMES),
             "fields": FIELDS,
         }
-        within = {one.id for one in subnets}
+        within = {subnet.id for subnet in subnets}
         ports = [
             port
             for port in await self._neutron.list_ports(query)
-            if load_balancer_of(port) and within & {one["subnet_id"] for one in port["fixed_ips"]}
+            if load_balancer_of(port) and within & {ip["subnet_id"] for ip in port["fixed_ips"]}
         ]
         known: set[str] = set()
         for project in {port["project_id"] for port in ports}:
@@ -70,9 +78,57 @@ class VIPPortSweep(Sweep[Json]):
     async def remove(self, item: Json) -> None:
         """Delete the port, unless somebody has changed it."""
         LOG.warning(
-            "port %s (%s, %s) is of no load balancer; it goes",
+            "port %s (%s, %s) belongs to no load balancer; it goes",
             item["id"],
             item["name"],
             ", ".join(ip["ip_address"] for ip in item["fixed_ips"]),
         )
         await self._neutron.delete_port(item["id"], revision_number=item["revision_number"])
+
+    async def remove_left_by(self, refused: LoadBalancer) -> None:
+        """Delete the port with the VIP's address, if its load balancer does not exist.
+
+        :raises errors.CloudError: Neutron or Octavia does not answer.
+        """
+        if refused.vip_address is None or refused.vip_port_id is not None:
+            return
+        query = {
+            "fixed_ips": f"ip_address={refused.vip_address}",
+            "project_id": refused.project_id,
+            "device_owner": tuple(NAMES),
+            "fields": FIELDS,
+        }
+        for port in await self._neutron.list_ports(query):
+            load_balancer_id = load_balancer_of(port)
+            if load_balancer_id and await is_gone(self._octavia, load_balancer_id):
+                revision = port["revision_number"]
+                await self._neutron.delete_port(port["id"], revision_number=revision)
+
+
+async def is_gone(octavia: Octavia, load_balancer_id: str) -> bool:
+    """Tell whether Octavia itself says that there is no such load balancer.
+
+    A list may leave one out.
+    """
+    try:
+        await octavia.tree_statuses(load_balancer_id)
+    except errors.NotFound:
+        return True
+    except errors.BadRequest:  # another project's
+        return False
+    return False
+
+
+def load_balancer_of(port: Mapping[str, Any]) -> str:
+    """Return the id of the load balancer for whose VIP the port was created; empty if none."""
+    device_id, owner = str(port["device_id"]), str(port["device_owner"])
+    load_balancer_id = device_id.removeprefix(DEVICE)
+    is_vip = device_id.startswith(DEVICE) and owner in NAMES
+    return load_balancer_id if is_vip and port["name"] == NAMES[owner] + load_balancer_id else ""
+
+
+def is_vip_port(port: Mapping[str, Any]) -> bool:
+    """Tell whether Octavia has, or had, the port for a VIP."""
+    return port["device_owner"] in NAMES or (
+        not port["device_owner"] and str(port["device_id"]).startswith(DEVICE)
+    )

@@ -1,31 +1,33 @@
-"""What is an owner's of a load balancer, all of it or a part, is looked at and changed here.
+"""Looks at an owner's parts of a load balancer, and steps that change them.
 
-Nobody waits here: a call begins Octavia's work, the watch of all load balancers that are PENDING
-tells of its end. Whatever is answered otherwise than expected is forgotten, and read anew.
+Nobody waits here: a call begins Octavia's work, and the watch of all PENDING load balancers tells
+when it has ended. Whatever is answered otherwise than expected is forgotten, and read anew.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers.base import OthersAtWork
-from kuryr_k8s.drivers.lbaas import changes as lb_changes
-from kuryr_k8s.drivers.lbaas import parts as lb_parts
-from kuryr_k8s.drivers.lbaas.limits import Limits
-from kuryr_k8s.drivers.lbaas.memory import Known
-from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
-from kuryr_k8s.drivers.lbaas.repairs import Repairs
-from kuryr_k8s.drivers.lbaas.steps import as_active, take
-from kuryr_k8s.drivers.lbaas.waiters import Waiters
+from kuryr_k8s.drivers.base import DriverContext, OthersAtWork
+from kuryr_k8s.drivers.lbaas import ownership, steps
+from kuryr_k8s.drivers.lbaas.capabilities import Capabilities
+from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
+from kuryr_k8s.drivers.lbaas.records import (
+    Created,
+    Listed,
+    Record,
+    Repairs,
+    Settled,
+    Unread,
+    View,
+)
 from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, ERROR, FoundLoadBalancer, LoadBalancer
+from kuryr_k8s.model.owner import Owner
 
 Json = dict[str, Any]
-Wake = Callable[[], None]
 PATIENCE = 60.0  # seconds; the watch wakes sooner
-SOON = 0.1  # seconds until a look at what is other than was thought
-SETTLES, LATER = 3.0, 0.5  # seconds: of replaced members ovn says nothing while they go
+SOON = 0.1  # seconds until a look at what is not as it was thought to be
+SETTLES, LATER = 3.0, 0.5  # seconds: the ovn provider does not show members that are going
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
 IMMUTABLE_LIMIT = 3  # refusals in a row to change what does not look PENDING
 
@@ -37,222 +39,238 @@ class StillPending(errors.Refused):
 
 
 class NotTaken(errors.Refused):
-    """Octavia accepted a change, and nothing of it is to be seen."""
+    """Octavia accepted a change and did not carry it out."""
 
     reason = "KuryrLoadBalancerUnchanged"
 
 
 class Gone(errors.Wait):
-    """The load balancer is not there any more."""
+    """The load balancer does not exist any more."""
 
     def __init__(self, load_balancer_id: str) -> None:
         super().__init__(f"load balancer {load_balancer_id} is gone", delay=SOON)
 
 
+class Look(NamedTuple):
+    """Result of a look at a load balancer.
+
+    :param own: the load balancer with the owner's parts.
+    :param others: with the parts of others; None if they are not known.
+    :param fresh: Octavia was asked just now.
+    """
+
+    own: FoundLoadBalancer
+    others: FoundLoadBalancer | None
+    fresh: bool
+
+
 class Work:
-    """:param limit: how often what is in ERROR is made anew.
-    :param longest: seconds that Octavia may be at work before somebody is told.
+    """Looks and steps.
+
+    :param wake: called for an owner that can go on.
+    :param limit: how often what is in ERROR is made anew.
+    :param longest: seconds that Octavia may be at work before users are told.
     """
 
     def __init__(
         self,
-        octavia: Octavia,
-        pending: PendingLoadBalancers,
-        limits: Limits,
+        context: DriverContext,
+        tags: Sequence[str],
+        wake: Callable[[Owner], None],
         *,
         limit: int,
         longest: float,
     ) -> None:
-        self._octavia = octavia
-        self._pending = pending
-        self._limits = limits
+        self._octavia = context.octavia
+        self._clock = context.clock
         self._limit = limit
         self._longest = longest
-        self._changing: set[str] = set()  # ids of those of which a change is being asked
-        self._repairs: dict[str, Repairs] = {}
-        self.waiters = Waiters()
+        self._changing: set[str] = set()  # ids of load balancers that are being changed
+        self.capabilities = Capabilities(context.octavia)
+        self.pending = PendingLoadBalancers(context, tags, wake)
+        self.waiters = Waiters(wake)
 
     # -- looking
 
-    def check_idle(self, owner: str, known: Known, wake: Wake) -> None:
-        """:raises errors.Wait: Octavia was at work on it when last heard of."""
-        if known.id in self._pending:
-            self._pending.watch(known.id, owner, "", wake, foreign=known.foreign)
-            raise self.at_work(known)
+    def check_idle(self, view: View) -> None:
+        """Make sure that Octavia was not at work on the load balancer when last heard of.
 
-    async def look(self, owner: str, known: Known) -> FoundLoadBalancer:
-        """What is the owner's of it; by Octavia's word, where it is not remembered.
+        :raises errors.Wait: it was.
+        """
+        if view.id in self.pending:
+            self.pending.watch(view.id, view.owner, "", foreign=view.foreign)
+            raise self.at_work(view)
 
-        :raises Gone: it is not there.
+    async def look(self, view: View) -> Look:
+        """Return the owner's parts; ask Octavia about what is not known.
+
+        :raises Gone: the load balancer does not exist.
         :raises errors.Wait: parts of it are still PENDING.
         """
-        if known.tree is not None:
-            known.fresh = False
-            return known.tree
-        known.fresh = True
+        if isinstance(view.phase, Settled):
+            return Look(view.phase.own, view.phase.others, fresh=False)
         try:
-            if known.made is not None or known.parts_since is not None:
-                statuses = await self._octavia.tree_statuses(known.id)
+            if isinstance(view.phase, Created) or view.parts_pending_since is not None:
+                statuses = await self._octavia.tree_statuses(view.id)
                 if any(status.startswith("PENDING") for status in statuses):
-                    raise self._parts_pending(known)
-                if known.made is not None and statuses == {ACTIVE}:
-                    return as_active(known.made)
-                known.made = None
-            whole = await self._listed(known) or await self._read(owner, known.id)
+                    raise self._parts_pending(view)
+                if isinstance(view.phase, Created) and statuses == {ACTIVE}:
+                    return Look(steps.as_active(view.phase.answer), None, fresh=True)
+                view.phase = Unread()
+            listed = await self._listed(view)
+            whole = listed or await self._read(view)
         except errors.NotFound:
-            raise Gone(known.id) from None
+            raise Gone(view.id) from None
         if whole.provisioning_status == DELETED:
-            raise Gone(known.id)
-        part, known.rest = lb_parts.divide(whole, owner)
-        return part
+            raise Gone(view.id)
+        return Look(*ownership.divide(whole, view.owner), fresh=listed is None)
 
-    async def _read(self, owner: str, load_balancer_id: str) -> FoundLoadBalancer:
-        """Of others' pools, members do not matter."""
+    async def _read(self, view: View) -> FoundLoadBalancer:
+        """Read the load balancer; members of others' pools do not matter."""
 
-        def is_mine(whole: Json, pool: Json) -> bool:
-            return lb_parts.is_of(owner, whole["tags"], pool["tags"])
+        def is_own(whole: Json, pool: Json) -> bool:
+            return ownership.owns(view.owner, whole["tags"], pool["tags"])
 
-        return await self._octavia.read(load_balancer_id, is_mine)
+        return await self._octavia.read(view.id, is_own)
 
-    async def _listed(self, known: Known) -> FoundLoadBalancer | None:
-        """As the lists of the start tell; None: they do not, or it was not all ACTIVE then."""
-        if known.parts is None:
+    async def _listed(self, view: View) -> FoundLoadBalancer | None:
+        """Return what the lists of the start tell.
+
+        :returns: None if they tell nothing, or not everything was ACTIVE then.
+        """
+        if not isinstance(view.phase, Listed):
             return None
-        parts, known.parts = known.parts, None
+        parts, view.phase = view.phase.parts, Unread()
         found = await self._octavia.complete(parts)
-        if found.statuses() != {ACTIVE}:
-            return None
-        known.fresh = False
-        return found
+        return found if found.statuses() == {ACTIVE} else None
 
-    def at_work(self, known: Known, delay: float | None = None) -> errors.Wait | StillPending:
-        """What is to be said while Octavia works."""
-        now = self._now()
-        if known.since is None:
-            known.since = now
-        if now - known.since < self._longest:
-            kind = errors.Wait if known.changed else OthersAtWork
-            return kind(f"Octavia is at work on load balancer {known.id}", delay=delay or PATIENCE)
+    def at_work(self, view: View, delay: float | None = None) -> errors.Wait | StillPending:
+        """Return the error that says that Octavia is at work."""
+        now = self._clock.now()
+        if view.pending_since is None:
+            view.pending_since = now
+        if now - view.pending_since < self._longest:
+            kind = errors.Wait if view.changed else OthersAtWork
+            return kind(f"Octavia is at work on load balancer {view.id}", delay=delay or PATIENCE)
         return StillPending(
-            f"load balancer {known.id} has been PENDING for more than {self._longest:.0f} seconds"
+            f"load balancer {view.id} has been PENDING for more than {self._longest:.0f} seconds"
         )
 
-    def _waits(
-        self, owner: str, known: Known, found: FoundLoadBalancer, wake: Wake
-    ) -> errors.Wait | StillPending:
+    def _wait(self, view: View, found: FoundLoadBalancer) -> errors.Wait | StillPending:
         status = found.provisioning_status
         if not status.startswith("PENDING"):
-            return self._parts_pending(known)
-        self._pending.watch(known.id, owner, status, wake, foreign=known.foreign)
-        return self.at_work(known)
+            return self._parts_pending(view)
+        self.pending.watch(view.id, view.owner, status, foreign=view.foreign)
+        return self.at_work(view)
 
-    def _parts_pending(self, known: Known) -> errors.Wait | StillPending:
-        """No list tells when parts are ACTIVE: they are looked at, less and less often."""
-        now = self._now()
-        if known.parts_since is None:
-            known.parts_since = now
-        delay = min(max((now - known.parts_since) / 2, PARTS_FIRST), PARTS_LONGEST)
-        return self.at_work(known, delay)
+    def _parts_pending(self, view: View) -> errors.Wait | StillPending:
+        """Return the error to wait with; no list tells when parts are ACTIVE.
+
+        So they are looked at, less and less often.
+        """
+        now = self._clock.now()
+        if view.parts_pending_since is None:
+            view.parts_pending_since = now
+        delay = min(max((now - view.parts_pending_since) / 2, PARTS_FIRST), PARTS_LONGEST)
+        return self.at_work(view, delay)
 
     # -- changing
 
     async def take(
-        self,
-        owner: str,
-        known: Known,
-        found: FoundLoadBalancer,
-        desired: LoadBalancer,
-        step: lb_changes.Step | None,
-        wake: Wake,
+        self, view: View, look: Look, desired: LoadBalancer, step: steps.Step | None
     ) -> None:
-        """Have the step begun. On return there was none: it is as it is to be.
+        """Begin a step; return only if none is left, as everything matches the desired state.
 
-        :param found: what :meth:`look` has given.
-        :param desired: to what the step leads.
-        :raises Gone: it is not there.
+        :param look: what :meth:`look` has returned.
+        :param desired: where the step leads.
+        :raises Gone: the load balancer does not exist.
         :raises errors.Wait: Octavia is at work on it.
-        :raises errors.Refused: it does not become ACTIVE, or not as it is to be.
+        :raises errors.Refused: it does not become ACTIVE, or does not become as desired.
         """
-        if isinstance(step, lb_changes.CreateLoadBalancer):
-            raise Gone(known.id)
+        if isinstance(step, steps.CreateLoadBalancer):
+            raise Gone(view.id)
         if step is None:
-            self._settled(owner, known, found)
+            self._settle(view, look)
             return
-        at_work = known.fresh and known.rest is not None and known.rest.is_pending()
-        goes = isinstance(step, lb_changes.DeleteLoadBalancer)
-        if isinstance(step, lb_changes.Pending) or (at_work and not goes):
-            raise self._waits(owner, known, found, wake)
-        self.consider(owner, known, found)
-        if step == known.last:
-            if known.since is not None and self._now() - known.since < SETTLES:
-                raise errors.Wait("the change is not to be seen yet", delay=LATER)
-            known.last = None
+        others_pending = look.fresh and look.others is not None and look.others.is_pending()
+        deletes = isinstance(step, steps.DeleteLoadBalancer)
+        if isinstance(step, steps.Pending) or (others_pending and not deletes):
+            raise self._wait(view, look.own)
+        if ERROR in look.own.statuses():
+            self._begin_repair(view)
+        else:
+            self.error_cleared(view.record)
+        if step == view.last:
+            if view.pending_since is not None and self._clock.now() - view.pending_since < SETTLES:
+                raise errors.Wait("the change cannot be seen yet", delay=LATER)
+            view.last = None
             raise NotTaken(f"Octavia accepts {type(step).__name__} and does not do it")
-        await self._limits.check(desired)
-        await self._change(owner, known, step, wake)
-        raise self.at_work(known)
+        await self.capabilities.check(desired)
+        await self._change(view, look, step)
+        raise self.at_work(view)
 
-    def _settled(self, owner: str, known: Known, found: FoundLoadBalancer) -> None:
-        changed = known.changed
-        known.settled(found)
-        self._repairs.pop(owner, None)
+    def _settle(self, view: View, look: Look) -> None:
+        changed = view.changed
+        view.settle(look.own, look.others)
+        view.record.repairs = None
         if changed:
-            self.waiters.wake(known.id, *known.former, but=owner)
+            self.waiters.notify(view.id, *view.former, by=view.owner)
 
-    def consider(self, owner: str, known: Known | None, found: FoundLoadBalancer | None) -> None:
-        """:raises LoadBalancerFailed: something is in ERROR, and not to be made anew now."""
-        if known is not None and found is not None and ERROR in found.statuses():
-            known.tree = None  # people may mend it
-            repairs = self._repairs.setdefault(owner, Repairs(self._limit))
-            repairs.begin(found.id, self._now())
-        elif owner in self._repairs:
-            self._repairs[owner].seen_without_error()
+    def _begin_repair(self, view: View) -> None:
+        """Allow a step on a load balancer in which something is in ERROR.
 
-    def refuse_taken(
-        self,
-        owner: str,
-        known: Known,
-        found: FoundLoadBalancer,
-        taken: Sequence[lb_parts.Taken],
-        wake: Wake,
-    ) -> None:
-        """:raises PortTaken: others have ports that are wanted; ``wake`` is called when somebody
-        has changed the load balancer."""
-        if taken:
-            known.tree = None
-            self.waiters.add(known.id, owner, wake)
-            raise lb_parts.port_taken(found, taken)
-
-    def forget(self, owner: str) -> None:
-        """Its troubles are over, and it waits for nothing."""
-        self._repairs.pop(owner, None)
-        self.waiters.forget(owner)
-
-    async def _change(self, owner: str, known: Known, step: lb_changes.Change, wake: Wake) -> None:
-        """:raises errors.Wait: it was not as was thought, or it is PENDING."""
-        self.check_idle(owner, known, wake)  # another owner may have been faster
-        if known.id in self._changing:
-            raise OthersAtWork(f"load balancer {known.id} is being changed", delay=SOON)
-        known.begin()
-        known.changed = True
-        self._changing.add(known.id)
-        try:
-            await take(self._octavia, step)
-        except (errors.NotFound, errors.Conflict) as error:
-            if not known.fresh:
-                raise errors.Wait("it is not what it was: look again", delay=SOON) from error
-            known.immutable += 1
-            if not isinstance(error, errors.Immutable) or known.immutable >= IMMUTABLE_LIMIT:
-                raise
-            self._pending.watch(known.id, owner, "PENDING_UPDATE", wake, foreign=known.foreign)
-            raise self.at_work(known) from error
-        finally:
-            self._changing.discard(known.id)
-        known.last, known.immutable = step, 0
-        deletes = isinstance(step, lb_changes.DeleteLoadBalancer)
-        status = "PENDING_DELETE" if deletes else "PENDING_UPDATE"
-        self._pending.watch(known.id, owner, status, wake, foreign=known.foreign)
+        :raises LoadBalancerFailed: it may not be made anew now.
+        """
+        view.doubt()  # people may repair it
+        record = view.record
+        if record.repairs is None:
+            record.repairs = Repairs(self._limit)
+        record.repairs.begin(view.id, self._clock.now())
 
     @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+    def error_cleared(record: Record | None) -> None:
+        """Note that nothing of the owner's is in ERROR."""
+        if record is not None and record.repairs is not None:
+            record.repairs.error_cleared()
+
+    def refuse_taken(
+        self, view: View, found: FoundLoadBalancer, taken: Sequence[ownership.Taken]
+    ) -> None:
+        """Refuse the ports that others have; the owner waits for a change of the load balancer.
+
+        :raises PortTaken: there are any.
+        """
+        if taken:
+            view.doubt()
+            self.waiters.add(view.id, view.owner)
+            raise ownership.port_taken(found, taken)
+
+    async def _change(self, view: View, look: Look, step: steps.Change) -> None:
+        """Have Octavia begin the step.
+
+        :raises errors.Wait: the load balancer was not as it was thought to be, or is PENDING.
+        """
+        self.check_idle(view)  # another owner may have been faster
+        if view.id in self._changing:
+            raise OthersAtWork(f"load balancer {view.id} is being changed", delay=SOON)
+        view.begin()
+        view.changed = True
+        self._changing.add(view.id)
+        try:
+            await steps.take(self._octavia, step)
+        except (errors.NotFound, errors.Conflict) as error:
+            if not look.fresh:
+                raise errors.Wait(
+                    f"load balancer {view.id} has changed: look again", delay=SOON
+                ) from error
+            view.immutable += 1
+            if not isinstance(error, errors.Immutable) or view.immutable >= IMMUTABLE_LIMIT:
+                raise
+            self.pending.watch(view.id, view.owner, "PENDING_UPDATE", foreign=view.foreign)
+            raise self.at_work(view) from error
+        finally:
+            self._changing.discard(view.id)
+        view.last, view.immutable = step, 0
+        deletes = isinstance(step, steps.DeleteLoadBalancer)
+        status = "PENDING_DELETE" if deletes else "PENDING_UPDATE"
+        self.pending.watch(view.id, view.owner, status, foreign=view.foreign)

@@ -1,60 +1,67 @@
-"""What stands on a floating IP so that it is found again: nothing else records whose it is.
+"""Marks by which floating IPs of Services are found again: nothing else records their owners.
 
-One that we make bears its owner in the description, from its first instant, and then in tags like
-everything of the cluster. One that we find keeps the description that people gave it, and has the
-tags alone. Nothing here does I/O.
+A floating IP that we create names its owner in the description from its first instant, and then in
+tags, like everything of the cluster. One that existed before keeps the description that people
+gave it, and has the tags only. Pure.
 """
 
 from dataclasses import dataclass
 
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
-from kuryr_k8s.drivers.lbaas.tags import NAMESPACE_TAG, SERVICE_TAG
+from kuryr_k8s.drivers.base import tags as owner_tags
+from kuryr_k8s.drivers.base.tags import NAMESPACE_TAG, SERVICE_TAG
+from kuryr_k8s.model.owner import Owner
 
-FOUND_TAG = "kuryr-found"  # it was there before us, and stays after us
+FOUND_TAG = "kuryr-found"  # the floating IP existed before, and stays
 CLUSTER_LIMIT = 150  # characters: with it, a description fits into Neutron's 255
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Those of one cluster.
+    """Marks of one cluster.
 
     :param cluster: ``[neutron_defaults] resource_tags``.
     """
 
     cluster: tuple[str, ...]
 
-    def description_of(self, owner: str) -> str:
-        return f"{SERVICE_TAG}{owner} {self.cluster[0]}"
+    def description_of(self, owner: Owner) -> str:
+        """Return the description of a floating IP that we create."""
+        return f"{owner_tags.owner_tag(owner)} {self.cluster[0]}"
 
-    def tags_of(self, namespace: str, owner: str) -> tuple[str, ...]:
-        return lb_tags.tags_of(self.cluster, namespace, owner)
+    def tags_of(self, namespace: str, owner: Owner) -> tuple[str, ...]:
+        """Return all tags of the owner's floating IP."""
+        return owner_tags.tags_of(self.cluster, namespace, owner)
 
-    def search_for(self, owner: str) -> tuple[str, ...]:
-        """The tags by which the owner's are found."""
-        return (*self.cluster, f"{SERVICE_TAG}{owner}")
+    def search_tags(self, owner: Owner) -> tuple[str, ...]:
+        """Return the tags by which the owner's floating IPs are found."""
+        return (*self.cluster, owner_tags.owner_tag(owner))
 
-    def owner_of(self, one: FloatingIP) -> str:
-        """Whose it is in this cluster; empty: nobody's."""
-        if set(self.cluster) <= set(one.tags) and (owner := lb_tags.owner_of(one.tags)):
+    def owner_of(self, floating_ip: FloatingIP) -> Owner | None:
+        """Return the owner of the floating IP in this cluster, if it has one."""
+        if set(self.cluster) <= set(floating_ip.tags) and (
+            owner := owner_tags.owner_of(floating_ip.tags)
+        ):
             return owner
-        return self._described(one)
+        return self._described_owner(floating_ip)
 
-    def others_of(self, one: FloatingIP) -> tuple[str, ...]:
-        """The tags that people have given it."""
+    def others_tags(self, floating_ip: FloatingIP) -> tuple[str, ...]:
+        """Return the tags that people have given the floating IP."""
         ours = (*self.cluster, FOUND_TAG)
         prefixes = (SERVICE_TAG, NAMESPACE_TAG)
-        return tuple(tag for tag in one.tags if tag not in ours and not tag.startswith(prefixes))
+        return tuple(
+            tag for tag in floating_ip.tags if tag not in ours and not tag.startswith(prefixes)
+        )
 
-    def describes(self, one: FloatingIP) -> bool:
-        """Whether the description is of our making."""
-        return bool(self._described(one))
+    def describes(self, floating_ip: FloatingIP) -> bool:
+        """Tell whether we wrote the description."""
+        return self._described_owner(floating_ip) is not None
 
-    def _described(self, one: FloatingIP) -> str:
-        mark, _, cluster = one.description.partition(" ")
-        return lb_tags.owner_of([mark]) if cluster == self.cluster[0] else ""
+    def _described_owner(self, floating_ip: FloatingIP) -> Owner | None:
+        mark, _, cluster = floating_ip.description.partition(" ")
+        return owner_tags.owner_of([mark]) if cluster == self.cluster[0] else None
 
 
-def is_any_clusters(one: FloatingIP) -> bool:
-    """Whether it is a Service's, of this cluster or of another one."""
-    return bool(lb_tags.owner_of((*one.tags, one.description)))
+def is_marked(floating_ip: FloatingIP) -> bool:
+    """Tell whether the floating IP is a Service's, in this cluster or in another one."""
+    return owner_tags.owner_of((*floating_ip.tags, floating_ip.description)) is not None

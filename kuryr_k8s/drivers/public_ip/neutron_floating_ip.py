@@ -1,10 +1,11 @@
 """Public addresses of VIPs: floating IPs of Neutron.
 
-The truth is Neutron, and is found again by what stands on each floating IP. It is remembered: what
-is unchanged asks nothing. An owner has one; of several, as a lost answer or a change leaves them,
-the oldest that fits stays. A new one is there before the old one goes; and of another network it
-leads to the VIP before. That it does is also the proof that the network is the project's to use:
-a router of the project leads there. (Our account may see more networks than the project does.)
+The truth is Neutron; floating IPs are found again by their marks. Records remember it, so that
+what is unchanged costs no call. An owner has one floating IP; of several, as a lost answer or a
+change leaves them, the oldest that fits stays. A new one exists before the old one goes, and if it
+is of another network, it leads to the VIP before. That is also the proof that the project may use
+the network: a router of the project leads there. (Our account may see more networks than the
+project does.)
 """
 
 import asyncio
@@ -20,16 +21,21 @@ from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest, Servic
 from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.drivers.public_ip import marks as fip_marks
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, Marks
-from kuryr_k8s.drivers.public_ip.memory import Memory
-from kuryr_k8s.drivers.public_ip.wishes import NoNetwork, Wish, Wishes
+from kuryr_k8s.drivers.public_ip.records import Records
+from kuryr_k8s.drivers.public_ip.requirements import (
+    NoNetwork,
+    Requirements,
+    RequirementsReader,
+)
+from kuryr_k8s.model.owner import Owner
 
 LOG = logging.getLogger(__name__)
-SOON = 0.1  # seconds until a look at what is other than was thought
+SOON = 0.1  # seconds until a look at what is not as it was thought to be
 FORBIDDEN = 403
 
 
 class InUse(errors.Refused):
-    """Others have the address, or the VIP has another one by hand."""
+    """Others have the address, or people gave the VIP another one."""
 
     reason = "KuryrFloatingIPInUse"
 
@@ -41,6 +47,8 @@ class NotPermitted(errors.Refused):
 
 
 class NeutronFloatingIP(ServicePublicIPDriver):
+    """Driver ``neutron_floating_ip``."""
+
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
         defaults = context.conf.neutron_defaults
@@ -48,8 +56,8 @@ class NeutronFloatingIP(ServicePublicIPDriver):
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
         self._marks = Marks(tuple(defaults.resource_tags))
         self._neutron = context.neutron.floating_ips
-        self._memory = Memory(self._neutron, self._marks, granted.projects(context.conf))
-        self._wishes = Wishes(
+        self._records = Records(self._neutron, self._marks, granted.projects(context.conf))
+        self._requirements = RequirementsReader(
             self._neutron, defaults.external_svc_net or None, tuple(defaults.external_svc_subnet)
         )
         self._taking = asyncio.Lock()
@@ -60,86 +68,102 @@ class NeutronFloatingIP(ServicePublicIPDriver):
                 "[neutron_defaults] resource_tags: the first one is longer than "
                 f"{fip_marks.CLUSTER_LIMIT} characters"
             )
-        await self._wishes.check()
+        await self._requirements.check()
 
     async def ensure(self, request: PublicIPRequest) -> str | None:
-        wish = await self._wishes.read(request)
-        mine = await self._memory.of(request.owner)
-        if wish is None:
-            for one in mine:
-                await self._let_go(request.owner, one, keep=request.keep)
+        required = await self._requirements.read(request)
+        own = await self._records.of(request.owner)
+        if required is None:
+            for floating_ip in own:
+                await self._let_go(request.owner, floating_ip, keep=request.keep)
             return None
-        chosen = next((one for one in mine if wish.is_met_by(one)), None)
-        rivals = [one for one in mine if one.network_id == wish.network_id]
+        chosen = next((each for each in own if required.are_met_by(each)), None)
+        rivals = [each for each in own if each.network_id == required.network_id]
         if chosen is None:
-            chosen = await self._obtain(request, wish, leads=not rivals)
-        await self._replace(request, wish, rivals, chosen)
+            chosen = await self._obtain(request, required, leads=not rivals)
+        await self._replace(request, required, rivals, chosen)
         address = (await self._bring_in_line(request, chosen)).address
-        await self._replace(request, wish, await self._memory.of(request.owner), chosen)
+        await self._replace(request, required, await self._records.of(request.owner), chosen)
         return address
 
-    async def has(self, owner: str) -> bool:
-        return bool(await self._memory.of(owner))
+    async def has(self, owner: Owner) -> bool:
+        return bool(await self._records.of(owner))
 
-    async def detach(self, owner: str, ports: Collection[str] | None = None) -> bool:
-        for one in await self._memory.of(owner):
-            if one.port_id is not None and (ports is None or one.port_id in ports):
-                with self._memory.changing(owner):
-                    changed = await self._neutron.update(one.id, {"port_id": None})
-                    self._memory.learn(owner, changed)
-        mine = await self._memory.of(owner)
-        return bool(mine) and all(one.port_id is None for one in mine)
+    async def detach(self, owner: Owner, ports: Collection[str] | None = None) -> bool:
+        for each in await self._records.of(owner):
+            if each.port_id is not None and (ports is None or each.port_id in ports):
+                with self._records.changing(owner):
+                    changed = await self._neutron.update(each.id, {"port_id": None})
+                    self._records.learn(owner, changed)
+        own = await self._records.of(owner)
+        return bool(own) and all(each.port_id is None for each in own)
 
-    async def release(self, owner: str, *, keep: bool) -> None:
-        for one in await self._memory.of(owner):
-            await self._let_go(owner, one, keep=keep)
+    async def release(self, owner: Owner, *, keep: bool) -> None:
+        for floating_ip in await self._records.of(owner):
+            await self._let_go(owner, floating_ip, keep=keep)
 
     async def list_owned(self) -> list[Owned]:
-        return await self._memory.list_all()
+        return await self._records.list_all()
 
     async def _replace(
-        self, request: PublicIPRequest, wish: Wish, others: list[FloatingIP], stays: FloatingIP
+        self,
+        request: PublicIPRequest,
+        required: Requirements,
+        others: list[FloatingIP],
+        stays: FloatingIP,
     ) -> None:
-        """One that would do as well is what a lost answer left: nobody was told of it."""
+        """Let the owner's other floating IPs go.
+
+        One that meets the requirements too was left by a lost answer: nobody was told of it, so
+        it need not be kept.
+        """
         owner = request.owner
-        for one in others:
-            if one.id != stays.id:
-                LOG.info("floating IP %s of %s goes: %s stays", one.address, owner, stays.address)
-                await self._let_go(owner, one, keep=request.keep and not wish.is_met_by(one))
+        for other in others:
+            if other.id != stays.id:
+                LOG.info(
+                    "floating IP %s of %s goes: %s stays", other.address, owner, stays.address
+                )
+                keep = request.keep and not required.are_met_by(other)
+                await self._let_go(owner, other, keep=keep)
 
-    # -- getting one
+    # -- creating
 
-    async def _obtain(self, request: PublicIPRequest, wish: Wish, *, leads: bool) -> FloatingIP:
-        """:param leads: it leads to the VIP at once; the VIP has none yet."""
-        await self._wishes.check_network(wish.network_id)
-        if wish.address is not None:
+    async def _obtain(
+        self, request: PublicIPRequest, required: Requirements, *, leads: bool
+    ) -> FloatingIP:
+        """Take over or create a floating IP.
+
+        :param leads: it leads to the VIP at once, as no other one does.
+        """
+        await self._requirements.check_network(required.network_id)
+        if required.address is not None:
             async with self._taking:
-                found = await self._find(wish.network_id, wish.address)
+                found = await self._find(required.network_id, required.address)
                 if found is not None:
                     return await self._take_over(request, found)
         body: dict[str, Any] = {
-            "floating_network_id": wish.network_id,
+            "floating_network_id": required.network_id,
             "project_id": request.project_id,
             "description": self._marks.description_of(request.owner),
         }
         if leads:
             body |= _association(request)
-        if wish.address is not None:
-            return await self._create(request, body | {"floating_ip_address": wish.address})
-        for subnet in wish.subnets[:-1]:
+        if required.address is not None:
+            return await self._create(request, body | {"floating_ip_address": required.address})
+        for subnet in required.subnets[:-1]:
             try:
                 return await self._create(request, body | {"subnet_id": subnet.id})
             except errors.OverQuota as error:
                 if error.kind == floating_ips.QUOTA:
                     raise
-        last = {"subnet_id": wish.subnets[-1].id} if wish.subnets else {}
+        last = {"subnet_id": required.subnets[-1].id} if required.subnets else {}
         return await self._create(request, body | last)
 
     async def _create(self, request: PublicIPRequest, body: dict[str, Any]) -> FloatingIP:
         try:
-            with self._memory.changing(request.owner):
+            with self._records.changing(request.owner):
                 made = await self._neutron.create(body)
-                self._memory.learn(request.owner, made)
+                self._records.learn(request.owner, made)
         except errors.NotFound as error:
             _check_reachable(error, body["floating_network_id"])
             raise
@@ -165,39 +189,42 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         return next(iter(await self._neutron.list_all(query)), None)
 
     async def _take_over(self, request: PublicIPRequest, found: FloatingIP) -> FloatingIP:
-        """Mark it as the owner's, and as not of our making. It leads nowhere yet."""
+        """Mark a floating IP as the owner's, and as not created by us. It leads nowhere yet."""
         if found.project_id != request.project_id:
             raise InUse(f"floating IP {found.address} is of project {found.project_id}")
-        if fip_marks.is_any_clusters(found):
+        if fip_marks.is_marked(found):
             raise InUse(f"floating IP {found.address} is another Service's")
         if found.forwards or found.port_id not in (None, request.port_id):
             user = "port forwardings" if found.forwards else f"port {found.port_id}"
             raise InUse(f"floating IP {found.address} is in use by {user}")
-        LOG.info("floating IP %s is there already; it becomes %s's", found.address, request.owner)
+        LOG.info("floating IP %s exists already; it becomes %s's", found.address, request.owner)
         return await self._mark(request, found, (FOUND_TAG,))
 
     # -- putting in line
 
-    async def _bring_in_line(self, request: PublicIPRequest, one: FloatingIP) -> FloatingIP:
-        """It leads to the VIP, and has its tags."""
-        if (one.port_id, one.fixed_ip_address) != (request.port_id, request.vip_address):
-            one = await self._update(request, one, _association(request))
-        if not set(self._tags_of(request)) <= set(one.tags):
-            one = await self._mark(request, one)
-        return one
+    async def _bring_in_line(
+        self, request: PublicIPRequest, floating_ip: FloatingIP
+    ) -> FloatingIP:
+        """Let the floating IP lead to the VIP, and give it its tags."""
+        destination = (floating_ip.port_id, floating_ip.fixed_ip_address)
+        if destination != (request.port_id, request.vip_address):
+            floating_ip = await self._update(request, floating_ip, _association(request))
+        if not set(self._tags_of(request)) <= set(floating_ip.tags):
+            floating_ip = await self._mark(request, floating_ip)
+        return floating_ip
 
     async def _update(
-        self, request: PublicIPRequest, one: FloatingIP, fields: dict[str, Any]
+        self, request: PublicIPRequest, floating_ip: FloatingIP, fields: dict[str, Any]
     ) -> FloatingIP:
         try:
-            with self._memory.changing(request.owner):
-                changed = await self._neutron.update(one.id, fields)
-                self._memory.learn(request.owner, changed)
+            with self._records.changing(request.owner):
+                changed = await self._neutron.update(floating_ip.id, fields)
+                self._records.learn(request.owner, changed)
         except errors.NotFound as error:
             if error.kind == floating_ips.GONE:
-                message = f"floating IP {one.address} is gone"
+                message = f"floating IP {floating_ip.address} is gone"
                 raise errors.Wait(message, delay=SOON) from error
-            _check_reachable(error, one.network_id)
+            _check_reachable(error, floating_ip.network_id)
             raise
         except errors.Conflict as error:
             await self._check_single(request, error)
@@ -205,47 +232,52 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         return changed
 
     async def _mark(
-        self, request: PublicIPRequest, one: FloatingIP, more: tuple[str, ...] = ()
+        self, request: PublicIPRequest, floating_ip: FloatingIP, more: tuple[str, ...] = ()
     ) -> FloatingIP:
         """Add the owner's tags; those of people stay."""
-        tags = tuple(sorted({*one.tags, *self._tags_of(request), *more}))
-        with self._memory.changing(request.owner):
-            await self._neutron.set_tags(one.id, tags)
-            marked = dataclasses.replace(one, tags=tags)
-            self._memory.learn(request.owner, marked)
+        tags = tuple(sorted({*floating_ip.tags, *self._tags_of(request), *more}))
+        with self._records.changing(request.owner):
+            await self._neutron.set_tags(floating_ip.id, tags)
+            marked = dataclasses.replace(floating_ip, tags=tags)
+            self._records.learn(request.owner, marked)
         return marked
 
-    async def _let_go(self, owner: str, one: FloatingIP, *, keep: bool) -> None:
-        """Delete it; or leave it to the project, leading nowhere and without a mark of ours."""
-        with self._memory.changing(owner):
-            if keep or FOUND_TAG in one.tags:
-                await self._leave(one)
+    async def _let_go(self, owner: Owner, floating_ip: FloatingIP, *, keep: bool) -> None:
+        """Delete a floating IP, or leave it to the project without a mark of ours."""
+        with self._records.changing(owner):
+            if keep or FOUND_TAG in floating_ip.tags:
+                await self._leave(floating_ip)
             else:
-                await self._neutron.delete(one.id)
-            self._memory.forget(owner, one)
+                await self._neutron.delete(floating_ip.id)
+            self._records.forget(owner, floating_ip)
 
-    async def _leave(self, one: FloatingIP) -> None:
-        """The tags go last: by them it is found as long as anything is left to do."""
+    async def _leave(self, floating_ip: FloatingIP) -> None:
+        """Let a floating IP lead nowhere, and take our marks off.
+
+        The tags go last: by them it is found as long as anything is left to do.
+        """
         fields: dict[str, Any] = {"port_id": None}
-        if self._marks.describes(one):
+        if self._marks.describes(floating_ip):
             fields["description"] = ""
         try:
-            await self._neutron.update(one.id, fields)
-            await self._neutron.set_tags(one.id, self._marks.others_of(one))
+            await self._neutron.update(floating_ip.id, fields)
+            await self._neutron.set_tags(floating_ip.id, self._marks.others_tags(floating_ip))
         except errors.NotFound:
             return
 
     async def _check_single(self, request: PublicIPRequest, error: errors.Conflict) -> None:
-        """:raises errors.Wait: the VIP has a floating IP: a creation of ours came late.
-        :raises InUse: it has one that is not of our making.
+        """Tell why the VIP's port can have no further floating IP.
+
+        :raises errors.Wait: it has one: a creation of ours came late.
+        :raises InUse: it has one that we did not create.
         """
         if error.kind != floating_ips.PORT_HAS_ONE:
             return
-        mine = await self._memory.of(request.owner)
-        if any(one.port_id == request.port_id for one in mine):
+        own = await self._records.of(request.owner)
+        if any(each.port_id == request.port_id for each in own):
             raise errors.Wait("the VIP has a floating IP by now", delay=SOON) from error
         raise InUse(
-            f"port {request.port_id} of the VIP has a floating IP that is not of our making: "
+            f"port {request.port_id} of the VIP has a floating IP that we did not create: "
             "disassociate it"
         ) from error
 
@@ -258,6 +290,9 @@ def _association(request: PublicIPRequest) -> dict[str, Any]:
 
 
 def _check_reachable(error: errors.NotFound, network_id: str) -> None:
-    """:raises NoNetwork: it is the network that was not found, or a way to it."""
+    """Tell a missing network from other missing objects.
+
+    :raises NoNetwork: Neutron did not find the network, or a router that leads to it.
+    """
     if error.kind in (floating_ips.NO_ROUTER, floating_ips.NO_NETWORK):
         raise NoNetwork(f"network {network_id}: {error.brief}") from error

@@ -13,12 +13,12 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Neutron, Subnet
-from kuryr_k8s.drivers.lbaas import leftovers as lb_leftovers
-from kuryr_k8s.drivers.lbaas import parts as lb_parts
+from kuryr_k8s.drivers.base import LBaaSDriver, NobodyConnects
 from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.handlers.services.desired import Place, family_of, ranges_of
 from kuryr_k8s.model import subnet_patterns
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
+from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
 
 Json = dict[str, Any]
@@ -34,15 +34,20 @@ class Places:
     """
 
     def __init__(
-        self, neutron: Neutron, external_network: str | None, tags: Sequence[str]
+        self,
+        neutron: Neutron,
+        lbaas: LBaaSDriver,
+        external_network: str | None,
+        tags: Sequence[str],
     ) -> None:
         self._neutron = neutron
+        self._lbaas = lbaas
         self._tags = frozenset(tags)
         self._external_network = external_network
-        self._known: dict[str, tuple[float, object, Place]] = {}  # of each owner
+        self._known: dict[Owner, tuple[float, object, Place]] = {}  # of each owner
 
     async def of_vip(
-        self, owner: str, settings: Settings, specs: Sequence[LBaaSServiceSpec]
+        self, owner: Owner, settings: Settings, specs: Sequence[LBaaSServiceSpec]
     ) -> Place:
         """Where the VIP of the owner is to be.
 
@@ -59,11 +64,11 @@ class Places:
         except errors.NotFound as error:
             raise errors.Refused(f"what an annotation names is not there: {error}") from error
         if settings.source_ranges and not ranges_of(settings, place.family):
-            raise lb_parts.NobodyConnects(settings.source_ranges, place.family)
+            raise NobodyConnects(settings.source_ranges, place.family)
         self._known[owner] = (now, wanted, place)
         return place
 
-    def forget(self, owner: str) -> None:
+    def forget(self, owner: Owner) -> None:
         self._known.pop(owner, None)
 
     async def floating_subnets(self, settings: Settings) -> tuple[str, ...]:
@@ -120,7 +125,7 @@ class Places:
         port = await self._neutron.get_port(port_id)
         if port["project_id"] != project_id:
             raise errors.Refused(f"port {port_id} is not of project {project_id}")
-        if self._tags <= set(port["tags"]) or not _is_free(port):
+        if self._tags <= set(port["tags"]) or not self._is_free(port):
             user = port["device_id"] or port["device_owner"] or "a Pod"
             raise errors.Refused(f"port {port_id} is in use by {user}")
         addresses = sorted((one["ip_address"] for one in port["fixed_ips"]), key=family_of)
@@ -162,13 +167,12 @@ class Places:
         network = await self._neutron.get_network(network_id)
         await granted.check_network(self._neutron, network, project_id)
 
+    def _is_free(self, port: Json) -> bool:
+        """Tell whether nobody but a load balancer has the port.
 
-def _is_free(port: Json) -> bool:
-    """Or a load balancer's: ours by now, or Octavia refuses it."""
-    if port["device_owner"] in lb_leftovers.NAMES:
-        return True
-    of_octavia = port["device_id"].startswith(lb_leftovers.DEVICE)
-    return not port["device_owner"] and (of_octavia or not port["device_id"])
+        If that is not ours, Octavia refuses the port.
+        """
+        return self._lbaas.made(port) or not (port["device_owner"] or port["device_id"])
 
 
 def _is_in(address: str, subnet: Subnet) -> bool:

@@ -15,19 +15,16 @@ from dataclasses import dataclass
 from oslo_config import cfg
 
 from kuryr_k8s.cloud.neutron.api import Subnet
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.handlers.services.members import NAME_LIMIT, members_of
 from kuryr_k8s.handlers.services.protocols import Wire, is_transparent, monitor_of, wire_of
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
+from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_annotations import Settings
 
 SOURCE_IP = "SOURCE_IP"
 KEEPS_TIMEOUT = ("UDP", "SCTP")  # protocols whose persistence has a timeout in Octavia
-SECOND = "-second"  # in the name of the owner of a dual-stack Service's other load balancer
-EXTERNAL = "-external"  # and of the one with a VIP elsewhere than at a ClusterIP
-SHARED = "-shared"  # and of what it has in the load balancer of another
 UNLIMITED = -1  # connections: said, so that a limit that is taken away goes
 
 
@@ -90,41 +87,25 @@ class Place:
     member_subnet_id: str | None = None
 
 
-def owners_of(service: Service) -> tuple[str, str]:
-    """Under which names the driver knows the load balancers of the Service's ClusterIPs: of the
-    first one, and of the second one where it is dual-stack. Those of another Service of that name
-    are others."""
-    return service.uid, f"{service.uid}{SECOND}"
-
-
-def external_owner(service: Service) -> str:
-    """Likewise of the one with a VIP elsewhere."""
-    return f"{service.uid}{EXTERNAL}"
-
-
-def shared_owner(service: Service) -> str:
-    """Likewise of what it has in the load balancer of another."""
-    return f"{service.uid}{SHARED}"
-
-
-def uid_of(owner: str) -> str:
-    """The Service's, whichever of them it is."""
-    return owner.removesuffix(SECOND).removesuffix(EXTERNAL).removesuffix(SHARED)
+def owners_of(service: Service) -> tuple[Owner, Owner]:
+    """Return the owners of the load balancers of the Service's first and second ClusterIP."""
+    return Owner(service.uid), Owner(service.uid, Role.SECOND)
 
 
 def family_of(address: str) -> str:
     return f"IPv{ipaddress.ip_address(address).version}"
 
 
-def desired_of(given: Given, spec: LBaaSServiceSpec, tags: tuple[str, ...]) -> LoadBalancer:
-    """:param spec: of one of the Service's ClusterIPs.
-    :param tags: all that are to be on it.
+def desired_of(given: Given, spec: LBaaSServiceSpec) -> LoadBalancer:
+    """Return the load balancer of one ClusterIP.
+
+    :param spec: the ClusterIP's.
     """
     family, service = family_of(spec.ip or ""), given.service
     name = f"{service.namespace}/{service.name}"
     if spec.ip != service.cluster_ips[0]:
         name = f"{name}/{family}"
-    tree = _Tree(name, family, given, spec.subnet_id, tags)
+    tree = _Tree(name, family, given, spec.subnet_id)
     return dataclasses.replace(
         tree.load_balancer(),
         vip_subnet_id=spec.subnet_id or "",
@@ -133,10 +114,10 @@ def desired_of(given: Given, spec: LBaaSServiceSpec, tags: tuple[str, ...]) -> L
     )
 
 
-def external_of(given: Given, place: Place, tags: tuple[str, ...]) -> LoadBalancer:
+def external_of(given: Given, place: Place) -> LoadBalancer:
     """The one whose VIP is elsewhere than at a ClusterIP, or which is not transparent."""
     name, settings = f"{given.service.namespace}/{given.service.name}/external", given.settings
-    tree = _Tree(name, place.family, given, place.member_subnet_id, tags, transparent=False)
+    tree = _Tree(name, place.family, given, place.member_subnet_id, transparent=False)
     return dataclasses.replace(
         tree.load_balancer(),
         vip_subnet_id=place.subnet_id,
@@ -149,7 +130,7 @@ def external_of(given: Given, place: Place, tags: tuple[str, ...]) -> LoadBalanc
     )
 
 
-def shared_of(given: Given, tags: tuple[str, ...]) -> LoadBalancer:
+def shared_of(given: Given) -> LoadBalancer:
     """What it is to have in the load balancer of another: listeners and pools, not transparent.
     Its members are of IPv4, where the Service has a ClusterIP of it; its source ranges are all,
     as its VIP is not known here."""
@@ -157,7 +138,7 @@ def shared_of(given: Given, tags: tuple[str, ...]) -> LoadBalancer:
     spec = next((one for one in given.specs if family_of(one.ip or "") == "IPv4"), first)
     name = f"{given.service.namespace}/{given.service.name}/shared"
     family = family_of(spec.ip or "")
-    wanted = _Tree(name, family, given, spec.subnet_id, tags, transparent=False).load_balancer()
+    wanted = _Tree(name, family, given, spec.subnet_id, transparent=False).load_balancer()
     ranges = given.settings.source_ranges
     return dataclasses.replace(
         wanted,
@@ -201,7 +182,6 @@ class _Tree:
     family: str
     given: Given
     subnet_id: str | None
-    tags: tuple[str, ...]
     transparent: bool = True
 
     def load_balancer(self) -> LoadBalancer:
@@ -213,7 +193,7 @@ class _Tree:
             vip_subnet_id=None,
             vip_address=None,
             provider=None,
-            tags=self.tags,
+            namespace=self.given.service.namespace,
             listeners=tuple(self.listener(port) for port in spec.ports),
             pools=tuple(self.pool(port) for port in spec.ports),
         )
@@ -221,13 +201,6 @@ class _Tree:
     def listener(self, port: LBaaSPortSpec) -> Listener:
         settings, options, wire = self.given.settings, self.given.options, self._wire(port)
         client, member = settings.timeout_client_data, settings.timeout_member_data
-        timeouts = {
-            "timeout_client_data": _first(client, options.timeout_client_data),
-            "timeout_member_data": _first(member, options.timeout_member_data),
-            "timeout_member_connect": settings.timeout_member_connect,
-            "timeout_tcp_inspect": settings.timeout_tcp_inspect,
-        }
-        asked = (f"{lb_tags.SET_TAG}{name}" for name, one in timeouts.items() if one is not None)
         return Listener(
             name=self._front(port),
             protocol=wire.listener,
@@ -237,8 +210,10 @@ class _Tree:
             connection_limit=_first(settings.connection_limit, UNLIMITED),
             insert_headers=wire.insert_headers,
             default_tls_container_ref=wire.default_tls_container_ref,
-            tags=(*self.tags, *asked),
-            **timeouts,
+            timeout_client_data=_first(client, options.timeout_client_data),
+            timeout_member_data=_first(member, options.timeout_member_data),
+            timeout_member_connect=settings.timeout_member_connect,
+            timeout_tcp_inspect=settings.timeout_tcp_inspect,
         )
 
     def pool(self, port: LBaaSPortSpec) -> Pool:
@@ -255,7 +230,6 @@ class _Tree:
             persistence_timeout=service.session_timeout if keeps_timeout else None,
             members=members_of(port, service, own, subnet_of),
             health_monitor=monitor_of(port.protocol, given.settings),
-            tags=self.tags,
         )
 
     def _wire(self, port: LBaaSPortSpec) -> Wire:

@@ -17,10 +17,9 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver, ServicePublicIPDriver
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.services.desired import Given, Options, desired_of, owners_of, uid_of
+from kuryr_k8s.handlers.services.desired import Given, Options, desired_of, owners_of
 from kuryr_k8s.handlers.services.outside import Exposure, Outside
 from kuryr_k8s.handlers.services.publishing import Publishing
 from kuryr_k8s.handlers.services.ranges import ServiceRanges
@@ -35,6 +34,7 @@ from kuryr_k8s.k8s.resources import ENDPOINTS, ENDPOINTSLICES, SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
+from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service import Endpoints, Service
 from kuryr_k8s.model.service_annotations import Settings
 from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
@@ -94,6 +94,7 @@ class LoadBalancerHandler(Handler):
             self._settings.pop(key, None)
             self._unsliced.pop(key, None)
             self._outside.forget(key)
+            self._requests.finish(key)
             return None
         exposed = is_exposed(service, self._classes)
         settings, unreadable = settings_of(service, self._context.conf, exposed=exposed)
@@ -185,14 +186,12 @@ class LoadBalancerHandler(Handler):
         found: dict[str, Outcome] = {}
         problems: list[errors.KuryrError] = []
         for owner, spec in zip(owners, specs, strict=False):
-            cluster = self._context.conf.neutron_defaults.resource_tags
-            tags = lb_tags.tags_of(cluster, service.namespace, owner)
             try:
                 found[spec.ip or ""] = await self._requests.ensure(
                     service,
                     owner,
-                    desired_of(given, spec, tags),
-                    plain=None if plain == given else desired_of(plain, spec, tags),
+                    desired_of(given, spec),
+                    plain=None if plain == given else desired_of(plain, spec),
                 )
             except errors.KuryrError as error:
                 problems.append(error)
@@ -234,7 +233,7 @@ class LoadBalancerHandler(Handler):
     ) -> float | None:
         """Where the Endpoints of a Service with a selector are not there yet, they will be."""
         if self._context.informers.of(ENDPOINTS).get(key) is None and service.has_selector:
-            since = self._requests.since(key, service.uid)
+            since = self._requests.since(key, owners_of(service)[0])
             left = since + ENDPOINTS_PATIENCE - asyncio.get_running_loop().time()
             if left > 0:
                 return left
@@ -269,23 +268,23 @@ class LoadBalancerHandler(Handler):
         """Somebody took our finalizer off: what we made for a Service that is gone would keep its
         address from the next one until the sweeper comes. The server itself must say so."""
         owners = self._requests.owners(key)
-        lost = [owner for owner in owners if service is None or uid_of(owner) != service.uid]
+        lost = [owner for owner in owners if service is None or owner.uid != service.uid]
         if not lost:
             return
         live = await self._context.kube.find(SERVICES, key)
-        for uid in {uid_of(owner) for owner in lost}:
-            owners = [owner for owner in lost if uid_of(owner) == uid]
+        for uid in {owner.uid for owner in lost}:
+            owners = [owner for owner in lost if owner.uid == uid]
             if live is None or live["metadata"]["uid"] != uid:
                 await self._release_unheld(key, uid, owners)
             for owner in owners:
                 self._requests.forget(key, owner)
 
-    async def _release_unheld(self, key: Key, uid: str, owners: Sequence[str]) -> None:
+    async def _release_unheld(self, key: Key, uid: str, owners: Sequence[Owner]) -> None:
         """What others still use is left to the sweeper: the next Service is to be served."""
         known, public_ip = self._last_settings(key, uid), self._public_ips
         if not any([await self._requests.is_shared(key, owner) for owner in owners]):
             keep = known is None or known.keep_floating_ip
-            await public_ip.release(uid, keep=keep)
+            await public_ip.release(Owner(uid), keep=keep)
         for owner in owners:
             with contextlib.suppress(errors.Refused):
                 await self._requests.release(key, owner)

@@ -18,15 +18,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import PublicIPRequest, ServicePublicIPDriver
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
-from kuryr_k8s.drivers.lbaas.parts import NobodyConnects, StillShared
+from kuryr_k8s.drivers.base import (
+    LBaaSDriver,
+    NobodyConnects,
+    PublicIPRequest,
+    ServicePublicIPDriver,
+    StillShared,
+)
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.addresses import Places
 from kuryr_k8s.handlers.services.desired import (
     Given,
     external_of,
-    external_owner,
     family_of,
     needs_external,
 )
@@ -36,6 +39,7 @@ from kuryr_k8s.handlers.services.settings import check_container
 from kuryr_k8s.handlers.services.sharing import Sharing
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
+from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
 
@@ -92,7 +96,8 @@ class Outside:
         self._sharing = Sharing(context, requests)
         defaults = context.conf.neutron_defaults
         external = defaults.external_svc_net or None
-        self._places = Places(context.neutron, external, defaults.resource_tags)
+        lbaas = context.drivers[LBaaSDriver]
+        self._places = Places(context.neutron, lbaas, external, defaults.resource_tags)
 
     async def ensure(self, key: Key, given: Given, inner: Mapping[str, Outcome]) -> Exposure:
         """:param inner: what there is for the ClusterIPs, by them.
@@ -109,7 +114,7 @@ class Outside:
 
     async def _ensure(self, key: Key, given: Given, inner: Mapping[str, Outcome]) -> Exposure:
         service, settings, specs = given.service, given.settings, given.specs
-        owner, front = external_owner(service), None
+        owner, front = Owner(service.uid, Role.EXTERNAL), None
         check_container(settings, specs[0].project_id or "", self._context.conf)
         if await self._sharing.names_another(given):
             shared = await self._sharing.ensure(given)
@@ -127,12 +132,8 @@ class Outside:
         needed = needs_external(settings, service.cluster_ips, subnets)
         if needed or await self._requests.is_shared(key, owner):
             place = await self._places.of_vip(owner, settings, specs)
-            cluster = self._context.conf.neutron_defaults.resource_tags
-            tags = lb_tags.tags_of(cluster, service.namespace, owner)
             try:
-                front = await self._requests.ensure(
-                    service, owner, external_of(given, place, tags)
-                )
+                front = await self._requests.ensure(service, owner, external_of(given, place))
             except errors.Unsupported as error:
                 raise NotOffered(
                     f"{ASKED_BY.get(error.feature, 'load balancer')}: {error.brief}"
@@ -162,7 +163,7 @@ class Outside:
         except errors.Refused as error:  # another's load balancer may be in ERROR for long
             stuck = error
         await self._release_address(key, service, keep=keep)
-        await self._drop(key, external_owner(service))
+        await self._drop(key, Owner(service.uid, Role.EXTERNAL))
         if stuck is not None:
             raise stuck
 
@@ -171,15 +172,17 @@ class Outside:
     ) -> bool:
         """Have the address lead to nothing without source ranges, as the ClusterIPs' VIPs are;
         whether it is reached no more. What passes leaves alone what has them."""
-        driver, uid = self._public_ips, given.service.uid
+        driver, owner = self._public_ips, Owner(given.service.uid)
         if _are_ranges_refused(error):
-            await driver.detach(uid)
+            await driver.detach(owner)
             await self._sharing.withdraw(key, given.service, refused=True)
             with contextlib.suppress(errors.Refused):  # others are on it: what is ours in it goes
-                await self._requests.release(key, external_owner(given.service), refused=True)
+                await self._requests.release(
+                    key, Owner(given.service.uid, Role.EXTERNAL), refused=True
+                )
             return True
         ports = [one.found.vip_port_id for one in inner.values()]
-        detached = await driver.detach(uid, ports)
+        detached = await driver.detach(owner, ports)
         for one in ports if detached else ():
             self._sharing.leads(None, one)
         return detached
@@ -192,14 +195,14 @@ class Outside:
         """Whether it is gone: others who have something in the load balancer are reached there
         as well."""
         driver = self._public_ips
-        if not await driver.has(service.uid):
+        if not await driver.has(Owner(service.uid)):
             return True
         if await self._sharing.is_shared(key, service):
             return False
-        await driver.release(service.uid, keep=keep)
+        await driver.release(Owner(service.uid), keep=keep)
         return True
 
-    async def _drop_unless_shared(self, key: Key, owner: str) -> dict[str, str]:
+    async def _drop_unless_shared(self, key: Key, owner: Owner) -> dict[str, str]:
         """Notes, where it has to stay."""
         try:
             await self._drop(key, owner)
@@ -207,7 +210,7 @@ class Outside:
             return {SHARED: str(error)}
         return {}
 
-    async def _drop(self, key: Key, owner: str) -> None:
+    async def _drop(self, key: Key, owner: Owner) -> None:
         await self._requests.release(key, owner)
         self._places.forget(owner)
 
@@ -236,7 +239,7 @@ class Outside:
             found = reached[first].found
             public = await driver.ensure(
                 PublicIPRequest(
-                    owner=service.uid,
+                    owner=Owner(service.uid),
                     namespace=service.namespace,
                     name=service.name,
                     project_id=spec.project_id or "",

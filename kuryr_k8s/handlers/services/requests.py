@@ -8,8 +8,8 @@ impossible is asked again soon, and nothing is left out for one such answer.
 
 import asyncio
 import dataclasses
-import functools
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import LBaaSDriver, OthersAtWork, PortTaken
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, LoadBalancer
+from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service import Service
 
 PACE = 1.0  # seconds between two changes of one load balancer, at least
@@ -88,21 +89,38 @@ class Requests:
         self._lbaas = lbaas
         self._wake = wake
         self._changed = changed
-        self._asked: dict[Key, dict[str, _Asked]] = {}  # of each Service, by owner
-        self._refusals: dict[str, _Refusal] = {}  # by owner
+        self._asked: dict[Key, dict[Owner, _Asked]] = {}  # of each Service, by owner
+        self._refusals: dict[Owner, _Refusal] = {}  # by owner
+        self._keys: dict[str, Key] = {}  # of Services, by uid
+        self._uids: defaultdict[Key, set[str]] = defaultdict(set)
+        lbaas.subscribe(self._woken)
 
-    def owners(self, key: Key) -> list[str]:
+    def _note(self, key: Key, owner: Owner) -> None:
+        self._keys[owner.uid] = key
+        self._uids[key].add(owner.uid)
+
+    def finish(self, key: Key) -> None:
+        """Note that nothing is asked for the Service any more."""
+        for uid in self._uids.pop(key, ()):
+            self._keys.pop(uid, None)
+
+    def _woken(self, owner: Owner) -> None:
+        key = self._keys.get(owner.uid)
+        if key is not None:
+            self._wake(key)
+
+    def owners(self, key: Key) -> list[Owner]:
         """Whose load balancers were asked for in this life of the process."""
         return list(self._asked.get(key, ()))
 
-    def since(self, key: Key, owner: str) -> float:
+    def since(self, key: Key, owner: Owner) -> float:
         """When the last change was asked for."""
         return self._asked[key][owner].at
 
     async def ensure(
         self,
         service: Service,
-        owner: str,
+        owner: Owner,
         desired: LoadBalancer,
         plain: LoadBalancer | None = None,
         into: str | None = None,
@@ -146,26 +164,28 @@ class Requests:
         note = None if refused else refusal.error.brief
         return Outcome(outcome.found, {**outcome.refused, **refused}, note)
 
-    async def is_shared(self, key: Key, owner: str) -> bool:
+    async def is_shared(self, key: Key, owner: Owner) -> bool:
         """Whether others have something in it; where they have, the Service is looked at again
         when they have changed it."""
-        return await self._lbaas.is_shared(owner, functools.partial(self._wake, key))
+        self._note(key, owner)
+        return await self._lbaas.is_shared(owner)
 
     def look_again(self, key: Key) -> None:
         self._wake(key)
 
-    async def release(self, key: Key, owner: str, *, refused: bool = False) -> None:
+    async def release(self, key: Key, owner: Owner, *, refused: bool = False) -> None:
         """
         :param refused: it is asked for all the same; that it cannot be had is remembered.
         :raises errors.Wait: Octavia is at work on it.
         """
-        await self._lbaas.release(owner, functools.partial(self._wake, key))
+        self._note(key, owner)
+        await self._lbaas.release(owner)
         refusal = self._refusals.get(owner)
         self.forget(key, owner)
         if refused and refusal is not None:
             self._refusals[owner] = refusal
 
-    def forget(self, key: Key, owner: str) -> None:
+    def forget(self, key: Key, owner: Owner) -> None:
         self._refusals.pop(owner, None)
         asked = self._asked.get(key, {})
         asked.pop(owner, None)
@@ -173,11 +193,12 @@ class Requests:
             self._asked.pop(key, None)
 
     async def _ensure(
-        self, service: Service, owner: str, desired: LoadBalancer, into: str | None
+        self, service: Service, owner: Owner, desired: LoadBalancer, into: str | None
     ) -> Outcome:
         """:raises PortTaken: others have all of the ports."""
         key, now = _key(service), _now()
-        asked, wake = self._asked.setdefault(key, {}), functools.partial(self._wake, key)
+        asked = self._asked.setdefault(key, {})
+        self._note(key, owner)
         before = asked.get(owner)
         if before is None or (before.desired, before.into) != (desired, into):
             if before is not None and now - before.at < PACE:
@@ -186,9 +207,9 @@ class Requests:
             asked[owner] = before = _Asked(desired, now, into, served=served)
         try:
             if into is None:
-                outcome = Outcome(await self._lbaas.ensure(owner, desired, wake))
+                outcome = Outcome(await self._lbaas.ensure(owner, desired))
             else:
-                outcome = Outcome(await self._lbaas.attach(owner, into, desired, wake))
+                outcome = Outcome(await self._lbaas.attach(owner, into, desired))
         except OthersAtWork:
             raise
         except errors.Wait:

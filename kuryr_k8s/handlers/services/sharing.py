@@ -9,18 +9,16 @@ import asyncio
 from dataclasses import dataclass
 
 from kuryr_k8s.drivers.base import LBaaSDriver
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import (
     Given,
-    external_owner,
     owners_of,
     shared_of,
-    shared_owner,
 )
 from kuryr_k8s.handlers.services.requests import Outcome, Requests
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
+from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import Settings
 
@@ -49,7 +47,7 @@ class Sharing:
         if named is None:
             return False
         lbaas = self._context.drivers[LBaaSDriver]
-        owners = (*owners_of(service), external_owner(service))
+        owners = (*owners_of(service), Owner(service.uid, Role.EXTERNAL))
         return not any([named in await lbaas.ids_of(owner) for owner in owners])
 
     async def ensure(self, given: Given) -> Outcome:
@@ -58,11 +56,9 @@ class Sharing:
         :raises errors.Wait: Octavia is at work.
         :raises errors.Refused: it cannot be used, or others have all of the ports.
         """
-        service, owner = given.service, shared_owner(given.service)
-        cluster = self._context.conf.neutron_defaults.resource_tags
-        tags = lb_tags.shared_tags_of(cluster, service.namespace, owner)
+        service, owner = given.service, Owner(given.service.uid, Role.SHARED)
         return await self._requests.ensure(
-            service, owner, shared_of(given, tags), into=given.settings.load_balancer_id
+            service, owner, shared_of(given), into=given.settings.load_balancer_id
         )
 
     async def address_of(self, key: Key, found: FoundLoadBalancer, settings: Settings) -> str:
@@ -111,10 +107,10 @@ class Sharing:
         :raises errors.Wait: Octavia is at work.
         """
         self.forget(key)
-        await self._requests.release(key, shared_owner(service), refused=refused)
+        await self._requests.release(key, Owner(service.uid, Role.SHARED), refused=refused)
 
     async def is_shared(self, key: Key, service: Service) -> bool:
         """Whether other Services have something in a load balancer of this one; it is looked at
         again when they have left."""
-        owners = service.uid, external_owner(service)
+        owners = Owner(service.uid), Owner(service.uid, Role.EXTERNAL)
         return any([await self._requests.is_shared(key, owner) for owner in owners])

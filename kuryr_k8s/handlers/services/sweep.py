@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from kuryr_k8s.drivers.base import LBaaSDriver, Owned, ServicePublicIPDriver
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.services.desired import external_owner, owners_of, shared_owner
+from kuryr_k8s.handlers.services.desired import owners_of
 from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
+from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
 
@@ -36,7 +37,7 @@ class OrphanSweep(Sweep[Owned]):
         context: HandlerContext,
         kind: str,
         list_owned: Callable[[], Awaitable[list[Owned]]],
-        release: Callable[[str, Callable[[], None]], Awaitable[None]],
+        release: Callable[[Owner], Awaitable[None]],
         look_again: Callable[[Key], None],
     ) -> None:
         super().__init__(
@@ -54,6 +55,11 @@ class OrphanSweep(Sweep[Owned]):
         self._look_again = look_again
         self._classes = Classes.read(context.conf)
 
+    def resume_if_removing(self, owner: Owner) -> None:
+        """Go on with a removal that had to wait, if it is the owner's."""
+        if any(item.owner == owner for item in self._leaving):
+            self.resume()
+
     async def search(self) -> list[Owned]:
         """Have all Services looked at again; return what none of them wants."""
         owned = await self._list_owned()
@@ -62,7 +68,7 @@ class OrphanSweep(Sweep[Owned]):
             self._look_again(Key(service.namespace, service.name))
         return unwanted
 
-    def identity(self, item: Owned) -> str:
+    def identity(self, item: Owned) -> Owner:
         """Return the owner."""
         return item.owner
 
@@ -85,7 +91,7 @@ class OrphanSweep(Sweep[Owned]):
             item.owner,
             item.namespace,
         )
-        await self._release(item.owner, self.resume)
+        await self._release(item.owner)
 
 
 def sweeps_of(
@@ -97,17 +103,15 @@ def sweeps_of(
         context.drivers[ServicePublicIPDriver],
     )
 
-    async def release_public_ip(owner: str, _wake: Callable[[], None]) -> None:
+    async def release_public_ip(owner: Owner) -> None:
         await public_ips.release(owner, keep=False)
 
+    sweep = OrphanSweep(
+        context, "load balancer", load_balancers.list_owned, load_balancers.release, look_again
+    )
+    load_balancers.subscribe(sweep.resume_if_removing)
     return (
-        OrphanSweep(
-            context,
-            "load balancer",
-            load_balancers.list_owned,
-            load_balancers.release,
-            look_again,
-        ),
+        sweep,
         OrphanSweep(context, "public IP", public_ips.list_owned, release_public_ip, look_again),
     )
 
@@ -116,15 +120,16 @@ def unwanted_of(
     owned: Iterable[Owned], services: Iterable[Service], classes: Classes
 ) -> list[Owned]:
     """What no Service has, nor holds by our finalizer."""
-    wanted: set[str] = set()
+    wanted: set[Owner] = set()
     for service in services:
         owners = owners_of(service)
+        others = Owner(service.uid, Role.EXTERNAL), Owner(service.uid, Role.SHARED)
         if is_handled(service, classes) and not service.deleting:
             wanted.update(owners[: len(service.cluster_ips)])
             if is_exposed(service, classes):
                 # the handler removes what is not asked for
-                wanted.update((external_owner(service), shared_owner(service)))
+                wanted.update(others)
         elif SERVICE_FINALIZER in service.finalizers:
             # the handler removes them
-            wanted.update((*owners, external_owner(service), shared_owner(service)))
+            wanted.update((*owners, *others))
     return [one for one in owned if one.owner not in wanted]

@@ -12,11 +12,13 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia import api as octavia_calls
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
+from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import pending as lb_pending
 from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
 from kuryr_k8s.drivers.lbaas.work import NotTaken
 from kuryr_k8s.model.load_balancer import HealthMonitor
+from kuryr_k8s.model.owner import Owner
 from tests.kit.clock import ManualClock
 from tests.kit.confs import TAG
 from tests.kit.contexts import driver_context
@@ -24,8 +26,8 @@ from tests.kit.fakes.faults import WRITES, answer, cut, garble, lose_reply
 from tests.kit.fakes.octavia.kinds import POOL
 from tests.kit.load_balancer_worker import wanted
 
-OWNER = "6f1c9a52-1111-4222-8333-444455556666"
-OTHER = "0e3b7d10-1111-4222-8333-444455556666"
+OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
+OTHER = Owner("0e3b7d10-1111-4222-8333-444455556666")
 
 
 def calls(cloud, *, writes):
@@ -127,8 +129,8 @@ async def _fresh_trees(worker, cloud, load_balancer, owner):
 
 def _comparable(tree):
     """Without what is its own: names and addresses."""
-    own = {**tree, "vip_address": "", "tags": ""}
-    return str(own).replace(OTHER, OWNER)
+    own = {**tree, "vip_address": ""}
+    return str(own).replace(OTHER.uid, OWNER.uid)
 
 
 async def test_another_provider_or_address_makes_it_anew(worker, cloud):
@@ -184,7 +186,7 @@ async def test_service_that_comes_back_while_its_load_balancer_goes_gets_another
 
 
 async def test_restarted_controller_reads_lists_and_members_and_writes_nothing(make_worker, cloud):
-    owners = [OWNER, OTHER, "third", "fourth"]
+    owners = [OWNER, OTHER, Owner("third"), Owner("fourth")]
     async with make_worker() as worker:
         for owner in owners:
             worker.want(owner, wanted(cloud, owner))
@@ -205,7 +207,7 @@ async def test_restarted_controller_reads_lists_and_members_and_writes_nothing(m
 
 
 async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud, monkeypatch):
-    owners = [OWNER, OTHER, "third", "fourth", "fifth"]
+    owners = [OWNER, OTHER, Owner("third"), Owner("fourth"), Owner("fifth")]
     monitor = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
     for number, owner in enumerate(owners):
         one = wanted(cloud, owner, pods=number)
@@ -429,7 +431,7 @@ async def test_second_load_balancer_of_an_owner_goes_and_the_oldest_stays(make_w
         body = {
             "name": "twin",
             "vip_subnet_id": cloud.services["subnets"][0],
-            "tags": list(wanted(cloud, OWNER).tags),
+            "tags": owner_tags.tags_of([TAG], "default", OWNER),
         }
         await Octavia(worker.transport).create_load_balancer(body)
     async with make_worker() as worker:
@@ -445,7 +447,7 @@ async def test_second_load_balancer_that_is_being_made_goes_as_soon_as_it_can(ma
         cloud.load_balancers[first.id]["created_at"] = "2020-01-01T00:00:00"
         cloud.octavia_pending = math.inf
         body = {"name": "twin", "vip_subnet_id": cloud.services["subnets"][0]}
-        body |= {"tags": list(wanted(cloud, OWNER).tags)}
+        body |= {"tags": owner_tags.tags_of([TAG], "default", OWNER)}
         twin = await Octavia(worker.transport).create_load_balancer(body)
         await worker.driver.list_owned()
         worker.want(OWNER, wanted(cloud, OWNER))
@@ -462,7 +464,7 @@ async def test_all_load_balancers_of_an_owner_are_released(make_worker, cloud):
         body = {
             "name": "twin",
             "vip_subnet_id": cloud.services["subnets"][0],
-            "tags": list(wanted(cloud, OWNER).tags),
+            "tags": owner_tags.tags_of([TAG], "default", OWNER),
         }
         await Octavia(worker.transport).create_load_balancer(body)
     async with make_worker() as worker:
@@ -540,7 +542,7 @@ async def test_call_that_is_broken_off_is_followed_by_a_look(worker, cloud):
 
     cloud.faults.add(method="POST", path="/loadbalancers$", times=1, action=apply_and_hold)
     async with asyncio.TaskGroup() as group:
-        ensuring = worker.driver.ensure(OWNER, wanted(cloud, OWNER), lambda: None)
+        ensuring = worker.driver.ensure(OWNER, wanted(cloud, OWNER))
         task = group.create_task(ensuring)
         await cloud.wait_for(lambda: cloud.load_balancers)
         task.cancel()
@@ -561,24 +563,25 @@ async def test_one_list_looks_for_all_that_is_pending_ever_more_rarely_until_som
     ]
     first, second = [await octavia.create_load_balancer(body) for body in bodies]
     clock = ManualClock()
+    woken = []
     context = driver_context(None, None, octavia, clock=clock)
-    pending, woken = PendingLoadBalancers(context, octavia, [TAG]), []
-    pending.watch(first.id, OWNER, "PENDING_CREATE", lambda: woken.append("first"))
+    pending = PendingLoadBalancers(context, [TAG], woken.append)
+    pending.watch(first.id, OWNER, "PENDING_CREATE")
     delays = [await pending.reconcile("") for _ in range(20)]
     assert [timer.due for timer in clock.pending] == [lb_pending.FIRST]
     assert delays == sorted(delays)
     assert delays[-1] == lb_pending.LONGEST
-    pending.watch(second.id, OTHER, "PENDING_CREATE", lambda: woken.append("second"))
+    pending.watch(second.id, OTHER, "PENDING_CREATE")
     cloud.octavia.progress.finish(first.id)
     cloud.calls.clear()
     assert await pending.reconcile("") == lb_pending.FIRST
     assert calls(cloud, writes=False) == ["GET loadbalancers"]
-    assert woken == ["first"]
+    assert woken == [OWNER]
     assert first.id not in pending
     assert second.id in pending
     cloud.octavia.progress.finish(second.id)
     assert await pending.reconcile("") is None
-    assert woken == ["first", "second"]
+    assert woken == [OWNER, OTHER]
     cloud.calls.clear()
     assert await pending.reconcile("") is None
     assert calls(cloud, writes=False) == []

@@ -6,14 +6,16 @@ import dataclasses
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.model.load_balancer import HealthMonitor
+from kuryr_k8s.model.load_balancer import TIMEOUTS, HealthMonitor
+from kuryr_k8s.model.owner import Owner
+from tests.kit.confs import TAG
 from tests.kit.fakes.faults import WRITES, answer, lose_reply
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.load_balancer_worker import wanted
 
-OWNER = "6f1c9a52-1111-4222-8333-444455556666"
+OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
 MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
-TAGS = ("cluster-one", f"kuryr-service:{OWNER}")
+TAGS = (TAG, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}")
 
 
 def writes(cloud):
@@ -45,9 +47,8 @@ def rich(cloud, **changes):
             "timeout_tcp_inspect": 4000,
             "allowed_cidrs": ("192.0.2.0/24",),
             "connection_limit": 7,
-            "tags": TAGS,
         },
-        pool={"health_monitor": MONITOR, "tags": TAGS},
+        pool={"health_monitor": MONITOR},
     )
 
 
@@ -64,7 +65,8 @@ async def test_all_of_it_is_made_by_one_write_and_a_restart_writes_nothing(make_
         assert found.pools[0].health_monitor_status == "ACTIVE"
     [listener] = tree(cloud)["listeners"]
     assert (listener["connection_limit"], listener["timeout_tcp_inspect"]) == (7, 4000)
-    assert listener["tags"] == listener["pool"]["tags"] == sorted(TAGS)
+    assert listener["pool"]["tags"] == sorted(TAGS)
+    assert listener["tags"] == sorted((*TAGS, *(f"kuryr-set:{name}" for name in TIMEOUTS)))
     assert listener["pool"]["health_monitor"] == dataclasses.asdict(MONITOR)
     cloud.calls.clear()
     async with make_worker() as worker:
@@ -81,16 +83,15 @@ async def test_tags_that_a_former_version_did_not_give_are_put_on_once(make_work
         *cloud.octavia.store.of(POOL).values(),
     ):
         one["tags"] = ["an-operator's"]
-    new = with_parts(old, listener={"tags": TAGS}, pool={"tags": TAGS})
     cloud.calls.clear()
     async with make_worker() as worker:
-        await worker.have(OWNER, new)
+        await worker.have(OWNER, old)
     assert sorted(writes(cloud)) == ["PUT listeners/{id}", "PUT pools/{id}"]
     [listener] = tree(cloud)["listeners"]
     assert listener["tags"] == listener["pool"]["tags"] == sorted((*TAGS, "an-operator's"))
     cloud.calls.clear()
     async with make_worker() as worker:
-        await worker.have(OWNER, new)
+        await worker.have(OWNER, old)
     assert writes(cloud) == []
 
 
@@ -233,8 +234,8 @@ async def test_refused_creation_leaves_the_address_to_the_next_one(worker, cloud
 
 
 async def test_address_that_somebody_elses_load_balancer_has_stays_its_own(worker, cloud):
-    taken = wanted(cloud, "other", ports=["http"], address="10.3.0.5")
-    first = await worker.have("other", taken)
+    taken = wanted(cloud, Owner("other"), ports=["http"], address="10.3.0.5")
+    first = await worker.have(Owner("other"), taken)
     cloud.octavia.set_quota(cloud.project_id, loadbalancer=1)
     worker.want(OWNER, wanted(cloud, OWNER, ports=["http"], address="10.3.0.5"))
     assert isinstance(await worker.trouble(OWNER), errors.OverQuota)

@@ -9,13 +9,14 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lbaas import work as lb_work
+from kuryr_k8s.model.owner import Owner, Role
 from tests.component.lbaas.test_lbaasv2 import FAULTS, calls
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
-from tests.kit.load_balancer_worker import attached, wanted
+from tests.kit.load_balancer_worker import wanted
 
-OWNER = "6f1c9a52-1111-4222-8333-444455556666"
-SECOND = "0e3b7d10-1111-4222-8333-444455556666-shared"
-THIRD = "77777777-1111-4222-8333-444455556666-shared"
+OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
+SECOND = Owner("0e3b7d10-1111-4222-8333-444455556666", Role.SHARED)
+THIRD = Owner("77777777-1111-4222-8333-444455556666", Role.SHARED)
 
 
 @pytest.fixture(autouse=True)
@@ -64,47 +65,47 @@ POD = ["10.62.1.1"]
 
 async def test_two_services_have_their_ports_on_the_load_balancer_of_a_third(worker, cloud):
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"], pods=1))).id
-    found = await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=1))
-    await worker.have_in(THIRD, x, attached(cloud, THIRD, ports=["dns-tcp", "sip"], pods=1))
+    found = await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
+    await worker.have_in(THIRD, x, wanted(cloud, THIRD, ports=["dns-tcp", "sip"], pods=1))
     assert [one.listener.port for one in found.listeners] == [53]
     assert found.vip_address == cloud.load_balancers[x]["vip_address"]
     expected = {
-        ("TCP", 80): (OWNER, POD),
-        ("UDP", 53): (SECOND, POD),
-        ("TCP", 53): (THIRD, POD),
-        ("SCTP", 5060): (THIRD, POD),
+        ("TCP", 80): (OWNER.uid, POD),
+        ("UDP", 53): (SECOND.uid, POD),
+        ("TCP", 53): (THIRD.uid, POD),
+        ("SCTP", 5060): (THIRD.uid, POD),
     }
     assert shown(cloud) == expected
     # each changes its own alone
     await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"], pods=0))
-    await worker.have_in(THIRD, x, attached(cloud, THIRD, ports=["sip"], pods=1))
+    await worker.have_in(THIRD, x, wanted(cloud, THIRD, ports=["sip"], pods=1))
     del expected["TCP", 53]
-    assert shown(cloud) == expected | {("TCP", 80): (OWNER, [])}
+    assert shown(cloud) == expected | {("TCP", 80): (OWNER.uid, [])}
 
 
 async def test_unchanged_attachment_asks_octavia_nothing(worker, cloud):
     x = await operators(cloud, worker)
-    await worker.have_in(SECOND, x, attached(cloud, SECOND))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND))
     cloud.calls.clear()
-    await worker.have_in(SECOND, x, attached(cloud, SECOND))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND))
     assert calls(cloud, writes=True) == calls(cloud, writes=False) == []
 
 
 async def test_members_of_others_are_not_asked_for(make_worker, cloud):
     async with make_worker() as worker:
         x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http", "dns"]))).id
-        await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["sip"]))
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["sip"]))
     async with make_worker() as worker:
         cloud.calls.clear()
-        await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["sip"]))
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["sip"]))
     assert calls(cloud, writes=False).count("GET pools/{pool_id}/members") == 1
 
 
 async def test_attached_to_an_operators_load_balancer_touches_nothing_else_of_it(worker, cloud):
     x = await operators(cloud, worker)
     before = cloud.octavia.tree(x)
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=1))
-    assert shown(cloud) == OWN | {("TCP", 80): (SECOND, POD)}
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["http"], pods=1))
+    assert shown(cloud) == OWN | {("TCP", 80): (SECOND.uid, POD)}
     await worker.have(SECOND, None)
     assert cloud.octavia.tree(x) == before
 
@@ -113,38 +114,37 @@ async def test_port_of_another_is_refused_to_whoever_comes_later_and_the_rest_is
     worker, cloud
 ):
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"], pods=1))).id
-    worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["http", "dns"], pods=1))
+    worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["http", "dns"], pods=1))
     problem = await worker.trouble(SECOND)
     assert problem.reason == "KuryrPortTaken"
-    assert f"TCP 80 by listener default/{OWNER}:TCP:80" in str(problem)
-    assert shown(cloud) == {("TCP", 80): (OWNER, POD), ("UDP", 53): (SECOND, POD)}
+    assert f"TCP 80 by listener default/{OWNER.uid}:TCP:80" in str(problem)
+    assert shown(cloud) == {("TCP", 80): (OWNER.uid, POD), ("UDP", 53): (SECOND.uid, POD)}
     # now the owner itself comes too late
     worker.want(OWNER, wanted(cloud, OWNER, ports=["http", "dns"], pods=2))
     problem = await worker.trouble(OWNER)
-    assert f"UDP 53 by listener default/{SECOND}:UDP:53" in str(problem)
-    assert shown(cloud)["TCP", 80] == (OWNER, ["10.62.1.1", "10.62.1.2"])
+    assert f"UDP 53 by listener default/{SECOND.uid}:UDP:53" in str(problem)
+    assert shown(cloud)["TCP", 80] == (OWNER.uid, ["10.62.1.1", "10.62.1.2"])
 
 
 async def test_port_that_becomes_free_goes_to_who_waits_for_it_at_once(make_worker, cloud):
     async with make_worker(PATIENT) as worker:
         x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
-        worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=1))
+        worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["http"], pods=1))
         await worker.trouble(SECOND)
         await worker.have(OWNER, wanted(cloud, OWNER, ports=["dns"], pods=1))
         await worker.done(SECOND)
-        assert shown(cloud) == {("UDP", 53): (OWNER, POD), ("TCP", 80): (SECOND, POD)}
+        assert shown(cloud) == {("UDP", 53): (OWNER.uid, POD), ("TCP", 80): (SECOND.uid, POD)}
 
 
 async def test_who_names_another_one_waits_no_more_for_the_former(worker, cloud):
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
     wakes = []
+    worker.driver.subscribe(wakes.append)
     for named in (x, "5d0b1f5e-0000-4222-8333-444455556666"):
         with pytest.raises(errors.Refused):
-            await worker.driver.attach(
-                SECOND, named, attached(cloud, SECOND, ports=["http"]), lambda: wakes.append(1)
-            )
+            await worker.driver.attach(SECOND, named, wanted(cloud, SECOND, ports=["http"]))
     await worker.have(OWNER, wanted(cloud, OWNER, ports=["dns"]))
-    assert not wakes
+    assert SECOND not in wakes
 
 
 @pytest.mark.parametrize("protocol", ["HTTP", "HTTPS", "TERMINATED_HTTPS"])
@@ -154,7 +154,7 @@ async def test_what_is_carried_by_tcp_shares_no_port(worker, cloud, protocol):
         listener["default_tls_container_ref"] = "https://barbican.example/1"
         cloud.octavia.store.certificates.add("https://barbican.example/1")
     x = await operators(cloud, worker, listeners=[listener])
-    worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["http"]))
+    worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["http"]))
     assert (await worker.trouble(SECOND)).reason == "KuryrPortTaken"
     assert len(parts(cloud, LISTENER)) == 1
 
@@ -163,13 +163,13 @@ async def test_owner_that_goes_leaves_the_load_balancer_to_the_others_until_the_
     worker, cloud
 ):
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=1))
-    await worker.have_in(THIRD, x, attached(cloud, THIRD, ports=["sip"], pods=1))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
+    await worker.have_in(THIRD, x, wanted(cloud, THIRD, ports=["sip"], pods=1))
     worker.want(OWNER, None)
     problem = await worker.trouble(OWNER)
     assert problem.reason == "KuryrLoadBalancerShared"
-    assert f"default/{SECOND}:UDP:53, default/{THIRD}:SCTP:5060" in str(problem)
-    assert shown(cloud) == {("UDP", 53): (SECOND, POD), ("SCTP", 5060): (THIRD, POD)}
+    assert f"default/{SECOND.uid}:UDP:53, default/{THIRD.uid}:SCTP:5060" in str(problem)
+    assert shown(cloud) == {("UDP", 53): (SECOND.uid, POD), ("SCTP", 5060): (THIRD.uid, POD)}
     assert len(parts(cloud, POOL)) == 2
     await worker.have(SECOND, None)
     assert list(cloud.load_balancers) == [x]
@@ -181,7 +181,7 @@ async def test_owner_that_goes_leaves_the_load_balancer_to_the_others_until_the_
 async def test_last_that_leaves_lets_the_owner_go_at_once(make_worker, cloud):
     async with make_worker(PATIENT) as worker:
         x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
-        await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"]))
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"]))
         worker.want(OWNER, None)
         await worker.trouble(OWNER)
         await worker.have(SECOND, None)
@@ -191,19 +191,19 @@ async def test_last_that_leaves_lets_the_owner_go_at_once(make_worker, cloud):
 
 async def test_deletion_of_an_attached_one_leaves_the_others(worker, cloud):
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"], pods=1))).id
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"]))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"]))
     await worker.have(SECOND, None)
-    assert shown(cloud) == {("TCP", 80): (OWNER, POD)}
+    assert shown(cloud) == {("TCP", 80): (OWNER.uid, POD)}
     assert len(parts(cloud, POOL)) == 1
 
 
 async def test_attachment_moves_with_what_names_its_load_balancer(worker, cloud):
     first, second = await operators(cloud, worker), await operators(cloud, worker)
-    await worker.have_in(SECOND, first, attached(cloud, SECOND, ports=["http"], pods=1))
-    await worker.have_in(SECOND, second, attached(cloud, SECOND, ports=["http"], pods=1))
+    await worker.have_in(SECOND, first, wanted(cloud, SECOND, ports=["http"], pods=1))
+    await worker.have_in(SECOND, second, wanted(cloud, SECOND, ports=["http"], pods=1))
     assert shown(cloud, first) == OWN
-    assert shown(cloud, second) == OWN | {("TCP", 80): (SECOND, POD)}
-    worker.want_in(SECOND, "there-is-none", attached(cloud, SECOND, ports=["http"], pods=1))
+    assert shown(cloud, second) == OWN | {("TCP", 80): (SECOND.uid, POD)}
+    worker.want_in(SECOND, "there-is-none", wanted(cloud, SECOND, ports=["http"], pods=1))
     assert (await worker.trouble(SECOND)).reason == "KuryrLoadBalancerUnusable"
     await cloud.wait_for(lambda: shown(cloud, second) == OWN)
 
@@ -215,7 +215,7 @@ async def test_load_balancer_that_is_made_anew_gets_back_what_was_attached(
     async with make_worker({"refused": 300.0}) as worker:
         desired = wanted(cloud, OWNER, ports=["http"], pods=1, address="10.3.0.7")
         x = (await worker.have(OWNER, desired)).id
-        await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=1))
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
         if change == "error":
             cloud.octavia.set_error(x)
             cloud.load_balancers[x]["updated_at"] = "2031-01-01T00:00:00"
@@ -225,19 +225,19 @@ async def test_load_balancer_that_is_made_anew_gets_back_what_was_attached(
         await worker.have(OWNER, desired)
         (again,) = cloud.load_balancers
         assert again != x
-        expected = {("TCP", 80): (OWNER, POD), ("UDP", 53): (SECOND, POD)}
+        expected = {("TCP", 80): (OWNER.uid, POD), ("UDP", 53): (SECOND.uid, POD)}
         await cloud.wait_for(lambda: shown(cloud) == expected)
     # and another controller finds it by the id that it had
     cloud.calls.clear()
     async with make_worker() as worker:
         await worker.have(OWNER, desired)
-        found = await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=1))
+        found = await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
         assert found.id == again
         assert calls(cloud, writes=True) == []
         # deleted by hand and made once more, it is found still
         cloud.octavia.remove(again)
         await worker.driver.list_owned()
-        worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=1))
+        worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
         await worker.trouble(SECOND)
         await worker.have(OWNER, desired)
         await worker.done(SECOND)
@@ -246,16 +246,16 @@ async def test_load_balancer_that_is_made_anew_gets_back_what_was_attached(
 
 async def test_work_of_others_is_waited_for_and_not_told(worker, cloud):
     x = await operators(cloud, worker)
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=1))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["http"], pods=1))
     cloud.octavia_pending = math.inf
     await worker.rename(x)
-    worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=2))
+    worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["http"], pods=2))
     await cloud.wait_for(lambda: "PUT pools/{pool_id}/members" in calls(cloud, writes=True))
     await cloud.wait_for(lambda: calls(cloud, writes=False)[-1] == "GET loadbalancers")
     cloud.octavia_pending = 0.0
     cloud.octavia.progress.finish(x)
     await worker.done(SECOND)
-    assert shown(cloud)["TCP", 80] == (SECOND, ["10.62.1.1", "10.62.1.2"])
+    assert shown(cloud)["TCP", 80] == (SECOND.uid, ["10.62.1.1", "10.62.1.2"])
     assert SECOND not in worker.problems
 
 
@@ -264,8 +264,8 @@ async def test_owners_that_change_at_the_same_time_wait_for_each_other(worker, c
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
     for pods in (1, 2, 3):
         worker.want(OWNER, wanted(cloud, OWNER, ports=["http"], pods=pods))
-        worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=pods))
-        worker.want_in(THIRD, x, attached(cloud, THIRD, ports=["sip"], pods=pods))
+        worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=pods))
+        worker.want_in(THIRD, x, wanted(cloud, THIRD, ports=["sip"], pods=pods))
     for owner in (OWNER, SECOND, THIRD):
         await worker.done(owner)
     three = ["10.62.1.1", "10.62.1.2", "10.62.1.3"]
@@ -276,7 +276,7 @@ async def test_owners_that_change_at_the_same_time_wait_for_each_other(worker, c
 @pytest.mark.parametrize("how", ["error", "project", "none"])
 async def test_load_balancer_that_cannot_be_used_is_told(worker, cloud, how):
     x = await operators(cloud, worker)
-    desired = attached(cloud, SECOND)
+    desired = wanted(cloud, SECOND)
     if how == "error":
         cloud.octavia.set_error(x)
     elif how == "project":
@@ -291,18 +291,18 @@ async def test_load_balancer_that_cannot_be_used_is_told(worker, cloud, how):
 async def test_load_balancer_that_was_in_error_is_used_when_it_is_not(worker, cloud):
     x = await operators(cloud, worker)
     cloud.octavia.set_error(x)
-    worker.want_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=1))
+    worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["http"], pods=1))
     await worker.trouble(SECOND)
     cloud.load_balancers[x]["provisioning_status"] = "ACTIVE"
     await worker.done(SECOND)
-    assert shown(cloud) == OWN | {("TCP", 80): (SECOND, POD)}
+    assert shown(cloud) == OWN | {("TCP", 80): (SECOND.uid, POD)}
 
 
 async def test_broken_load_balancer_of_an_owner_that_goes_is_removed_with_all_that_is_in_it(
     worker, cloud
 ):
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"]))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"]))
     cloud.octavia.set_error(x)
     await worker.have(OWNER, None)
     assert not cloud.load_balancers
@@ -312,7 +312,7 @@ async def test_broken_load_balancer_of_an_owner_that_goes_is_removed_with_all_th
 @pytest.mark.parametrize("kind", ["listener", "pool"])
 async def test_part_that_was_deleted_by_hand_is_made_again_after_a_resync(worker, cloud, kind):
     x = await operators(cloud, worker)
-    desired = attached(cloud, SECOND, ports=["http"], pods=1)
+    desired = wanted(cloud, SECOND, ports=["http"], pods=1)
     await worker.have_in(SECOND, x, desired)
     before = cloud.octavia.tree(x)
     [mine] = [one for one in parts(cloud, LISTENER if kind == "listener" else POOL) if one["tags"]]
@@ -325,7 +325,7 @@ async def test_part_that_was_deleted_by_hand_is_made_again_after_a_resync(worker
 async def test_what_nobody_wants_any_more_is_found_after_a_restart_and_removed(make_worker, cloud):
     async with make_worker() as worker:
         x = await operators(cloud, worker)
-        await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["http", "dns"]))
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["http", "dns"]))
     async with make_worker() as worker:
         assert await worker.driver.list_owned() == [Owned(SECOND, "default", x)]
         await worker.have(SECOND, None)
@@ -337,10 +337,10 @@ async def test_what_nobody_wants_any_more_is_found_after_a_restart_and_removed(m
 async def test_restarted_controller_reads_and_writes_nothing(make_worker, cloud):
     async with make_worker() as worker:
         x = await operators(cloud, worker)
-        await worker.have_in(SECOND, x, attached(cloud, SECOND))
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND))
     cloud.calls.clear()
     async with make_worker() as worker:
-        await worker.have_in(SECOND, x, attached(cloud, SECOND))
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND))
     assert calls(cloud, writes=True) == []
 
 
@@ -349,9 +349,9 @@ async def test_restarted_controller_reads_and_writes_nothing(make_worker, cloud)
 
 async def _live(worker, cloud, x):
     """Attached, changed, moved to other ports; the tree afterwards."""
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=1))
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["http"], pods=2))
-    await worker.have_in(SECOND, x, attached(cloud, SECOND, ports=["dns"], pods=2))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["http"], pods=1))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["http"], pods=2))
+    await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=2))
     return cloud.octavia.tree(x)
 
 
@@ -389,14 +389,14 @@ async def test_controller_that_dies_at_any_write_is_succeeded_by_one_that_ends_i
         async with make_worker() as worker:
             if desired is None:
                 x = await operators(cloud, worker)
-                desired = attached(cloud, SECOND, ports=["http"], pods=1)
+                desired = wanted(cloud, SECOND, ports=["http"], pods=1)
                 alone = cloud.octavia.tree(x)
             cloud.faults.at_write(number, FAULTS["reply lost"])
             worker.want_in(SECOND, x, desired)
             await worker.trouble(SECOND)
         async with make_worker() as worker:
             await worker.have_in(SECOND, x, desired)
-            assert shown(cloud) == OWN | {("TCP", 80): (SECOND, POD)}
+            assert shown(cloud) == OWN | {("TCP", 80): (SECOND.uid, POD)}
             assert len(parts(cloud, POOL)) == 2
             cloud.faults.at_write(1 + number % 2, FAULTS["reply lost"])
             worker.want(SECOND, None)

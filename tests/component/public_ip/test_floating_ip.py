@@ -9,15 +9,16 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import PublicIPRequest
 from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
-from kuryr_k8s.drivers.public_ip.wishes import NoNetwork
+from kuryr_k8s.drivers.public_ip.requirements import NoNetwork
+from kuryr_k8s.model.owner import Owner
 from tests.kit.confs import TAG
 from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, lose_reply
 
-OWNER = "6f1c9a52-1111-4222-8333-444455556666"
-OTHER = "0e3b7d10-1111-4222-8333-444455556666"
-MARK = f"kuryr-service:{OWNER} {TAG}"
-TAGS = {TAG, "kuryr-namespace:default", f"kuryr-service:{OWNER}"}
+OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
+OTHER = Owner("0e3b7d10-1111-4222-8333-444455556666")
+MARK = f"kuryr-service:{OWNER.uid} {TAG}"
+TAGS = {TAG, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}"}
 
 
 @pytest.fixture(autouse=True)
@@ -395,7 +396,7 @@ async def test_other_network_takes_over_without_a_gap(driver, cloud):
 async def test_floating_ip_that_people_put_on_the_vip_is_refused_and_left(driver, cloud):
     made = cloud.add_floating_ip(cloud.public["id"], port_id=cloud.vips[0]["id"])
     before = shown(cloud)
-    with pytest.raises(InUse, match="not of our making"):
+    with pytest.raises(InUse, match="we did not create"):
         await driver.ensure(request(cloud))
     assert shown(cloud) == before
     wanted = request(cloud, address=made["floating_ip_address"])

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import replace
 
-from kuryr_k8s.drivers.lbaas import changes as lb_changes
+from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     ERROR,
@@ -58,13 +58,13 @@ class OctaviaModel:
 
     def apply(self, step):
         match step:
-            case lb_changes.CreateLoadBalancer(wanted):
+            case lb_steps.CreateLoadBalancer(wanted):
                 require(self.found is None, "a second load balancer")
                 self.found = made(wanted)
-            case lb_changes.DeleteLoadBalancer(found_id):
+            case lb_steps.DeleteLoadBalancer(found_id):
                 require(self.found is not None and self.found.id == found_id, "404")
                 self.found = None
-            case lb_changes.Pending():
+            case lb_steps.Pending():
                 raise Refused("nothing is PENDING")
             case _:
                 self._change(step)
@@ -78,17 +78,17 @@ class OctaviaModel:
         broken |= {one.health_monitor_id for one in pools if one.health_monitor_status == ERROR}
         deletes = isinstance(
             step,
-            lb_changes.DeleteListener | lb_changes.DeletePool | lb_changes.DeleteHealthMonitor,
+            lb_steps.DeleteListener | lb_steps.DeletePool | lb_steps.DeleteHealthMonitor,
         )
         require(not broken or (deletes and step.id in broken), "409: something is in ERROR")
         match step:
-            case lb_changes.CreateListener(found_id, listener, pool_id):
+            case lb_steps.CreateListener(found_id, listener, pool_id):
                 require(found_id == self.found.id, "404")
                 self._check_port(listener)
                 self._check_pool(listener.protocol, pool_id)
                 one = found_listener(listener, pool_id)
                 self._put("listeners", one)
-            case lb_changes.UpdateListener(listener_id, listener, pool_id):
+            case lb_steps.UpdateListener(listener_id, listener, pool_id):
                 old = self._get("listeners", listener_id)
                 require(old.listener.key == listener.key, "400: cannot be changed")
                 require(set(old.listener.tags) <= set(listener.tags), "somebody's tag is lost")
@@ -98,9 +98,9 @@ class OctaviaModel:
                     require(pool_id != old.pool_id, "needless")
                     self._check_pool(listener.protocol, pool_id)
                 self._put("listeners", replace(found_listener(listener, pool_id), id=old.id))
-            case lb_changes.DeleteListener(listener_id):
+            case lb_steps.DeleteListener(listener_id):
                 self._drop("listeners", self._get("listeners", listener_id))
-            case lb_changes.CreatePool(found_id, pool, listener_id):
+            case lb_steps.CreatePool(found_id, pool, listener_id):
                 require(found_id == self.found.id, "404")
                 require(pool.name not in [one.pool.name for one in self.found.pools], "two names")
                 one = found_pool(replace(pool, members=(), health_monitor=None))
@@ -110,35 +110,35 @@ class OctaviaModel:
                     require(listener.pool_id is None, "409: the listener has a pool")
                     self._check_pool(listener.listener.protocol, one.id)
                     self._put("listeners", replace(listener, pool_id=one.id))
-            case lb_changes.UpdatePool(pool_id, pool):
+            case lb_steps.UpdatePool(pool_id, pool):
                 old = self._get("pools", pool_id)
                 wanted, is_now = (pool.name, pool.protocol), (old.pool.name, old.pool.protocol)
                 require(wanted == is_now, "400: cannot be changed")
                 require(set(old.pool.tags) <= set(pool.tags), "somebody's tag is lost")
                 has = {"members": old.pool.members, "health_monitor": old.pool.health_monitor}
                 self._put("pools", replace(old, pool=found_pool(replace(pool, **has)).pool))
-            case lb_changes.DeletePool(pool_id):
+            case lb_steps.DeletePool(pool_id):
                 self._drop("pools", self._get("pools", pool_id))
                 for one in self.found.listeners:
                     if one.pool_id == pool_id:
                         self._put("listeners", replace(one, pool_id=None))
-            case lb_changes.SetMembers(pool_id, members):
+            case lb_steps.SetMembers(pool_id, members):
                 old = self._get("pools", pool_id)
                 require(len({one.key for one in members}) == len(members), "400: twice")
                 statuses = dict.fromkeys((one.key for one in members), ACTIVE)
                 changed = replace(old.pool, members=members)
                 self._put("pools", replace(old, pool=changed, member_statuses=statuses))
-            case lb_changes.CreateHealthMonitor(pool_id, monitor):
+            case lb_steps.CreateHealthMonitor(pool_id, monitor):
                 old = self._get("pools", pool_id)
                 require(old.health_monitor_id is None, "409: the pool has a monitor")
                 self._put("pools", monitored(old, monitor))
-            case lb_changes.UpdateHealthMonitor(monitor_id, monitor):
+            case lb_steps.UpdateHealthMonitor(monitor_id, monitor):
                 old = self._monitored(monitor_id)
                 require(old.pool.health_monitor.type == monitor.type, "400: cannot be changed")
                 require(self.found.provider != "ovn", "the listeners would stay PENDING")
                 changed = replace(old.pool, health_monitor=monitor)
                 self._put("pools", replace(old, pool=changed))
-            case lb_changes.DeleteHealthMonitor(monitor_id):
+            case lb_steps.DeleteHealthMonitor(monitor_id):
                 self._put("pools", monitored(self._monitored(monitor_id), None))
             case _:
                 raise Refused(f"no such step: {step}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.drivers.lbaas.limits import needed
+from kuryr_k8s.drivers.lbaas.capabilities import needed
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
 
 

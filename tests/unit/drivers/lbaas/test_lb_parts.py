@@ -2,8 +2,8 @@
 
 import pytest
 
-from kuryr_k8s.drivers.lbaas import parts as lb_parts
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.base import tags as owner_tags
+from kuryr_k8s.drivers.lbaas import ownership
 from kuryr_k8s.model.load_balancer import (
     FoundListener,
     FoundLoadBalancer,
@@ -12,6 +12,7 @@ from kuryr_k8s.model.load_balancer import (
     LoadBalancer,
     Pool,
 )
+from kuryr_k8s.model.owner import Owner
 
 
 def listener(name, protocol="TCP", port=80, tags=()):
@@ -29,7 +30,7 @@ def found_pool(name, tags=()):
 
 
 def of(owner):
-    return lb_tags.shared_tags_of(["cluster"], "default", owner)
+    return owner_tags.tags_of(["cluster"], "default", Owner(owner))
 
 
 def whole(tags):
@@ -60,7 +61,7 @@ def whole(tags):
     ],
 )
 def test_each_owner_has_its_part_and_the_rest_is_others(tags, owner, mine):
-    part, rest = lb_parts.divide(whole(tags), owner)
+    part, rest = ownership.divide(whole(tags), Owner(owner))
     for one in (part, rest):
         assert {each.id for each in one.listeners} == {each.id for each in one.pools}
     assert {each.id for each in part.listeners} == mine
@@ -81,7 +82,7 @@ def test_each_owner_has_its_part_and_the_rest_is_others(tags, owner, mine):
 )
 def test_port_is_taken_by_what_is_carried_the_same_way(there, wanted, taken):
     others = [found_listener("other", *there)]
-    found = lb_parts.taken_of([listener("wanted", *wanted)], others)
+    found = ownership.find_taken([listener("wanted", *wanted)], others)
     assert [(one.wanted.name, one.by.id) for one in found] == [("wanted", "other")] * taken
 
 
@@ -94,12 +95,11 @@ def test_what_is_not_taken_is_wanted_still():
         vip_subnet_id=None,
         vip_address=None,
         provider=None,
-        tags=(),
         listeners=(http, dns),
         pools=pools,
     )
-    taken = lb_parts.taken_of(desired.listeners, [found_listener("other")])
-    left = lb_parts.without(desired, taken)
+    taken = ownership.find_taken(desired.listeners, [found_listener("other")])
+    left = ownership.without(desired, taken)
     assert left.listeners == (dns,)
     assert [one.name for one in left.pools] == ["dns"]
-    assert lb_parts.without(desired, []) == desired
+    assert ownership.without(desired, []) == desired

@@ -6,8 +6,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
+from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from tests.kit.lbaas import states as lb_states
 from tests.kit.lbaas.differences import differences
 from tests.kit.lbaas.octavia_model import OctaviaModel, made, monitored
@@ -48,7 +48,7 @@ def test_changed_members_are_one_call_for_each_changed_pool(desired, data):
         pools=tuple(replace(one, members=data.draw(lb_states.members)) for one in desired.pools),
     )
     steps = carry_out(changed, made(desired))
-    assert all(isinstance(step, lb_changes.SetMembers) for step in steps)
+    assert all(isinstance(step, lb_steps.SetMembers) for step in steps)
     assert max(Counter(step.pool_id for step in steps).values(), default=0) <= 1
     assert len(steps) == differences(changed, made(desired))
 
@@ -79,10 +79,7 @@ def test_no_listener_leads_to_a_pool_without_the_members_it_is_to_have(old, new)
     attainable = lb_plan.attainable(new, octavia.found.provider)
     members = {one.name: one.members for one in attainable.pools}
     while (step := lb_plan.next_step(new, octavia.found)) is not None:
-        if (
-            isinstance(step, lb_changes.CreateListener | lb_changes.UpdateListener)
-            and step.pool_id
-        ):
+        if isinstance(step, lb_steps.CreateListener | lb_steps.UpdateListener) and step.pool_id:
             [led_to] = [one.pool for one in octavia.found.pools if one.id == step.pool_id]
             assert {one.key for one in led_to.members} == {one.key for one in members[led_to.name]}
         octavia.apply(step)
@@ -116,6 +113,6 @@ def test_nothing_is_asked_of_a_load_balancer_of_which_anything_is_pending(desire
         found = replace(
             found, **{where: (replace(parts[0], provisioning_status=status), *parts[1:])}
         )
-    assert lb_plan.next_step(desired, found) == lb_changes.Pending(found.id)
+    assert lb_plan.next_step(desired, found) == lb_steps.Pending(found.id)
     if where == "lb":
-        assert lb_plan.next_step(None, found) == lb_changes.Pending(found.id)
+        assert lb_plan.next_step(None, found) == lb_steps.Pending(found.id)

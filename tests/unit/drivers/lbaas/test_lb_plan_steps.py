@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from kuryr_k8s.drivers.lbaas import changes as lb_changes
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
+from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.model.load_balancer import DELETED, ERROR
 from tests.kit.lbaas.octavia_model import found_pool, made, monitored
 from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, pool, wanted
@@ -14,14 +14,14 @@ def test_load_balancer_in_error_goes_whatever_its_parts_are_waiting_for():
     found = made(desired)
     stuck = replace(found.listeners[0], provisioning_status="PENDING_CREATE")
     found = replace(found, provisioning_status=ERROR, listeners=(stuck,))
-    assert lb_plan.next_step(desired, found) == lb_changes.DeleteLoadBalancer(found.id)
-    assert lb_plan.next_step(None, found) == lb_changes.DeleteLoadBalancer(found.id)
+    assert lb_plan.next_step(desired, found) == lb_steps.DeleteLoadBalancer(found.id)
+    assert lb_plan.next_step(None, found) == lb_steps.DeleteLoadBalancer(found.id)
 
 
 def test_deleted_one_that_octavia_still_shows_is_none():
     desired = wanted()
     found = replace(made(desired), provisioning_status=DELETED)
-    assert lb_plan.next_step(desired, found) == lb_changes.CreateLoadBalancer(desired)
+    assert lb_plan.next_step(desired, found) == lb_steps.CreateLoadBalancer(desired)
     assert lb_plan.next_step(None, found) is None
 
 
@@ -93,7 +93,7 @@ def test_pool_in_use_goes_after_its_successor_though_one_that_cannot_serve_has_t
     useless = found_pool(pool("web", "TCP"))
     new = wanted(listener("web"), pool("web", "PROXY"))
     steps = carry_out(new, replace(found, pools=(*found.pools, useless)))
-    assert steps[0] == lb_changes.DeletePool(useless.id)
+    assert steps[0] == lb_steps.DeletePool(useless.id)
     assert kinds(steps[1:]) == ["CreatePool", "SetMembers", "UpdateListener", "DeletePool"]
 
 
@@ -108,7 +108,7 @@ def test_persistence_and_algorithm_are_changed_in_place_and_by_one_call():
     old = wanted(listener(), pool(persistence="SOURCE_IP"))
     changed = replace(pool(), lb_algorithm="LEAST_CONNECTIONS")
     [step] = carry_out(wanted(listener(), changed), made(old))
-    assert isinstance(step, lb_changes.UpdatePool)
+    assert isinstance(step, lb_steps.UpdatePool)
     assert step.pool.persistence is None
 
 
@@ -167,7 +167,7 @@ def test_member_in_error_is_set_anew_by_one_call():
     first = found.pools[0].pool.members[0].key
     broken = replace(found.pools[0], member_statuses={first: ERROR})
     steps = carry_out(desired, replace(found, pools=(broken,)))
-    assert steps == [lb_changes.SetMembers(broken.id, desired.pools[0].members)]
+    assert steps == [lb_steps.SetMembers(broken.id, desired.pools[0].members)]
 
 
 def test_second_pool_of_a_name_goes_and_the_one_in_its_place_stays():
@@ -176,7 +176,7 @@ def test_second_pool_of_a_name_goes_and_the_one_in_its_place_stays():
     for name in ("0", "z"):
         twin = replace(found_pool(desired.pools[0]), id=name)
         steps = carry_out(desired, replace(found, pools=(twin, *found.pools)))
-        assert steps == [lb_changes.DeletePool(twin.id)]
+        assert steps == [lb_steps.DeletePool(twin.id)]
 
 
 def test_pool_that_two_listeners_have_stays_with_its_own():

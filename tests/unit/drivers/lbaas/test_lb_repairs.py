@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed, Repairs
+from kuryr_k8s.drivers.lbaas.records import LoadBalancerFailed, Repairs
 
 
 def refused(repairs, now):
@@ -23,7 +23,7 @@ def test_what_has_begun_is_carried_on_until_no_error_is_left():
     refused(repairs, 0.0)
     for now in (5.0, 5.1, 6.0):
         repairs.begin("lb", now)
-    repairs.seen_without_error()
+    repairs.error_cleared()
     refused(repairs, 7.0)
 
 
@@ -34,7 +34,7 @@ def test_delays_grow_and_the_last_word_is_that_people_are_needed():
         delay = next(one for one in range(1000) if begins(repairs, now + one))
         now += delay
         waited.append(delay)
-        repairs.seen_without_error()
+        repairs.error_cleared()
     assert waited == [5, 10, 20, 40, 80, 160, 300, 300]
     assert "left to people" in refused(repairs, now + 10000)
 

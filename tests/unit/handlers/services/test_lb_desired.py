@@ -11,9 +11,7 @@ from kuryr_k8s.handlers.services.desired import (
     Given,
     Options,
     desired_of,
-    external_owner,
     owners_of,
-    uid_of,
 )
 from kuryr_k8s.handlers.services.settings import unkept
 from kuryr_k8s.handlers.services.spec import subnet_of
@@ -22,7 +20,6 @@ from kuryr_k8s.model.service_annotations import read_timeouts
 from tests.kit.paths import GOLDEN
 from tests.kit.service_objects import UID, endpoint, service, slice_of, subnet
 
-TAGS = ("cluster", f"kuryr-service:{UID}")
 HTTP, DNS = ("http", 80), ("dns", 53, "UDP")
 
 
@@ -41,7 +38,7 @@ def desired(of, *slices, ip="10.96.0.10", options=None):
     given = Given(
         service=of, specs=(spec,), slices=slices, options=options or Options(), settings=settings
     )
-    return desired_of(given, spec, TAGS)
+    return desired_of(given, spec)
 
 
 def members(balancer, pool=0):
@@ -65,7 +62,6 @@ def test_load_balancer_is_where_the_spec_says_with_a_listener_and_a_pool_for_eac
     balancer = desired(service(HTTP, DNS, ("dns-tcp", 53)), options=options)
     where = (balancer.project_id, balancer.vip_subnet_id, balancer.vip_address, balancer.provider)
     assert where == ("p", "services", "10.96.0.10", "ovn")
-    assert balancer.tags == TAGS
     fronts = [(one.protocol, one.port, one.timeout_client_data) for one in balancer.listeners]
     assert fronts == [("TCP", 80, 5000), ("UDP", 53, 5000), ("TCP", 53, 5000)]
     assert [one.pool for one in balancer.listeners] == [one.name for one in balancer.pools]
@@ -148,9 +144,9 @@ def test_dual_stack_service_has_a_load_balancer_of_each_family():
     assert members(first).keys() == {("10.1.0.5", 80)}
     assert members(second).keys() == {("fd01::5", 80)}
     assert (first.name, second.name) == ("default/web", "default/web/IPv6")
-    owners = {*owners_of(of), external_owner(of)}
-    assert len(owners) == 3
-    assert set(map(uid_of, owners)) == {UID}
+    owners = owners_of(of)
+    assert len(set(owners)) == 2
+    assert {owner.uid for owner in owners} == {UID}
 
 
 def test_members_are_reached_in_the_pods_subnet_else_in_the_vips():

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from kuryr_k8s.config import read
-from kuryr_k8s.drivers.lbaas.values import same_listener, united
+from kuryr_k8s.drivers.lbaas.compare import same_listener, united
 from kuryr_k8s.handlers.services.desired import Given, Options, Place, external_of, needs_external
 from kuryr_k8s.handlers.services.protocols import monitor_of, wire_of
 from kuryr_k8s.handlers.services.settings import keeps_address, settings_of, unkept
@@ -117,7 +117,7 @@ def test_allowed_ranges_are_those_of_the_vips_family_and_members_too():
         ("IPv6", "2001:db8::/32", "fd01::5"),
     ):
         place = Place(family=family, subnet_id="s")
-        found = external_of(given, place, ("tag",))
+        found = external_of(given, place)
         assert [one.allowed_cidrs for one in found.listeners] == [(cidr,)]
         assert [one.address for one in found.pools[0].members] == [member]
 

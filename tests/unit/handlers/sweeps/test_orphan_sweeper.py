@@ -4,11 +4,12 @@ import pytest
 
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.handlers.services.sweep import unwanted_of
+from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_class import Classes
 from tests.kit.service_objects import UID, service_item
 
-FIRST, SECOND, EXTERNAL = UID, f"{UID}-second", f"{UID}-external"
+FIRST, SECOND, EXTERNAL = (Owner(UID, role) for role in (Role.FIRST, Role.SECOND, Role.EXTERNAL))
 EVERY = [FIRST, SECOND, EXTERNAL]
 OURS = Classes()
 HELD = {"finalizers": ["kuryr.openstack.org/service-finalizer"]}

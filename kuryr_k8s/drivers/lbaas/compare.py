@@ -1,15 +1,16 @@
-"""Whether what Octavia has is what is wanted, part by part. Pure.
+"""Comparison of what Octavia has with what is wanted, part by part. Pure.
 
-None in what is wanted is what Octavia chooses by itself; names are for people. Addresses are
-compared as such: IPv6 has many spellings.
+Where None is wanted, Octavia chooses by itself; names are for people. Addresses are compared by
+value, as IPv6 has many spellings.
 """
 
 import ipaddress
 from collections.abc import Sequence
 
-from kuryr_k8s.drivers.lbaas import tags as lb_tags
+from kuryr_k8s.drivers.lbaas.ownership import set_fields
 from kuryr_k8s.model.load_balancer import (
     ERROR,
+    LISTENER_LIMITS,
     FoundLoadBalancer,
     FoundPool,
     Listener,
@@ -18,8 +19,8 @@ from kuryr_k8s.model.load_balancer import (
     Pool,
 )
 
-# of a load balancer, given once; None in what is wanted: Octavia chooses
-CHOSEN = (
+# of a load balancer, set at its creation; None if Octavia chooses
+CHOSEN_ONCE = (
     "provider",
     "vip_subnet_id",
     "vip_network_id",
@@ -27,22 +28,13 @@ CHOSEN = (
     "flavor_id",
     "availability_zone",
 )
-# of a listener
-LIMITS = (
-    "timeout_client_data",
-    "timeout_member_data",
-    "timeout_member_connect",
-    "timeout_tcp_inspect",
-    "connection_limit",
-    "default_tls_container_ref",
-)
 
 
 def differs(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
-    """Whether they differ in what a load balancer is given once."""
+    """Tell whether they differ in what cannot be changed after the creation."""
     return (
         wanted.project_id != found.project_id
-        or not _same_values(wanted, found, CHOSEN)
+        or not _same_values(wanted, found, CHOSEN_ONCE)
         or (
             wanted.vip_address is not None
             and ipaddress.ip_address(wanted.vip_address) != ipaddress.ip_address(found.vip_address)
@@ -51,18 +43,21 @@ def differs(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
 
 
 def same_listener(wanted: Listener, found: Listener) -> bool:
-    """Apart from protocol and port, its identity, and from its pool."""
+    """Tell whether the listeners are equal, but for their identity (protocol, port) and pool."""
     return (
-        _same_values(wanted, found, LIMITS)
+        _same_values(wanted, found, LISTENER_LIMITS)
         and _networks(wanted.allowed_cidrs) == _networks(found.allowed_cidrs)
         and set(wanted.insert_headers) == set(found.insert_headers)
         and set(wanted.tags) <= set(found.tags)
-        and lb_tags.set_fields(wanted.tags) == lb_tags.set_fields(found.tags)
+        and set_fields(wanted.tags) == set_fields(found.tags)
     )
 
 
 def same_pool(wanted: Pool, found: Pool) -> bool:
-    """Apart from name and protocol, its identity, and from its members and health monitor."""
+    """Tell whether the pools are equal, but for their identity, members and health monitor.
+
+    Their identity is name and protocol.
+    """
     return (
         wanted.lb_algorithm == found.lb_algorithm
         and wanted.persistence == found.persistence
@@ -72,19 +67,22 @@ def same_pool(wanted: Pool, found: Pool) -> bool:
 
 
 def united(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
-    """Tags for a change, which takes away those that it does not name: others' stay."""
-    past = lb_tags.set_fields(found)
-    return tuple(dict.fromkeys((*wanted, *(tag for tag in found if tag not in past))))
+    """Return the tags to send with a change: it removes those that it does not name.
+
+    Tags of people stay.
+    """
+    outdated = set_fields(found)
+    return tuple(dict.fromkeys((*wanted, *(tag for tag in found if tag not in outdated))))
 
 
 def same_members(wanted: tuple[Member, ...], found: FoundPool) -> bool:
-    """Whether it has these members and no others, in any order, and none of them in ERROR."""
+    """Tell whether the pool has exactly these members, in any order, and none is in ERROR."""
     if ERROR in found.member_statuses.values():
         return False
-    there = {_identity(member): member for member in found.pool.members}
-    if there.keys() != {_identity(member) for member in wanted}:
+    existing = {_identity(member): member for member in found.pool.members}
+    if existing.keys() != {_identity(member) for member in wanted}:
         return False
-    return all(_same_member(member, there[_identity(member)]) for member in wanted)
+    return all(_same_member(member, existing[_identity(member)]) for member in wanted)
 
 
 def _same_values(

@@ -1,6 +1,7 @@
-"""What this Octavia can do, by its own word: the versions of its API, and its providers.
+"""Capabilities of an Octavia: the versions of its API and its providers.
 
-What a provider can do it tells no user, and answers 501 (:class:`errors.Unsupported`, as here).
+Octavia does not tell users what a provider can do: it answers 501 (:class:`errors.Unsupported`, as
+here).
 Versions: https://docs.openstack.org/api-ref/load-balancer/v2/#api-versions-history
 """
 
@@ -17,8 +18,8 @@ TAGS, FLAVORS, CIDRS, SOURCE_IP_PORT, ZONES, PROXYV2, SCTP = (
 )
 
 
-class Limits:
-    """Asked before the first write; again where it was too little, as it may have grown."""
+class Capabilities:
+    """What Octavia says of itself: asked before the first write, and again after it fell short."""
 
     def __init__(self, octavia: Octavia) -> None:
         self._octavia = octavia
@@ -26,14 +27,16 @@ class Limits:
         self._asking = asyncio.Lock()
 
     async def check(self, wanted: LoadBalancer) -> None:
-        """:raises errors.Unsupported: Octavia is too old for something, or has no such provider.
+        """Make sure that Octavia can provide a load balancer.
+
+        :raises errors.Unsupported: it is too old for something, or has no such provider.
         :raises errors.CloudError: it does not answer.
         """
-        newest, providers = await self._told()
+        newest, providers = await self._ask()
         for feature, version in needed(wanted):
             if newest < version:
                 self._known = None
-                has, needs = (".".join(map(str, one)) for one in (newest, version))
+                has, needs = (".".join(map(str, each)) for each in (newest, version))
                 raise errors.Unsupported(
                     f"{feature} needs version {needs} of Octavia's API, which has {has}",
                     feature=feature,
@@ -45,7 +48,7 @@ class Limits:
                 feature="provider",
             )
 
-    async def _told(self) -> tuple[Version, frozenset[str]]:
+    async def _ask(self) -> tuple[Version, frozenset[str]]:
         async with self._asking:
             if self._known is None:
                 versions = await self._octavia.microversions()
@@ -54,7 +57,7 @@ class Limits:
 
 
 def needed(wanted: LoadBalancer) -> Iterator[tuple[str, Version]]:
-    """The features that not every Octavia has, and since when it has them."""
+    """Yield the features that not every Octavia has, with the version that brought each."""
     yield "tags", TAGS
     if wanted.flavor_id is not None:
         yield "flavor_id", FLAVORS

@@ -1,5 +1,4 @@
-"""What a Service's floating IP has to be like: what the Service asks for, and the operator's word
-where it says nothing."""
+"""Requirements that a Service's floating IP has to meet: the Service's, and the operator's."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -10,30 +9,36 @@ from kuryr_k8s.drivers.base import PublicIPRequest
 
 
 class NoNetwork(errors.Refused):
-    """The network or the subnet is not there, is not external, or no router leads to it."""
+    """The network or the subnet does not exist, is not external, or no router leads to it."""
 
     reason = "KuryrFloatingNetworkUnfit"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a floating IP has to be like. ``subnets``: in one of them; empty: anywhere."""
+class Requirements:
+    """What one floating IP has to be like.
+
+    :param subnets: the address is in one of them; empty if any subnet will do.
+    """
 
     project_id: str
     network_id: str
     address: str | None
     subnets: tuple[ExternalSubnet, ...]
 
-    def is_met_by(self, one: FloatingIP) -> bool:
-        if (one.project_id, one.network_id) != (self.project_id, self.network_id):
+    def are_met_by(self, found: FloatingIP) -> bool:
+        """Tell whether a floating IP meets them."""
+        if (found.project_id, found.network_id) != (self.project_id, self.network_id):
             return False
         if self.address is not None:
-            return one.address == self.address
-        return not self.subnets or any(_is_in(one.address, subnet) for subnet in self.subnets)
+            return found.address == self.address
+        return not self.subnets or any(_is_in(found.address, subnet) for subnet in self.subnets)
 
 
-class Wishes:
-    """:param network_id: ``external_svc_net``.
+class RequirementsReader:
+    """Requirements from requests and options.
+
+    :param network_id: ``external_svc_net``.
     :param subnet_ids: ``external_svc_subnet``.
     """
 
@@ -43,10 +48,13 @@ class Wishes:
         self._neutron = floating_ips
         self._network_id = network_id
         self._subnet_ids = subnet_ids
-        self._subnets: dict[str, ExternalSubnet] = {}  # what we keep of them never changes
+        self._subnets: dict[str, ExternalSubnet] = {}  # what is kept of them never changes
 
     async def check(self) -> None:
-        """:raises errors.ConfigError: the options name what is not there, or not external."""
+        """Check the options.
+
+        :raises errors.ConfigError: they name what does not exist, or is not external.
+        """
         if self._network_id is None:
             if self._subnet_ids:
                 raise errors.ConfigError(
@@ -55,15 +63,16 @@ class Wishes:
             return
         try:
             await self.check_network(self._network_id)
-            await self._subnets_of(self._network_id, self._subnet_ids)
+            await self._read_subnets(self._network_id, self._subnet_ids)
         except NoNetwork as error:
             raise errors.ConfigError(f"[neutron_defaults] external_svc_net: {error}") from error
 
-    async def read(self, request: PublicIPRequest) -> Wish | None:
-        """None: the Service is to have none.
+    async def read(self, request: PublicIPRequest) -> Requirements | None:
+        """Return what the request requires.
 
-        :raises errors.Refused: a subnet is not there, or is of another network; or the address is
-            not in it.
+        :returns: None if the Service is to have no floating IP.
+        :raises errors.Refused: a subnet does not exist, or belongs to another network; or the
+            address is not in it.
         """
         network_id = request.network_id or self._network_id
         if network_id is None:
@@ -71,9 +80,9 @@ class Wishes:
         subnet_ids = request.subnet_ids
         if network_id == self._network_id and request.address is None:
             subnet_ids = subnet_ids or self._subnet_ids
-        subnets = await self._subnets_of(network_id, subnet_ids)
+        subnets = await self._read_subnets(network_id, subnet_ids)
         if request.address is None:
-            return Wish(request.project_id, network_id, None, subnets)
+            return Requirements(request.project_id, network_id, None, subnets)
         try:
             address = str(ipaddress.IPv4Address(request.address))
         except ValueError:
@@ -82,10 +91,13 @@ class Wishes:
             ) from None
         if subnets and not any(_is_in(address, subnet) for subnet in subnets):
             raise errors.Refused(f"{address} is in none of the subnets {', '.join(subnet_ids)}")
-        return Wish(request.project_id, network_id, address, subnets)
+        return Requirements(request.project_id, network_id, address, subnets)
 
     async def check_network(self, network_id: str) -> None:
-        """:raises NoNetwork: there is none, or it is not external."""
+        """Make sure that the network is external.
+
+        :raises NoNetwork: it is not, or does not exist.
+        """
         try:
             external = await self._neutron.is_external(network_id)
         except errors.NotFound as error:
@@ -93,18 +105,18 @@ class Wishes:
         if not external:
             raise NoNetwork(f"network {network_id} is not external")
 
-    async def _subnets_of(
+    async def _read_subnets(
         self, network_id: str, subnet_ids: tuple[str, ...]
     ) -> tuple[ExternalSubnet, ...]:
-        for one in subnet_ids:
-            if one not in self._subnets:
+        for subnet_id in subnet_ids:
+            if subnet_id not in self._subnets:
                 try:
-                    self._subnets[one] = await self._neutron.get_subnet(one)
+                    self._subnets[subnet_id] = await self._neutron.get_subnet(subnet_id)
                 except errors.NotFound as error:
-                    raise NoNetwork(f"no such subnet in Neutron: {one}") from error
-            if self._subnets[one].network_id != network_id:
-                raise NoNetwork(f"subnet {one} is not of network {network_id}")
-        return tuple(self._subnets[one] for one in subnet_ids)
+                    raise NoNetwork(f"no such subnet in Neutron: {subnet_id}") from error
+            if self._subnets[subnet_id].network_id != network_id:
+                raise NoNetwork(f"subnet {subnet_id} is not of network {network_id}")
+        return tuple(self._subnets[subnet_id] for subnet_id in subnet_ids)
 
 
 def _is_in(address: str, subnet: ExternalSubnet) -> bool:

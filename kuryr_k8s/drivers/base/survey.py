@@ -1,0 +1,56 @@
+"""Agreement between a driver's memory and the cloud."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class Survey(Generic[K, T]):
+    """Lists of all that a driver has made, and the owners about whom its memory may be wrong.
+
+    One list after the start tells of everything. From then on the driver's memory is right, except
+    about an owner for whom a write was not answered: the cloud is asked about that owner again.
+
+    :param list_all: lists everything and corrects the memory.
+    :param ask: reads what one owner has and corrects the memory.
+    """
+
+    def __init__(
+        self, list_all: Callable[[], Awaitable[T]], ask: Callable[[K], Awaitable[None]]
+    ) -> None:
+        self._list_all = list_all
+        self._ask = ask
+        self._lock = asyncio.Lock()
+        self.done = False
+        self.doubtful: set[K] = set()
+
+    async def require(self) -> None:
+        """List everything, unless that has been done."""
+        if self.done:
+            return
+        async with self._lock:
+            if not self.done:
+                await self._run()
+
+    async def repeat(self) -> T:
+        """List everything again."""
+        async with self._lock:
+            return await self._run()
+
+    async def verify(self, owner: K) -> None:
+        """Make sure that the memory is right about the owner.
+
+        :raises kuryr_k8s.errors.CloudError: the cloud does not answer.
+        """
+        await self.require()
+        if owner in self.doubtful:
+            await self._ask(owner)
+            self.doubtful.discard(owner)
+
+    async def _run(self) -> T:
+        found = await self._list_all()
+        self.done = True
+        return found

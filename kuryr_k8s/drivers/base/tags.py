@@ -1,0 +1,46 @@
+"""Tags by which cloud objects of Services are found again.
+
+This is the only place where an owner is written as text. Clouds hold these tags for as long as
+the objects live, so their form never changes.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kuryr_k8s.model.owner import Owner, Role
+
+SERVICE_TAG = "kuryr-service:"  # followed by the owner
+NAMESPACE_TAG = "kuryr-namespace:"  # followed by the namespace's name
+_SUFFIXES = {Role.SECOND: "-second", Role.EXTERNAL: "-external", Role.SHARED: "-shared"}
+
+
+def tags_of(cluster: Sequence[str], namespace: str, owner: Owner) -> tuple[str, ...]:
+    """Return all tags of an object that is made for an owner.
+
+    :param cluster: ``[neutron_defaults] resource_tags``.
+    """
+    return (*cluster, f"{NAMESPACE_TAG}{namespace}", owner_tag(owner))
+
+
+def owner_tag(owner: Owner) -> str:
+    """Return the tag that names the owner."""
+    return f"{SERVICE_TAG}{owner.uid}{_SUFFIXES.get(owner.role, '')}"
+
+
+def owner_of(tags: Iterable[str]) -> Owner | None:
+    """Return the owner that the tags name, if they name one."""
+    text = _value_of(SERVICE_TAG, tags)
+    if not text:
+        return None
+    for role, suffix in _SUFFIXES.items():
+        if text.endswith(suffix):
+            return Owner(text.removesuffix(suffix), role)
+    return Owner(text)
+
+
+def namespace_of(tags: Iterable[str]) -> str:
+    """Return the namespace that the tags name; empty if they name none."""
+    return _value_of(NAMESPACE_TAG, tags)
+
+
+def _value_of(prefix: str, tags: Iterable[str]) -> str:
+    return next((tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)), "")

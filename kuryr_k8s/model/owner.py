@@ -1,0 +1,28 @@
+"""Owners of load balancers and of public addresses."""
+
+import enum
+from dataclasses import dataclass
+
+
+class Role(enum.StrEnum):
+    """Uses of a load balancer for its Service."""
+
+    FIRST = "first"  # serves the first ClusterIP; also the role of the Service's public address
+    SECOND = "second"  # serves the second ClusterIP of a dual-stack Service
+    EXTERNAL = "external"  # has a VIP that is not a ClusterIP
+    SHARED = "shared"  # listeners and pools in the load balancer of another owner
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """Owner of one load balancer, of parts of another one, or of a public address.
+
+    :param uid: the Service's.
+    """
+
+    uid: str
+    role: Role = Role.FIRST
+
+    def __str__(self) -> str:
+        """Describe the owner in log messages."""
+        return self.uid if self.role is Role.FIRST else f"{self.uid} ({self.role})"
