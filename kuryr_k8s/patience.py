@@ -28,6 +28,17 @@ class Patience:
     :param locate_node: between two attempts to find the hosts or trunks of all Nodes.
     :param unlocated_node: after which pools are emptied whose host or trunk no Node has, although
         those of some Nodes are not known yet.
+    :param service_spec: until a Service that waits for its spec is looked at again; an event
+        comes sooner.
+    :param service_slices: until a Service with a selector counts as one without slices.
+    :param service_endpoints: until a Service with a selector counts as one without Endpoints.
+    :param pending_load_balancer: until a Service is looked at again though its load balancer has
+        not left PENDING; the watch wakes it sooner.
+    :param first_pending_look: until Octavia is first asked what is still PENDING.
+    :param first_repair: from an ERROR to the first repair; an Event tells of the ERROR meanwhile.
+    :param unseen_change: for which Octavia may show nothing of a change; the ovn provider does not
+        show members that are going.
+    :param unseen_change_look: between two looks at such a change.
     """
 
     first_refused: float = 5.0
@@ -45,6 +56,14 @@ class Patience:
     pool_counts: float = 10.0
     locate_node: float = 60.0
     unlocated_node: float = 600.0
+    service_spec: float = 30.0
+    service_slices: float = 1.0
+    service_endpoints: float = 5.0
+    pending_load_balancer: float = 60.0
+    first_pending_look: float = 0.1
+    first_repair: float = 5.0
+    unseen_change: float = 3.0
+    unseen_change_look: float = 0.5
 
 
 PATIENCE = Patience()

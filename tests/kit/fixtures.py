@@ -12,10 +12,6 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers.lbaas import pending as lb_pending
-from kuryr_k8s.drivers.lbaas import records as lb_records
-from kuryr_k8s.drivers.lbaas import work as lb_work
-from kuryr_k8s.handlers.services import loadbalancer
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.model.annotations import HOST_ID
@@ -59,15 +55,6 @@ async def kube_proxy(kube_server):
     """A proxy in front of the server, with nothing wrong yet."""
     async with KubeProxy(kube_server) as proxy:
         yield proxy
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_made_up_for():
-    """What asks again for safety does so too late to hide that a wake-up was lost."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loadbalancer, "SPEC_PATIENCE", 600.0)
-        patch.setattr(lb_work, "PATIENCE", 600.0)
-        yield
 
 
 @pytest.fixture
@@ -162,11 +149,9 @@ async def nested_lanes(shipped_permissions, kube_server, tmp_path):
 
 
 @pytest.fixture
-def make_worker(cloud, load_conf, neutron, monkeypatch):
+def make_worker(cloud, load_conf, neutron):
     """Lives of a controller that does nothing but load balancers, with delays that tests can wait
     for; keyword arguments are groups of options."""
-    monkeypatch.setattr(lb_pending, "FIRST", 0.02)
-    monkeypatch.setattr(lb_records, "FIRST", 0.02)
     load_balancers.furnish(cloud)
     cloud.octavia_pending = 0.01
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.octavia.api import LOAD_BALANCERS, Octavia
@@ -11,8 +12,8 @@ from kuryr_k8s.drivers.lbaas.lbaasv2 import LBaaSv2
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Member, Pool
-from kuryr_k8s.patience import Patience
 from tests.kit.contexts import Subnets, driver_context
+from tests.kit.stage import UNHURRIED
 
 PORTS = {"http": ("TCP", 80), "dns": ("UDP", 53), "dns-tcp": ("TCP", 53), "sip": ("SCTP", 5060)}
 
@@ -55,9 +56,14 @@ class Worker:
     def __init__(self, conf, neutron, **patience):
         adapter = connect.ServiceAdapter(connect.connect(conf, connections=16), "load_balancer")
         self.transport = Transport(adapter, limit=16, deadline=lambda: 60.0)
-        patience = Patience(
-            **({"first_refused": 0.03, "refused": 0.06, "sweep_retry": 0.2} | patience)
-        )
+        short = {
+            "first_refused": 0.03,
+            "refused": 0.06,
+            "sweep_retry": 0.2,
+            "first_pending_look": 0.02,
+            "first_repair": 0.02,
+        }
+        patience = dataclasses.replace(UNHURRIED, **(short | patience))
         drivers = {ServiceSubnetsDriver: Subnets()}
         context = driver_context(conf, neutron, Octavia(self.transport), drivers, patience)
         self.driver = LBaaSv2(context)

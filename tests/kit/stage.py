@@ -12,7 +12,7 @@ from kuryr_k8s.patience import Patience
 from tests.kit.fakes.observing import PATIENCE
 
 # What asks again for safety does so too late to hide that a wake-up was lost.
-UNHURRIED = Patience(pool_request=600.0)
+UNHURRIED = Patience(pool_request=600.0, service_spec=600.0, pending_load_balancer=600.0)
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
 
 

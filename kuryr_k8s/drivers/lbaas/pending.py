@@ -13,7 +13,6 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.owner import Owner
 
-FIRST = 0.1  # seconds until the first look: Octavia hardly ever needs less
 SLOWER = 1.5
 LONGEST = 5.0
 
@@ -43,7 +42,7 @@ class PendingLoadBalancers:
         self._tags = ",".join(tags)
         self._wake = wake
         self._watched: dict[str, _Watched] = {}
-        self._interval = FIRST
+        self._first = self._interval = context.patience.first_pending_look
         self.loop = Controller[str](
             "pending-load-balancers",
             self.reconcile,
@@ -73,8 +72,8 @@ class PendingLoadBalancers:
             return
         watched = _Watched(status, self._clock.now(), foreign, {owner: None})
         self._watched[load_balancer_id] = watched
-        self._interval = FIRST
-        self.loop.queue.add_after(self.KEY, FIRST)
+        self._interval = self._first
+        self.loop.queue.add_after(self.KEY, self._first)
 
     async def reconcile(self, _key: str) -> float | None:
         """Look once at everything that is watched.
@@ -103,7 +102,7 @@ class PendingLoadBalancers:
         if not self._watched:
             return None
         if ended or self._interval < interval:
-            self._interval = FIRST
+            self._interval = self._first
         else:
             self._interval = min(interval * SLOWER, LONGEST)
         return self._interval

@@ -25,7 +25,6 @@ from kuryr_k8s.model.owner import Owner
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 FIELDS = ("id", "tags", "provisioning_status", "created_at")
-FIRST = 5.0  # seconds before the first repair: an Event tells what can be seen in Octavia
 LONGEST = 300.0  # seconds before a repair, at most
 
 
@@ -136,10 +135,12 @@ class Repairs:
     state. Delays grow from repair to repair.
 
     :param limit: the most repairs.
+    :param delay: seconds from the ERROR to the first repair.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, delay: float) -> None:
         self._limit = limit
+        self._delay = delay
         self._made = 0
         self._due: float | None = None  # when the next one may begin
         self._open = False  # one has begun: all that it needs may be done
@@ -157,7 +158,7 @@ class Repairs:
                 f"{what}; it has been made anew {self._made} times, and is left to people now"
             )
         if self._due is None:
-            self._due = now + min(FIRST * 2.0**self._made, LONGEST)
+            self._due = now + min(self._delay * 2.0**self._made, LONGEST)
         if now < self._due:
             raise LoadBalancerFailed(f"{what} and will be made anew")
         self._open, self._due = True, None

@@ -25,9 +25,7 @@ from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, ERROR, FoundLoadBalan
 from kuryr_k8s.model.owner import Owner
 
 Json = dict[str, Any]
-PATIENCE = 60.0  # seconds; the watch wakes sooner
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
-SETTLES, LATER = 3.0, 0.5  # seconds: the ovn provider does not show members that are going
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
 IMMUTABLE_LIMIT = 3  # refusals in a row to change what does not look PENDING
 
@@ -83,6 +81,7 @@ class Work:
     ) -> None:
         self._octavia = context.octavia
         self._clock = context.clock
+        self._patience = context.patience
         self._limit = limit
         self._longest = longest
         self._changing: set[str] = set()  # ids of load balancers that are being changed
@@ -151,7 +150,8 @@ class Work:
             view.pending_since = now
         if now - view.pending_since < self._longest:
             kind = errors.Wait if view.changed else OthersAtWork
-            return kind(f"Octavia is at work on load balancer {view.id}", delay=delay or PATIENCE)
+            delay = delay or self._patience.pending_load_balancer
+            return kind(f"Octavia is at work on load balancer {view.id}", delay=delay)
         return StillPending(
             f"load balancer {view.id} has been PENDING for more than {self._longest:.0f} seconds"
         )
@@ -201,8 +201,11 @@ class Work:
         else:
             self.error_cleared(view.record)
         if step == view.last:
-            if view.pending_since is not None and self._clock.now() - view.pending_since < SETTLES:
-                raise errors.Wait("the change cannot be seen yet", delay=LATER)
+            since, patience = view.pending_since, self._patience
+            if since is not None and self._clock.now() - since < patience.unseen_change:
+                raise errors.Wait(
+                    "the change cannot be seen yet", delay=patience.unseen_change_look
+                )
             view.last = None
             raise NotTaken(f"Octavia accepts {type(step).__name__} and does not do it")
         await self.capabilities.check(desired)
@@ -224,7 +227,7 @@ class Work:
         view.doubt()  # people may repair it
         record = view.record
         if record.repairs is None:
-            record.repairs = Repairs(self._limit)
+            record.repairs = Repairs(self._limit, self._patience.first_repair)
         record.repairs.begin(view.id, self._clock.now())
 
     @staticmethod

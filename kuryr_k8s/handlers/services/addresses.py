@@ -1,20 +1,19 @@
-"""Where a Service's VIP and floating IP are to be, by what its user names: subnets, networks and
-ports, checked by Neutron's word.
+"""Places of a Service's VIP and floating IP: subnets, networks and ports that users name.
 
 Users can write ids of other projects, and our account may see those. So what is named must be the
-project's own, or shared with it. A port has to be nobody's: Octavia sees that by
-its device_id alone.
+project's own, or shared with it, as Neutron says. A port must be nobody's: Octavia checks only its
+device_id.
 """
 
-import asyncio
 import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import Neutron, Subnet
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.drivers.base import LBaaSDriver, NobodyConnects
 from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import Place, family_of, ranges_of
 from kuryr_k8s.model import subnet_patterns
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
@@ -26,21 +25,21 @@ REFRESH = 600.0  # seconds after which Neutron is asked again
 
 
 class Places:
-    """Remembers for a while what was in order.
+    """Checks of places, remembered for a while.
 
-    :param external_network: the one where floating IPs are, if the user names none.
-    :param tags: on all that is of this cluster: ports of Pods among them, also while they are of
-        no device.
+    :param external_network: the network of floating IPs, if the user names none.
+    :param tags: the tags of everything in this cluster, such as ports of Pods that have no device.
     """
 
     def __init__(
         self,
-        neutron: Neutron,
+        context: HandlerContext,
         lbaas: LBaaSDriver,
         external_network: str | None,
         tags: Sequence[str],
     ) -> None:
-        self._neutron = neutron
+        self._neutron = context.neutron
+        self._clock = context.clock
         self._lbaas = lbaas
         self._tags = frozenset(tags)
         self._external_network = external_network
@@ -49,32 +48,33 @@ class Places:
     async def of_vip(
         self, owner: Owner, settings: Settings, specs: Sequence[LBaaSServiceSpec]
     ) -> Place:
-        """Where the VIP of the owner is to be.
+        """Return the place of the owner's VIP.
 
-        :param specs: of the ClusterIPs, beside which it is where nothing is named.
-        :raises errors.Refused: there is no such subnet, network, port or address for the project;
-            or none of the source ranges is of the VIP's family.
+        :param specs: specs of the ClusterIPs: where nothing is named, the VIP is beside them.
+        :raises errors.Refused: the project has no such subnet, network, port or address.
+        :raises NobodyConnects: none of the source ranges is of the VIP's family.
         """
-        now, wanted = asyncio.get_running_loop().time(), (settings, tuple(specs))
+        now, wanted = self._clock.now(), (settings, tuple(specs))
         known = self._known.get(owner)
         if known is not None and known[1] == wanted and now - known[0] < REFRESH:
             return known[2]
         try:
             place = await self._place(settings, specs)
         except errors.NotFound as error:
-            raise errors.Refused(f"what an annotation names is not there: {error}") from error
+            raise errors.Refused(f"what an annotation names does not exist: {error}") from error
         if settings.source_ranges and not ranges_of(settings, place.family):
             raise NobodyConnects(settings.source_ranges, place.family)
         self._known[owner] = (now, wanted, place)
         return place
 
     def forget(self, owner: Owner) -> None:
+        """Forget the place of the owner's VIP."""
         self._known.pop(owner, None)
 
     async def floating_subnets(self, settings: Settings) -> tuple[str, ...]:
-        """Ids of the subnets that the floating IP may be of; empty: any.
+        """Return the ids of the subnets that the floating IP may be of; empty if any will do.
 
-        :raises errors.Refused: a pattern is none, or no subnet is like it.
+        :raises errors.Refused: a pattern is wrong, or no subnet matches it.
         """
         if settings.floating_subnet_id:
             return (settings.floating_subnet_id,)
@@ -88,9 +88,10 @@ class Places:
         except ValueError as error:
             raise errors.Refused(f"annotation {PREFIX}floating-subnet: {error}") from error
         found = tuple(
-            one.id
-            for one in await self._neutron.floating_ips.subnets_of(network_id)
-            if (of_name is None or of_name(one.name)) and (of_tags is None or of_tags(one.tags))
+            subnet.id
+            for subnet in await self._neutron.floating_ips.subnets_of(network_id)
+            if (of_name is None or of_name(subnet.name))
+            and (of_tags is None or of_tags(subnet.tags))
         )
         if not found:
             raise errors.Refused(
@@ -100,7 +101,7 @@ class Places:
         return found
 
     async def _place(self, settings: Settings, specs: Sequence[LBaaSServiceSpec]) -> Place:
-        first = next((one for one in specs if family_of(one.ip or "") == "IPv4"), specs[0])
+        first = next((spec for spec in specs if family_of(spec.ip or "") == "IPv4"), specs[0])
         project_id = first.project_id or ""
         address = settings.address if settings.internal else None
         if settings.port_id:
@@ -121,20 +122,26 @@ class Places:
         return place
 
     async def _of_port(self, port_id: str, address: str | None, project_id: str) -> str:
-        """Its address. :raises errors.Refused: it is not for the Service."""
+        """Return the address of a port.
+
+        :raises errors.Refused: the port is not for the Service.
+        """
         port = await self._neutron.get_port(port_id)
         if port["project_id"] != project_id:
             raise errors.Refused(f"port {port_id} is not of project {project_id}")
         if self._tags <= set(port["tags"]) or not self._is_free(port):
             user = port["device_id"] or port["device_owner"] or "a Pod"
             raise errors.Refused(f"port {port_id} is in use by {user}")
-        addresses = sorted((one["ip_address"] for one in port["fixed_ips"]), key=family_of)
+        addresses = sorted((ip["ip_address"] for ip in port["fixed_ips"]), key=family_of)
         if not addresses or address not in (None, *addresses):
             raise errors.Refused(f"port {port_id} has the addresses {addresses}, not {address}")
         return address or str(addresses[0])
 
     async def _with(self, address: str, network_id: str) -> Subnet:
-        """The network's subnet that the address is in. :raises errors.Refused: there is none."""
+        """Return the network's subnet that contains the address.
+
+        :raises errors.Refused: there is none.
+        """
         for subnet in await self._neutron.list_subnets(network_id):
             if _is_in(address, subnet):
                 return subnet
@@ -147,7 +154,10 @@ class Places:
         project_id: str,
         specs: Sequence[LBaaSServiceSpec],
     ) -> str:
-        """The family of its addresses. :raises errors.Refused: it is not for the Service."""
+        """Return the address family of a subnet.
+
+        :raises errors.Refused: the subnet is not for the Service.
+        """
         await self._check_network(subnet.network_id, project_id)
         if address is not None and not _is_in(address, subnet):
             raise errors.Refused(
@@ -155,8 +165,8 @@ class Places:
                 f"the annotation {PREFIX}subnet-id"
             )
         if address is not None and not _is_in_pools(address, subnet):
-            services = [await self._neutron.get_subnet(one.subnet_id or "") for one in specs]
-            if subnet.network_id in {one.network_id for one in services}:
+            services = [await self._neutron.get_subnet(spec.subnet_id or "") for spec in specs]
+            if subnet.network_id in {service.network_id for service in services}:
                 raise errors.Refused(
                     f"{address} may become another Service's ClusterIP: of subnet {subnet.id} "
                     "addresses in its allocation pools can be had"
@@ -180,7 +190,7 @@ def _is_in(address: str, subnet: Subnet) -> bool:
 
 
 def _is_in_pools(address: str, subnet: Subnet) -> bool:
-    """ClusterIPs are outside of them: see service_ranges.py."""
+    """Tell whether the address is in an allocation pool; ClusterIPs never are (see ranges.py)."""
     where = ipaddress.ip_address(address)
     return any(
         ipaddress.ip_address(first) <= where <= ipaddress.ip_address(last)  # type: ignore[operator]

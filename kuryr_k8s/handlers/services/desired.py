@@ -1,9 +1,9 @@
-"""What is given of a Service → a load balancer as it is to be. Nothing here does I/O.
+"""Desired state of a Service's load balancers. Pure.
 
-One listener with one pool for each port of the Service. A ClusterIP's is transparent, whatever the
-Service asks for: who connects there from within the cluster speaks to Pods. So of a Service's
-settings it has what is not to be seen on the wire (timeouts, limits, algorithm, health monitors),
-and the `-external` one has them all.
+Each port of the Service has one listener with one pool. A ClusterIP's load balancer is
+transparent, whatever the Service asks for: clients within the cluster speak to Pods. So it follows
+only those settings that do not show on the wire (timeouts, limits, algorithm, health monitors);
+the external one follows all.
 """
 
 import dataclasses
@@ -30,10 +30,10 @@ UNLIMITED = -1  # connections: said, so that a limit that is taken away goes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the operator decides for all load balancers.
+    """The operator's options for all load balancers.
 
-    :param member_subnets: of the Pods, with ``member_mode = L2``; None with ``L3``.
-    :param timeout_client_data: milliseconds; None: as Octavia has it.
+    :param member_subnets: the subnets of Pods with ``member_mode = L2``; None with ``L3``.
+    :param timeout_client_data: milliseconds; None for Octavia's default.
     """
 
     provider: str | None = None
@@ -44,10 +44,9 @@ class Options:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, pod_subnets: tuple[Subnet, ...]) -> "Options":
-        provider, defaults = (
-            conf.kubernetes.endpoints_driver_octavia_provider,
-            conf.octavia_defaults,
-        )
+        """Read the options."""
+        provider = conf.kubernetes.endpoints_driver_octavia_provider
+        defaults = conf.octavia_defaults
         return cls(
             provider=None if provider == "default" else provider,
             lb_algorithm=defaults.lb_algorithm,
@@ -59,7 +58,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """From what a Service's load balancers are made, as it is in one reconcile.
+    """Input from which a Service's load balancers are made.
 
     :param specs: one for each ClusterIP, in their order.
     """
@@ -73,10 +72,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a VIP is to be that is no ClusterIP: in a subnet, or else a network, or at a port.
+    """Place of a VIP that is no ClusterIP: in a subnet, in a network, or at a port.
 
     :param family: IPv4 or IPv6.
-    :param member_subnet_id: of members that are in no subnet of Pods.
+    :param member_subnet_id: the subnet of members that are in no subnet of Pods.
     """
 
     family: str
@@ -93,6 +92,7 @@ def owners_of(service: Service) -> tuple[Owner, Owner]:
 
 
 def family_of(address: str) -> str:
+    """Return IPv4 or IPv6."""
     return f"IPv{ipaddress.ip_address(address).version}"
 
 
@@ -115,7 +115,7 @@ def desired_of(given: Given, spec: LBaaSServiceSpec) -> LoadBalancer:
 
 
 def external_of(given: Given, place: Place) -> LoadBalancer:
-    """The one whose VIP is elsewhere than at a ClusterIP, or which is not transparent."""
+    """Return the load balancer whose VIP is no ClusterIP, or which is not transparent."""
     name, settings = f"{given.service.namespace}/{given.service.name}/external", given.settings
     tree = _Tree(name, place.family, given, place.member_subnet_id, transparent=False)
     return dataclasses.replace(
@@ -131,11 +131,13 @@ def external_of(given: Given, place: Place) -> LoadBalancer:
 
 
 def shared_of(given: Given) -> LoadBalancer:
-    """What it is to have in the load balancer of another: listeners and pools, not transparent.
-    Its members are of IPv4, where the Service has a ClusterIP of it; its source ranges are all,
-    as its VIP is not known here."""
+    """Return the listeners and pools for the load balancer of another owner.
+
+    They are not transparent. Their members are IPv4 if the Service has an IPv4 ClusterIP. They
+    have all source ranges, as the VIP is not known here.
+    """
     first = given.specs[0]
-    spec = next((one for one in given.specs if family_of(one.ip or "") == "IPv4"), first)
+    spec = next((each for each in given.specs if family_of(each.ip or "") == "IPv4"), first)
     name = f"{given.service.namespace}/{given.service.name}/shared"
     family = family_of(spec.ip or "")
     wanted = _Tree(name, family, given, spec.subnet_id, transparent=False).load_balancer()
@@ -143,13 +145,13 @@ def shared_of(given: Given) -> LoadBalancer:
     return dataclasses.replace(
         wanted,
         listeners=tuple(
-            dataclasses.replace(one, allowed_cidrs=ranges) for one in wanted.listeners
+            dataclasses.replace(listener, allowed_cidrs=ranges) for listener in wanted.listeners
         ),
     )
 
 
 def needs_external(settings: Settings, cluster_ips: Sequence[str], subnets: Sequence[str]) -> bool:
-    """Whether the load balancers of the ClusterIPs (in these subnets) cannot be what is asked."""
+    """Tell whether the ClusterIPs' load balancers (in these subnets) cannot be what is asked."""
     elsewhere = settings.internal and settings.address not in (None, *cluster_ips)
     return bool(
         elsewhere
@@ -164,18 +166,19 @@ def needs_external(settings: Settings, cluster_ips: Sequence[str], subnets: Sequ
 
 
 def ranges_of(settings: Settings, family: str) -> tuple[str, ...]:
+    """Return the source ranges of an address family."""
     return tuple(
-        one
-        for one in settings.source_ranges
-        if f"IPv{ipaddress.ip_network(one).version}" == family
+        cidr
+        for cidr in settings.source_ranges
+        if f"IPv{ipaddress.ip_network(cidr).version}" == family
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """What is the same for all ports of one load balancer.
+    """One load balancer, port by port.
 
-    :param subnet_id: of members that are in no subnet of Pods.
+    :param subnet_id: the subnet of members that are in no subnet of Pods.
     """
 
     name: str
@@ -185,7 +188,7 @@ class _Tree:
     transparent: bool = True
 
     def load_balancer(self) -> LoadBalancer:
-        """All of it but where it is."""
+        """Return the load balancer without its place."""
         spec = self.given.specs[0]
         return LoadBalancer(
             name=self.name,
@@ -199,6 +202,7 @@ class _Tree:
         )
 
     def listener(self, port: LBaaSPortSpec) -> Listener:
+        """Return the listener of a port."""
         settings, options, wire = self.given.settings, self.given.options, self._wire(port)
         client, member = settings.timeout_client_data, settings.timeout_member_data
         return Listener(
@@ -217,10 +221,11 @@ class _Tree:
         )
 
     def pool(self, port: LBaaSPortSpec) -> Pool:
+        """Return the pool of a port."""
         given, service = self.given, self.given.service
         affine = service.session_timeout is not None
         keeps_timeout = port.protocol in KEEPS_TIMEOUT
-        own = [one for one in given.slices if one.family == self.family]
+        own = [each for each in given.slices if each.family == self.family]
         subnet_of = functools.partial(_subnet_of, self.subnet_id, given.options)
         return Pool(
             name=self._front(port),
@@ -240,12 +245,15 @@ class _Tree:
 
 
 def _subnet_of(subnet_id: str | None, options: Options, address: str) -> str | None:
-    """The Pods' subnet in which a member is; the VIP's, for what is in none of them, as API
-    servers are: the ovn provider wants to be told one."""
+    """Return the Pods' subnet that contains a member, or else the VIP's subnet.
+
+    API servers, for example, are in no subnet of Pods; the ovn provider needs one.
+    """
     if options.member_subnets is None:
         return None
     where = ipaddress.ip_address(address)
-    near = (one.id for one in options.member_subnets if where in ipaddress.ip_network(one.cidr))
+    subnets = options.member_subnets
+    near = (each.id for each in subnets if where in ipaddress.ip_network(each.cidr))
     return next(near, subnet_id)
 
 

@@ -1,9 +1,9 @@
-"""Service → its spec, in annotations of the Service and of its Endpoints.
+"""Handler of Services' specs: annotations of the Service and of its Endpoints.
 
-Beside the spec stands the resourceVersion of the Service from which it was computed. Both are
-written only when the spec changes: writing them changes the resourceVersion, so it says which of
-two specs is the later one, and no more. With the first spec comes our finalizer, in one PATCH;
-the handler ``loadbalancer`` makes nothing before, and takes it off again.
+A second annotation has the resourceVersion of the Service from which the spec was computed. Both
+are written only when the spec changes. Writing them changes the resourceVersion, so it only tells
+which of two specs is the later one. Our finalizer comes with the first spec, in one PATCH; the
+handler ``loadbalancer`` makes nothing before, and removes the finalizer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 class LBaaSSpecHandler(Handler):
-    """:raises errors.ConfigError: nobody would take the finalizer off."""
+    """Writes the specs of Services."""
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
@@ -60,7 +60,7 @@ class LBaaSSpecHandler(Handler):
     async def _write(
         self, key: Key, service: Service, spec: str | None, version: str | None
     ) -> None:
-        """The Service first: its version is that of the Endpoints, whoever is interrupted."""
+        """Write the Service first: the Endpoints copy its version, whoever is interrupted."""
         kube, informers = self._context.kube, self._context.informers
         meta: Json = {"uid": service.uid}
         if (service.lbaas_spec, service.lbaas_spec_version) != (spec, version):
@@ -89,7 +89,7 @@ def _of_service(key: Key, _old: Service | None, _new: Service | None) -> Iterabl
 
 
 def _of_endpoints(key: Key, old: Endpoints | None, new: Endpoints | None) -> Iterable[Key]:
-    """What was made is nothing to do with us."""
+    """Ignore changes to the state annotation."""
 
     def matters(endpoints: Endpoints | None) -> object:
         return endpoints and (endpoints.uid, endpoints.lbaas_spec, endpoints.lbaas_spec_version)

@@ -1,15 +1,14 @@
-"""EndpointSlices → the members of a pool. Nothing here does I/O.
+"""Members of a pool from EndpointSlices. Pure.
 
 The members are the endpoints of those slices of the VIP's address family that have a port of that
-name and protocol, and the number is the slice's own: a named targetPort may be another one in each
-Pod.
+name and protocol. The port's number is the slice's: a named targetPort may differ between Pods.
 
-ready (or the Service publishes those that are not)   weight 1
-not ready any more, serving and terminating           weight 0: keeps its connections, gets no more
-else                                                  no member
+ready (or the Service publishes endpoints that are not)   weight 1
+not ready any more, serving and terminating               weight 0: no new connections
+else                                                      no member
 
-Where none is ready, those that terminate and serve all the same do so (weight 1): as everywhere in
-Kubernetes (KEP-1669), lest a restart of a Service's only Pod be an outage.
+If no endpoint is ready, those that terminate and still serve get weight 1, as everywhere in
+Kubernetes (KEP-1669): else a restart of a Service's only Pod would be an outage.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,21 +26,23 @@ def members_of(
     slices: Iterable[EndpointSlice],
     subnet_of: Callable[[str], str | None],
 ) -> tuple[Member, ...]:
-    """An endpoint that two slices tell of, as while it moves from one to the other, counts once:
-    as the better of the two.
+    """Return the members of the pool of a port.
 
-    :param slices: those of the VIP's family.
-    :param subnet_of: where an address is reached.
+    An endpoint that is in two slices, while it moves from one to the other, counts once, as the
+    better of the two.
+
+    :param slices: the slices of the VIP's address family.
+    :param subnet_of: returns the subnet in which an address is reached.
     """
     found: dict[Address, tuple[int, str]] = {}
-    for one in slices:
+    for each in slices:
         numbers = [
             other.port
-            for other in one.ports
+            for other in each.ports
             if (other.name, other.protocol) == (port.name or "", port.protocol)
         ]
         for number in numbers:
-            for endpoint in one.endpoints:
+            for endpoint in each.endpoints:
                 weight = _weight(endpoint, service)
                 if weight is None:
                     continue
@@ -68,6 +69,6 @@ def _weight(endpoint: Endpoint, service: Service) -> int | None:
 
 
 def _name(endpoint: Endpoint, namespace: str, number: int) -> str:
-    """Its Pod's; what is no Pod is called by its address."""
+    """Return the name of the endpoint's Pod, or else its address, with the port."""
     who = f"{namespace}/{endpoint.pod}" if endpoint.pod else endpoint.address
     return f"{who[: NAME_LIMIT - 6]}:{number}"

@@ -1,11 +1,11 @@
-"""What `type: LoadBalancer` means beyond the ClusterIP: an address outside, and how it is told.
+"""Access from outside, as `type: LoadBalancer` asks for it: an address beyond the ClusterIP.
 
 By default the outside address is a floating IP on the VIP of the ClusterIP's load balancer, and
-with `internal` the ClusterIP itself. Where that cannot be what is asked (a VIP elsewhere, source
-ranges that are not to shut out Pods, something to be seen on the wire), the Service has a further
-load balancer, whose owner is the Service's uid with `-external`. The floating IP's owner is the
-uid: it stays the same, whichever of them it leads to. Where the user names the load balancer of
-another, its address is this one's: see lb_sharing.py.
+with `internal` the ClusterIP itself. Where that cannot be what is asked for (a VIP elsewhere,
+source ranges that must not shut out Pods, something that shows on the wire), the Service has a
+further load balancer, with the role EXTERNAL. The floating IP stays the same, whichever of them it
+leads to. Where the user names the load balancer of another owner, its address is the Service's:
+see sharing.py.
 
 Order: load balancer ACTIVE → address → status; and back: address → load balancer.
 """
@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from kuryr_k8s import errors
@@ -27,18 +26,13 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.addresses import Places
-from kuryr_k8s.handlers.services.desired import (
-    Given,
-    external_of,
-    family_of,
-    needs_external,
-)
+from kuryr_k8s.handlers.services.desired import external_of, family_of, needs_external
 from kuryr_k8s.handlers.services.protocols import is_transparent
-from kuryr_k8s.handlers.services.requests import Outcome, Requests, ServedPort
+from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Reconcile, ServedPort
+from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import check_container
 from kuryr_k8s.handlers.services.sharing import Sharing
 from kuryr_k8s.k8s.resources import Key
-from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
@@ -70,25 +64,9 @@ class NotOffered(errors.Refused):
     reason = errors.Unsupported.reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposure:
-    """How a Service is reached from outside.
-
-    :param load_balancer_id: of the one that its first address leads to; empty: the user names it.
-    :param refused: ports that are not reached, and why.
-    :param notes: reason of an Event → note, as with :func:`lb_settings.unkept`.
-    :param problem: why it is not reached at all.
-    """
-
-    load_balancer_id: str
-    addresses: tuple[str, ...]
-    ingress: tuple[Json, ...]
-    refused: Mapping[ServedPort, str] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
-    problem: errors.KuryrError | None = None
-
-
 class Outside:
+    """Addresses outside, and the load balancers that they need."""
+
     def __init__(self, context: HandlerContext, requests: Requests) -> None:
         self._context = context
         self._requests = requests
@@ -97,51 +75,36 @@ class Outside:
         defaults = context.conf.neutron_defaults
         external = defaults.external_svc_net or None
         lbaas = context.drivers[LBaaSDriver]
-        self._places = Places(context.neutron, lbaas, external, defaults.resource_tags)
+        self._places = Places(context, lbaas, external, defaults.resource_tags)
 
-    async def ensure(self, key: Key, given: Given, inner: Mapping[str, Outcome]) -> Exposure:
-        """:param inner: what there is for the ClusterIPs, by them.
+    async def ensure(self, reconcile: Reconcile) -> Exposure:
+        """Return how the Service is reached, once it is reached as asked for.
+
         :raises errors.Wait: a cloud is at work.
-        :raises errors.Refused: it cannot be so; what there is stays, but nothing that is open to
-            more than the source ranges.
+        :raises errors.Refused: it cannot be so; what exists stays, but for what is open to more
+            than the source ranges.
         """
         try:
-            return await self._ensure(key, given, inner)
+            return await self._ensure(reconcile)
         except (errors.Refused, errors.OverQuota) as error:
-            if not given.settings.source_ranges or not await self._close(key, given, inner, error):
+            if not reconcile.settings.source_ranges or not await self._close(reconcile, error):
                 raise
             return Exposure(load_balancer_id="", addresses=(), ingress=(), problem=error)
 
-    async def _ensure(self, key: Key, given: Given, inner: Mapping[str, Outcome]) -> Exposure:
-        service, settings, specs = given.service, given.settings, given.specs
-        owner, front = Owner(service.uid, Role.EXTERNAL), None
+    async def _ensure(self, reconcile: Reconcile) -> Exposure:
+        key, service, settings = reconcile.key, reconcile.service, reconcile.settings
+        specs, owner = reconcile.given.specs, reconcile.owner(Role.EXTERNAL)
         check_container(settings, specs[0].project_id or "", self._context.conf)
-        if await self._sharing.names_another(given):
-            shared = await self._sharing.ensure(given)
-            address = await self._sharing.address_of(key, shared.found, settings)
-            await self._release_address(key, service, keep=settings.keep_floating_ip)
-            notes = await self._drop_unless_shared(key, owner)
-            return Exposure(
-                load_balancer_id="",
-                addresses=(address,),
-                ingress=_ingress(service, (address,), settings, shared.refused),
-                refused=shared.refused,
-                notes=notes,
-            )
-        subnets = [one.subnet_id or "" for one in specs]
+        if await self._sharing.names_another(reconcile):
+            return await self._share(reconcile)
+        subnets = [spec.subnet_id or "" for spec in specs]
         needed = needs_external(settings, service.cluster_ips, subnets)
+        front: Outcome | None = None
+        reached = reconcile.inner
         if needed or await self._requests.is_shared(key, owner):
-            place = await self._places.of_vip(owner, settings, specs)
-            try:
-                front = await self._requests.ensure(service, owner, external_of(given, place))
-            except errors.Unsupported as error:
-                raise NotOffered(
-                    f"{ASKED_BY.get(error.feature, 'load balancer')}: {error.brief}"
-                ) from error
+            front = await self._ensure_external(reconcile)
             reached = {front.found.vip_address: front}
-        else:
-            reached = dict(inner)
-        exposure = await self._address(key, service, specs[0], reached, settings)
+        exposure = await self._address(reconcile, reached)
         if front is None:
             await self._drop(key, owner)
         elif not needed:
@@ -150,10 +113,36 @@ class Outside:
         await self._sharing.withdraw(key, service)
         return exposure
 
-    async def withdraw(self, key: Key, service: Service, *, keep: bool) -> None:
-        """Nothing of it is asked for any more; what was never there costs nothing.
+    async def _ensure_external(self, reconcile: Reconcile) -> Outcome:
+        """Return the load balancer with a VIP of its own."""
+        owner, given = reconcile.owner(Role.EXTERNAL), reconcile.given
+        place = await self._places.of_vip(owner, reconcile.settings, given.specs)
+        try:
+            return await self._requests.ensure(reconcile.service, owner, external_of(given, place))
+        except errors.Unsupported as error:
+            raise NotOffered(
+                f"{ASKED_BY.get(error.feature, 'load balancer')}: {error.brief}"
+            ) from error
 
-        :param keep: the floating IP, for the project.
+    async def _share(self, reconcile: Reconcile) -> Exposure:
+        """Have the Service reached at the load balancer of another owner."""
+        key, service, settings = reconcile.key, reconcile.service, reconcile.settings
+        shared = await self._sharing.ensure(reconcile)
+        address = await self._sharing.address_of(key, shared.found, settings)
+        await self._release_address(key, service, keep=settings.keep_floating_ip)
+        notes = await self._drop_unless_shared(key, reconcile.owner(Role.EXTERNAL))
+        return Exposure(
+            load_balancer_id="",
+            addresses=(address,),
+            ingress=_ingress(service, (address,), settings, shared.refused),
+            refused=shared.refused,
+            notes=notes,
+        )
+
+    async def withdraw(self, key: Key, service: Service, *, keep: bool) -> None:
+        """Remove everything; what never existed costs nothing.
+
+        :param keep: leave the floating IP to the project.
         :raises errors.Wait: Octavia is at work.
         :raises errors.Refused: something has to stay; all that can go is gone.
         """
@@ -167,43 +156,47 @@ class Outside:
         if stuck is not None:
             raise stuck
 
-    async def _close(
-        self, key: Key, given: Given, inner: Mapping[str, Outcome], error: errors.KuryrError
-    ) -> bool:
-        """Have the address lead to nothing without source ranges, as the ClusterIPs' VIPs are;
-        whether it is reached no more. What passes leaves alone what has them."""
-        driver, owner = self._public_ips, Owner(given.service.uid)
-        if _are_ranges_refused(error):
-            await driver.detach(owner)
-            await self._sharing.withdraw(key, given.service, refused=True)
-            with contextlib.suppress(errors.Refused):  # others are on it: what is ours in it goes
-                await self._requests.release(
-                    key, Owner(given.service.uid, Role.EXTERNAL), refused=True
-                )
-            return True
-        ports = [one.found.vip_port_id for one in inner.values()]
-        detached = await driver.detach(owner, ports)
-        for one in ports if detached else ():
-            self._sharing.leads(None, one)
-        return detached
-
     def forget(self, key: Key) -> None:
-        """There is no such Service any more."""
+        """Note that there is no such Service any more."""
         self._sharing.forget(key)
 
+    async def _close(self, reconcile: Reconcile, error: errors.KuryrError) -> bool:
+        """Let the address lead to nothing that is open to more than the source ranges.
+
+        The VIPs of ClusterIPs are. If the refusal may pass, what has source ranges stays.
+
+        :returns: whether the Service is not reached from outside any more.
+        """
+        key, service, owner = reconcile.key, reconcile.service, reconcile.owner()
+        if _are_ranges_refused(error):
+            await self._public_ips.detach(owner)
+            await self._sharing.withdraw(key, service, refused=True)
+            with contextlib.suppress(errors.Refused):  # others use it: our parts of it go
+                await self._requests.release(key, reconcile.owner(Role.EXTERNAL), refused=True)
+            return True
+        ports = [outcome.found.vip_port_id for outcome in reconcile.inner.values()]
+        detached = await self._public_ips.detach(owner, ports)
+        for port_id in ports if detached else ():
+            self._sharing.leads(None, port_id)
+        return detached
+
     async def _release_address(self, key: Key, service: Service, *, keep: bool) -> bool:
-        """Whether it is gone: others who have something in the load balancer are reached there
-        as well."""
-        driver = self._public_ips
-        if not await driver.has(Owner(service.uid)):
+        """Release the floating IP, unless others are reached there as well.
+
+        They have parts in the load balancer that it leads to.
+
+        :returns: whether it is gone.
+        """
+        owner = Owner(service.uid)
+        if not await self._public_ips.has(owner):
             return True
         if await self._sharing.is_shared(key, service):
             return False
-        await driver.release(Owner(service.uid), keep=keep)
+        await self._public_ips.release(owner, keep=keep)
         return True
 
     async def _drop_unless_shared(self, key: Key, owner: Owner) -> dict[str, str]:
-        """Notes, where it has to stay."""
+        """Release the load balancer; return a note if it has to stay."""
         try:
             await self._drop(key, owner)
         except StillShared as error:
@@ -214,18 +207,14 @@ class Outside:
         await self._requests.release(key, owner)
         self._places.forget(owner)
 
-    async def _address(
-        self,
-        key: Key,
-        service: Service,
-        spec: LBaaSServiceSpec,
-        reached: Mapping[str, Outcome],
-        settings: Settings,
-    ) -> Exposure:
-        """:param reached: load balancers by their VIPs."""
-        driver = self._public_ips
+    async def _address(self, reconcile: Reconcile, reached: Mapping[str, Outcome]) -> Exposure:
+        """Return the addresses that lead to the load balancers, and make them.
+
+        :param reached: the load balancers by their VIPs.
+        """
+        key, service, settings = reconcile.key, reconcile.service, reconcile.settings
         notes: dict[str, str] = {}
-        first = next((one for one in reached if family_of(one) == "IPv4"), None)
+        first = next((vip for vip in reached if family_of(vip) == "IPv4"), None)
         addresses: Sequence[str] = tuple(reached)
         if settings.internal:
             if not await self._release_address(key, service, keep=settings.keep_floating_ip):
@@ -237,12 +226,12 @@ class Outside:
             notes[FORCED_INTERNAL] = "floating IPs are of IPv4: the address is the IPv6 VIP itself"
         else:
             found = reached[first].found
-            public = await driver.ensure(
+            public = await self._public_ips.ensure(
                 PublicIPRequest(
-                    owner=Owner(service.uid),
+                    owner=reconcile.owner(),
                     namespace=service.namespace,
                     name=service.name,
-                    project_id=spec.project_id or "",
+                    project_id=reconcile.given.specs[0].project_id or "",
                     port_id=found.vip_port_id,
                     vip_address=found.vip_address,
                     address=settings.address,
@@ -258,8 +247,8 @@ class Outside:
                     "annotation): the address is the VIP itself"
                 )
             else:
-                routed = [one for one in reached if ipaddress.ip_address(one).is_global]
-                addresses = (public, *(one for one in routed if one != first))
+                routed = [vip for vip in reached if ipaddress.ip_address(vip).is_global]
+                addresses = (public, *(vip for vip in routed if vip != first))
         front = reached[first or next(iter(reached))]
         return Exposure(
             load_balancer_id=front.found.id,
@@ -271,7 +260,7 @@ class Outside:
 
 
 def _are_ranges_refused(error: errors.KuryrError) -> bool:
-    """Whether there is none that has them."""
+    """Tell whether no load balancer can have the source ranges."""
     cause = error.__cause__ if isinstance(error, NotOffered) else error
     return isinstance(cause, NobodyConnects) or (
         isinstance(cause, errors.Unsupported) and cause.feature == "allowed_cidrs"
@@ -284,13 +273,13 @@ def _ingress(
     settings: Settings,
     refused: Mapping[ServedPort, str],
 ) -> tuple[Json, ...]:
-    """As in status.loadBalancer of a Service."""
+    """Return the ingress for status.loadBalancer of the Service."""
     ports: list[Json] = [
-        {"port": one.port, "protocol": one.protocol}
-        | ({"error": LISTENER_REFUSED} if (one.protocol, one.port) in refused else {})
-        for one in service.ports
+        {"port": port.port, "protocol": port.protocol}
+        | ({"error": LISTENER_REFUSED} if (port.protocol, port.port) in refused else {})
+        for port in service.ports
     ]
     if settings.hostname:
         return ({"hostname": settings.hostname, "ports": ports},)
     mode = "VIP" if is_transparent(settings) else "Proxy"
-    return tuple({"ip": one, "ipMode": mode, "ports": ports} for one in addresses)
+    return tuple({"ip": address, "ipMode": mode, "ports": ports} for address in addresses)

@@ -1,5 +1,4 @@
-"""A Service's settings → what is spoken with clients and with members, and how members are asked
-whether they are well. Nothing here does I/O."""
+"""Protocols between clients, load balancer and members, and health monitors. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,14 +6,14 @@ from kuryr_k8s.model.load_balancer import HealthMonitor
 from kuryr_k8s.model.service_annotations import Settings
 
 FORWARDED_FOR = "X-Forwarded-For"
-# How the cloud provider asks members, where nothing is said.
+# The health monitors of the cloud provider, where nothing is said.
 MONITORS = {"TCP": "TCP", "UDP": "UDP-CONNECT", "SCTP": "SCTP"}
 DELAY, TIMEOUT, RETRIES, RETRIES_DOWN = 5, 3, 1, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """What is spoken with clients, and with members."""
+    """Protocols of a listener, which clients speak, and of a pool, which members speak."""
 
     listener: str
     pool: str
@@ -23,7 +22,7 @@ class Wire:
 
 
 def wire_of(protocol: str, settings: Settings) -> Wire:
-    """Ports of other protocols than TCP stay what they are."""
+    """Return the protocols of a port; those of ports other than TCP ports never change."""
     if protocol != "TCP" or is_transparent(settings):
         return Wire(listener=protocol, pool=protocol)
     tls, headers = settings.default_tls_container_ref, settings.x_forwarded_for
@@ -37,14 +36,17 @@ def wire_of(protocol: str, settings: Settings) -> Wire:
 
 
 def is_transparent(settings: Settings) -> bool:
-    """Whether members are spoken to as clients speak."""
+    """Tell whether members receive exactly what clients send."""
     return not (
         settings.proxy_protocol or settings.x_forwarded_for or settings.default_tls_container_ref
     )
 
 
 def monitor_of(protocol: str, settings: Settings) -> HealthMonitor | None:
-    """What is not said is as the cloud provider has it; a timeout is never longer than a delay."""
+    """Return the health monitor of a port, with the cloud provider's defaults.
+
+    A timeout is never longer than a delay.
+    """
     if not settings.enable_health_monitor:
         return None
     timeout = settings.health_monitor_timeout

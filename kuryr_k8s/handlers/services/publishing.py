@@ -1,5 +1,8 @@
-"""What other programs and people read of a Service's load balancers in annotations: the state, on
-the Endpoints or else on the Service, and what the cloud provider writes there as well."""
+"""Annotations in which others read about a Service's load balancers.
+
+These are the state, on the Endpoints or else on the Service, and what the cloud provider writes
+there as well.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +26,7 @@ INVALID = 422  # the API server's word for annotations that are too long togethe
 
 
 class Publishing:
-    """Writes nothing that stands there already."""
+    """Writer of annotations; what is written already is not written again."""
 
     def __init__(self, context: HandlerContext) -> None:
         self._kube = context.kube
@@ -33,8 +36,10 @@ class Publishing:
     async def state(
         self, key: Key, service: Service, found: FoundLoadBalancer, spec: LBaaSServiceSpec
     ) -> None:
-        """On the Endpoints, else on the Service, and never on both. Where annotations of others
-        leave too little room, without the members."""
+        """Publish the state on the Endpoints, or else on the Service, but never on both.
+
+        If annotations of others leave too little room, the members are left out.
+        """
         try:
             await self._state_everywhere(key, service, publication(found, spec))
         except errors.KubeError as error:
@@ -43,7 +48,7 @@ class Publishing:
             await self._state_everywhere(key, service, publication(found, spec, budget=0))
 
     async def no_state(self, key: Key, service: Service) -> None:
-        """On neither."""
+        """Remove the state from both."""
         await self._state_everywhere(key, service, None)
 
     async def _state_everywhere(
@@ -57,10 +62,11 @@ class Publishing:
     async def outside(
         self, key: Key, service: Service, load_balancer_id: str, address: str
     ) -> None:
-        """The load balancer that serves it outside, and its address; that the id is of our
-        writing stands beside it, so that it is never taken for a wish.
+        """Publish the load balancer that serves the Service outside, and its address.
 
-        :param load_balancer_id: empty: the user has written it.
+        A further annotation says that we wrote the id, so that it is never taken for a wish.
+
+        :param load_balancer_id: empty if the user has written it.
         :raises errors.Wait: the user has asked for something else in the meantime.
         """
         texts: dict[str, str | None] = {
@@ -73,9 +79,9 @@ class Publishing:
             await self._mark(key, service, texts)
 
     async def no_outside(self, key: Key, service: Service) -> None:
-        """What was written of it goes; a wish of the user stays.
+        """Remove what :meth:`outside` wrote; a wish of the user stays.
 
-        :raises errors.Wait: as of :meth:`outside`.
+        :raises errors.Wait: the user has asked for something else in the meantime.
         """
         marks = dict(service.marks)
         if WRITTEN_ID not in marks:
@@ -86,19 +92,19 @@ class Publishing:
         await self._mark(key, service, texts)
 
     async def _mark(self, key: Key, service: Service, texts: Mapping[str, str | None]) -> None:
-        """Where users write as well: what they have written since ``service`` was read stays.
+        """Write annotations that users write as well.
 
-        :raises errors.Wait: they have.
+        :raises errors.Wait: they have written since ``service`` was read; that stays.
         """
-        now = self._services.get(key)  # as our own last write has left it
-        if now is None or now.uid != service.uid:
+        current = self._services.get(key)  # as our own last write has left it
+        if current is None or current.uid != service.uid:
             return
         lags = errors.Wait(f"Service {key} has changed", delay=1.0)
-        if now.marks != service.marks:
+        if current.marks != service.marks:
             raise lags
         try:
             await self._annotate(
-                SERVICES, self._services, key, service.uid, texts, version=now.resource_version
+                SERVICES, self._services, key, service.uid, texts, version=current.resource_version
             )
         except errors.KubeConflict as error:
             raise lags from error
@@ -126,7 +132,10 @@ class Publishing:
         texts: Mapping[str, str | None],
         version: str | None = None,
     ) -> None:
-        """:param version: of the object, which alone is written; None: of any."""
+        """Write annotations of an object.
+
+        :param version: the only version of the object that is written; None for any.
+        """
         meta: dict[str, Any] = {"uid": uid, "annotations": texts}
         if version is not None:
             meta["resourceVersion"] = version

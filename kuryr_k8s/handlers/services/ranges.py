@@ -1,8 +1,8 @@
-"""Whether ClusterIPs can be addresses of load balancers: each range that the API server takes them
-from is to be part of a subnet of Services, whose gateway and allocation pools are outside of it.
+"""Check that ClusterIPs can be addresses of load balancers.
 
-Kubernetes 1.33 shows its ranges as ServiceCIDRs. Of an older one only the first address is known,
-that of ``default/kubernetes``.
+Each range that the API server takes them from has to be part of a subnet of Services, whose
+gateway and allocation pools are outside of it. Kubernetes 1.33 shows its ranges as ServiceCIDRs.
+Of an older version only the first address is known, that of ``default/kubernetes``.
 """
 
 import ipaddress
@@ -26,22 +26,25 @@ UNFIT = "KuryrServiceRangeUnfit"
 
 
 class ServiceRange(NamedTuple):
-    """:param about: the object that tells of it."""
+    """A range of ClusterIPs.
+
+    :param about: the object that shows it.
+    """
 
     cidr: str
     about: Reference
 
     @property
     def added(self) -> bool:
-        """Whether somebody added it to those that the API server was started with."""
+        """Tell whether somebody added it to the ranges that the API server was started with."""
         return self.about.resource == SERVICECIDRS and self.about.name != OF_THE_SERVER
 
 
 class ServiceRanges:
-    """Looked at before the work begins, then by ``loop`` every ``interval`` seconds.
+    """Checks before the work begins, and then by ``loop`` every ``interval`` seconds.
 
-    Of ranges that are added later, and of subnets that are changed, the log tells and an Event:
-    Pods need not suffer from them, so nothing stops.
+    Ranges that are added later, and subnets that are changed, are reported by the log and an
+    Event: Pods need not suffer from them, so nothing stops.
     """
 
     KEY = "ranges of ClusterIPs"
@@ -61,15 +64,18 @@ class ServiceRanges:
         self.loop.queue.add(self.KEY)
 
     async def check(self) -> None:
-        """:raises errors.ConfigError: the API server's own range is not fit."""
+        """Check the API server's own range.
+
+        :raises errors.ConfigError: it is not fit.
+        """
         for found, fault in await self._look():
             if fault is not None and not found.added:
                 raise errors.ConfigError(fault)
 
     async def reconcile(self, _key: str) -> float:
-        """Tell of those that are not fit; seconds until the next look."""
+        """Report ranges that are not fit; return the seconds until the next look."""
         for found, fault in await self._look():
-            source = f"{UNFIT} {found.cidr}"  # an object may tell of two
+            source = f"{UNFIT} {found.cidr}"  # an object may show two ranges
             if fault is None:
                 self._events.well(source, found.about)
             else:
@@ -81,7 +87,7 @@ class ServiceRanges:
         subnets = await self._subnets.all_subnets()
         if not subnets:
             return []  # the driver alone knows
-        return [(one, fault_of(one.cidr, subnets)) for one in await self._ranges()]
+        return [(each, fault_of(each.cidr, subnets)) for each in await self._ranges()]
 
     async def _ranges(self) -> list[ServiceRange]:
         try:
@@ -91,15 +97,15 @@ class ServiceRanges:
             shown = []
         if shown:
             return [
-                ServiceRange(cidr, _reference(SERVICECIDRS, one))
-                for one in shown
-                for cidr in one["spec"].get("cidrs", ())
+                ServiceRange(cidr, _reference(SERVICECIDRS, item))
+                for item in shown
+                for cidr in item["spec"].get("cidrs", ())
             ]
         service = await self._kube.find(SERVICES, API_SERVER)
         if service is None:
             return []
         addresses = service["spec"].get("clusterIPs", ())
-        return [ServiceRange(one, _reference(SERVICES, service)) for one in addresses]
+        return [ServiceRange(address, _reference(SERVICES, service)) for address in addresses]
 
 
 def _reference(resource: Resource[Any], shown: dict[str, Any]) -> Reference:
@@ -113,14 +119,15 @@ def _reference(resource: Resource[Any], shown: dict[str, Any]) -> Reference:
 
 
 def fault_of(cidr: str, subnets: Sequence[Subnet]) -> str | None:
-    """What is wrong with a range of ClusterIPs, and what to change; None: nothing.
+    """Return what is wrong with a range of ClusterIPs, and what to change.
 
     :param cidr: a range, or one address.
+    :returns: None if nothing is wrong.
     """
     ips = ipaddress.ip_network(cidr)
-    subnet = next((one for one in subnets if _contains(one, ips)), None)
+    subnet = next((each for each in subnets if _contains(each, ips)), None)
     if subnet is None:
-        cidrs = ", ".join(one.cidr for one in subnets)
+        cidrs = ", ".join(each.cidr for each in subnets)
         return (
             f"[neutron_defaults] service_subnet: ClusterIPs are of {cidr}, which is part of none "
             f"of its subnets ({cidrs}): name a larger one, or change --service-cluster-ip-range"

@@ -1,19 +1,18 @@
-"""What is told of a Service's load balancers: Events, annotations, conditions and ingress.
+"""Reports on a Service's load balancers: Events, annotations, conditions and ingress.
 
-Only what is settled is told: not while a cloud is at work. What cannot be done and holds up
-nothing is one Event for each reason, and one condition for all of them, by which it is known after
-a restart that it has been told; what is refused is a condition, and the Event is the handler's.
+Nothing is reported while a cloud is at work. What cannot be done, but holds up nothing, is one
+Event for each reason and one condition for all of them: after a restart, the condition shows that
+it was reported. What is refused is a condition, and the handler's Event.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.services.outside import FORCED_INTERNAL, SHARED, Exposure
+from kuryr_k8s.handlers.services.outside import FORCED_INTERNAL, SHARED
 from kuryr_k8s.handlers.services.publishing import Publishing
-from kuryr_k8s.handlers.services.requests import Outcome
+from kuryr_k8s.handlers.services.reconcile import Reconcile
 from kuryr_k8s.handlers.services.settings import REASONS, unkept
 from kuryr_k8s.handlers.services.spec import service_reference
 from kuryr_k8s.handlers.services.status import READY, UNSUPPORTED, ServiceStatus, Verdict
@@ -27,45 +26,40 @@ REFUSED = "KuryrPortRefused"
 HOSTNAME = f"{PREFIX}hostname"
 
 
-class Telling:
+class Reports:
+    """Writer of all reports on Services."""
+
     def __init__(self, context: HandlerContext, publishing: Publishing) -> None:
         self._events = context.events
         self._publishing = publishing
         self._status = ServiceStatus(context.kube, context.informers.of(SERVICES))
 
-    async def change(self, service: Service) -> None:
-        await self._event(service, CHANGED, "it was changed in Octavia; it is put right")
+    async def changed(self, service: Service) -> None:
+        """Report that somebody else has changed a load balancer."""
+        await self._event(
+            service,
+            CHANGED,
+            "the load balancer was changed in Octavia; the change is being undone",
+        )
 
     async def _event(self, service: Service, reason: str, note: str | None) -> None:
-        """Something about a load balancer that works all the same; None: it is no more so."""
+        """Write an Event about a load balancer that works all the same.
+
+        :param note: None if there is no reason for it any more.
+        """
         about = service_reference(service)
         if about is not None and note is not None:
             await self._events.warn(reason, about, reason, note)
         elif about is not None:
             self._events.well(reason, about)
 
-    async def all(
-        self,
-        key: Key,
-        service: Service,
-        inner: Mapping[str, Outcome],
-        exposure: Exposure | None,
-        problems: Sequence[errors.KuryrError],
-        *,
-        exposed: bool,
-    ) -> None:
-        """Events, annotations and the status."""
-        if any(isinstance(error, errors.Wait) for error in problems):
-            return  # soon there is more to tell
-        notes = unkept(service, exposed=exposed)
-        refused = {port: text for one in inner.values() for port, text in one.refused.items()}
-        texts = [one.note for one in inner.values() if one.note]
-        if exposure is not None:
-            notes |= exposure.notes
-            refused |= exposure.refused
-        texts += [f"{port.protocol} {port.port}: {text}" for port, text in refused.items()]
-        if texts:
-            notes[REFUSED] = "; ".join(dict.fromkeys(texts))
+    async def write(self, reconcile: Reconcile) -> None:
+        """Write Events, annotations and the status."""
+        if reconcile.is_waiting():
+            return
+        key, service = reconcile.key, reconcile.service
+        exposure, problems = reconcile.exposure, reconcile.problems
+        notes = _notes_of(reconcile)
         verdicts: dict[str, Verdict | None] = {UNSUPPORTED: None, READY: None}
         if notes:
             verdicts[UNSUPPORTED] = Verdict(True, min(notes), "; ".join(sorted(notes.values())))
@@ -78,7 +72,7 @@ class Telling:
             verdicts[READY] = Verdict(True, "Ready")
             address = ",".join(exposure.addresses)
             await self._publishing.outside(key, service, exposure.load_balancer_id, address)
-        elif exposed:
+        elif reconcile.exposed:
             words = words_for_users(problems[0], 0) if problems else None
             if words is None:
                 del verdicts[READY]
@@ -90,25 +84,44 @@ class Telling:
         elif not problems:
             ingress = _of_nothing(service)
         await self._status.write(key, service.uid, verdicts, ingress)
-        if not exposed and not problems:
+        if not reconcile.exposed and not problems:
             await self._publishing.no_outside(key, service)
 
-    async def nothing(self, key: Key, service: Service) -> None:
-        """It has nothing of ours any more."""
+    async def clear(self, key: Key, service: Service) -> None:
+        """Take everything off a Service that has nothing of ours any more."""
         gone = {READY: None, UNSUPPORTED: None}
         await self._status.write(key, service.uid, gone, _of_nothing(service))
         await self._publishing.no_outside(key, service)
 
 
+def _notes_of(reconcile: Reconcile) -> dict[str, str]:
+    """Return notes on what cannot be done, by reason."""
+    notes = unkept(reconcile.service, exposed=reconcile.exposed)
+    outcomes = reconcile.inner.values()
+    refused = {port: text for outcome in outcomes for port, text in outcome.refused.items()}
+    texts = [outcome.note for outcome in outcomes if outcome.note]
+    if reconcile.exposure is not None:
+        notes |= reconcile.exposure.notes
+        refused |= reconcile.exposure.refused
+    texts += [f"{port.protocol} {port.port}: {text}" for port, text in refused.items()]
+    if texts:
+        notes[REFUSED] = "; ".join(dict.fromkeys(texts))
+    return notes
+
+
 def _of_nothing(service: Service) -> Sequence[Any] | None:
-    """The ingress of a Service that has nothing outside; another one's is not ours to touch. By
-    the annotations it is seen whose it is: they go after it."""
+    """Return the ingress of a Service that has nothing outside.
+
+    The annotations tell whether it is ours: they are removed after it.
+
+    :returns: None if the ingress is another controller's.
+    """
     if service.type != LOAD_BALANCER:
         return ()
     marks = dict(service.marks)
     ours = {*marks.get(LOAD_BALANCER_ADDRESS, "").split(","), marks.get(HOSTNAME)}
-    told = json.loads(service.ingress or "[]")
+    ingress = json.loads(service.ingress or "[]")
     is_ours = WRITTEN_ID in marks and all(
-        one.get("ip", one.get("hostname")) in ours for one in told
+        each.get("ip", each.get("hostname")) in ours for each in ingress
     )
     return () if is_ours else None

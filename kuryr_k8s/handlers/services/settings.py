@@ -1,5 +1,7 @@
-"""What is asked of a Service's load balancers, by its user and by the operator, and what of it
-cannot be done: the same for every provider. Nothing here does I/O."""
+"""Settings of a Service's load balancers, from its user and the operator. Pure.
+
+It also tells what no provider can do.
+"""
 
 import dataclasses
 from typing import Any
@@ -30,10 +32,10 @@ KEEP = f"{PREFIX}keep-floatingip"
 def settings_of(
     service: Service, conf: cfg.ConfigOpts, *, exposed: bool
 ) -> tuple[Settings, tuple[str, ...]]:
-    """Also what cannot be read, in words for users.
+    """Return the settings, and what cannot be read, in words for users.
 
-    :param exposed: it is a Service of type LoadBalancer, and ours: only there have annotations of
-        the cloud provider a meaning.
+    :param exposed: the Service is of type LoadBalancer, and ours: only then do annotations of the
+        cloud provider apply.
     """
     marks = dict(service.marks)
     if not exposed:
@@ -42,7 +44,7 @@ def settings_of(
     if found.enable_health_monitor is None:
         enabled = conf.octavia_defaults.enable_health_monitor
         found = dataclasses.replace(found, enable_health_monitor=enabled)
-    if found.default_tls_container_ref and all(one.protocol != "TCP" for one in service.ports):
+    if found.default_tls_container_ref and all(port.protocol != "TCP" for port in service.ports):
         problems += ("a TLS container is of no use: the Service has no port of TCP",)
     if found.class_name is None:
         return found, problems
@@ -53,11 +55,13 @@ def settings_of(
 
 
 def check_container(settings: Settings, project_id: str, conf: cfg.ConfigOpts) -> None:
-    """Barbican asks who reads a TLS container, and that is our account, whoever names it: so users
-    of our project alone may name one.
+    """Make sure that the Service may use the TLS container that it names.
+
+    Barbican checks who reads it, and that is our account, whoever names it. So only users of our
+    own project may name one.
 
     :param project_id: the Service's.
-    :raises errors.Refused: it is another one's.
+    :raises errors.Refused: it is another project.
     """
     if settings.default_tls_container_ref and project_id != conf.neutron_defaults.project:
         raise errors.Refused(
@@ -67,14 +71,16 @@ def check_container(settings: Settings, project_id: str, conf: cfg.ConfigOpts) -
 
 
 def keeps_address(service: Service) -> bool:
-    """Whether its floating IP outlives it: asked when it goes, where what cannot be read is a
-    yes, as a deleted address does not come back."""
+    """Tell whether the floating IP outlives the Service.
+
+    What cannot be read counts as a yes: a deleted address does not come back.
+    """
     text = dict(service.marks).get(KEEP, "false")
     return text.strip().lower() != "false"
 
 
 def _of_class(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
-    """What a class says of a subnet leaves nothing of what the annotations say of it."""
+    """Return the settings of a class; they replace all annotations on the same subject."""
     given = {name: value for name, value in conf[group].items() if value}
     values: dict[str, Any] = {}
     for together in (
@@ -88,7 +94,7 @@ def _of_class(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
 
 
 def unkept(service: Service, *, exposed: bool) -> dict[str, str]:
-    """What is asked for and Octavia cannot do: reason of the Event → note."""
+    """Return what Octavia cannot do of what is asked for: notes of Events by reason."""
     notes = {}
     tcp = sorted({port.port for port in service.ports if port.protocol not in KEEPS_TIMEOUT})
     if service.session_timeout not in (None, DEFAULT_TIMEOUT) and tcp:

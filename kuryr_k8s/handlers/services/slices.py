@@ -1,4 +1,4 @@
-"""Which EndpointSlices each Service has."""
+"""EndpointSlices by Service."""
 
 from collections.abc import Iterable
 
@@ -8,35 +8,38 @@ from kuryr_k8s.model.service import EndpointSlice
 
 
 class ServiceSlices:
+    """EndpointSlices of all Services."""
+
     def __init__(self, cache: Informer[EndpointSlice]) -> None:
         self._cache = cache
         self._keys: dict[Key, set[Key]] = {}  # of each Service's
 
     def __contains__(self, service: Key) -> bool:
-        """Whether there is any, though it be empty."""
+        """Tell whether the Service has a slice, even an empty one."""
         return service in self._keys
 
     def of(self, service: Key) -> list[EndpointSlice]:
-        found = (self._cache.get(one) for one in self._keys.get(service, ()))
-        return [one for one in found if one is not None]
+        """Return the Service's slices."""
+        found = (self._cache.get(key) for key in self._keys.get(service, ()))
+        return [each for each in found if each is not None]
 
     def changed(
         self, key: Key, old: EndpointSlice | None, new: EndpointSlice | None
     ) -> Iterable[Key]:
-        """Told of every change; the Services that it matters to. A slice may change hands."""
-        for one in filter(None, (old, new)):
-            service = Key(one.namespace, one.service)
-            if one is new:
+        """Note a change; yield the Services that it concerns. A slice may change hands."""
+        for each in filter(None, (old, new)):
+            service = Key(each.namespace, each.service)
+            if each is new:
                 self._keys.setdefault(service, set()).add(key)
-            elif new is None or new.service != one.service:
+            elif new is None or new.service != each.service:
                 known = self._keys.get(service, set())
                 known.discard(key)
                 if not known:
                     self._keys.pop(service, None)
-            if _what_matters_of(old) != _what_matters_of(new):
+            if _essence_of(old) != _essence_of(new):
                 yield service
 
 
-def _what_matters_of(one: EndpointSlice | None) -> object:
-    """Kubernetes copies annotations of Endpoints to slices, among others."""
-    return one and (one.service, one.family, one.ports, one.endpoints)
+def _essence_of(found: EndpointSlice | None) -> object:
+    """Return what concerns load balancers; annotations of Endpoints, for example, do not."""
+    return found and (found.service, found.family, found.ports, found.endpoints)

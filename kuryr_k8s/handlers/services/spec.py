@@ -1,5 +1,7 @@
-"""From what a Service's load balancers are made: an LBaaSServiceSpec for each ClusterIP. The
-handlers ask here; what stands in annotations is for others to read."""
+"""Specs of a Service's load balancers: an LBaaSServiceSpec for each ClusterIP.
+
+Handlers ask here; the annotations are for others to read.
+"""
 
 import dataclasses
 import ipaddress
@@ -21,7 +23,7 @@ from kuryr_k8s.model.service import LOAD_BALANCER, Service
 
 
 class ServiceSpecs:
-    """What the drivers decide about Services."""
+    """Specs of Services, as the drivers decide."""
 
     def __init__(self, drivers: Drivers) -> None:
         self._projects = drivers[ServiceProjectDriver]
@@ -64,7 +66,10 @@ def _specs_of(
 
 
 def subnet_of(address: str, subnets: Sequence[Subnet]) -> str:
-    """Id of the subnet in which a ClusterIP is."""
+    """Return the id of the subnet that contains a ClusterIP.
+
+    :raises errors.Refused: there is none.
+    """
     for subnet in subnets:
         if ipaddress.ip_address(address) in ipaddress.ip_network(subnet.cidr):
             return subnet.id
@@ -76,12 +81,12 @@ def subnet_of(address: str, subnets: Sequence[Subnet]) -> str:
 
 
 def text_of(spec: LBaaSServiceSpec) -> str:
-    """As it stands in the annotation."""
+    """Return the text of the annotation."""
     return json.dumps(spec.to_json(), sort_keys=True)
 
 
 def service_reference(service: Service | None) -> Reference | None:
-    """What an Event about the Service points at."""
+    """Return what an Event about the Service refers to."""
     if service is None:
         return None
     return Reference(

@@ -1,7 +1,7 @@
-"""What was made in Octavia, as an LBaaSState for people and other programs to read.
+"""State of a load balancer as an LBaaSState, for people and other programs to read.
 
-A member has more than 400 bytes there, and all annotations of an object together may have 256 KiB:
-of too many members the first ones are in, and a mark says of how many.
+A member takes more than 400 bytes, and all annotations of an object together may have 256 KiB. If
+there are too many members, the state contains the first ones, and a mark says of how many.
 """
 
 import json
@@ -22,7 +22,10 @@ BUDGET = 200 * 1024  # bytes of the state's text
 
 
 class Publication(NamedTuple):
-    """The annotations' texts. ``cut`` is None where all members are in."""
+    """Texts of the annotations.
+
+    :param cut: None if all members are in the state.
+    """
 
     state: str
     cut: str | None
@@ -31,7 +34,7 @@ class Publication(NamedTuple):
 def publication(
     found: FoundLoadBalancer, spec: LBaaSServiceSpec, budget: int = BUDGET
 ) -> Publication:
-    """The state, with as many members as the budget allows."""
+    """Return the state, with as many members as the budget allows."""
     primitive = _state(found, spec).to_json()
     left = budget - len(_text(primitive))
     every = [member.to_json() for member in _members(found)]
@@ -47,7 +50,7 @@ def publication(
 
 
 def _state(found: FoundLoadBalancer, spec: LBaaSServiceSpec) -> LBaaSState:
-    """All but the members; in an order that does not depend on Octavia's."""
+    """Return the state without members, in an order that does not depend on Octavia's."""
     fronts = {listener.pool_id: listener.id for listener in found.listeners}
     listeners = [
         LBaaSListener(

@@ -1,7 +1,7 @@
-"""The status of Services: how they are reached, and conditions. Nobody else writes it.
+"""Status of Services: how they are reached, and conditions. Nobody else writes it.
 
-Written only when it changes. Conditions of others, and the ingress of a Service that is not ours,
-stay as they are.
+It is written only when it changes. Conditions of others, and the ingress of a Service that is not
+ours, stay as they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,18 @@ from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.service import Condition, Service, ingress_text
 
 Json = dict[str, Any]
-# Whether what type LoadBalancer means is done.
+# True: the Service is reached as its type LoadBalancer asks.
 READY = "kuryr.openstack.org/LoadBalancerReady"
-# True: something that the Service asks for cannot be done, and the rest is.
+# True: something that the Service asks for cannot be done; the rest is done.
 UNSUPPORTED = "kuryr.openstack.org/Unsupported"
 MESSAGE_LIMIT = 1000
 
 
 class Verdict(NamedTuple):
-    """What a condition says. ``reason`` is one CamelCase word."""
+    """Content of a condition.
+
+    :param reason: one CamelCase word.
+    """
 
     status: bool
     reason: str
@@ -31,12 +34,14 @@ class Verdict(NamedTuple):
 
 
 class ServiceStatus:
+    """Writer of the status of Services."""
+
     def __init__(self, kube: KubeApi, services: Informer[Service]) -> None:
         self._kube = kube
         self._services = services
 
     def says(self, key: Key, uid: str, kind: str, verdict: Verdict | None) -> bool:
-        """Whether the condition of this kind is so already; None: that there is none."""
+        """Tell whether the Service has this condition already; None: whether it has none."""
         service = self._services.get(key)
         if service is None or service.uid != uid:
             return False
@@ -49,12 +54,11 @@ class ServiceStatus:
         verdicts: Mapping[str, Verdict | None],
         ingress: Sequence[Json] | None,
     ) -> None:
-        """Have the Service say so.
+        """Write the status.
 
-        :param verdicts: of conditions of ours; None: it has no such condition, and those that are
-            not named stay.
-        :param ingress: None: as it is.
-        :raises errors.Wait: it has changed in the meantime.
+        :param verdicts: our conditions; None removes one, and those that are not named stay.
+        :param ingress: None leaves it as it is.
+        :raises errors.Wait: the Service has changed in the meantime.
         """
         service = self._services.get(key)  # as our own last write has left it
         if service is None or service.uid != uid:
@@ -62,7 +66,7 @@ class ServiceStatus:
         status: Json = {}
         conditions = _conditions(service.conditions, verdicts)
         if conditions != service.conditions:
-            status["conditions"] = [one.to_json() for one in conditions]
+            status["conditions"] = [condition.to_json() for condition in conditions]
         if ingress is not None and ingress_text(ingress) != service.ingress:
             status["loadBalancer"] = {"ingress": list(ingress) or None}
         if not status:
@@ -79,12 +83,14 @@ class ServiceStatus:
 
 
 def _conditions(
-    there: tuple[Condition, ...], verdicts: Mapping[str, Verdict | None]
+    existing: tuple[Condition, ...], verdicts: Mapping[str, Verdict | None]
 ) -> tuple[Condition, ...]:
-    """Those that are there, in their order, with ours as they are to be. One that says the same
-    is since then."""
+    """Return the conditions in their order, with ours replaced.
+
+    One whose status stays the same keeps its time of transition.
+    """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    by_type = {one.type: one for one in there}
+    by_type = {condition.type: condition for condition in existing}
     for kind, verdict in verdicts.items():
         if verdict is None:
             by_type.pop(kind, None)

@@ -1,10 +1,9 @@
-"""One list of all that a driver has made for Services, now and then, held against the Services:
-load balancers, and likewise floating IPs.
+"""Sweeps of load balancers and public addresses that no Service needs.
 
-Those that no Service wants go: such a one is left where somebody took our finalizer off, or where
-a Service lost its second ClusterIP while nobody looked. It goes when two searches in a row have
-found it, and a live list of the Services does not want it either; and the log says so. The others
-are compared with what they are to be: the list makes the driver forget what others have changed.
+Such objects are left where somebody took our finalizer off, or where a Service lost its second
+ClusterIP while nobody watched. An object is removed when two searches in a row have found it and a
+live list of Services does not need it either; the log says so. All other objects are compared with
+their desired state: the search makes the driver forget what others have changed.
 """
 
 import logging
@@ -24,11 +23,11 @@ LOG = logging.getLogger(__name__)
 
 
 class OrphanSweep(Sweep[Owned]):
-    """Held against the Services, cached and live.
+    """Sweep of what one driver has made for Services.
 
-    :param kind: of what is swept, in words.
-    :param list_owned: the driver's.
-    :param release: removes what the owner has; calls back when it had to wait and can go on.
+    :param kind: what is swept, in words.
+    :param list_owned: the driver's method.
+    :param release: removes what the owner has.
     :param look_again: called for each Service after a search.
     """
 
@@ -61,7 +60,7 @@ class OrphanSweep(Sweep[Owned]):
             self.resume()
 
     async def search(self) -> list[Owned]:
-        """Have all Services looked at again; return what none of them wants."""
+        """Have all Services looked at again; return what none of them needs."""
         owned = await self._list_owned()
         unwanted = self.still_unwanted(owned)
         for service in self._services.values():
@@ -73,19 +72,19 @@ class OrphanSweep(Sweep[Owned]):
         return item.owner
 
     async def confirm(self, items: Sequence[Owned]) -> list[Owned]:
-        """Return what no Service of a live list wants."""
+        """Return what no Service of a live list needs."""
         pages = self._kube.list_pages(SERVICES, {})
         live = [Service.read(item) async for items, _version in pages for item in items]
         return unwanted_of(items, live, self._classes)
 
     def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
-        """Return what no Service has come to want."""
+        """Return what no Service has come to need."""
         return unwanted_of(items, self._services.values(), self._classes)
 
     async def remove(self, item: Owned) -> None:
-        """Have the driver release it."""
+        """Have the driver release what the owner has."""
         LOG.warning(
-            "%s %s is of no Service (uid %s, namespace %s); it goes",
+            "%s %s belongs to no Service (uid %s, namespace %s); it is removed",
             self._kind,
             item.id,
             item.owner,
@@ -119,7 +118,7 @@ def sweeps_of(
 def unwanted_of(
     owned: Iterable[Owned], services: Iterable[Service], classes: Classes
 ) -> list[Owned]:
-    """What no Service has, nor holds by our finalizer."""
+    """Return what no Service needs, or holds by our finalizer."""
     wanted: set[Owner] = set()
     for service in services:
         owners = owners_of(service)
@@ -132,4 +131,4 @@ def unwanted_of(
         elif SERVICE_FINALIZER in service.finalizers:
             # the handler removes them
             wanted.update((*owners, *others))
-    return [one for one in owned if one.owner not in wanted]
+    return [each for each in owned if each.owner not in wanted]

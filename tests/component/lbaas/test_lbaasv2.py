@@ -14,11 +14,11 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import pending as lb_pending
-from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
 from kuryr_k8s.drivers.lbaas.work import NotTaken
 from kuryr_k8s.model.load_balancer import HealthMonitor
 from kuryr_k8s.model.owner import Owner
+from kuryr_k8s.patience import PATIENCE
 from tests.kit.clock import ManualClock
 from tests.kit.confs import TAG
 from tests.kit.contexts import driver_context
@@ -510,11 +510,11 @@ async def test_change_that_octavia_accepts_and_does_not_make_is_told_and_not_rep
 
 @pytest.mark.parametrize("provider", ["amphora", "ovn"])
 async def test_load_balancer_that_stays_pending_is_told_and_used_once_it_is_active(
-    make_worker, cloud, provider, monkeypatch
+    make_worker, cloud, provider
 ):
-    monkeypatch.setattr(lb_work, "PATIENCE", 0.1)
     cloud.octavia_pending = math.inf
-    async with make_worker(neutron_defaults={"lbaas_activation_timeout": "1"}) as worker:
+    options = {"lbaas_activation_timeout": "1"}
+    async with make_worker({"pending_load_balancer": 0.1}, neutron_defaults=options) as worker:
         worker.want(OWNER, wanted(cloud, OWNER, ports=[], provider=provider))
         assert (await worker.trouble(OWNER)).reason == "KuryrLoadBalancerPending"
         cloud.octavia.progress.finish(next(iter(cloud.load_balancers)))
@@ -568,13 +568,13 @@ async def test_one_list_looks_for_all_that_is_pending_ever_more_rarely_until_som
     pending = PendingLoadBalancers(context, [TAG], woken.append)
     pending.watch(first.id, OWNER, "PENDING_CREATE")
     delays = [await pending.reconcile("") for _ in range(20)]
-    assert [timer.due for timer in clock.pending] == [lb_pending.FIRST]
+    assert [timer.due for timer in clock.pending] == [PATIENCE.first_pending_look]
     assert delays == sorted(delays)
     assert delays[-1] == lb_pending.LONGEST
     pending.watch(second.id, OTHER, "PENDING_CREATE")
     cloud.octavia.progress.finish(first.id)
     cloud.calls.clear()
-    assert await pending.reconcile("") == lb_pending.FIRST
+    assert await pending.reconcile("") == PATIENCE.first_pending_look
     assert calls(cloud, writes=False) == ["GET loadbalancers"]
     assert woken == [OWNER]
     assert first.id not in pending

@@ -19,10 +19,15 @@ SECOND = Owner("0e3b7d10-1111-4222-8333-444455556666", Role.SHARED)
 THIRD = Owner("77777777-1111-4222-8333-444455556666", Role.SHARED)
 
 
-@pytest.fixture(autouse=True)
-def settled_soon(monkeypatch):
-    monkeypatch.setattr(lb_work, "SETTLES", 0.1)
-    monkeypatch.setattr(lb_work, "LATER", 0.02)
+@pytest.fixture
+def make_worker(make_worker):
+    """As elsewhere, and changes that cannot be seen are given up soon."""
+
+    def make(patience=None, **groups):
+        soon = {"unseen_change": 0.1, "unseen_change_look": 0.02}
+        return make_worker(soon | (patience or {}), **groups)
+
+    return make
 
 
 def shown(cloud, *ids):

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from kuryr_k8s.handlers.services import loadbalancer
 from tests.kit.load_balancer_services import open_up
 from tests.kit.service_stage import CUT, FINALIZER, SPEC, STATE, VERSION
 
@@ -65,9 +64,8 @@ async def test_spec_and_state_are_published_in_the_ancestors_formats(services):
     assert now["metadata"]["finalizers"] == [FINALIZER]
 
 
-async def test_service_whose_slice_comes_after_it_costs_no_more_writes(services, monkeypatch):
-    monkeypatch.setattr(loadbalancer, "SLICES_PATIENCE", 60.0)
-    async with services.controller():
+async def test_service_whose_slice_comes_after_it_costs_no_more_writes(services):
+    async with services.controller(patience={"service_slices": 60.0}):
         await services.add_service("web", HTTP)
 
         async def specs():

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from kuryr_k8s.handlers.services import loadbalancer
 from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
 from kuryr_k8s.handlers.services.state import BUDGET
 from tests.component.services.test_life_of_a_service import HTTP, TWO, UP, run
@@ -268,10 +267,7 @@ async def test_nothing_is_remembered_of_a_service_that_went_before_it_had_a_fina
         await services.until(forgotten)
 
 
-async def test_since_when_a_service_waits_is_forgotten_when_it_is_no_more_ours(
-    services, handler, monkeypatch
-):
-    monkeypatch.setattr(loadbalancer, "SLICES_PATIENCE", 60.0)
+async def test_since_when_a_service_waits_is_forgotten_when_it_is_no_more_ours(services, handler):
 
     async def waits():
         return handler()._unsliced
@@ -279,7 +275,7 @@ async def test_since_when_a_service_waits_is_forgotten_when_it_is_no_more_ours(
     async def forgotten():
         return not handler()._unsliced
 
-    async with services.controller():
+    async with services.controller(patience={"service_slices": 60.0}):
         await services.add_service("web", HTTP)
         await services.until(waits)
         outside = {"type": "ExternalName", "externalName": "example.org"}

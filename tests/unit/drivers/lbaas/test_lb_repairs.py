@@ -12,14 +12,14 @@ def refused(repairs, now):
 
 
 def test_error_is_told_before_anything_is_done_about_it():
-    repairs = Repairs(3)
+    repairs = Repairs(3, 5.0)
     assert "lb" in refused(repairs, 100.0)
     assert "will be made anew" in refused(repairs, 104.9)
     repairs.begin("lb", 105.0)
 
 
 def test_what_has_begun_is_carried_on_until_no_error_is_left():
-    repairs = Repairs(3)
+    repairs = Repairs(3, 5.0)
     refused(repairs, 0.0)
     for now in (5.0, 5.1, 6.0):
         repairs.begin("lb", now)
@@ -28,7 +28,7 @@ def test_what_has_begun_is_carried_on_until_no_error_is_left():
 
 
 def test_delays_grow_and_the_last_word_is_that_people_are_needed():
-    repairs, now, waited = Repairs(8), 0.0, []
+    repairs, now, waited = Repairs(8, 5.0), 0.0, []
     for _ in range(8):
         refused(repairs, now)
         delay = next(one for one in range(1000) if begins(repairs, now + one))
@@ -48,4 +48,4 @@ def begins(repairs, now):
 
 
 def test_limit_of_none_leaves_everything_to_people():
-    assert "left to people" in refused(Repairs(0), 0.0)
+    assert "left to people" in refused(Repairs(0, 5.0), 0.0)
