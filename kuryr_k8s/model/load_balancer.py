@@ -1,4 +1,4 @@
-"""What a load balancer is to be, and what one is found to be in Octavia.
+"""Load balancers: their desired state, and their state as found in Octavia.
 
 Names are those of the Octavia API v2: https://docs.openstack.org/api-ref/load-balancer/v2/
 """
@@ -21,7 +21,7 @@ LISTENER_LIMITS = (*TIMEOUTS, "connection_limit", "default_tls_container_ref")
 
 
 class Address(NamedTuple):
-    """Identity of a member within its pool: Octavia has no two of the same."""
+    """Identity of a member within its pool."""
 
     address: str
     port: int
@@ -36,8 +36,11 @@ class Front(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """:param subnet_id: where it is reached; None: from the VIP's subnet, through the router.
-    :param weight: 0 gets no new connections, and keeps those it has.
+    """A member of a pool.
+
+    :param subnet_id: the subnet in which it is reached; None if it is reached from the VIP's
+        subnet, through the router.
+    :param weight: 0 for a member that keeps its connections and gets no new ones.
     """
 
     address: str
@@ -48,18 +51,19 @@ class Member:
 
     @property
     def key(self) -> Address:
+        """The member's identity within its pool."""
         return Address(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthMonitor:
-    """How Octavia asks members whether they are well. A pool has one at the most.
+    """Health monitor of a pool, which has one at the most.
 
     :param type: TCP, UDP-CONNECT, SCTP, HTTP, ...
-    :param delay: seconds between two questions.
+    :param delay: seconds between two probes.
     :param timeout: seconds for an answer, not more than ``delay``.
-    :param max_retries: good answers until a member is ONLINE, 1 to 10.
-    :param max_retries_down: bad answers until it is in ERROR, 1 to 10.
+    :param max_retries: successful probes until a member is ONLINE, 1 to 10.
+    :param max_retries_down: failed probes until it is in ERROR, 1 to 10.
     """
 
     type: str
@@ -71,9 +75,11 @@ class HealthMonitor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """:param name: its identity within its load balancer.
+    """A pool.
+
+    :param name: its identity within its load balancer.
     :param persistence: SOURCE_IP, or None; the timeout is in seconds.
-    :param tags: all of them are on it.
+    :param tags: added by the driver.
     """
 
     name: str
@@ -88,13 +94,15 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """:param pool: name of the pool that gets what comes in.
-    :param timeout_client_data: milliseconds, as all timeouts; None: as Octavia has it.
-    :param allowed_cidrs: who may connect; empty: everybody.
-    :param connection_limit: -1: none; None: as Octavia has it.
+    """A listener.
+
+    :param pool: name of its default pool.
+    :param timeout_client_data: milliseconds, like all timeouts; None for Octavia's default.
+    :param allowed_cidrs: networks that may connect; empty if all may.
+    :param connection_limit: -1 for no limit; None for Octavia's default.
     :param insert_headers: names of headers that it adds (X-Forwarded-For, ...), sorted.
-    :param default_tls_container_ref: of its certificate, with TERMINATED_HTTPS.
-    :param tags: all of them are on it.
+    :param default_tls_container_ref: the container of its certificate, with TERMINATED_HTTPS.
+    :param tags: added by the driver.
     """
 
     name: str
@@ -113,20 +121,26 @@ class Listener:
 
     @property
     def key(self) -> Front:
+        """The listener's identity within its load balancer."""
         return Front(self.protocol, self.port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadBalancer:
-    """A load balancer as it is to be. No two listeners have the same key, nor two pools the same
-    name, nor two members of a pool the same key; each listener has a pool of its own.
+    """Desired state of a load balancer.
 
-    :param vip_subnet_id: None: Octavia chooses one of ``vip_network_id``, or it is the port's.
-    :param vip_network_id: instead of a subnet; ``vip_port_id``: an existing port, instead of both.
-    :param vip_address: None: any of the subnet.
-    :param provider: None: Octavia's default.
-    :param flavor_id: as ``availability_zone``, chosen at its making; None: Octavia's default.
-    :param tags: all of them are on it, and by them it is found.
+    No two listeners have the same key, nor two pools the same name, nor two members of a pool the
+    same key; each listener has a pool of its own.
+
+    :param vip_subnet_id: None if Octavia chooses a subnet of ``vip_network_id``, or if there is a
+        ``vip_port_id``.
+    :param vip_network_id: replaces a subnet.
+    :param vip_port_id: an existing port, which replaces both.
+    :param vip_address: None for any address of the subnet.
+    :param provider: None for Octavia's default.
+    :param flavor_id: like ``availability_zone``, chosen at the creation; None for the default.
+    :param namespace: namespace of the Service that it is for.
+    :param tags: added by the driver, which finds the load balancer by them.
     """
 
     name: str
@@ -146,9 +160,9 @@ class LoadBalancer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPool:
-    """A pool in Octavia. ``pool.members`` are those that it has.
+    """A pool as found in Octavia, with its members.
 
-    :param health_monitor_status: its provisioning status; None: there is no monitor.
+    :param health_monitor_status: provisioning status of its monitor; None if there is none.
     """
 
     id: str
@@ -162,7 +176,10 @@ class FoundPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundListener:
-    """A listener in Octavia. ``pool_id``: of its default pool, if it has one."""
+    """A listener as found in Octavia.
+
+    :param pool_id: its default pool, if it has one.
+    """
 
     id: str
     provisioning_status: str
@@ -172,9 +189,9 @@ class FoundListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLoadBalancer:
-    """A load balancer in Octavia with all that it has.
+    """A load balancer as found in Octavia, with all that it contains.
 
-    :param flavor_id: as ``availability_zone``, what was chosen at its making; None: nothing was.
+    :param flavor_id: like ``availability_zone``, chosen at the creation; None if nothing was.
     """
 
     id: str
@@ -194,15 +211,15 @@ class FoundLoadBalancer:
     availability_zone: str | None = None
 
     def statuses(self) -> set[str]:
-        """The provisioning statuses of the whole tree."""
+        """Return the provisioning statuses of the load balancer and everything in it."""
         return {
             self.provisioning_status,
-            *(one.provisioning_status for one in self.listeners),
-            *(one.provisioning_status for one in self.pools),
-            *(status for one in self.pools for status in one.member_statuses.values()),
-            *(status for one in self.pools if (status := one.health_monitor_status)),
+            *(listener.provisioning_status for listener in self.listeners),
+            *(pool.provisioning_status for pool in self.pools),
+            *(status for pool in self.pools for status in pool.member_statuses.values()),
+            *(status for pool in self.pools if (status := pool.health_monitor_status)),
         }
 
     def is_pending(self) -> bool:
-        """Whether Octavia is at work on any of it: any change would be answered 409."""
+        """Tell whether Octavia is at work on any part: it would answer any change with 409."""
         return any(status.startswith("PENDING") for status in self.statuses())

@@ -1,4 +1,4 @@
-"""What we read of Services, their EndpointSlices and their Endpoints, for the caches."""
+"""Views of Services, EndpointSlices and Endpoints for the caches."""
 
 import hashlib
 import ipaddress
@@ -20,8 +20,10 @@ HEADLESS = "None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePort:
-    """:param target_port: a number or a name, as text; the slices know the numbers.
-    :param node_port: at every node; None: there is none.
+    """A port of a Service.
+
+    :param target_port: a number or a name, as text; the slices know the numbers.
+    :param node_port: the port at every node; None if there is none.
     """
 
     name: str
@@ -43,7 +45,7 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """metav1.Condition, ours or another's."""
+    """A condition (metav1.Condition), ours or another controller's."""
 
     type: str
     status: str
@@ -77,15 +79,15 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A Service, cut down to what decides about its load balancer.
+    """A Service, reduced to what decides about its load balancer.
 
     :param cluster_ips: canonical, in the order of ``ip_families``; empty where there are none.
     :param session_timeout: seconds of ``sessionAffinity: ClientIP``, else None.
     :param traffic_local: ``internalTrafficPolicy: Local``.
-    :param marks: those of its annotations by which users ask for something.
-    :param lbaas_spec: the annotation's text, as ``lbaas_spec_version``.
-    :param lbaas_state: digest of what :func:`digest` takes.
-    :param ingress: of its status, as :func:`ingress_text` writes it.
+    :param marks: the annotations by which users ask for something.
+    :param lbaas_spec: the annotation's text, like ``lbaas_spec_version``.
+    :param lbaas_state: digest of the state annotations, see :func:`digest`.
+    :param ingress: the ingress of its status, as :func:`ingress_text` returns it.
     """
 
     namespace: str
@@ -127,7 +129,9 @@ class Service:
             uid=meta["uid"],
             resource_version=meta["resourceVersion"],
             type=sys.intern(spec.get("type") or CLUSTER_IP),
-            cluster_ips=tuple(canonical(one) for one in addresses if one not in ("", HEADLESS)),
+            cluster_ips=tuple(
+                canonical(address) for address in addresses if address not in ("", HEADLESS)
+            ),
             ip_families=tuple(map(sys.intern, spec.get("ipFamilies") or ())),
             headless=HEADLESS in addresses,
             ports=tuple(ServicePort.read(port) for port in spec.get("ports") or ()),
@@ -157,6 +161,8 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPort:
+    """A port of an EndpointSlice."""
+
     name: str
     protocol: str
     port: int
@@ -164,8 +170,10 @@ class EndpointPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """:param address: the first one, canonical: all of an endpoint are the same to Kubernetes.
-    :param pod: name of the Pod behind it, in the slice's namespace; None: something else.
+    """An endpoint.
+
+    :param address: the first one, canonical; to Kubernetes, all of an endpoint are the same.
+    :param pod: name of its Pod, in the slice's namespace; None if it is no Pod.
     """
 
     address: str
@@ -177,7 +185,7 @@ class Endpoint:
 
     @classmethod
     def read(cls, item: Json) -> Self:
-        """What the conditions leave open is as the API defines it."""
+        """Read an endpoint; conditions that are missing are as the API defines them."""
         conditions = item.get("conditions") or {}
         target = item.get("targetRef") or {}
         node = item.get("nodeName")
@@ -196,7 +204,7 @@ class Endpoint:
 class EndpointSlice:
     """A part of a Service's endpoints, of one address family (``IPv4`` or ``IPv6``).
 
-    All endpoints of a slice listen on all of its ports; those of another one may listen on others.
+    All endpoints of a slice listen on all of its ports; another slice may have other ports.
     """
 
     namespace: str
@@ -235,7 +243,7 @@ class EndpointSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """The annotations of a Service's Endpoints: of its addresses the slices tell."""
+    """Annotations of a Service's Endpoints; the slices have the addresses."""
 
     namespace: str
     name: str
@@ -260,7 +268,7 @@ class Endpoints:
 
 
 def canonical(address: str) -> str:
-    """The one way to write it, as OpenStack does. Kubernetes has let leading zeros pass."""
+    """Return the address as OpenStack writes it. Kubernetes has accepted leading zeros."""
     try:
         if ":" not in address:
             address = ".".join(str(int(part)) for part in address.split("."))
@@ -270,12 +278,15 @@ def canonical(address: str) -> str:
 
 
 def digest(state: str, cut: str | None) -> str:
-    """Stands in the caches for a state, which may be long: its text, and the mark of a cut."""
+    """Return a digest that stands for a state in the caches; the state may be long.
+
+    :param cut: the annotation that says how many members are left out, if any are.
+    """
     return hashlib.blake2b(f"{cut or ''} {state}".encode(), digest_size=16).hexdigest()
 
 
 def ingress_text(ingress: Sequence[Json]) -> str:
-    """``status.loadBalancer.ingress`` for comparisons; empty where there is none."""
+    """Return ``status.loadBalancer.ingress`` as text for comparisons; empty if there is none."""
     return json.dumps(list(ingress), sort_keys=True) if ingress else ""
 
 

@@ -1,9 +1,9 @@
-"""What users ask of a load balancer by annotations of its Service. Pure.
+"""Annotations by which users configure the load balancers of a Service. Pure.
 
 The vocabulary is that of the OpenStack cloud provider, with the same meanings
 (kubernetes/cloud-provider-openstack, docs/openstack-cloud-controller-manager), and some of our
-own. docs/service-annotations.md says of each what it does. A value that cannot be read is a
-problem, told in words for users, and leaves alone what the others ask for.
+own. docs/service-annotations.md describes each of them. A value that cannot be read is a problem,
+described in words for users; the other annotations apply all the same.
 """
 
 import ipaddress
@@ -21,8 +21,7 @@ OWN_TIMEOUTS = {
     "timeout_client_data": "openstack.org/kuryr-timeout-client-data",
     "timeout_member_data": "openstack.org/kuryr-timeout-member-data",
 }
-# Written by us, as by the cloud provider; the third one says which id was of our writing: it is
-# no wish.
+# Written by us, as by the cloud provider; the third one says which id we wrote: it is no wish.
 LOAD_BALANCER_ID = f"{PREFIX}load-balancer-id"
 LOAD_BALANCER_ADDRESS = f"{PREFIX}load-balancer-address"
 WRITTEN_ID = "openstack.org/kuryr-load-balancer-id"
@@ -35,21 +34,24 @@ LONGEST_NAME = 255  # characters, in Neutron
 _HOSTNAME = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
-# what Kubernetes takes for an address, and no hostname in a status: zeros in front or not
+# Kubernetes takes this for an address, and no hostname in a status, with leading zeros or without
 _LIKE_ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """None: nothing is asked. Timeouts are in milliseconds, those of health monitors in seconds.
+    """Settings of a Service; None where nothing is asked for.
 
-    :param address: the public one that is wanted; with ``internal``, the VIP.
-    :param floating_subnet: a pattern of names, as ``floating_subnet_tags`` one of tags: see
-        :mod:`kuryr_k8s.model.subnet_patterns`.
+    Timeouts are in milliseconds, those of health monitors in seconds.
+
+    :param address: the public address that is wanted; with ``internal``, the VIP.
+    :param floating_subnet: a pattern for names, see :mod:`kuryr_k8s.model.subnet_patterns`.
+    :param floating_subnet_tags: a pattern for tags.
     :param class_name: a group ``[load_balancer_class:NAME]`` of kuryr.conf.
     :param proxy_protocol: PROXY or PROXYV2, the protocol of pools.
-    :param load_balancer_id: whose listeners are to be the Service's; not what we wrote there.
-    :param source_ranges: canonical; empty: everybody.
+    :param load_balancer_id: the load balancer on which the Service is to have listeners; not the
+        id that we wrote.
+    :param source_ranges: canonical; empty if everybody may connect.
     """
 
     internal: bool = False
@@ -91,8 +93,10 @@ def _text(value: str) -> str:
 
 
 def _pattern(value: str) -> str:
-    """As of :mod:`kuryr_k8s.model.subnet_patterns`, without regular expressions: there are such as
-    take years to say that a name is not like them, and nobody would be served meanwhile."""
+    """Read a pattern, see :mod:`kuryr_k8s.model.subnet_patterns`, but no regular expression.
+
+    Some take years to say that a name does not match, and nobody would be served meanwhile.
+    """
     if value.removeprefix("!").startswith("~"):
         raise ValueError(
             "is a regular expression, which is for the operator to write: in a group "
@@ -148,24 +152,25 @@ def _hostname(value: str) -> str:
 
 
 def networks(value: str) -> tuple[str, ...]:
-    """Empty: everybody, as each family that is named is open. One that is open opens nothing of
-    the other.
+    """Read a list of networks.
 
-    :raises ValueError: one of them is none.
+    :returns: empty if each address family that is named is open to everybody. A family that is
+        open does not open the other one.
+    :raises ValueError: something in the list is no network.
     """
     try:
-        found = {ipaddress.ip_network(one.strip(), strict=False) for one in value.split(",")}
+        found = {ipaddress.ip_network(text.strip(), strict=False) for text in value.split(",")}
     except ValueError:
         raise ValueError("is no list of networks (10.0.0.0/8,192.0.2.0/24)") from None
-    families = {one.version for one in found}
-    opened = {one.version for one in found if one.prefixlen == 0}
+    families = {network.version for network in found}
+    opened = {network.version for network in found if network.prefixlen == 0}
     return () if families == opened else tuple(sorted(map(str, found)))
 
 
 _MILLISECONDS = _number(0, LONGEST)
 _SECONDS = _number(1, MOST)
 _RETRIES = _number(1, 10)
-# field → annotation, and how its value is read
+# field → annotation, and the function that reads its value
 FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "internal": (INTERNAL, _flag),
     "address": (ADDRESS, _address),
@@ -199,8 +204,8 @@ FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
             "lb-method",
             _one_of(
                 {
-                    one: one
-                    for one in ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
+                    name: name
+                    for name in ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
                 }
             ),
         ),
@@ -230,11 +235,11 @@ NAMES = frozenset(
 def read_settings(
     marks: Mapping[str, str], address: str | None, source_ranges: tuple[str, ...]
 ) -> tuple[Settings, tuple[str, ...]]:
-    """What a Service of type LoadBalancer asks for, and what of it cannot be read, in words.
+    """Return what a Service of type LoadBalancer asks for, and what cannot be read, in words.
 
     :param marks: its annotations.
-    :param address: ``spec.loadBalancerIP``, and
-    :param source_ranges: ``spec.loadBalancerSourceRanges``: both go before the annotations.
+    :param address: ``spec.loadBalancerIP``; it goes before the annotation.
+    :param source_ranges: ``spec.loadBalancerSourceRanges``; they go before the annotation.
     """
     values, problems = _parse(marks, FIELDS)
     own, own_problems = _parse(
@@ -256,7 +261,10 @@ def read_settings(
 
 
 def read_timeouts(marks: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
-    """As :func:`read_settings`, of a Service of any other type: what is asked by our own names."""
+    """Return what a Service of any other type asks for, see :func:`read_settings`.
+
+    Only annotations of our own apply to it.
+    """
     values, problems = _parse(
         marks, {field: (name, _MILLISECONDS) for field, name in OWN_TIMEOUTS.items()}
     )

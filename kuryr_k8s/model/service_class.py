@@ -1,4 +1,4 @@
-"""Which Services are ours."""
+"""Classes of Services that this program handles."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -10,10 +10,10 @@ from kuryr_k8s.model.service import EXTERNAL_NAME, LOAD_BALANCER, Service
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classes:
-    """Which Services of type LoadBalancer are.
+    """Classes of Services of type LoadBalancer.
 
-    :param own: the ``loadBalancerClass`` that is.
-    :param default: what those without a class mean is ours to do as well.
+    :param own: our ``loadBalancerClass``.
+    :param default: Services without a class are ours as well.
     """
 
     own: str = "kuryr.openstack.org/octavia"
@@ -21,13 +21,13 @@ class Classes:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
+        """Read the options."""
         options = conf.kubernetes
         return cls(own=options.load_balancer_class, default=options.load_balancer_default)
 
 
 def is_handled(service: Service, classes: Classes) -> bool:
-    """Whether the Service is ours: has load balancers, and is answered at nodes. The others are
-    left alone."""
+    """Tell whether the Service is ours: has load balancers, and is answered at nodes."""
     return (
         bool(service.cluster_ips)
         and not service.headless
@@ -38,7 +38,7 @@ def is_handled(service: Service, classes: Classes) -> bool:
 
 
 def is_exposed(service: Service, classes: Classes) -> bool:
-    """Whether what ``type: LoadBalancer`` means is ours to do, of a Service that is handled."""
+    """Tell whether a Service that is handled gets its address outside from us."""
     return service.type == LOAD_BALANCER and (
         service.load_balancer_class is not None or classes.default
     )

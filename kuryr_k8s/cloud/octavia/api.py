@@ -1,10 +1,10 @@
-"""The calls of the Octavia API v2 that we need.
+"""Calls of the Octavia API v2.
 
 https://docs.openstack.org/api-ref/load-balancer/v2/
 
-Any change turns the whole load balancer PENDING_UPDATE, and what is asked of it meanwhile is
-answered 409 (:class:`errors.Immutable`). A change has come to its end when nothing of the whole
-tree is PENDING: with the provider ``ovn`` the load balancer is ACTIVE before what is in it is.
+Any change turns the whole load balancer PENDING_UPDATE, and Octavia answers further changes with
+409 (:class:`errors.Immutable`). A change has ended when nothing in the whole tree is PENDING: with
+the provider ``ovn`` the load balancer is ACTIVE before its parts are.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ ABOVE = "/../"  # the address that we have ends with the version
 
 
 class Octavia:
-    """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`.
+    """Client with typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`.
 
     Bodies are those of :mod:`kuryr_k8s.cloud.octavia.bodies`. Whatever makes or changes something
     raises :class:`errors.Unsupported` where Octavia, its configuration or the provider of the load
@@ -43,69 +43,69 @@ class Octavia:
         self._transport = transport
 
     async def microversions(self) -> frozenset[tuple[int, int]]:
-        """The API's versions, for example (2, 11): each has brought something."""
+        """Return the versions of the API, for example (2, 11)."""
         answer = await self._transport.call("GET", ABOVE)
-        numbers = (one["id"].removeprefix("v").split(".") for one in answer["versions"])
+        numbers = (version["id"].removeprefix("v").split(".") for version in answer["versions"])
         return frozenset((int(major), int(minor)) for major, minor in numbers)
 
     async def providers(self) -> frozenset[str]:
-        """Names of the providers that Octavia has."""
+        """Return the names of Octavia's providers."""
         answer = await self._transport.call("GET", "/lbaas/providers")
-        return frozenset(one["name"] for one in answer["providers"])
+        return frozenset(provider["name"] for provider in answer["providers"])
 
     async def list_load_balancers(self, query: Query) -> list[Json]:
-        """All load balancers that match, read page by page: themselves, not what is in them.
+        """Return all load balancers that match, without what is in them.
 
-        ``tags`` in the query are all on it (joined by commas). Only one value can be given of
-        anything else, ids too. Without ``project_id``, an administrator gets those of everybody.
+        ``tags`` in the query (joined by commas) must all match. Anything else, ids too, can have
+        only one value. Without ``project_id``, an administrator gets those of all projects.
         """
         return await self._list(LOAD_BALANCERS, query)
 
     async def survey(self, query: Query) -> list[Parts]:
-        """As :meth:`list_load_balancers`, with what is in them: by as few lists."""
+        """Return all load balancers that match, with what is in them, by few lists."""
         load_balancers = await self._list(LOAD_BALANCERS, query)
-        projects = sorted({one["project_id"] for one in load_balancers})
+        projects = sorted({load_balancer["project_id"] for load_balancer in load_balancers})
         listeners, pools = await _together(
             [self._list_by(kind, "loadbalancers", projects) for kind in (LISTENERS, POOLS)]
         )
         every = (pool for some in pools.values() for pool in some)
-        monitored = sorted({one["project_id"] for one in every if one.get("healthmonitor_id")})
+        monitored = sorted({pool["project_id"] for pool in every if pool.get("healthmonitor_id")})
         monitors = await self._list_by(MONITORS, "pools", monitored)
         found = []
-        for one in load_balancers:
-            own = pools[one["id"]]
-            of_pools = {pool["id"]: each for pool in own for each in monitors[pool["id"]]}
-            found.append(Parts(one, listeners[one["id"]], own, of_pools))
+        for load_balancer in load_balancers:
+            own = pools[load_balancer["id"]]
+            of_pools = {pool["id"]: monitor for pool in own for monitor in monitors[pool["id"]]}
+            found.append(Parts(load_balancer, listeners[load_balancer["id"]], own, of_pools))
         return found
 
     async def _list_by(
-        self, path: str, whose: str, projects: Iterable[str]
+        self, path: str, containers: str, projects: Iterable[str]
     ) -> defaultdict[str, list[Json]]:
-        """By the ids of what they are in."""
+        """Return parts by the ids of the objects that contain them."""
         found = defaultdict(list)
         for project in projects:
-            for one in await self._list(path, {"project_id": project}):
-                for other in one[whose]:
-                    found[other["id"]].append(one)
+            for part in await self._list(path, {"project_id": project}):
+                for container in part[containers]:
+                    found[container["id"]].append(part)
         return found
 
     async def statuses(self, query: Query) -> dict[str, str]:
-        """The provisioning status by id, of all load balancers that match.
+        """Return the provisioning statuses of all load balancers that match, by id.
 
-        See above for what the status of a load balancer alone is worth.
+        The module says what the status of a load balancer alone means.
         """
         fields = {"fields": ("id", "provisioning_status")}
         found = await self._list(LOAD_BALANCERS, {**query, **fields})
-        return {one["id"]: one["provisioning_status"] for one in found}
+        return {row["id"]: row["provisioning_status"] for row in found}
 
     async def list_parts(self, query: Query) -> list[Json]:
-        """All listeners and pools that match; each tells in ``loadbalancers`` whose it is."""
+        """Return all listeners and pools that match; ``loadbalancers`` names what they are in."""
         return [*await self._list(LISTENERS, query), *await self._list(POOLS, query)]
 
     async def tree_statuses(self, load_balancer_id: str) -> frozenset[str]:
-        """The provisioning statuses of everything in the load balancer, by one call.
+        """Return the provisioning statuses of everything in the load balancer, by one call.
 
-        Pools that are no listener's are not among them.
+        Pools without a listener are not among them.
 
         :raises errors.NotFound: there is none that we may see, or it is deleted.
         """
@@ -115,19 +115,19 @@ class Octavia:
         members = [member for pool in pools for member in pool["members"]]
         monitors = [monitor for pool in pools if (monitor := pool.get("health_monitor"))]
         every = [tree, *tree["listeners"], *pools, *members, *monitors]
-        return frozenset(one["provisioning_status"] for one in every)
+        return frozenset(each["provisioning_status"] for each in every)
 
     async def read(
         self, load_balancer_id: str, concerns: Callable[[Json, Json], bool] | None = None
     ) -> FoundLoadBalancer:
-        """The load balancer with all that it has.
+        """Return the load balancer with all that it contains.
 
-        No call tells everything: the status tree has neither weights nor what listeners are like,
-        and lists of pools have only the ids of members and health monitors. So three calls at
-        once, and then one for each pool that has members, and one for each monitor.
+        No call tells everything: the status tree has neither weights nor attributes of listeners,
+        and lists of pools have only the ids of members and health monitors. So there are three
+        calls at once, and then one for each pool that has members, and one for each monitor.
 
-        :param concerns: whether this pool, of this load balancer, matters: others are without
-            members and monitors. None: all do.
+        :param concerns: tells whether a pool of the load balancer matters; members and monitors
+            of other pools are not read. None if all matter.
         :raises errors.NotFound: there is none that we may see, or it is deleted.
         """
         query = {"loadbalancer_id": load_balancer_id}
@@ -139,25 +139,26 @@ class Octavia:
             ]
         )
         if concerns is not None:
-            pools = [one if concerns(load_balancer, one) else one | UNKNOWN for one in pools]
+            pools = [pool if concerns(load_balancer, pool) else pool | UNKNOWN for pool in pools]
         return await self.complete(Parts(load_balancer, listeners, pools, {}))
 
     async def complete(self, parts: Parts) -> FoundLoadBalancer:
-        """The load balancer with all that it has: one call for each pool that has members, and
-        for each monitor that is not known.
+        """Return the load balancer with all that it contains.
+
+        That takes one call for each pool that has members, and for each monitor that is not known.
 
         :raises errors.NotFound: a part is gone.
         """
         peopled = [pool["id"] for pool in parts.pools if pool["members"]]
         unknown = {
-            pool["id"]: one
+            pool["id"]: monitor
             for pool in parts.pools
-            if (one := pool.get("healthmonitor_id")) and pool["id"] not in parts.monitors
+            if (monitor := pool.get("healthmonitor_id")) and pool["id"] not in parts.monitors
         }
         lists = await _together(
             [
-                *(self._list(f"{POOLS}/{one}/members", {}) for one in peopled),
-                *(self._get(MONITORS, one, "healthmonitor") for one in unknown.values()),
+                *(self._list(f"{POOLS}/{pool_id}/members", {}) for pool_id in peopled),
+                *(self._get(MONITORS, monitor, "healthmonitor") for monitor in unknown.values()),
             ]
         )
         members = dict(zip(peopled, lists[: len(peopled)], strict=True))
@@ -170,10 +171,10 @@ class Octavia:
         return [answer[kind]]
 
     async def create_load_balancer(self, body: Json) -> FoundLoadBalancer:
-        """Make it with everything that is in the body; all of it is PENDING_CREATE at first.
+        """Begin to create a load balancer with everything in the body; return it, PENDING_CREATE.
 
-        Where Octavia refuses after it has made the VIP's port, the port stays, with ``device_id``
-        ``lb-`` and an id that is no load balancer's, and has the address.
+        Where Octavia refuses after it has created the VIP's port, the port stays and has the
+        address. Its ``device_id`` is ``lb-`` and an id that no load balancer has.
 
         :raises errors.OverQuota: the project's quota of load balancers or of what is in them.
         :raises errors.Conflict: the VIP's address is taken.
@@ -181,52 +182,60 @@ class Octavia:
         made = await self._write("POST", LOAD_BALANCERS, "loadbalancer", body)
         members = {pool["id"]: pool["members"] for pool in made["pools"]}
         monitors = {
-            pool["id"]: one for pool in made["pools"] if (one := pool.get("healthmonitor"))
+            pool["id"]: monitor for pool in made["pools"] if (monitor := pool.get("healthmonitor"))
         }
         return octavia_found.found(made, made["listeners"], made["pools"], members, monitors)
 
     async def delete_load_balancer(self, load_balancer_id: str, *, cascade: bool = True) -> None:
-        """Begin to delete; gone already is as good. It is gone once it is not found any more.
+        """Begin to delete a load balancer; it is no error if it does not exist.
 
-        :param cascade: with all that is in it; else Octavia refuses while something is.
+        It is gone once it is not found any more.
+
+        :param cascade: delete everything in it; else Octavia refuses while there is something.
         :raises errors.Immutable: it is PENDING, perhaps PENDING_DELETE. (ERROR is no hindrance.)
         """
         query = {"cascade": "true"} if cascade else {}
         await self._delete(f"{LOAD_BALANCERS}/{load_balancer_id}", query)
 
     async def create_listener(self, body: Json) -> str:
-        """Make a listener; its id.
+        """Begin to create a listener; return its id.
 
-        :raises errors.Immutable: the load balancer is PENDING or in ERROR (so with what follows).
+        :raises errors.Immutable: the load balancer is PENDING or in ERROR (as below).
         :raises errors.Conflict: the load balancer has one for this protocol and port.
         """
         return str((await self._write("POST", LISTENERS, "listener", body))["id"])
 
     async def update_listener(self, listener_id: str, changes: Json) -> None:
-        """:raises errors.NotFound: the listener is gone."""
+        """Begin to change a listener.
+
+        :raises errors.NotFound: the listener is gone.
+        """
         await self._write("PUT", f"{LISTENERS}/{listener_id}", "listener", changes)
 
     async def delete_listener(self, listener_id: str) -> None:
-        """Begin to delete; its pool stays. Gone already is as good."""
+        """Begin to delete a listener, but not its pool; it is no error if it does not exist."""
         await self._delete(f"{LISTENERS}/{listener_id}", {})
 
     async def create_pool(self, body: Json) -> str:
-        """Make a pool; its id.
+        """Begin to create a pool; return its id.
 
         :raises errors.Conflict: the listener has a default pool already.
         """
         return str((await self._write("POST", POOLS, "pool", body))["id"])
 
     async def update_pool(self, pool_id: str, changes: Json) -> None:
-        """:raises errors.NotFound: the pool is gone."""
+        """Begin to change a pool.
+
+        :raises errors.NotFound: the pool is gone.
+        """
         await self._write("PUT", f"{POOLS}/{pool_id}", "pool", changes)
 
     async def delete_pool(self, pool_id: str) -> None:
-        """Begin to delete, with its members and health monitor. Gone already is as good."""
+        """Begin to delete a pool with its members and health monitor, if it exists."""
         await self._delete(f"{POOLS}/{pool_id}", {})
 
     async def create_monitor(self, body: Json) -> str:
-        """Make a pool's health monitor; its id.
+        """Begin to create the health monitor of a pool; return its id.
 
         :raises errors.NotFound: the pool is gone.
         :raises errors.Conflict: the pool has one already.
@@ -234,19 +243,22 @@ class Octavia:
         return str((await self._write("POST", MONITORS, "healthmonitor", body))["id"])
 
     async def update_monitor(self, monitor_id: str, changes: Json) -> None:
-        """:raises errors.NotFound: the monitor is gone."""
+        """Begin to change a health monitor.
+
+        :raises errors.NotFound: the monitor is gone.
+        """
         await self._write("PUT", f"{MONITORS}/{monitor_id}", "healthmonitor", changes)
 
     async def delete_monitor(self, monitor_id: str) -> None:
-        """Begin to delete. Gone already is as good."""
+        """Begin to delete a health monitor; it is no error if it does not exist."""
         await self._delete(f"{MONITORS}/{monitor_id}", {})
 
     async def set_members(
         self, pool_id: str, members: Sequence[Member], *, additive: bool = False
     ) -> None:
-        """Have these members, by one call.
+        """Replace the members of a pool, by one call.
 
-        :param additive: those that it has and that are not given stay (API 2.11); else they go.
+        :param additive: members that are not given stay (API 2.11); else they go.
         :raises errors.NotFound: the pool is gone.
         :raises errors.Immutable: among others where the pool alone is PENDING or in ERROR.
         """
@@ -256,7 +268,7 @@ class Octavia:
             await self._transport.call("PUT", f"{POOLS}/{pool_id}/members", body=body, query=query)
 
     async def _write(self, method: str, path: str, kind: str, body: Json) -> Json:
-        """What it answers, without the object's name around it."""
+        """Write an object; return the answer without the object's name around it."""
         with octavia_refusals.named():
             answer = await self._transport.call(method, path, body={kind: body})
         return dict(answer[kind])
@@ -268,7 +280,7 @@ class Octavia:
             return
 
     async def _list(self, path: str, query: Query) -> list[Json]:
-        """All, page by page; Octavia's own limit of a page may be less than ours."""
+        """Return everything that matches, page by page; Octavia's own pages may be shorter."""
         kind = path.rpartition("/")[2]
         found: list[Json] = []
         page = {"limit": str(PAGE)}
@@ -286,7 +298,7 @@ class Octavia:
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """The answers to calls that are under way at the same time; or the first error."""
+    """Make calls at the same time; return the answers, or raise the first error."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]

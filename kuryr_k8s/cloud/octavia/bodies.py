@@ -1,9 +1,9 @@
-"""Load balancers in the JSON of the Octavia API v2; back: :mod:`kuryr_k8s.cloud.octavia.found`.
+"""Bodies of calls of the Octavia API v2; :mod:`kuryr_k8s.cloud.octavia.found` reads the answers.
 
 https://docs.openstack.org/api-ref/load-balancer/v2/
 
-Bodies are given without the object's name around them (``{"listener": …}``): the client adds it.
-What a listener or a pool may be given once is not in the bodies that update: Octavia answers 400.
+The client adds the object's name around a body (``{"listener": …}``). What cannot be changed after
+the creation is not in the bodies of updates: Octavia would answer 400.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ CHOSEN_ONCE = ("provider", "flavor_id", "availability_zone")
 
 
 def create_body(wanted: LoadBalancer) -> Json:
-    """Of ``POST /loadbalancers``: the load balancer with everything that is in it.
+    """Return the body of ``POST /loadbalancers``: the load balancer with everything in it.
 
-    Pools stand in the listeners whose default they are; they have names, else Octavia refuses.
+    Default pools are within their listeners; they have names, else Octavia refuses.
     """
     body: Json = {
         "name": wanted.name,
@@ -47,10 +47,10 @@ def create_body(wanted: LoadBalancer) -> Json:
 
 
 def listener_body(listener: Listener, load_balancer_id: str, pool_id: str | None = None) -> Json:
-    """Of ``POST /listeners``.
+    """Return the body of ``POST /listeners``.
 
-    :param pool_id: of a pool that is there already. None: the pool is made next, and names the
-        listener. (A pool within this body is accepted, and answered 500.)
+    :param pool_id: an existing pool; None if the pool is created next, and names the listener.
+        (Octavia accepts a pool within this body, and answers 500.)
     """
     body = _listener(listener) | {"loadbalancer_id": load_balancer_id}
     if pool_id is not None:
@@ -59,13 +59,13 @@ def listener_body(listener: Listener, load_balancer_id: str, pool_id: str | None
 
 
 def listener_changes(listener: Listener, pool_id: str | None = None) -> Json:
-    """Of ``PUT /listeners/{id}``.
+    """Return the body of ``PUT /listeners/{id}``.
 
-    :param pool_id: of its new default pool; None: it keeps the one that it has.
+    :param pool_id: its new default pool; None if it keeps the one that it has.
     """
     body = _listener(listener)
     del body["protocol"], body["protocol_port"]
-    # what is empty takes away; a timeout of null is Octavia's own
+    # empty values remove; a timeout of null becomes Octavia's default
     body |= {name: None for name in TIMEOUTS if getattr(listener, name) is None}
     body["allowed_cidrs"] = list(listener.allowed_cidrs)
     body["insert_headers"] = _headers(listener)
@@ -77,11 +77,12 @@ def listener_changes(listener: Listener, pool_id: str | None = None) -> Json:
 def pool_body(
     pool: Pool, *, listener_id: str | None = None, load_balancer_id: str | None = None
 ) -> Json:
-    """Of ``POST /pools``: one of the ids must be given. Its members are set afterwards, and so is
-    its health monitor.
+    """Return the body of ``POST /pools``; members and health monitor are set afterwards.
 
-    :param listener_id: whose default pool it becomes.
-    :param load_balancer_id: that it is of, without a listener.
+    One of the ids must be given.
+
+    :param listener_id: the listener whose default pool it becomes.
+    :param load_balancer_id: the load balancer of a pool without a listener.
     """
     body = _pool(pool)
     if listener_id is not None:
@@ -92,18 +93,18 @@ def pool_body(
 
 
 def pool_changes(pool: Pool) -> Json:
-    """Of ``PUT /pools/{id}``.
+    """Return the body of ``PUT /pools/{id}``.
 
     ovn-octavia-provider 11.0 fails without ``admin_state_up``, and the pool is in ERROR.
     """
-    # null takes it away
+    # null removes it
     body: Json = {"session_persistence": None, "admin_state_up": True} | _pool(pool)
     del body["protocol"]
     return body
 
 
 def member_body(member: Member) -> Json:
-    """Of a member in ``PUT /pools/{id}/members``, and within a pool."""
+    """Return a member for ``PUT /pools/{id}/members``, or for the body of a pool."""
     body: Json = {
         "name": member.name,
         "address": member.address,
@@ -116,12 +117,12 @@ def member_body(member: Member) -> Json:
 
 
 def monitor_body(monitor: HealthMonitor, pool_id: str) -> Json:
-    """Of ``POST /healthmonitors``."""
+    """Return the body of ``POST /healthmonitors``."""
     return _monitor(monitor) | {"pool_id": pool_id}
 
 
 def monitor_changes(monitor: HealthMonitor) -> Json:
-    """Of ``PUT /healthmonitors/{id}``."""
+    """Return the body of ``PUT /healthmonitors/{id}``."""
     body = _monitor(monitor)
     del body["type"]
     return body
@@ -174,6 +175,6 @@ def _monitor(monitor: HealthMonitor) -> Json:
 
 
 def _given(part: Listener | LoadBalancer, names: tuple[str, ...]) -> Json:
-    """The attributes of these names that are not None."""
+    """Return the attributes of these names that are not None."""
     values = ((name, getattr(part, name)) for name in names)
     return {name: value for name, value in values if value is not None}

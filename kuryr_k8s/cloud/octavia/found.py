@@ -23,9 +23,9 @@ Json = dict[str, Any]
 
 
 class Parts(NamedTuple):
-    """A load balancer and what is in it, as lists show it: of members there are the ids.
+    """A load balancer and what it contains, as lists show it: of members, only the ids.
 
-    :param monitors: those that are known, by the ids of their pools.
+    :param monitors: the monitors that are known, by the ids of their pools.
     """
 
     load_balancer: Json
@@ -34,8 +34,10 @@ class Parts(NamedTuple):
     monitors: dict[str, Json]
 
     def mark(self) -> bytes:
-        """Another one as soon as anything has changed, but for operating statuses: among others
-        ``updated_at``, which tells, in whole seconds, of changes of members too."""
+        """Return a digest that differs after any change, but for operating statuses.
+
+        It covers ``updated_at``, which tells, in whole seconds, of changes of members too.
+        """
         rows = [self.load_balancer, *self.listeners, *self.pools, *self.monitors.values()]
         shown = [{**row, "operating_status": None} for row in rows]
         shown.sort(key=lambda row: str(row["id"]))
@@ -49,7 +51,7 @@ def found(
     members: Mapping[str, Sequence[Json]],
     monitors: Mapping[str, Json],
 ) -> FoundLoadBalancer:
-    """A load balancer from what Octavia shows of its parts.
+    """Return a load balancer from what Octavia shows of its parts.
 
     :param members: by the ids of their pools.
     :param monitors: health monitors, by the ids of their pools.
@@ -66,9 +68,10 @@ def found(
         provisioning_status=load_balancer["provisioning_status"],
         operating_status=load_balancer["operating_status"],
         tags=tuple(load_balancer["tags"]),
-        listeners=tuple(_listener(one, names) for one in listeners),
+        listeners=tuple(_listener(shown, names) for shown in listeners),
         pools=tuple(
-            _pool(one, members.get(one["id"], ()), monitors.get(one["id"])) for one in pools
+            _pool(shown, members.get(shown["id"], ()), monitors.get(shown["id"]))
+            for shown in pools
         ),
         vip_network_id=load_balancer["vip_network_id"],
         flavor_id=load_balancer["flavor_id"],
@@ -102,7 +105,7 @@ def _listener(shown: Json, pool_names: Mapping[str, str]) -> FoundListener:
 
 
 def _headers(shown: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that are added: Octavia keeps what is not "true" too."""
+    """Return the headers that are added: Octavia also keeps those whose value is not "true"."""
     return tuple(sorted(name for name, value in shown.items() if value.lower() == "true"))
 
 
@@ -118,13 +121,17 @@ def _pool(shown: Json, members: Sequence[Json], monitor: Json | None) -> FoundPo
         health_monitor=_monitor(monitor) if monitor is not None else None,
         tags=tuple(shown["tags"]),
     )
-    shown_by_key = {Address(one["address"], one["protocol_port"]): one for one in members}
+    shown_by_key = {
+        Address(member["address"], member["protocol_port"]): member for member in members
+    }
     return FoundPool(
         id=shown["id"],
         provisioning_status=shown["provisioning_status"],
         pool=pool,
-        member_statuses={key: one["provisioning_status"] for key, one in shown_by_key.items()},
-        member_ids={key: one["id"] for key, one in shown_by_key.items()},
+        member_statuses={
+            key: member["provisioning_status"] for key, member in shown_by_key.items()
+        },
+        member_ids={key: member["id"] for key, member in shown_by_key.items()},
         health_monitor_id=monitor["id"] if monitor is not None else None,
         health_monitor_status=monitor["provisioning_status"] if monitor is not None else None,
     )

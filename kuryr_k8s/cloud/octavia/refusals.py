@@ -1,8 +1,7 @@
-"""What Octavia cannot do, told from the words of its answers.
+"""Recognition of what Octavia cannot do, by the words of its answers.
 
-There is no call that tells what a provider can do (its capabilities are those of flavors, and for
-administrators): it is asked, and answers 501; and 400 or 403 for what Octavia itself cannot do, or
-is configured not to. https://docs.openstack.org/octavia/latest/user/feature-classification/
+No call tells users what a provider can do. Octavia answers 501 for what the provider cannot do,
+and 400 or 403 for what it cannot do itself, or is configured not to do. https://docs.openstack.org/octavia/latest/user/feature-classification/
 """
 
 import re
@@ -12,12 +11,12 @@ from contextlib import contextmanager
 from kuryr_k8s import errors
 
 UNSUPPORTED = 501
-# of a body that this version of the API does not know, or does not take
+# an attribute of a body that this version of the API does not know, or does not accept
 _ATTRIBUTE = re.compile(r"field/attribute (\w+)|^Unknown attribute for argument [\w.]+: (\w+)")
 _MONITORS = ("healthmonitor", "type", "delay", "timeout", "max_retries", "max_retries_down")
 _NAMES = {"session_persistence": "persistence", **dict.fromkeys(_MONITORS, "health_monitor")}
-# The first that fits. They are the words of octavia/common/exceptions.py, octavia/api/v2 and of
-# the providers' drivers.
+# The first match counts. The words are from octavia/common/exceptions.py, octavia/api/v2 and the
+# providers' drivers.
 FEATURES = tuple(
     (feature, re.compile(words, re.IGNORECASE))
     for feature, words in (
@@ -39,9 +38,9 @@ FEATURES = tuple(
 
 @contextmanager
 def named() -> Iterator[None]:
-    """Have a refusal of what cannot be done raised as such.
+    """Raise refusals of what cannot be done as such.
 
-    :raises errors.Unsupported: instead of the :class:`errors.BadRequest` that it was.
+    :raises errors.Unsupported: replaces an :class:`errors.BadRequest`.
     """
     try:
         yield

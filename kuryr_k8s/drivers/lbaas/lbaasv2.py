@@ -16,7 +16,8 @@ from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShare
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import ownership, plan
 from kuryr_k8s.drivers.lbaas.attached import Attachments
-from kuryr_k8s.drivers.lbaas.records import Deletion, LoadBalancerFailed, Records, View
+from kuryr_k8s.drivers.lbaas.record import Deletion, LoadBalancerFailed, View
+from kuryr_k8s.drivers.lbaas.records import Records
 from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep, is_vip_port
 from kuryr_k8s.drivers.lbaas.work import SOON, Gone, StillPending, Work
 from kuryr_k8s.engine.controller import Controller

@@ -1,24 +1,24 @@
-"""From what a load balancer is to be and what is found in Octavia: the next call. Pure.
+"""Plan that leads from the state found in Octavia to the desired state: the next call. Pure.
 
-Every change makes the whole load balancer PENDING, and any other change is refused meanwhile: so a
-plan is one step, then a look at what came of it. Steps that are carried out one after the other
-end with nothing to do, after as few calls as there are differences. Their order:
+Every change makes the whole load balancer PENDING, and Octavia refuses any other change meanwhile.
+So a plan is one step, then a look at its result. Step by step, it ends with nothing to do, after
+as few calls as there are differences. The order of steps:
 
-* what is in ERROR goes first, and is made again: Octavia lets nothing else be done to it;
-* members before everything else: others may have the addresses of those that went;
-* a new pool has its members before a listener leads to it, and a pool that somebody uses goes
-  only after its successor is in its place;
-* a listener that is not wanted goes before new ones come, which may have its port, or its pool
-  (a pool cannot have two), and before its own pool;
-* a pool has its health monitor after its listener: the ovn provider asks members in the name of
-  the listener's address and port, and learns of them when the monitor is made;
-* what Octavia cannot change (protocols, ports, types of monitors) is made anew, and where it is
-  the load balancer's own (address, subnet, provider, flavor, project, ...) all of it.
+* what is in ERROR is deleted first, and created again: Octavia accepts nothing else;
+* members come before everything else: others may have the addresses of those that went;
+* a new pool gets its members before a listener leads to it, and a pool in use is deleted only
+  after its successor is in its place;
+* an unwanted listener is deleted before new ones are created, which may have its port or its pool
+  (a pool cannot have two listeners), and before its own pool;
+* a pool gets its health monitor after its listener: the ovn provider probes members in the name of
+  the listener's address and port, and learns of them when the monitor is created;
+* what Octavia cannot change (protocols, ports, types of monitors) is created anew; if it concerns
+  the load balancer itself (address, subnet, provider, flavor, project, ...), so is all of it.
 
-What Octavia chooses by itself (None in what is wanted) is no difference, nor are others' tags,
-which are kept. Names of load balancers, listeners and members are for people and none either: a
-call would make the whole load balancer PENDING, and hold up changes that matter. They are written
-along with the next one.
+Where None is wanted, Octavia chooses, and there is no difference; tags of others are kept. Names
+of load balancers, listeners and members are for people, and no difference either: a call would
+make the whole load balancer PENDING, and hold up changes that matter. They are written along with
+the next change.
 """
 
 from collections.abc import Iterable
@@ -58,25 +58,26 @@ from kuryr_k8s.model.load_balancer import (
     LoadBalancer,
 )
 
-# Providers that never tell of the end of a monitor's update: its listeners stay PENDING_UPDATE
+# Providers that never report the end of a monitor's update: its listeners stay PENDING_UPDATE
 # (ovn-octavia-provider 11.0).
 MONITORS_ANEW = ("ovn",)
-# Providers that know no weights (ovn-octavia-provider 11.0): a member of weight 0 would get new
-# connections as any other. One that is taken away keeps those it has.
+# Providers without weights (ovn-octavia-provider 11.0): a member of weight 0 would get new
+# connections like any other. One that is removed keeps those it has.
 WEIGHTLESS = ("ovn",)
 
 
 def next_step(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Step | None:
-    """What to do next; None: all is as it is to be.
+    """Return the next step.
 
-    :param desired: None: it is to be gone.
-    :param found: None: there is none.
+    :param desired: None if the load balancer is to be deleted.
+    :param found: None if there is none.
+    :returns: None if everything matches the desired state.
     """
     if found is None or found.provisioning_status == DELETED:
         return CreateLoadBalancer(attainable(desired)) if desired is not None else None
     if found.provisioning_status.startswith("PENDING"):
         return Pending(found.id)
-    # What is to go need not wait for its parts: those of one in ERROR may be PENDING for ever.
+    # A deletion need not wait for parts: those of one in ERROR may be PENDING for ever.
     if desired is None or found.provisioning_status == ERROR:
         return DeleteLoadBalancer(found.id)
     if found.is_pending():
@@ -87,51 +88,55 @@ def next_step(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> 
 
 
 def next_step_inside(desired: LoadBalancer, found: FoundLoadBalancer) -> Pending | Change | None:
-    """What to do next with listeners and pools; whatever the load balancer itself is like."""
+    """Return the next step with listeners and pools, whatever the load balancer itself is like."""
     if found.is_pending():
         return Pending(found.id)
     return _Tree(attainable(desired, found.provider), found).next_step()
 
 
 def attainable(desired: LoadBalancer, provider: str | None = None) -> LoadBalancer:
-    """What is wanted, as the provider can have it; None: the one that is wanted."""
+    """Return the desired state without what the provider cannot have.
+
+    :param provider: None for the desired one.
+    """
     if (provider or desired.provider) not in WEIGHTLESS:
         return desired
     drained = (
-        replace(pool, members=tuple(one for one in pool.members if one.weight))
+        replace(pool, members=tuple(member for member in pool.members if member.weight))
         for pool in desired.pools
     )
     return replace(desired, pools=tuple(drained))
 
 
 class _Tree:
-    """What is wanted beside what is found, in a load balancer of which nothing is PENDING."""
+    """Desired and found parts of a load balancer in which nothing is PENDING."""
 
     def __init__(self, desired: LoadBalancer, found: FoundLoadBalancer) -> None:
         self._id = found.id
         self._found = found
         self._updates_monitors = found.provider not in MONITORS_ANEW
-        self._listeners = {one.key: one for one in desired.listeners}
-        self._pools = {one.name: one for one in desired.pools}
-        self._front_of = {one.pool: one.key for one in desired.listeners}
-        self._found_listeners = {one.listener.key: one for one in found.listeners}
+        self._listeners = {listener.key: listener for listener in desired.listeners}
+        self._pools = {pool.name: pool for pool in desired.pools}
+        self._front_of = {listener.pool: listener.key for listener in desired.listeners}
+        self._found_listeners = {each.listener.key: each for each in found.listeners}
         self._kept = dict(self._keep())
 
     def _keep(self) -> Iterable[tuple[str, FoundPool]]:
-        """The pools that serve, by name: of two of the same name, the one in its place."""
+        """Yield the pools that stay, by name; of two of the same name, the one in its place."""
         for name, wanted in self._pools.items():
             listener = self._found_listeners.get(self._front_of.get(name, Front("", 0)))
             place = listener.pool_id if listener is not None else None
             alike = [
-                one
-                for one in self._found.pools
-                if one.pool.name == name and one.pool.protocol == wanted.protocol
+                pool
+                for pool in self._found.pools
+                if pool.pool.name == name and pool.pool.protocol == wanted.protocol
             ]
-            in_place = [one for one in alike if one.id == place]
+            in_place = [pool for pool in alike if pool.id == place]
             if alike:
-                yield name, min(in_place or alike, key=lambda one: one.id)
+                yield name, min(in_place or alike, key=lambda pool: pool.id)
 
     def next_step(self) -> Change | None:
+        """Return the next step."""
         return (
             self._heal()
             or self._set_members()
@@ -142,7 +147,7 @@ class _Tree:
             or self._create_listener()
             or self._change_monitor()
             or self._delete_pool()
-            or self._part()
+            or self._separate()
         )
 
     def _heal(self) -> Change | None:
@@ -158,7 +163,7 @@ class _Tree:
         return None
 
     def _set_members(self) -> Change | None:
-        """Those in ERROR are set anew by the same call."""
+        """Set members, also those in ERROR."""
         for name, found in self._kept.items():
             members = self._pools[name].members
             if not same_members(members, found):
@@ -167,8 +172,8 @@ class _Tree:
 
     def _create_pool(self) -> Change | None:
         for name, wanted in self._pools.items():
-            if name in self._kept or any(one.pool.name == name for one in self._found.pools):
-                continue  # one that cannot serve has the name, and goes first
+            if name in self._kept or any(pool.pool.name == name for pool in self._found.pools):
+                continue  # a pool that cannot stay has the name, and goes first
             listener = self._found_listeners.get(self._front_of.get(name, Front("", 0)))
             idle = listener is not None and listener.pool_id is None
             return CreatePool(self._id, wanted, listener.id if listener and idle else None)
@@ -223,16 +228,16 @@ class _Tree:
         return None
 
     def _delete_pool(self) -> Change | None:
-        """Nobody's, and those that cannot serve and have the name of one that is to come."""
-        kept = {one.id for one in self._kept.values()}
+        """Delete a pool that nobody uses, or that has the name of a new one and cannot stay."""
+        kept = {pool.id for pool in self._kept.values()}
         for pool in self._found.pools:
             in_the_way = pool.pool.name in self._pools.keys() - self._kept.keys()
             if pool.id not in kept and (in_the_way or not self._users(pool)):
                 return DeletePool(pool.id)
         return None
 
-    def _part(self) -> Change | None:
-        """Listeners have each other's pools: one goes, so that the others can follow."""
+    def _separate(self) -> Change | None:
+        """Delete one of the listeners that have each other's pools, so that others can go on."""
         for wanted in self._listeners.values():
             pool = self._kept.get(wanted.pool)
             for user in self._users(pool) if pool is not None else ():
@@ -241,4 +246,4 @@ class _Tree:
         return None
 
     def _users(self, pool: FoundPool) -> list[FoundListener]:
-        return [one for one in self._found.listeners if one.pool_id == pool.id]
+        return [each for each in self._found.listeners if each.pool_id == pool.id]

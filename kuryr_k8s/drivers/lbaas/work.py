@@ -12,7 +12,7 @@ from kuryr_k8s.drivers.base import DriverContext, OthersAtWork
 from kuryr_k8s.drivers.lbaas import ownership, steps
 from kuryr_k8s.drivers.lbaas.capabilities import Capabilities
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
-from kuryr_k8s.drivers.lbaas.records import (
+from kuryr_k8s.drivers.lbaas.record import (
     Created,
     Listed,
     Record,

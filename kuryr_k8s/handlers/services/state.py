@@ -54,25 +54,25 @@ def _state(found: FoundLoadBalancer, spec: LBaaSServiceSpec) -> LBaaSState:
     fronts = {listener.pool_id: listener.id for listener in found.listeners}
     listeners = [
         LBaaSListener(
-            id=one.id,
+            id=each.id,
             project_id=found.project_id,
-            name=one.listener.name,
+            name=each.listener.name,
             loadbalancer_id=found.id,
-            protocol=one.listener.protocol,
-            port=one.listener.port,
+            protocol=each.listener.protocol,
+            port=each.listener.port,
         )
-        for one in found.listeners
+        for each in found.listeners
     ]
     pools = [
         LBaaSPool(
-            id=one.id,
+            id=each.id,
             project_id=found.project_id,
-            name=one.pool.name,
+            name=each.pool.name,
             loadbalancer_id=found.id,
-            listener_id=fronts.get(one.id),
-            protocol=one.pool.protocol,
+            listener_id=fronts.get(each.id),
+            protocol=each.pool.protocol,
         )
-        for one in found.pools
+        for each in found.pools
     ]
     return LBaaSState(
         loadbalancer=LBaaSLoadBalancer(
@@ -85,19 +85,19 @@ def _state(found: FoundLoadBalancer, spec: LBaaSServiceSpec) -> LBaaSState:
             provider=found.provider,
             security_groups=spec.security_groups_ids,
         ),
-        listeners=tuple(sorted(listeners, key=lambda one: one.name)),
-        pools=tuple(sorted(pools, key=lambda one: one.name)),
+        listeners=tuple(sorted(listeners, key=lambda each: each.name)),
+        pools=tuple(sorted(pools, key=lambda each: each.name)),
     )
 
 
 def _members(found: FoundLoadBalancer) -> Iterable[LBaaSMember]:
-    for one in sorted(found.pools, key=lambda one: one.pool.name):
-        for member in sorted(one.pool.members, key=lambda member: member.key):
+    for pool in sorted(found.pools, key=lambda pool: pool.pool.name):
+        for member in sorted(pool.pool.members, key=lambda member: member.key):
             yield LBaaSMember(
-                id=one.member_ids[member.key],
+                id=pool.member_ids[member.key],
                 project_id=found.project_id,
                 name=member.name,
-                pool_id=one.id,
+                pool_id=pool.id,
                 subnet_id=member.subnet_id or found.vip_subnet_id,
                 ip=member.address,
                 port=member.port,

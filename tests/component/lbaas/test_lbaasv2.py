@@ -572,6 +572,7 @@ async def test_one_list_looks_for_all_that_is_pending_ever_more_rarely_until_som
     assert delays == sorted(delays)
     assert delays[-1] == lb_pending.LONGEST
     pending.watch(second.id, OTHER, "PENDING_CREATE")
+    clock.advance(1.0)
     cloud.octavia.progress.finish(first.id)
     cloud.calls.clear()
     assert await pending.reconcile("") == PATIENCE.first_pending_look

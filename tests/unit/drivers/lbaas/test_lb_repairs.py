@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.drivers.lbaas.records import LoadBalancerFailed, Repairs
+from kuryr_k8s.drivers.lbaas.record import LoadBalancerFailed, Repairs
 
 
 def refused(repairs, now):

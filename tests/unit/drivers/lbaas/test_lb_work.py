@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, cast
 
-from kuryr_k8s.drivers.lbaas.records import Record, View
+from kuryr_k8s.drivers.lbaas.record import Record, View
 from kuryr_k8s.drivers.lbaas.work import StillPending, Work
 from kuryr_k8s.model.owner import Owner
 from tests.kit.contexts import driver_context
