@@ -169,8 +169,7 @@ class Suite:
             "KURYR_LAB_REPORTS": str(self.reports),
             "PATH": f"{self.paths.bin}:{os.environ['PATH']}",  # Open vSwitch's tools
         }
-        if not self._complete:
-            variables |= dict([stages.QUICK_HYPOTHESIS])
+        variables |= {"HYPOTHESIS_PROFILE": "full" if self._complete else "quick"}
         command = [*(_BEHIND if behind else ()), *self._inside(stage.python, argv)]
         self.runner.step(stage.name, command, env=variables, report=report)
 

@@ -43,7 +43,6 @@ class Stage:
 # Options of all stages: those of ``make test``, and those of ``make test-all``.
 SAMPLED = ("-m", "not complete")
 COMPLETE = ("--all-faults",)
-QUICK_HYPOTHESIS = ("HYPOTHESIS_PROFILE", "quick")
 _TWO = ("--numprocesses=2", "--dist=loadfile")
 _NEW_PYTHON = "py313"
 
