@@ -277,7 +277,8 @@ async def test_kill_at_any_moment_leaves_nothing_that_is_not_recorded(daemon, st
         started = processes.Event()
         child = processes.Process(target=plug_for_ever, args=(state, netns, started))
         child.start()
-        await asyncio.to_thread(started.wait)
+        while not await asyncio.to_thread(started.wait, 1.0):
+            assert child.is_alive(), "the daemon has ended by itself"
         await asyncio.sleep(chance.uniform(0, longest))
         child.kill()
         await asyncio.to_thread(child.join)

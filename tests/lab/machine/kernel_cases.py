@@ -29,7 +29,8 @@ def run_in_machine():
 
     :returns: for each case `PASSED`, or what pytest says of it.
     """
-    worker = machine(facts.load())
+    lab = facts.load()
+    worker = machine(lab)
     # the machine shares this directory with its host, at the same path, and caches nothing of it
     clone = Paths.from_environment().node(worker.name).root / "clone"
     copy_to(clone)
@@ -38,6 +39,7 @@ def run_in_machine():
         "echo 2 > /proc/sys/vm/drop_caches && mkdir -p /run/netns && "
         # PYTEST_ADDOPTS comes along from here, and may name files that are only here
         f"cd {clone} && unset PYTEST_ADDOPTS && export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. && "
+        f"export PATH={lab.bin}:$PATH && "  # Open vSwitch's tools
         f"{sys.executable} -m pytest -q -p no:cacheprovider --junitxml={clone}/report.xml {CASES}"
     )
     printed = run([*worker.command, "/bin/sh", "-c", script], timeout=800, check=False)

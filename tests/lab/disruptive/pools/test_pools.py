@@ -10,9 +10,15 @@ from lab.kubernetes.client import Follower, Kube
 from lab.kuryr.installation import CONTROLLER, Installation, daemon
 from lab.openstack.rest import ApiError
 from lab.progress import Progress
+from tests.lab import metrics
 from tests.lab.cluster import addresses, fresh_cluster, pod
 
 NODES = ("node1", "node1", "node2", "node2")
+# What the controller counts when a Pod takes a port that is available.
+TAKEN = (
+    ("kuryr_pool_requests_total", {"driver": "neutron", "outcome": "hit"}),
+    ("kuryr_pool_wait_seconds_count", {"driver": "neutron"}),
+)
 pytestmark = pytest.mark.lab_only
 
 
@@ -119,7 +125,7 @@ def test_next_pods_take_ports_that_are_parked_and_none_is_made(cluster, pools):
         return {ports[port]["status"] for port in free} == {"ACTIVE"}
 
     cluster.wait_for("what is free is ACTIVE", are_active)
-    before = set(cluster.ports())
+    before, counted = set(cluster.ports()), metrics.of_controller()
     heard = {}  # the interface of each Pod, as it was recorded first
 
     def hear(name, item, _now):
@@ -135,6 +141,10 @@ def test_next_pods_take_ports_that_are_parked_and_none_is_made(cluster, pools):
         assert heard[name]["id"] in free
         assert heard[name]["active"], name
     assert set(cluster.ports()) == before
+    told = metrics.of_controller()
+    for name, labels in TAKEN:
+        more = told.value(name, **labels) - counted.value(name, **labels)
+        assert more >= len(second), name
     cluster.until_pings("second-0", addresses(cluster.get("pod", "second-2"))[0])
 
 

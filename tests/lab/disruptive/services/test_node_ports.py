@@ -4,6 +4,7 @@ import pytest
 
 from lab.kuryr.installation import daemon
 from lab.process import run
+from tests.lab import metrics
 from tests.lab.cluster import pod
 from tests.lab.services import service, url_of, web
 
@@ -18,6 +19,9 @@ def test_node_port_outlives_the_daemon_and_is_closed_when_its_service_has_gone(c
     number = port["nodePort"]
     url = url_of(cluster.lab.nodes["node1"].port_v4, number)
     assert cluster.answering("asks", url, 1) == {"a"}
+    told = metrics.of_daemon(cluster.lab.nodes["node1"])
+    assert told.value("kuryr_node_ports") > 0
+    assert told.value("kuryr_node_ports_seconds_count") > 0
     cluster.supervisor.kill(daemon("node1"))
     try:
         assert cluster.answering("asks", url, 1) == {"a"}
