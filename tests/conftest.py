@@ -1,6 +1,7 @@
 """Options of the tables of faults, and the API server that a session shares."""
 
 import os
+import secrets
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,25 @@ def pytest_addoption(parser):
     parser.addoption(
         "--all-faults",
         action="store_true",
-        help="strike every life with every fault: six minutes instead of two",
+        help="tables of faults: strike every life with every fault, not a sample of them",
     )
+    parser.addoption(
+        "--seed",
+        type=int,
+        help="tables of faults: choose the sample of the session that printed this number",
+    )
+
+
+def pytest_configure(config):
+    """Choose the seed, or take the one of the session that this process is a part of."""
+    given = getattr(config, "workerinput", {}).get("seed", config.getoption("--seed"))
+    config.stash[report.SEED] = secrets.randbelow(10**6) if given is None else given
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Tell a process of this session the seed."""
+    node.workerinput["seed"] = node.config.stash[report.SEED]
 
 
 def pytest_collection_modifyitems(items):
@@ -25,22 +43,23 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(600))
 
 
-# The stage runs in several processes; each hands its part of the table of faults to the first.
+# Component tests run in several processes; each hands its part of the tables to the first.
 
 
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["faults"] = list(report.summary(session.config))
+        session.config.workeroutput["faults"] = report.part(session.config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    lines = getattr(node, "workeroutput", {}).get("faults", [])
-    node.config.stash.setdefault(report.LINES, []).extend(lines)
+    part = getattr(node, "workeroutput", {}).get("faults")
+    if part:
+        node.config.stash.setdefault(report.PARTS, []).append(part)
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    for line in (*config.stash.get(report.LINES, []), *report.summary(config)):
+    for line in report.summary(config):
         terminalreporter.write_line(line)
 
 

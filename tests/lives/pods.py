@@ -1,13 +1,20 @@
-"""Lives of a Pod, each from its creation until nothing of it is left.
+"""Lives of a Pod, each from its creation until nothing of it is left."""
 
-A life is a coroutine function: it does what users, scheduler and kubelet do, waits for what the
-controller owes, and calls `at(moment)` where the state is to be compared. It knows nothing of
-faults. `keeper` runs the controller.
-"""
+from tests.lives.life import life
 
 POD = "web"
+LONG = 150.0  # seconds that a step may take with a fault in it
+WRITES = (
+    "kube create kuryrports",
+    "kube patch kuryrports/status",
+    "kube delete kuryrports",
+    "kube patch kuryrports",
+    "neutron POST /ports",
+    "neutron DELETE /ports/{id}",
+)
 
 
+@life(writes=WRITES, plain=True)
 async def deleted(stage, _keeper, at):
     """It runs, and is deleted."""
     pod = await run(stage)
@@ -16,6 +23,7 @@ async def deleted(stage, _keeper, at):
     await _give_back(stage, at)
 
 
+@life(writes=WRITES, shared="running")
 async def finished(stage, _keeper, at):
     """It runs and ends by itself; its object stays."""
     pod = await run(stage)
@@ -25,9 +33,11 @@ async def finished(stage, _keeper, at):
     await stage.cluster.delete_pod(pod)
 
 
+@life(shared="running")
 async def made_again(stage, _keeper, at):
     """It is deleted and made again at once under its name, as by a StatefulSet."""
     old = await run(stage)
+    await at("running")
     await stage.cluster.delete_pod(old)
     new = await stage.cluster.add_pod(POD, node=stage.node)
     await stage.until_deleting(POD, within=LONG)
@@ -45,6 +55,8 @@ async def made_again(stage, _keeper, at):
     await _give_back(stage, at)
 
 
+# No Events there: whether one is written before the Pod is gone is not always the same.
+@life(options={"kubernetes": {"use_events": "false"}})
 async def deleted_early(stage, _keeper, at):
     """It is deleted before its port is made: the node has no daemon yet."""
     published = {"metadata": {"annotations": None}}
@@ -61,9 +73,11 @@ async def deleted_early(stage, _keeper, at):
     await at("end")
 
 
+@life(shared="running")
 async def other_groups(stage, keeper, at):
     """It runs on while the operator configures other security groups; then it is deleted."""
     pod = await run(stage)
+    await at("running")
     group = stage.cloud.add_security_group("other")["id"]
     await keeper.restart(neutron_defaults={"pod_security_groups": group})
 
@@ -77,12 +91,7 @@ async def other_groups(stage, keeper, at):
     await _give_back(stage, at)
 
 
-# No Events there: whether one is written before the Pod is gone is not always the same.
-deleted_early.options = {"kubernetes": {"use_events": "false"}}
-LONG = 150.0  # seconds that a step may take with a fault in it
-LIVES = {
-    life.__name__: life for life in (deleted, finished, made_again, deleted_early, other_groups)
-}
+LIVES = (deleted, finished, made_again, deleted_early, other_groups)
 
 
 async def run(stage):

@@ -1,4 +1,4 @@
-"""Lives of a Pod that gets its port from a pool; as in lives.py.
+"""Lives of a Pod that gets its port from a pool; as in pods.py.
 
 At each moment to be compared the books balance: each port is one Pod's or lies in a pool.
 """
@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 
 from tests.kit.ledger import settle
+from tests.lives.life import life
 from tests.lives.pods import LONG, POD
 from tests.lives.pods import run as begin
 
@@ -33,6 +34,23 @@ def options(**changes):
     }
 
 
+def changes_in_neutron(place):
+    """Say whether a write changes or deletes a port that is there already."""
+    return place.side == "neutron" and place.verb in ("PUT", "DELETE")
+
+
+@life(
+    options=options(),
+    plain=True,
+    writes=(
+        "kube create kuryrports",
+        "kube patch kuryrports/status",
+        "kube delete kuryrports",
+        "kube patch kuryrports",
+        "neutron POST /ports",
+        "neutron POST /ports #2",
+    ),
+)
 async def pooled(stage, keeper, at):
     """Its port is taken from the pool, and goes back into it."""
     pod = await _run(stage, keeper)
@@ -41,6 +59,20 @@ async def pooled(stage, keeper, at):
     await at("end")
 
 
+@life(
+    options=options(ports_pool_min="3", ports_pool_batch="3"),
+    struck=lambda place: (place.verb, place.nth) == ("POST", 2),
+    answers=frozenset(),
+)
+async def filled(stage, keeper, at):
+    """Its pool is filled by one request for several ports."""
+    await _run(stage, keeper)
+    await at("running")
+    requests = stage.cloud.calls.count("POST", "/v2.0/ports")
+    assert requests < len(stage.cloud.ports), "no request was for several ports"
+
+
+@life(options=options(port_names="true"), struck=changes_in_neutron, named_after=3.0)
 async def named(stage, keeper, at):
     """Its port gets its name, and loses it."""
     pod = await _run(stage, keeper)
@@ -51,6 +83,7 @@ async def named(stage, keeper, at):
     await at("end")
 
 
+@life(options=options(ports_pool_max="1"), struck=changes_in_neutron, named_after=3.0)
 async def surplus(stage, keeper, at):
     """Its port is one too many when it comes back."""
     pod = await _run(stage, keeper)
@@ -59,6 +92,12 @@ async def surplus(stage, keeper, at):
     await at("end")
 
 
+@life(
+    options=options(ports_pool_max="1", park_ports="true"),
+    struck=lambda place: place.what == "kuryrportpools" or changes_in_neutron(place),
+    answers=frozenset(),
+    batched={"kuryrportpools": 2, "kuryrportpools/status": 0},
+)
 async def parked(stage, keeper, at):
     """Its port is plugged before it comes and after it went, until it is one too many."""
     async with _daemon(stage):
@@ -70,6 +109,12 @@ async def parked(stage, keeper, at):
         await at("end")
 
 
+@life(
+    options=options(ports_pool_min="0"),
+    struck=changes_in_neutron,
+    batched={"/v2.0/ports/{id}": 1},  # it gets back the groups of the pool it came from
+    named_after=3.0,
+)
 async def regrouped(stage, keeper, at):
     """It runs on while other security groups are configured; its port goes back into its pool."""
     pod = await _run(stage, keeper)
@@ -86,15 +131,7 @@ async def regrouped(stage, keeper, at):
     await _end(stage, keeper, pod)  # in the one pool or in the other, as the restarts have it
 
 
-pooled.options = options()
-named.options = options(port_names="true")
-surplus.options = options(ports_pool_max="1")
-parked.options = options(ports_pool_max="1", park_ports="true")
-parked.batched = ("kuryrportpools", "kuryrportpools/status")
-named.changes = surplus.changes = 2  # of ports that are there already, in a life
-regrouped.changes = 1
-regrouped.batched = ("/v2.0/ports/{id}",)  # it gets back the groups of the pool it came from
-regrouped.options = options(ports_pool_min="0")
+LIVES = (pooled, filled, named, surplus, parked, regrouped)
 
 
 async def _run(stage, keeper):

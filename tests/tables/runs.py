@@ -5,31 +5,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.kit.controllers import Crash, Keeper
-from tests.kit.fakes.faults import Hang, answer, cut, garble, lose_reply
+from tests.kit.fakes.faults import Hang
 from tests.tables.state import differences, state_of
-from tests.tables.targets import Place, places
+from tests.tables.targets import Place, places, writes
 
 LATE = 1.3  # seconds: longer than a first back-off and than the Retry-After below
 PATIENCE = 250.0  # seconds for a whole run
 
-SHORT_FAULTS = {
-    "500": lambda: answer(500),
-    "503": lambda: answer(503),
-    "429": lambda: answer(429, retry_after=1),
-    "cut": cut,
-    "garbled": garble,
-}
-CRASHES = {
-    "crash before": lambda: Crash(applied=False),
-    "crash after": lambda: Crash(applied=True),
-    "reply lost": lose_reply,
-}
-WRITE_FAULTS = {
-    **CRASHES,
-    **SHORT_FAULTS,
-    "409": lambda: answer(409),
-    "500 applied": lambda: answer(500, applied=True),
-}
 # What the one write did is recorded by the other. A controller that follows on a crash between
 # the two makes it again: that is how it finds out.
 RECORDED_BY = {
@@ -45,7 +27,6 @@ BEFORE_VIFS = {
     ("neutron", "POST", "/v2.0/ports"),
     ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports"),
 }
-HANGS = {"time-out": Hang, "time-out applied": lambda: Hang(applied=True)}
 
 
 @dataclass
@@ -54,7 +35,8 @@ class Record:
 
     states: dict = field(default_factory=dict)
     places: list = field(default_factory=list)
-    batched: tuple = ()  # kinds of writes that are as many as the time allowed
+    batched: frozenset = frozenset()  # kinds of writes that are as many as the time allowed
+    before: dict = field(default_factory=dict)  # the writes before each moment
 
     @property
     def writes(self):
@@ -102,7 +84,7 @@ async def struck(lanes, life, record, place, fault, make, *, keeping=Keeper, **g
 
     `keeping` is the class that runs the controllers.
     """
-    cell = Cell(life.__name__, place, fault, [])
+    cell = Cell(life.name, place, fault, [])
     async with lanes.open() as stage:
         action = make()
         crash = action if isinstance(action, Crash) else Crash(applied=False)
@@ -115,7 +97,7 @@ async def struck(lanes, life, record, place, fault, make, *, keeping=Keeper, **g
             return cell
         finally:
             _let_go(action)
-        if not rule.hits and place.what not in record.batched:
+        if not rule.hits:
             cell.problems.append("there was no such request")
     compare(cell, record, found, crashed=isinstance(action, Crash))
     return cell
@@ -142,27 +124,28 @@ def compare(cell, record, found, *, crashed=False):
     ]
 
 
-async def strike_all(lanes, life, record, targets, faults, **how):
-    """A cell for each fault at each target, many at the same time."""
+async def strike_all(lanes, life, record, chosen, **how):
+    """Run the life once for each chosen (request, faults by name), many at the same time."""
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(struck(lanes, life, record, place, fault, make, **how))
-            for place in targets
+            for place, faults in chosen
             for fault, make in faults.items()
         ]
     return [task.result() for task in tasks]
 
 
 async def _live(stage, life, crash, groups, keeping=Keeper):
-    record = Record(batched=getattr(life, "batched", ()))
+    record = Record(batched=frozenset(life.batched))
 
     async def at(moment):
         record.states[moment] = await state_of(stage)
+        record.before[moment] = frozenset(writes(stage))
 
-    options = getattr(life, "options", {}) | groups
+    options = {**life.options, **groups}
     keeper = keeping(stage, crash.on(stage), **options)
     async with asyncio.timeout(PATIENCE), keeper.keeping():
-        await life(stage, keeper, at)
+        await life.steps(stage, keeper, at)
         await asyncio.sleep(LATE)  # nothing may come any more: that takes time to see
     record.places = places(stage)
     return record

@@ -5,24 +5,29 @@ the live reads. The life must end as undisturbed, and no write may be made becau
 """
 
 from tests.lives.pods import deleted
+from tests.tables.faults import AT_READS, HANGS
 from tests.tables.report import judge
-from tests.tables.runs import HANGS, SHORT_FAULTS, strike_all, undisturbed
+from tests.tables.runs import strike_all, undisturbed
 
 
 def _questions(record):
     return [place for place in record.reads if place.verb != "watch"]
 
 
-async def test_failing_question_changes_nothing_in_the_end(lanes, request):
+async def test_failing_question_changes_nothing_in_the_end(lanes_for, choice, request):
+    lanes = lanes_for(deleted)
     record = await undisturbed(lanes, deleted)
-    cells = await strike_all(lanes, deleted, record, _questions(record), SHORT_FAULTS)
-    judge(request.config, cells)
+    questions = _questions(record)
+    chosen = [(place, choice.at_read(deleted, place)) for place in questions]
+    cells = await strike_all(lanes, deleted, record, chosen)
+    judge(request.config, cells, of=len(questions) * sum(map(len, AT_READS)))
 
 
 async def test_question_that_is_never_answered_changes_nothing_in_the_end(
-    lanes, request, short_calls
+    lanes_for, request, short_calls
 ):
+    lanes = lanes_for(deleted)
     record = await undisturbed(lanes, deleted)
     silence = {"time-out": HANGS["time-out"]}
-    cells = await strike_all(lanes, deleted, record, _questions(record), silence, **short_calls)
-    judge(request.config, cells)
+    chosen = [(place, silence) for place in _questions(record)]
+    judge(request.config, await strike_all(lanes, deleted, record, chosen, **short_calls))

@@ -1,12 +1,7 @@
 """Two controllers: whatever the one was doing when it died, the other one brings to its end."""
 
-import pytest
-
-from kuryr_k8s.model.annotations import HOST_ID, LEADER
-from tests.kit.confs import HOST, NODE
-from tests.kit.fakes.faults import answer
 from tests.kit.pair import Kill, Pair
-from tests.lives.pods import LIVES, deleted
+from tests.lives.pods import LIVES, deleted, other_groups
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
 
@@ -14,52 +9,19 @@ KILLS = {
     "killed before": lambda: Kill(applied=False),
     "killed after": lambda: Kill(applied=True),
 }
+SAMPLE = (deleted, other_groups)
 
 
-def lives(config):
-    return LIVES.values() if config.getoption("--all-faults") else [deleted, LIVES["other_groups"]]
+def pytest_generate_tests(metafunc):
+    lives = LIVES if metafunc.config.getoption("--all-faults") else SAMPLE
+    metafunc.parametrize("life", lives, ids=str)
 
 
-async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed(lanes, request):
-    cells = []
-    for life in lives(request.config):
-        record = await undisturbed(lanes, life)
-        cells += await strike_all(lanes, life, record, record.writes, KILLS, keeping=Pair)
-    judge(request.config, cells)
-
-
-async def test_metrics_say_who_leads(stage, tmp_path):
-    def told(app):
-        names = ("kuryr_leader", "kuryr_lease_transitions")
-        return [app.registry.get_sample_value(name) for name in names]
-
-    lock = {"lock_file": str(tmp_path / "other.lock")}
-    async with stage.controller() as first:
-        transitions = told(first)[1]
-        assert told(first) == [1, transitions]
-        async with stage.controller(leading=False, kubernetes=lock) as second:
-            await stage.proxy.wait_for(lambda: stage.proxy.watching("leases"))
-            assert told(second) == [0, transitions]
-    # as from another host: so it counts, whether or not the first one could give the Lease back
-    async with stage.controller(kubernetes=lock) as third:
-        assert told(third)[1] > transitions
-
-
-@pytest.mark.parametrize(("status", "moved"), [(503, True), (422, False)])
-async def test_kuryrport_without_interfaces_is_moved_before_its_new_leader_works(
-    stage, status, moved
+async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed(
+    life, lanes_for, choice, request
 ):
-    """Where that fails for a while, it is done later; where it never will, without."""
-    node = f"/api/v1/nodes/{NODE}"
-    await stage.client.patch(node, {"metadata": {"annotations": {HOST_ID: None}}})
-    async with stage.controller():
-        await stage.cluster.add_pod("web", node=NODE)
-        await stage.until(lambda: stage.kuryrport("web"))
-    before = await stage.kuryrport("web")
-    assert LEADER not in before["metadata"]["annotations"]
-    stage.proxy.faults.add(method="PATCH", path="/kuryrports/web$", action=answer(status))
-    async with stage.controller():
-        after = await stage.kuryrport("web")
-        assert (LEADER in after["metadata"]["annotations"]) is moved
-        await stage.client.patch(node, {"metadata": {"annotations": {HOST_ID: HOST}}})
-        await stage.until_plugged_in("web")
+    lanes = lanes_for(life)
+    record = await undisturbed(lanes, life)
+    chosen = [(one, choice.crashes_at(life, record, one, KILLS)) for one in record.writes]
+    cells = await strike_all(lanes, life, record, chosen, keeping=Pair)
+    judge(request.config, cells, of=len(record.writes) * len(KILLS))

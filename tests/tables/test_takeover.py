@@ -112,7 +112,7 @@ async def test_frozen_in_the_midst_of_any_write_it_does_no_harm(lanes, request):
 
 async def _frozen(lanes, record, place):
     """The write arrives at the server, and is carried out when all is done without it."""
-    cell = Cell(deleted.__name__, place, "frozen", [])
+    cell = Cell(deleted.name, place, "frozen", [])
     held = Hang()
     woken = False
     sweeps = {"sweep_interval": "1"}  # a port that Neutron makes too late is a case for it
@@ -145,7 +145,7 @@ async def _frozen(lanes, record, place):
 
         async with asyncio.TaskGroup() as group:
             group.create_task(freeze())
-            await deleted(stage, None, at)
+            await deleted.steps(stage, None, at)
         if not woken:
             cell.problems.append("it was not frozen")
     return cell

@@ -7,7 +7,7 @@ import pytest
 from kuryr_k8s.handlers.base import Handler
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit.confs import HOST, NODE, TAG
-from tests.kit.fakes.faults import answer
+from tests.kit.fakes.faults import Hang, answer
 
 
 @pytest.fixture
@@ -426,3 +426,17 @@ async def test_nothing_is_remembered_of_pods_that_are_gone(stage, handlers):
             await stage.until(nothing)
         except TimeoutError:
             pytest.fail(f"{remembered()}")
+
+
+async def test_kuryrport_that_vanishes_while_its_port_is_made_leaves_no_port(stage):
+    held = Hang(applied=True)
+    async with stage.controller():
+        stage.cloud.faults.add(method="POST", path=r"/ports$", action=held)
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await held.reached.wait()
+        assert stage.ports_of(pod)
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        await stage.client.patch(stage.path("web"), {"metadata": {"finalizers": None}})
+        held.release()
+        await stage.cloud.wait_for(lambda: not stage.cloud.ports)

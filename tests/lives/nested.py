@@ -1,0 +1,21 @@
+"""Lives of a Pod on a VM."""
+
+import dataclasses
+
+from tests.lives import pods
+
+WRITES = (
+    "kube create kuryrports",
+    "kube patch kuryrports/status",
+    "kube delete kuryrports",
+    "kube patch kuryrports",
+    "neutron POST /ports",
+    "neutron PUT /trunks/{id}/add_subports",
+    "neutron PUT /trunks/{id}/remove_subports",
+    "neutron DELETE /ports/{id}",
+)
+deleted, made_again = (
+    dataclasses.replace(life, name=f"nested_{life.name}", environment="nested", writes=writes)
+    for life, writes in ((pods.deleted, WRITES), (pods.made_again, ()))
+)
+LIVES = (deleted, made_again)

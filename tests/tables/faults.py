@@ -1,0 +1,73 @@
+"""Faults by class, and which of them a sample has at a write.
+
+Both crashes strike every write that no other life strikes. Of the other faults, which the
+controller survives, a sample has one of each class, chosen by the session's seed.
+"""
+
+import random
+
+from tests.kit.controllers import Crash
+from tests.kit.fakes.faults import Hang, answer, cut, garble, lose_reply
+
+CRASHES = {
+    "crash before": lambda: Crash(applied=False),
+    "crash after": lambda: Crash(applied=True),
+}
+UNANSWERED = {  # applied, but the controller does not hear of it
+    "reply lost": lose_reply,
+    "garbled": garble,
+    "500 applied": lambda: answer(500, applied=True),
+}
+REFUSED = {  # not applied
+    "500": lambda: answer(500),
+    "503": lambda: answer(503),
+    "429": lambda: answer(429, retry_after=1),
+    "409": lambda: answer(409),
+    "cut": cut,
+}
+HANGS = {"time-out": Hang, "time-out applied": lambda: Hang(applied=True)}
+AT_READS = (
+    {name: REFUSED[name] for name in ("500", "503", "429")},
+    {"cut": cut, "garbled": garble},
+)
+COLUMNS = tuple(CRASHES | UNANSWERED | REFUSED | HANGS)
+
+
+class Choice:
+    """What a session runs of the whole product of lives, requests and faults."""
+
+    def __init__(self, seed, *, everything):
+        self.seed = seed
+        self.everything = everything
+
+    def at_write(self, life, record, place):
+        """Return the faults that strike this write, by name."""
+        answers = (UNANSWERED, REFUSED) if place.side in life.answers else ()
+        if self.everything:
+            return CRASHES | {name: fault for one in answers for name, fault in one.items()}
+        if life.shared and place in record.before[life.shared]:
+            return {}
+        return CRASHES | self._one_of_each(answers, life, place)
+
+    def at_read(self, life, place):
+        """Return the faults that strike this question, by name."""
+        if self.everything:
+            return AT_READS[0] | AT_READS[1]
+        return self._one_of_each(AT_READS, life, place)
+
+    def crashes_at(self, life, record, place, crashes):
+        """Return the crashes, or none where another life has them."""
+        shared = life.shared and place in record.before[life.shared]
+        return {} if shared and not self.everything else crashes
+
+    def _one_of_each(self, classes, life, place):
+        chosen = random.Random(f"{self.seed}: {life} at {place}")
+        names = [chosen.choice(sorted(one)) for one in classes]
+        return {name: one[name] for name, one in zip(names, classes, strict=True)}
+
+
+def whole_product(life, record):
+    """Return how many runs of a life there would be with every fault at every write."""
+    answered = [place for place in life.targets(record) if place.side in life.answers]
+    per_answer = len(UNANSWERED) + len(REFUSED)
+    return len(life.targets(record)) * len(CRASHES) + len(answered) * per_answer
