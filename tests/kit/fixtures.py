@@ -22,12 +22,12 @@ from tests.kit.fakes.cloud import FakeCloud
 from tests.kit.kube.children import free_ports
 from tests.kit.kube.client import KubeClient
 from tests.kit.kube.cluster import Cluster
-from tests.kit.kube.proxy import KubeProxy
+from tests.kit.kube.proxy import KubeProxy, session_for
 from tests.kit.load_balancer_services import furnish_outside
 from tests.kit.paths import ETC
 from tests.kit.service_stage import ServiceStage, furnish
 from tests.kit.stage import Stage
-from tests.kit.stages import Lanes, NestedLanes, permit
+from tests.kit.stages import Lanes, permit
 
 
 @pytest.fixture
@@ -51,8 +51,15 @@ async def cluster(kube):
 
 
 @pytest.fixture
-async def kube_proxy(kube_server):
-    """A proxy in front of the server, with nothing wrong yet."""
+async def kube_proxy(kube_server, cluster):
+    """Show a controller the test's namespace, and all nodes, with nothing wrong yet."""
+    async with KubeProxy(kube_server, namespace=cluster.namespace) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def whole_server(kube_server):
+    """Show a controller all namespaces."""
     async with KubeProxy(kube_server) as proxy:
         yield proxy
 
@@ -96,12 +103,15 @@ def neutron(transport):
 
 @pytest.fixture
 async def shipped_permissions(cluster, kube_server):
-    """The CRDs and the permissions of etc/, granted to the user that tests run as."""
-    await cluster.install_crds(ETC / "crds")
-    for path in (ETC / "rbac").glob("*.yaml"):
-        for manifest in yaml.safe_load_all(path.read_text()):
-            if manifest["kind"] != "ServiceAccount":
-                await _grant(cluster.client, manifest)
+    """Grant the CRDs and the permissions of etc/ to the user that tests run as, once a session."""
+    if not kube_server.furnished:
+        await cluster.install_crds(ETC / "crds")
+        for path in (ETC / "rbac").glob("*.yaml"):
+            for manifest in yaml.safe_load_all(path.read_text()):
+                if manifest["kind"] != "ServiceAccount":
+                    await _grant(cluster.client, manifest)
+        await permit(cluster.client, kube_server)
+        kube_server.furnished = True
     return cluster
 
 
@@ -135,17 +145,19 @@ async def stage(shipped_permissions, cloud, kube_proxy, load_conf):
 
 
 @pytest.fixture
-async def lanes(shipped_permissions, kube_server, tmp_path):
-    """Stages to be used at the same time, each with everything of its own."""
-    await permit(shipped_permissions.client, kube_server)
-    return Lanes(kube_server, shipped_permissions.client, tmp_path)
+async def lanes_of(shipped_permissions, kube_server, tmp_path):
+    """Make stages of a class to be used at the same time, each with everything of its own."""
+    async with session_for(kube_server) as session:
+
+        def make(lanes):
+            return lanes(kube_server, shipped_permissions.client, tmp_path, session)
+
+        yield make
 
 
 @pytest.fixture
-async def nested_lanes(shipped_permissions, kube_server, tmp_path):
-    """As lanes, with VMs for nodes."""
-    await permit(shipped_permissions.client, kube_server)
-    return NestedLanes(kube_server, shipped_permissions.client, tmp_path)
+def lanes(lanes_of):
+    return lanes_of(Lanes)
 
 
 @pytest.fixture
@@ -211,15 +223,3 @@ class OutsideLanes(ServiceLanes):
 
     def conf(self, cloud):
         return furnish_outside(cloud, super().conf(cloud))
-
-
-@pytest.fixture
-async def outside_lanes(shipped_permissions, kube_server, tmp_path):
-    await permit(shipped_permissions.client, kube_server)
-    return OutsideLanes(kube_server, shipped_permissions.client, tmp_path)
-
-
-@pytest.fixture
-async def service_lanes(shipped_permissions, kube_server, tmp_path):
-    await permit(shipped_permissions.client, kube_server)
-    return ServiceLanes(kube_server, shipped_permissions.client, tmp_path)

@@ -96,12 +96,11 @@ class Stage:
     async def node_events(self, name=""):
         """(reason, note) of all Events of the node, or of another one."""
         node = await self.client.find(f"/api/v1/nodes/{name or self.node}")
-        path = "/apis/events.k8s.io/v1/namespaces/default/events"
-        return [
-            (event["reason"], event["note"])
-            for event in await self.client.list(path)
-            if node and event["regarding"].get("uid") == node["metadata"]["uid"]
-        ]
+        if node is None:
+            return []
+        selector = f"involvedObject.uid={node['metadata']['uid']}"
+        found = await self.client.list("/api/v1/namespaces/default/events", fieldSelector=selector)
+        return [(event["reason"], event["message"]) for event in found]
 
     async def more_state(self):
         """What else is to be compared between two lives."""
@@ -115,20 +114,19 @@ class Stage:
     # Waiting, for conditions: asked again and again, until they hold.
 
     async def until(self, condition, *, within=PATIENCE):
-        """Ask an asynchronous condition until it holds; its value."""
+        """Ask an asynchronous condition until it holds; its value.
+
+        It is asked after the controller's writes, and now and then: it may be about other things.
+        """
         async with asyncio.timeout(within):
             while True:
-                seen = self._happened()
+                seen = self.proxy.answered
                 if value := await condition():
                     return value
-                with contextlib.suppress(TimeoutError):  # asked again whatever happened
+                with contextlib.suppress(TimeoutError):
                     await self.proxy.wait_for(
-                        lambda seen=seen: self._happened() != seen, within=0.2
+                        lambda seen=seen: self.proxy.answered != seen, within=0.25
                     )
-
-    def _happened(self):
-        """How much the controller has asked for and heard of so far."""
-        return len(self.proxy.calls), self.proxy.events.passed
 
     async def until_plugged_in(self, name, *, within=PATIENCE):
         """Wait until the KuryrPort names its interfaces; the default one's data."""

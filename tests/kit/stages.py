@@ -28,8 +28,9 @@ class Lanes:
     options: ClassVar[dict] = {"annotations": {HOST_ID: HOST}}  # of the node
     kind = Stage
 
-    def __init__(self, server, client, directory):
+    def __init__(self, server, client, directory, session):
         self.server, self.client = server, client
+        self._session = session
         self._directory = directory
         self._places = asyncio.Semaphore(AT_ONCE)
 
@@ -43,7 +44,9 @@ class Lanes:
             directory.mkdir()
             async with (
                 FakeCloud(hosts=[HOST, "chassis2"]) as cloud,
-                KubeProxy(self.server, namespace=cluster.namespace, node=node) as proxy,
+                KubeProxy(
+                    self.server, namespace=cluster.namespace, node=node, session=self._session
+                ) as proxy,
             ):
                 confs.furnish(cloud)
                 load = _loader(directory, cloud, cluster, self.conf(cloud))
@@ -55,16 +58,10 @@ class Lanes:
                     yield stage
                 finally:
                     await cluster.clean()
-                    await self._drop_lease(cluster.namespace)
 
     def conf(self, _cloud):
         """Groups of options besides those of all tests."""
         return {}
-
-    async def _drop_lease(self, name):
-        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
-        if await self.client.find(path) is not None:
-            await self.client.delete(path)
 
 
 class NestedLanes(Lanes):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit.fixtures import *  # noqa: F403
 from tests.kit.fixtures import OutsideLanes, ServiceLanes
-from tests.kit.stages import Lanes, NestedLanes, permit
+from tests.kit.stages import Lanes, NestedLanes
 from tests.tables import report
 from tests.tables.faults import Choice
 
@@ -17,14 +17,9 @@ ENVIRONMENTS = {
 
 
 @pytest.fixture
-async def lanes_for(shipped_permissions, kube_server, tmp_path):
-    """Open stages for a life, each with everything of its own."""
-    await permit(shipped_permissions.client, kube_server)
-
-    def make(life):
-        return ENVIRONMENTS[life.environment](kube_server, shipped_permissions.client, tmp_path)
-
-    return make
+def lanes_for(lanes_of):
+    """Make stages for a life, each with everything of its own."""
+    return lambda life: lanes_of(ENVIRONMENTS[life.environment])
 
 
 @pytest.fixture

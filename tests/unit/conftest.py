@@ -1,14 +1,19 @@
-"""Properties hold on a busy machine too: how long a case takes is no part of them."""
+"""Profiles of Hypothesis: `quick` (the default) and `full`, chosen by HYPOTHESIS_PROFILE.
 
+Properties hold on a busy machine too: how long a case takes is no part of them.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("any machine")
+ANY_MACHINE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+
+settings.register_profile("quick", max_examples=30, stateful_step_count=30, **ANY_MACHINE)
+settings.register_profile("full", **ANY_MACHINE)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "quick")
 
 
 def pytest_collection_modifyitems(items):

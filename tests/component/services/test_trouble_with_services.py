@@ -202,13 +202,13 @@ async def test_quota_that_is_used_up_is_told_and_waited_for(services):
 
 
 async def test_the_api_servers_own_service_is_served_with_its_addresses(
-    services, shipped_permissions, kube_proxy
+    services, shipped_permissions, whole_server
 ):
     """Its endpoints are no Pods; this server leaves its slice to us."""
     everywhere = ServiceStage(
         shipped_permissions,
         services.cloud,
-        kube_proxy,
+        whole_server,
         services.load_conf,
         options=services.options,
     )

@@ -1,8 +1,8 @@
 """What a component test holds: a namespace of its own, and the hands of the missing programs.
 
 No scheduler, no kubelet and no controller-manager run, so `bind`, `set_phase` and `delete_pod`
-do what they would do. What was made through a Cluster goes away with it, finalizers or not, since
-the product watches all namespaces and the next test must not see it.
+do what they would do. Nodes, Pods, KuryrPorts and Services go away with the Cluster, finalizers or
+not, since a controller that watches all namespaces must not see them in the next test.
 """
 
 from __future__ import annotations
@@ -22,11 +22,6 @@ Json = dict[str, Any]
 _NAMESPACED = (
     "/api/v1/namespaces/{}/pods",
     "/api/v1/namespaces/{}/services",
-    "/api/v1/namespaces/{}/endpoints",
-    "/api/v1/namespaces/{}/configmaps",
-    "/api/v1/namespaces/{}/events",
-    "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
-    "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     "/apis/openstack.org/v1/namespaces/{}/kuryrports",
 )
 _OF_NODES = ("/apis/openstack.org/v1/kuryrportpools/{}", "/api/v1/nodes/{}")
@@ -81,17 +76,23 @@ class Cluster:
         await self.client.delete(path_of(pod), gracePeriodSeconds=0, preconditions=preconditions)
 
     async def clean(self) -> None:
-        """Remove everything of this test."""
-        for namespace in self._namespaces:
-            for path in _NAMESPACED:
-                await self._empty(path.format(namespace))
-            await self._remove_namespace(namespace)
-        for path in (path.format(name) for name in self._nodes for path in _OF_NODES):
-            try:
-                await self.client.delete(path)
-            except KubeRefusal as refusal:
-                if refusal.status != 404:
-                    raise
+        """Remove what a controller would work on that watches all namespaces.
+
+        Namespaces and what else is in them stay: proxies show no controller those of others.
+        """
+        async with asyncio.TaskGroup() as group:
+            for path in (p.format(name) for name in self._namespaces for p in _NAMESPACED):
+                group.create_task(self._empty(path))
+            for path in (path.format(name) for name in self._nodes for path in _OF_NODES):
+                group.create_task(self._delete(path))
+
+    async def _delete(self, path: str) -> None:
+        """Delete an object if it is there."""
+        try:
+            await self.client.delete(path)
+        except KubeRefusal as refusal:
+            if refusal.status != 404:
+                raise
 
     async def _established(self, crd: Json) -> None:
         watch = self.client.watch(
@@ -137,15 +138,6 @@ class Cluster:
             except KubeRefusal as refusal:
                 if refusal.status != 404:
                     raise
-
-    async def _remove_namespace(self, name: str) -> None:
-        path = f"/api/v1/namespaces/{name}"
-        await self.client.delete(path)
-        namespace = await self.client.find(path)
-        if namespace is not None:
-            await self.client.request(
-                "PUT", f"{path}/finalize", namespace | {"spec": {"finalizers": []}}
-            )
 
 
 def _manifests(directory: Path) -> list[Json]:

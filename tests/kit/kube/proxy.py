@@ -33,6 +33,7 @@ from .streams import Events, Stream
 
 _PASSED_ON = ("Authorization", "Accept", "Content-Type", "User-Agent", "Impersonate-User")
 _NARROWED = ("pods", "kuryrports", "services", "endpoints", "endpointslices")
+_WRITES = ("create", "update", "patch", "delete", "deletecollection")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -58,22 +59,43 @@ def kind_of(request: web.Request) -> tuple[str, str]:
     return ("deletecollection" if verb == "delete" and not named else verb), resource
 
 
+def session_for(server: KubeServer) -> aiohttp.ClientSession:
+    """Open connections to the server for proxies."""
+    trust = ssl.create_default_context(cafile=str(server.ca_file))
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=trust, limit=0),
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=False,
+        read_bufsize=2**22,
+    )
+
+
 class KubeProxy:
     """The proxy; `faults` is for single requests, `events` for what comes in watches.
 
     Renewing a Lease is not counted as a write, so that `at_write` finds the same write each time;
     set `faults.counts` for something else.
 
-    With `namespace` and `node`, lists and watches show that namespace and that node alone: so
-    several controllers can work on one server and not see each other's Pods.
+    With `namespace`, lists and watches show that namespace alone, and with `node` that node alone:
+    so several controllers can work on one server and not see each other's Pods. Proxies that have
+    a session in common share its connections to the server.
     """
 
-    def __init__(self, server: KubeServer, *, namespace: str = "", node: str = "") -> None:
+    def __init__(
+        self,
+        server: KubeServer,
+        *,
+        namespace: str = "",
+        node: str = "",
+        session: aiohttp.ClientSession | None = None,
+    ) -> None:
         self._server = server
+        self._shared = session
         self._namespace, self._node = namespace, node
         self.faults = Faults(counts=lambda request: kind_of(request)[1] != "leases")
         self.events = Events()
         self.calls = Calls()
+        self.answered = 0  # writes, whatever came of them
         self.changes = Changes()
         self.streams: set[Stream] = set()
         self.url = ""
@@ -81,13 +103,7 @@ class KubeProxy:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        trust = ssl.create_default_context(cafile=str(self._server.ca_file))
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=trust, limit=0),
-            timeout=aiohttp.ClientTimeout(total=None),
-            auto_decompress=False,
-            read_bufsize=2**22,
-        )
+        self._session = self._shared or session_for(self._server)
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(
@@ -109,7 +125,7 @@ class KubeProxy:
         self.cut_watches()
         if self._runner is not None:
             await serving.close(self._runner)
-        if self._session is not None:
+        if self._session is not None and self._session is not self._shared:
             await self._session.close()
 
     def kubeconfig_for(self, user: str, url: str = "") -> Path:
@@ -155,6 +171,7 @@ class KubeProxy:
         except (aiohttp.ClientError, ConnectionError):
             return drop(request)
         finally:
+            self.answered += verb in _WRITES and resource != "leases"
             self.changes.notify()
 
     async def _forward(self, request: web.Request, _resource: str) -> web.StreamResponse:
@@ -202,7 +219,7 @@ class KubeProxy:
             "/api/v1/nodes": self._node,
             "/apis/openstack.org/v1/kuryrportpools": self._node,
         }
-        if path in names:
+        if names.get(path):
             query = f"{query}&fieldSelector=metadata.name%3D{names[path]}"
         elif plural in _NARROWED and "/namespaces/" not in head:
             path = f"{head}/namespaces/{self._namespace}/{plural}"

@@ -45,6 +45,7 @@ class KubeServer:
         self.admin_token = self.token_for(ADMIN)
         self.kubeconfig = self.kubeconfig_for(ADMIN)
         self.audit_log = directory / "audit.log"
+        self.furnished = False  # with the kinds and the permissions of the product
 
     def start(self) -> None:
         """Start both; returns when the API server is ready."""
