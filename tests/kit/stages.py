@@ -18,6 +18,7 @@ from tests.kit.kube.cluster import Cluster
 from tests.kit.kube.proxy import KubeProxy
 from tests.kit.stage import Stage
 
+LEASE = "600"  # seconds: no life ends because many at once left no time to renew a Lease
 AT_ONCE = 20  # lanes; most of their time is waiting for back-offs
 ROLE = "lanes-leases"
 
@@ -75,7 +76,9 @@ class NestedLanes(Lanes):
 
 def _loader(directory, cloud, cluster, more):
     def load(**groups):
-        own = {"lease_name": cluster.namespace} | more.get("kubernetes", {})
+        own = {"lease_name": cluster.namespace, "lease_duration": LEASE} | more.get(
+            "kubernetes", {}
+        )
         groups = more | groups
         groups["kubernetes"] = own | groups["kubernetes"]
         path = confs.write_conf(directory, cloud, **groups)

@@ -104,7 +104,7 @@ async def parked(stage, keeper, at):
         pod = await _run(stage, keeper)
         await _until_map(stage)
         await at("running")
-        await _end(stage, keeper, pod, left=1)
+        await _end(stage, keeper, pod, left=1, stays_plugged=True)
         await _until_map(stage)
         await at("end")
 
@@ -140,10 +140,13 @@ async def _run(stage, keeper):
     return pod
 
 
-async def _end(stage, keeper, pod, *, left=0):
+async def _end(stage, keeper, pod, *, left=0, stays_plugged=False):
+    port = (await stage.until_plugged_in(POD))["id"]
     await stage.cluster.delete_pod(pod)
     await stage.until_deleting(POD, within=LONG)
     await stage.let_go(POD)
+    if port in stage.cloud.ports and not stays_plugged:
+        stage.cloud.set_status(port, "DOWN")
     await stage.until_gone(POD, within=LONG)
     if left:
         await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == left)

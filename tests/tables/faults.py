@@ -1,7 +1,8 @@
 """Faults by class, and which of them a sample has at a write.
 
 Both crashes strike every write that no other life strikes. Of the other faults, which the
-controller survives, a sample has one of each class, chosen by the session's seed.
+controller survives, a sample has one of each class for every kind of write in a life: the
+session's seed chooses the fault and which of these writes it strikes.
 """
 
 import random
@@ -45,8 +46,12 @@ class Choice:
         answers = (UNANSWERED, REFUSED) if place.side in life.answers else ()
         if self.everything:
             return CRASHES | {name: fault for one in answers for name, fault in one.items()}
-        if life.shared and place in record.before[life.shared]:
+        shared = record.before[life.shared] if life.shared else ()
+        if place in shared:
             return {}
+        alike = [one for one in life.targets(record) if one[:3] == place[:3] and one not in shared]
+        if self._random(life, place[:3]).choice(alike) != place:
+            return CRASHES
         return CRASHES | self._one_of_each(answers, life, place)
 
     def at_read(self, life, place):
@@ -61,9 +66,13 @@ class Choice:
         return {} if shared and not self.everything else crashes
 
     def _one_of_each(self, classes, life, place):
-        chosen = random.Random(f"{self.seed}: {life} at {place}")
+        chosen = self._random(life, place)
         names = [chosen.choice(sorted(one)) for one in classes]
         return {name: one[name] for name, one in zip(names, classes, strict=True)}
+
+    def _random(self, life, what):
+        """Return a source of choices for one place of a life, the same for the same seed."""
+        return random.Random(f"{self.seed}: {life} at {what}")
 
 
 def whole_product(life, record):

@@ -324,5 +324,7 @@ class LimitMachine(RuleBasedStateMachine):
         self.loop.close()
 
 
-LimitMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+LimitMachine.TestCase.settings = settings(
+    max_examples=settings().max_examples, stateful_step_count=40, deadline=None
+)
 TestLimitMachine = LimitMachine.TestCase

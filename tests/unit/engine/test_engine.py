@@ -73,7 +73,9 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
 
 TestWorkQueue = WorkQueueMachine.TestCase
-TestWorkQueue.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestWorkQueue.settings = settings(
+    max_examples=2 * settings().max_examples, stateful_step_count=40, deadline=None
+)
 
 
 def test_urgent_key_goes_before_the_calm_ones():

@@ -13,7 +13,11 @@ from tests.kit.lbaas.differences import differences
 from tests.kit.lbaas.octavia_model import OctaviaModel, made, monitored
 from tests.kit.lbaas.plans import carry_out, kinds
 
-slow = settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+slow = settings(
+    max_examples=3 * settings().max_examples,
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
 
 
 def without_being_made_anew(old, new):

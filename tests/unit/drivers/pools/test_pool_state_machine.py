@@ -199,5 +199,7 @@ class PoolMachine(PoolSteps, RuleBasedStateMachine):
         self.observe()
 
 
-PoolMachine.TestCase.settings = settings(max_examples=400, stateful_step_count=60, deadline=None)
+PoolMachine.TestCase.settings = settings(
+    max_examples=4 * settings().max_examples, stateful_step_count=60, deadline=None
+)
 TestPoolMachine = PoolMachine.TestCase
