@@ -43,7 +43,7 @@ class Stage:
 # Options of all stages: those of ``make test``, and those of ``make test-all``.
 SAMPLED = ("-m", "not complete")
 COMPLETE = ("--all-faults",)
-_TWO = ("--numprocesses=2", "--dist=loadfile")
+_TWO = ("--numprocesses=2", "--dist=worksteal")
 _NEW_PYTHON = "py313"
 
 # This row needs the processors only: it uses what the other one leaves while that one waits.
