@@ -30,7 +30,6 @@ class Life:
     # The sides whose answers are struck; the other ones see crashes alone.
     answers: frozenset[str] = frozenset({"kube", "neutron"})
     plain: bool = False  # its writes are also left without an answer in a sample
-    named_after: float | None = None  # seconds until a port gets its name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.steps.__name__)  # type: ignore[attr-defined]

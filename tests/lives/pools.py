@@ -72,7 +72,7 @@ async def filled(stage, keeper, at):
     assert requests < len(stage.cloud.ports), "no request was for several ports"
 
 
-@life(options=options(port_names="true"), struck=changes_in_neutron, named_after=3.0)
+@life(options=options(port_names="true"), struck=changes_in_neutron)
 async def named(stage, keeper, at):
     """Its port gets its name, and loses it."""
     pod = await _run(stage, keeper)
@@ -83,7 +83,7 @@ async def named(stage, keeper, at):
     await at("end")
 
 
-@life(options=options(ports_pool_max="1"), struck=changes_in_neutron, named_after=3.0)
+@life(options=options(ports_pool_max="1"), struck=changes_in_neutron)
 async def surplus(stage, keeper, at):
     """Its port is one too many when it comes back."""
     pod = await _run(stage, keeper)
@@ -113,7 +113,6 @@ async def parked(stage, keeper, at):
     options=options(ports_pool_min="0"),
     struck=changes_in_neutron,
     batched={"/v2.0/ports/{id}": 1},  # it gets back the groups of the pool it came from
-    named_after=3.0,
 )
 async def regrouped(stage, keeper, at):
     """It runs on while other security groups are configured; its port goes back into its pool."""

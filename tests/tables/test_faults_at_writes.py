@@ -7,7 +7,6 @@ moment that the life names.
 
 import pytest
 
-from kuryr_k8s.drivers.pools import upkeep
 from tests.lives import nested, pods, pools, services
 from tests.tables.faults import HANGS, whole_product
 from tests.tables.report import judge
@@ -17,11 +16,7 @@ LIVES = (*pods.LIVES, *nested.LIVES, *pools.LIVES, *services.LIVES)
 
 
 @pytest.mark.parametrize("life", LIVES, ids=str)
-async def test_faults_at_every_write_end_as_an_undisturbed_life(
-    life, lanes_for, choice, request, monkeypatch
-):
-    if life.named_after is not None:
-        monkeypatch.setattr(upkeep, "NAMED_AFTER", life.named_after)
+async def test_faults_at_every_write_end_as_an_undisturbed_life(life, lanes_for, choice, request):
     lanes = lanes_for(life)
     record = await undisturbed(lanes, life)
     declared = {write.partition(" ")[0] for write in life.writes}  # the sides

@@ -186,7 +186,7 @@ async def test_release_of_unrecorded_ports_takes_those_of_the_pod_alone(
 async def test_network_of_another_project_is_refused_until_it_is_shared(context, cloud):
     tenant = cloud.add_project("tenant")
     subnets = DefaultSubnets(context)
-    with pytest.raises(errors.Refused, match="neither of project"):
+    with pytest.raises(errors.Refused, match="neither belongs to project"):
         await subnets.pod_network(None, tenant)
     cloud.share(cloud.pods["id"], tenant)
     assert (await subnets.pod_network(None, tenant)).network.id == cloud.pods["id"]
@@ -202,7 +202,7 @@ async def test_network_shared_with_our_own_project_is_not_shared_with_others(
     context = driver_context(conf, neutron)
     subnets = DefaultSubnets(context)
     assert await subnets.pod_network(None, cloud.project_id)
-    with pytest.raises(errors.Refused, match="neither of project"):
+    with pytest.raises(errors.Refused, match="neither belongs to project"):
         await subnets.pod_network(None, tenant)
 
 
