@@ -52,7 +52,7 @@ class Status(Collector):
         return [web.get("/status", self._get)]
 
     def is_leading(self) -> bool:
-        """Whether we work, and nobody else can."""
+        """Tell whether we work, and nobody else can."""
         return self._leading() and self._lease.remaining > 0
 
     def synced(self) -> bool:
@@ -62,7 +62,7 @@ class Status(Collector):
         return web.json_response(self.as_json())
 
     def as_json(self) -> dict[str, Any]:
-        """See the module."""
+        """Return the status as the module describes it."""
         lease = self._lease
         return {
             "identity": lease.identity,

@@ -1,4 +1,4 @@
-"""Drivers and handlers by the name of their entry point (stevedore)."""
+"""Drivers and handlers by the names of their entry points (stevedore)."""
 
 from typing import TypeVar
 
@@ -13,8 +13,9 @@ T = TypeVar("T")
 def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]:
     """Return the class that the entry point ``name`` names.
 
-    :param option: that names the entry point, for the message.
-    :raises errors.ConfigError: there is none, or it is not a ``kind``; says what is installed.
+    :param option: The option that names the entry point, for the message.
+    :raises errors.ConfigError: There is no such entry point, or it is not a ``kind``; the message
+        names what is installed.
     """
     try:
         loaded: object = DriverManager(

@@ -1,1 +1,1 @@
-"""The machinery of reconciling: queues, controllers, health and metrics."""
+"""Queues, loops, sweeps, health checks and metrics: what reconciling is made of."""

@@ -1,7 +1,7 @@
-"""The loop: take a key, reconcile it, decide when to look at it again.
+"""The loop that takes keys from a queue, reconciles them, and decides when to look again.
 
-All outcomes of a reconcile are decided in :meth:`Controller.step`, and nowhere
-else: no handler and no driver sleeps or retries by itself.
+All outcomes of a reconcile are decided in :meth:`Controller.step`, and nowhere else: no handler
+and no driver sleeps or retries by itself.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class Reporter(Protocol[K_contra]):
-    """Tells users: called after a reconcile with what went wrong, or None when all is well.
+    """Reports to users: called after a reconcile with the error, or None if all is well.
 
     ``failures`` counts the attempts in a row that failed.
     """
@@ -32,15 +32,15 @@ class Reporter(Protocol[K_contra]):
 
 
 class Observer(Protocol):
-    """Counts: called after every reconcile with its outcome and its length in seconds."""
+    """Counts reconciles: called after each with its outcome and its length in seconds."""
 
     def __call__(self, name: str, outcome: str, seconds: float) -> None: ...
 
 
 class Controller(Generic[K]):
-    """Runs ``reconcile(key)`` for every key of a queue, at most ``workers`` of them at a time.
+    """Runs ``reconcile(key)`` for every key of a queue, for at most ``workers`` keys at a time.
 
-    :param deadline: seconds that one reconcile may take.
+    :param deadline: Seconds that one reconcile may take.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Controller(Generic[K]):
         self._refused: set[K] = set()  # keys whose last outcome was a refusal
 
     async def run(self) -> None:
-        """Work until cancelled; a bug in this class stops the program, one in a handler not."""
+        """Work until cancelled; only a bug in this class, not one in a handler, stops the loop."""
         slots = asyncio.Semaphore(self._workers)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -80,7 +80,7 @@ class Controller(Generic[K]):
         self.queue.done(key)
 
     async def step(self, key: K) -> None:
-        """Reconcile one key once, and queue it again as the outcome asks."""
+        """Reconcile one key once, and queue it again as the outcome requires."""
         started = time.monotonic()
         problem: Exception | None = None
         again: float | None = None
@@ -96,7 +96,7 @@ class Controller(Generic[K]):
             await self._tell(key, problem)
 
     async def _tell(self, key: K, problem: Exception | None) -> None:
-        """Telling may fail; that is nobody's end."""
+        """Report the outcome; a report that fails has no consequences."""
         if self._report is None:
             return
         try:
@@ -106,7 +106,10 @@ class Controller(Generic[K]):
             LOG.exception("%s %s: users could not be told", self.name, key)
 
     def _decide(self, key: K, problem: Exception | None, again: float | None) -> str:
-        """When to look at the key again; the outcome in one word, for the metrics."""
+        """Decide when to look at the key again.
+
+        :returns: The outcome in one word, for the metrics.
+        """
         if not isinstance(problem, errors.Refused):
             self._refused.discard(key)
         match problem:
@@ -138,7 +141,7 @@ class Controller(Generic[K]):
                 return "error"
 
     def _log(self, key: K, problem: Exception, delay: float, level: int) -> None:
-        """In full at the first failure in a row; what repeats is told by Events and metrics."""
+        """Log the first failure in a row in full; Events and metrics show the repetitions."""
         level = level if self.queue.failures(key) == 1 else logging.DEBUG
         what = str(problem) or type(problem).__name__
         LOG.log(level, "%s %s: again in %.1f s: %s", self.name, key, delay, what)

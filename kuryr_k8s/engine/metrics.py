@@ -1,4 +1,4 @@
-"""What the loops count, for Prometheus."""
+"""Metrics of loops and queues."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class ReconcileMetrics:
-    """Counts reconciles by handler and outcome: pass it to the controllers as ``observe``."""
+    """Counts reconciles by handler and outcome; controllers take it as ``observe``."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -33,7 +33,7 @@ class ReconcileMetrics:
 
 
 class QueueMetrics(Collector):
-    """Depth of the queues, read when Prometheus asks."""
+    """The depth of the queues, read when Prometheus asks."""
 
     def __init__(self, queues: Mapping[str, "WorkQueue[Any]"]) -> None:
         self._queues = queues

@@ -1,11 +1,11 @@
-"""sd_notify(3): tells systemd, where it runs us, that we are ready or stopping."""
+"""Notification of systemd, see sd_notify(3)."""
 
 import os
 import socket
 
 
 def notify(state: str) -> None:
-    """Send ``READY=1``, ``STOPPING=1`` or ``STATUS=…``; without systemd nothing happens."""
+    """Send ``READY=1``, ``STOPPING=1`` or ``STATUS=…``; do nothing without systemd."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

@@ -1,13 +1,15 @@
 """A queue of keys, not of events.
 
-The queue guarantees three things, and handlers rely on them:
+The queue guarantees three things, on which handlers rely:
 
-1. A key is queued at most once, however often it is added (events coalesce).
-2. A key is worked on by at most one worker at a time; if it is added while
-   being worked on, it is queued again when the worker calls :meth:`done`.
-3. A failing key is delayed exponentially and alone; other keys are not slowed.
+1. A key is in the queue at most once, however often it is added.
 
-Keys that someone waits for (``urgent``, the default) go before the others.
+2. At most one worker has a key at a time. A key that is added meanwhile is queued again when the
+worker calls :meth:`WorkQueue.done`.
+
+3. A failing key is delayed exponentially, and does not slow down other keys.
+
+Keys that somebody waits for (``urgent``, the default) go before the others.
 """
 
 import asyncio
@@ -26,7 +28,11 @@ class _Delayed(NamedTuple):
 
 
 class WorkQueue(Generic[K]):
-    """See the module. ``base`` and ``cap`` are the shortest and longest backoff in seconds."""
+    """A queue of keys, see the module.
+
+    :param base: Shortest back-off in seconds.
+    :param cap: Longest back-off in seconds.
+    """
 
     def __init__(self, clock: Clock = CLOCK, *, base: float = 0.5, cap: float = 300.0) -> None:
         self._clock = clock
@@ -45,11 +51,11 @@ class WorkQueue(Generic[K]):
 
     @property
     def active(self) -> int:
-        """Keys being worked on."""
+        """The number of keys that workers have."""
         return len(self._active)
 
     def add(self, key: K, *, urgent: bool = True) -> None:
-        """Ask for a reconcile of ``key`` as soon as a worker is free."""
+        """Request a reconcile of ``key`` as soon as a worker is free."""
         self._cancel_timer(key)
         if key in self._active:
             self._again[key] = urgent or self._again.get(key, False)
@@ -61,7 +67,7 @@ class WorkQueue(Generic[K]):
         self._wakeup.set()
 
     def add_after(self, key: K, delay: float) -> None:
-        """Ask for a reconcile in ``delay`` seconds, unless one is due earlier."""
+        """Request a reconcile in ``delay`` seconds, unless one is due earlier."""
         if key in self._urgent or key in self._calm or key in self._again:
             return
         due = self._clock.now() + delay
@@ -72,7 +78,10 @@ class WorkQueue(Generic[K]):
         self._delayed[key] = _Delayed(self._clock.call_later(delay, lambda: self.add(key)), due)
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:
-        """Queue a failed key again, later each time; return the delay in seconds."""
+        """Queue a failed key again, later each time.
+
+        :returns: The delay in seconds.
+        """
         failures = self._failures[key] = self.failures(key) + 1
         delay = min(self._cap, self._base * 2.0 ** min(failures - 1, 30))
         delay = max(at_least, delay * random.uniform(0.9, 1.0))
@@ -80,21 +89,22 @@ class WorkQueue(Generic[K]):
         return delay
 
     def failures(self, key: K) -> int:
-        """How often the key failed since it last succeeded."""
+        """Return the number of failures of the key since its last success."""
         return self._failures.get(key, 0)
 
     def forget(self, key: K) -> None:
-        """Reset the backoff of a key that succeeded."""
+        """Reset the back-off of a key that succeeded."""
         self._failures.pop(key, None)
 
     async def get(self) -> K:
-        """Take the key that is next; the caller must call :meth:`done`."""
+        """Take the next key; the caller must call :meth:`done`."""
         while not len(self):
             self._wakeup.clear()
             await self._wakeup.wait()
         return self.take()
 
     def take(self) -> K:
+        """Take the next key of a queue that is not empty."""
         ready = self._urgent or self._calm
         key = next(iter(ready))
         del ready[key]
@@ -102,7 +112,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """Release a key taken with :meth:`get`."""
+        """Release a key that was taken with :meth:`get`."""
         self._active.remove(key)
         if key in self._again:
             self.add(key, urgent=self._again.pop(key))

@@ -1,4 +1,4 @@
-"""What a handler is: it makes the world match one object, named by its key."""
+"""The base of all handlers, and what they are given."""
 
 import abc
 import uuid
@@ -24,14 +24,14 @@ T = TypeVar("T", bound=Versioned)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerContext:
-    """What every handler is handed when it is made.
+    """The clients, caches and drivers that every handler is given.
 
-    :param drivers: ask for those that you need in the constructor.
-    :param informers: caches of Kubernetes objects; ask for those that you need in the constructor
+    :param drivers: Ask for those that you need in the constructor.
+    :param informers: Caches of Kubernetes objects; ask for those that you need in the constructor
         or in :meth:`Handler.watches`.
-    :param observe: counts reconciles; hand it to the Controllers of :meth:`Handler.loops`.
-    :param incarnation: names this life of the process: what it created itself, nobody else can
-        have worked on.
+    :param observe: Counts reconciles; pass it to the Controllers of :meth:`Handler.loops`.
+    :param incarnation: Names this life of the process: nobody else can have worked on what it
+        created itself.
     """
 
     conf: cfg.ConfigOpts
@@ -48,9 +48,9 @@ class HandlerContext:
 
 @dataclass(frozen=True, slots=True)
 class Watch(Generic[T]):
-    """A kind to follow, and whom a change of an object concerns.
+    """A kind to follow, and the keys that a change of an object concerns.
 
-    ``to_keys(key, old, new)`` gives the keys to reconcile; ``old`` or ``new`` may be None.
+    ``to_keys(key, old, new)`` returns the keys to reconcile; ``old`` or ``new`` may be None.
     """
 
     informer: Informer[T]
@@ -58,9 +58,9 @@ class Watch(Generic[T]):
 
 
 class Handler(abc.ABC):
-    """One for each kind of work; level-triggered, idempotent, never told what changed.
+    """Makes the world match one kind of object; level-triggered and idempotent.
 
-    ``queue`` holds the keys to reconcile.
+    ``queue`` holds the keys to reconcile. No handler is told what changed.
     """
 
     def __init__(self, context: HandlerContext) -> None:
@@ -68,12 +68,12 @@ class Handler(abc.ABC):
         self.queue = WorkQueue[Key](context.clock)
 
     def wake(self, key: Key) -> None:
-        """Have the key reconciled."""
+        """Queue the key."""
         self.queue.add(key)
 
     @abc.abstractmethod
     def watches(self) -> Sequence[Watch[Any]]:
-        """Return what to follow."""
+        """Return the kinds to follow."""
 
     async def start(self) -> None:  # noqa: B027 - a hook that few handlers need
         """Check the world; called once, before the first reconcile.
@@ -99,7 +99,7 @@ class Handler(abc.ABC):
 
     @abc.abstractmethod
     def about(self, key: Key) -> Reference | None:
-        """Return the object on which a user looks for what is wrong with ``key``, if any."""
+        """Return the object on which a user looks for problems with ``key``, if there is one."""
 
     async def report(self, key: Key, error: Exception | None, failures: int) -> None:
         """Report by an Event: at once what users can mend, later what may pass by itself."""

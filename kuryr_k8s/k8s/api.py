@@ -1,8 +1,8 @@
-"""Kubernetes API as raw JSON over ``kubernetes_asyncio.ApiClient``.
+"""The Kubernetes API as plain JSON, over ``kubernetes_asyncio.ApiClient``.
 
-Of the client library we use connections, TLS and credentials, and leave its
-generated models alone: they cost a millisecond a Pod. Every error leaves this
-module as one of :mod:`kuryr_k8s.errors`; every call has a deadline.
+We use the connections, TLS and credentials of the client library, but not its generated models,
+which cost a millisecond for each Pod. Every error leaves this module as one of
+:mod:`kuryr_k8s.errors`, and every call has a deadline.
 """
 
 import asyncio
@@ -29,9 +29,10 @@ PAGE = 500
 class KubeApi:
     """The calls that we need, and no others.
 
-    :param timeout: seconds that one call may take.
-    :param deadline: seconds that a write may take at this moment, asked when it is made and
-        right before it is sent; none is sent when it is 0 or less. None: there is no such limit.
+    :param timeout: Seconds that one call may take.
+    :param deadline: Returns the seconds that a write may take at this moment; called when the
+        write is requested and right before it is sent. At 0 or less nothing is sent. None: there
+        is no such limit.
     """
 
     def __init__(
@@ -47,9 +48,9 @@ class KubeApi:
         await self._client.close()
 
     async def probe(self, resource: Resource[Any]) -> None:
-        """Whether the kind exists and we may list it.
+        """Check that the kind exists and that we may list it.
 
-        :raises errors.KubeError: says what to install, or which permission is missing.
+        :raises errors.KubeError: Names what to install, or the permission that is missing.
         """
         try:
             await self.newest_version(resource, {})
@@ -62,12 +63,12 @@ class KubeApi:
     async def get(self, resource: Resource[Any], key: Key) -> Json:
         """Read one object from etcd's quorum, past every cache.
 
-        :raises errors.KubeNotFound: it does not exist.
+        :raises errors.KubeNotFound: The object does not exist.
         """
         return await self.call("GET", resource.path(key.namespace, key.name))
 
     async def find(self, resource: Resource[Any], key: Key) -> Json | None:
-        """Like :meth:`get`, with None for an object that does not exist."""
+        """Read one object as :meth:`get` does; return None if it does not exist."""
         try:
             return await self.get(resource, key)
         except errors.KubeNotFound:
@@ -76,7 +77,10 @@ class KubeApi:
     async def list_pages(
         self, resource: Resource[Any], selectors: Mapping[str, str], namespace: str = ""
     ) -> AsyncIterator[tuple[list[Json], str]]:
-        """Read a collection by quorum, page by page: (items, resourceVersion) of each page."""
+        """Read a collection by quorum, page by page.
+
+        :returns: The items and the resourceVersion of each page.
+        """
         query: dict[str, str] = dict(selectors) | {"limit": str(PAGE)}
         while True:
             accept = METADATA_LIST if resource.metadata_only else JSON
@@ -88,13 +92,16 @@ class KubeApi:
             query["continue"] = meta["continue"]
 
     async def newest_version(self, resource: Resource[Any], selectors: Mapping[str, str]) -> int:
-        """The resourceVersion that the server is at, by quorum."""
+        """Return the server's current resourceVersion, by quorum."""
         query = dict(selectors) | {"limit": "1"}
         page = await self.call("GET", resource.path(), query=query)
         return int(page["metadata"]["resourceVersion"])
 
     async def create(self, resource: Resource[Any], body: Json) -> Json:
-        """:raises errors.KubeConflict: an object of that name exists."""
+        """Create an object.
+
+        :raises errors.KubeConflict: An object of that name exists.
+        """
         named: Json = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         namespace = named["metadata"].get("namespace", "")
         return await self.call("POST", resource.path(namespace), body=named)
@@ -102,12 +109,12 @@ class KubeApi:
     async def merge_patch(
         self, resource: Resource[Any], key: Key, patch: Json, *, subresource: str = ""
     ) -> Json:
-        """Patch the fields named, and no others (RFC 7396).
+        """Patch the named fields, and no others (RFC 7396).
 
-        ``patch["metadata"]["uid"]`` makes it hold for that very object alone, and
-        ``resourceVersion`` besides for that very state of it.
+        With ``patch["metadata"]["uid"]`` the patch applies to that very object only, and with
+        ``resourceVersion`` in addition to that very state of it.
 
-        :raises errors.KubeConflict: another object has the name by now, or it has changed.
+        :raises errors.KubeConflict: Another object has the name by now, or the object has changed.
         """
         path = resource.path(key.namespace, key.name, subresource)
         return await self.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
@@ -115,12 +122,12 @@ class KubeApi:
     async def remove_finalizers(
         self, resource: Resource[Any], key: Key, *names: str, uid: str, known: tuple[str, ...]
     ) -> Json | None:
-        """Take finalizers off the object ``uid``, in one write; gone already is as good.
+        """Remove finalizers of the object ``uid`` in one write, unless the object is gone.
 
-        ``known`` are its finalizers as last seen: where they changed since, the object is read
-        and the write made again, once.
+        ``known`` are its finalizers as they were seen last. If they changed since, the object is
+        read and the write is repeated, once.
 
-        :return: the object as it is now; None where there was nothing to write.
+        :returns: The object as it is now; None if there was nothing to write.
         """
         try:
             return await self._remove_finalizers(resource, key, names, uid, known)
@@ -158,12 +165,11 @@ class KubeApi:
             raise
 
     async def delete(self, resource: Resource[Any], key: Key, *, uid: str) -> Json | None:
-        """Ask for the deletion of the object ``uid``; gone already is as good.
+        """Request the deletion of the object ``uid``; an object that is gone counts as deleted.
 
-        :return: the object with its deletionTimestamp if a finalizer holds it, else a Status;
-            None where it was gone already.
-
-        :raises errors.KubeConflict: another object has the name by now.
+        :returns: The object with its deletionTimestamp if a finalizer holds it, otherwise a
+            Status; None if it was gone already.
+        :raises errors.KubeConflict: Another object has the name by now.
         """
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         try:
@@ -179,10 +185,10 @@ class KubeApi:
         namespace: str = "",
         idle: float,
     ) -> AsyncGenerator[Json, None]:
-        """Yield the watch's events as they come; ends when the server ends it.
+        """Yield the events of a watch as they come; end when the server ends it.
 
-        :param idle: seconds without a single byte after which the connection counts as dead.
-        :raises errors.KubeGone: the resourceVersion is too old.
+        :param idle: Seconds without a single byte after which the connection counts as dead.
+        :raises errors.KubeGone: The resourceVersion is too old.
         """
         timeout = aiohttp.ClientTimeout(sock_connect=self._timeout, sock_read=idle)
         headers = {"Accept": METADATA if resource.metadata_only else JSON}
@@ -209,9 +215,9 @@ class KubeApi:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Json:
-        """One request and its whole answer.
+        """Send one request and read its whole answer.
 
-        :raises errors.KubeError: any answer of 400 or more; status 0 where there was none.
+        :raises errors.KubeError: The answer is 400 or more, or there was none (status 0).
         """
         seconds = time_for(method, self._deadline, self._timeout)
         timeout = aiohttp.ClientTimeout(total=seconds)
@@ -274,7 +280,7 @@ async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
 
 
 def _error(code: int, status: Any, retry_after: str | None = None) -> errors.KubeError:
-    """Translate a ``metav1.Status`` into our taxonomy."""
+    """Translate a ``metav1.Status`` into one of our errors."""
     message = status.get("message") if isinstance(status, dict) else None
     kinds = {404: errors.KubeNotFound, 409: errors.KubeConflict, 410: errors.KubeGone}
     delay = float(retry_after) if retry_after and retry_after.isdigit() else None

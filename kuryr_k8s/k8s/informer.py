@@ -1,13 +1,12 @@
-"""List, watch and cache one kind: a local copy that lags, but never loses a change.
+"""Caches of one kind each: local copies that lag, but never lose a change.
 
-Three loops, one duty each: :meth:`Informer.run` reconnects, ``_follow`` turns
-a stream into a cache, and :meth:`KubeApi.watch` reads the stream. Objects are
-cut down to the few fields we read as they arrive, so that the whole list never
-is in memory. After a gap (410, a restart of the server) the kind is listed
-again and the differences are reported as changes, deletions included.
+Three loops have one duty each: :meth:`Informer.run` reconnects, ``_follow`` turns a stream into a
+cache, and :meth:`KubeApi.watch` reads the stream. Objects are cut down to the few fields we read
+as they arrive, so that the whole list is never in memory. After a gap (410, a restart of the
+server) the kind is listed again, and the differences are reported as changes, deletions included.
 
-Whoever writes hands the server's answer to :meth:`Informer.learn`: the cache never lags behind
-our own writes, so that none is made twice, and the next step need not wait for the watch.
+Whoever writes passes the server's answer to :meth:`Informer.learn`. The cache then never lags
+behind our own writes, so that none is made twice, and the next step need not wait for the watch.
 """
 
 import asyncio
@@ -33,10 +32,10 @@ Subscriber = Callable[[Key, T | None, T | None], None]
 class Informer(Generic[T]):
     """The cache of one kind.
 
-    :param read: reads an object into what is kept of it.
+    :param read: Reads an object into what is kept of it.
     :param selectors: ``labelSelector`` and ``fieldSelector``.
-    :param idle: seconds of silence after which a watch is taken for dead; the server sends a
-        bookmark every minute.
+    :param idle: Seconds of silence after which a watch counts as dead; the server sends a bookmark
+        every minute.
     """
 
     def __init__(
@@ -68,17 +67,18 @@ class Informer(Generic[T]):
         return len(self._cache)
 
     def get(self, key: Key) -> T | None:
-        """The object as last heard of. The cache lags: destroy nothing on its word."""
+        """Return the object as last heard of; the cache lags, so destroy nothing because of it."""
         return self._cache.get(key)
 
     def values(self) -> Iterator[T]:
+        """Iterate over all objects."""
         return iter(tuple(self._cache.values()))
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Call ``subscriber(key, old, new)`` for each object there is, and then at each change.
+        """Call ``subscriber(key, old, new)`` for each object now, and then at each change.
 
-        ``old`` is None for an object not known before, ``new`` for one that is gone. It must not
-        block.
+        ``old`` is None for an object that was not known before, ``new`` for one that is gone. The
+        subscriber must not block.
         """
         with self._replay():
             for key, known in self._cache.items():
@@ -86,7 +86,7 @@ class Informer(Generic[T]):
         self._subscribers.append(subscriber)
 
     def learn(self, item: Json | None) -> None:
-        """Take in the object that the answer to a write of ours shows; a watch past it wins."""
+        """Accept the object in the answer to a write of ours; a watch further ahead wins."""
         if item is None or item.get("kind") == "Status" or not self.synced.is_set():
             return
         key, meta = _key(item), item["metadata"]
@@ -103,7 +103,7 @@ class Informer(Generic[T]):
             self._apply("MODIFIED", item)
 
     def _is_stale(self, kind: str, item: Json) -> bool:
-        """Whether we knew better than this event already."""
+        """Tell whether we already knew better than this event."""
         key, meta = _key(item), item["metadata"]
         if self._gone.get(key) == meta["uid"]:
             if kind == "DELETED":
@@ -117,7 +117,7 @@ class Informer(Generic[T]):
         return int(meta["resourceVersion"]) <= ahead
 
     def _list_again(self) -> None:
-        """The server knows better, also than what it once answered to our writes."""
+        """Forget everything that was learned: the server's present state is right."""
         self._version = ""
         self._ahead.clear()
         self._gone.clear()
@@ -153,7 +153,7 @@ class Informer(Generic[T]):
         return None
 
     async def _follow(self) -> None:
-        """One connection: list if need be, then apply changes until it ends."""
+        """Use one connection: list if necessary, then apply changes until it ends."""
         if self._failed and self._version:
             await self._check_past()
         self._failed = True  # until it has ended without a problem
@@ -181,8 +181,10 @@ class Informer(Generic[T]):
         self._failed = False
 
     async def _check_past(self) -> None:
-        """A server that was set back in the meantime may keep a watch from its future waiting
-        without a word."""
+        """Check that the server was not set back meanwhile.
+
+        Such a server may keep a watch from its future waiting without a word.
+        """
         newest = await self._api.newest_version(self.resource, self._selectors)
         if newest < int(self._version):
             raise errors.KubeGone("the server is behind what it has told", status=410)
@@ -197,13 +199,15 @@ class Informer(Generic[T]):
         return query | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 
     def _check_order(self, version: str) -> None:
-        """Versions grow; where they do not, etcd was set back and our copy is of another past."""
+        """Check that versions grow; if not, etcd was set back, and our copy is of another past."""
         if self._version and int(version) < int(self._version):
             raise errors.KubeGone("resourceVersion went backwards", status=410)
 
     def _check_learned(self) -> None:
-        """What was learned before the last bookmark must have been seen by this one. If not, etcd
-        was set back to before our write, and what we know of it never was."""
+        """Check that what was learned before the last bookmark has been seen by this one.
+
+        If not, etcd was set back to before our write, and what we know of it never happened.
+        """
         learned = self._ahead.keys() | self._gone.keys()
         if learned & self._unseen:
             LOG.warning("%s: the server does not know of our own writes", self.resource.plural)
@@ -211,7 +215,7 @@ class Informer(Generic[T]):
         self._unseen = learned
 
     async def _list(self) -> None:
-        """List in pages: for servers without streaming lists (WatchList)."""
+        """List in pages, for servers without streaming lists (WatchList)."""
         fresh: dict[Key, T] = {}
         newest = ""
         async for items, version in self._api.list_pages(self.resource, self._selectors):
@@ -229,7 +233,7 @@ class Informer(Generic[T]):
         return self._read(item)
 
     def _replace(self, fresh: dict[Key, T], version: str) -> None:
-        """Take the list, made at this version, for the cache, save for what was learned since."""
+        """Replace the cache by the list of this version, except for what was learned since."""
         for key, ahead in self._ahead.items():
             if ahead > int(version):
                 fresh[key] = self._cache[key]
@@ -273,7 +277,7 @@ class Informers:
     """The caches of a program, each made when somebody first asks for its kind.
 
     Handlers and drivers ask in their constructors, or in ``watches()``. Once the program has
-    started, no further kind can be asked for: nobody would fill its cache.
+    started, no further kind can be requested: nobody would fill its cache.
     """
 
     def __init__(self, api: KubeApi) -> None:
@@ -284,7 +288,7 @@ class Informers:
     def of(self, resource: Resource[T]) -> Informer[T]:
         """Return the cache of the kind.
 
-        :raises LookupError: the program has started, and nobody asked for the kind before.
+        :raises LookupError: The program has started, and nobody asked for the kind before.
         """
         if resource not in self._made:
             if self._sealed:
@@ -293,7 +297,7 @@ class Informers:
         return cast("Informer[T]", self._made[resource])
 
     def seal(self) -> tuple[Informer[Any], ...]:
-        """Return all caches that were asked for, and refuse to make more."""
+        """Return all requested caches, and refuse to make more."""
         self._sealed = True
         return tuple(self._made.values())
 

@@ -1,13 +1,13 @@
-"""One controller at work, the others standing by: a Lease (coordination.k8s.io/v1).
+"""Leadership by a Lease (coordination.k8s.io/v1): one controller works, the others stand by.
 
-The holder renews it every third of its duration, and gives up when it could
-not for two thirds: before anybody else may take it. The stamps written are
-for people; expiry is measured with the reader's own clock, from the moment
-at which it saw the Lease change.
+The holder renews the Lease every third of its duration. It gives up if it could not renew it for
+two thirds, which is before anybody else may take it. The time stamps in the Lease are for people.
+Its expiry is measured with the reader's own clock, from the moment at which the reader saw the
+Lease change.
 
-Who stands by watches the Lease, and so takes one that is given back at once. The watch's word is
-good for nothing else: a Lease is taken after a read of it, and where the watch falls silent, or
-tells less than a read, it is read every so often.
+A standby watches the Lease, and therefore takes one that was released at once. The watch is used
+for nothing else: a Lease is taken after a read. If the watch falls silent, or shows less than a
+read did, the Lease is read regularly.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ LATE = 0.01  # seconds: so much after its end a Lease is taken, not before
 
 
 class LeaseLost(errors.KuryrError):
-    """Another controller may be at work from now on: stop at once."""
+    """Another controller may work from now on: stop at once."""
 
 
 class Lease:
     """The right to write.
 
-    ``holder`` and ``transitions`` are as last seen.
+    ``holder`` and ``transitions`` are as they were seen last.
 
-    :param duration: seconds that a Lease outlives its last renewal.
-    :param look: seconds between two reads of a Lease of which no watch tells, at the most.
-    :param identity: who we are, unique to this process.
+    :param duration: Seconds that a Lease outlives its last renewal.
+    :param look: Maximum number of seconds between two reads of a Lease that no watch follows.
+    :param identity: Our identity, unique to this process.
     """
 
     def __init__(
@@ -67,20 +67,23 @@ class Lease:
 
     @property
     def remaining(self) -> float:
-        """Seconds for which nobody else can have it; what an outside write may take at most."""
+        """Seconds for which nobody else can have the Lease; the limit for an outside write."""
         return self._renewed + self.duration - self._clock.now() if self.held else 0.0
 
     @property
     def expires_in(self) -> float:
-        """Seconds until another one may take it, as far as we know; 0 where nobody holds it."""
+        """Seconds until another controller may take the Lease, as far as we know, or 0.
+
+        0 also means that nobody holds it.
+        """
         if self.held or not self.holder:
             return max(0.0, self.remaining)
         return max(0.0, self._expires - self._clock.now())
 
     async def hold(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the Lease, then run ``work`` while renewing; give it back at the end.
+        """Wait for the Lease, run ``work`` while renewing it, and release it at the end.
 
-        :raises LeaseLost: it could not be renewed in time.
+        :raises LeaseLost: The Lease could not be renewed in time.
         """
         await self.acquire()
         try:
@@ -92,7 +95,7 @@ class Lease:
             await self._release()
 
     async def acquire(self) -> None:
-        """Return when the Lease is ours."""
+        """Wait until the Lease is ours."""
         told = False
         while True:
             before, known = self.holder, self._version
@@ -116,7 +119,7 @@ class Lease:
             await self._clock.sleep(self._look)
 
     async def _is_given_back(self) -> bool:
-        """Watch until the Lease is to be tried for: True; or until the watch ends."""
+        """Watch until it is time to try for the Lease (True), or until the watch ends."""
         loop = asyncio.get_running_loop()
         query = {"fieldSelector": f"metadata.name={self.key.name}"}
         events = self._api.watch(LEASES, query, namespace=self.key.namespace, idle=self.duration)
@@ -135,7 +138,7 @@ class Lease:
         return False
 
     def _patience(self) -> float:
-        """Seconds until the Lease is to be read, if the watch tells nothing."""
+        """Return the seconds until the Lease must be read if the watch shows nothing."""
         now = self._clock.now()
         overdue = 0.0 if self._deaf else self._seen + self.duration / 2 - now
         end = self._expires + LATE - now
@@ -153,7 +156,7 @@ class Lease:
                 raise LeaseLost(f"the Lease {self.key} could not be renewed") from error
 
     async def _renew(self) -> None:
-        """Return when it is renewed; an API that fails is asked again."""
+        """Renew the Lease, and try again if the API fails."""
         while True:
             try:
                 if await self._try():
@@ -164,7 +167,10 @@ class Lease:
             await self._clock.sleep(self.duration / 15)
 
     async def _try(self) -> bool:
-        """Take or renew the Lease if that is allowed; whether it is ours afterwards."""
+        """Take or renew the Lease if that is allowed.
+
+        :returns: Whether the Lease is ours afterwards.
+        """
         started = self._clock.now()
         lease = await self._api.find(LEASES, self.key)
         try:
@@ -188,7 +194,7 @@ class Lease:
         return True
 
     def _may_make(self) -> bool:
-        """Whoever held a Lease that was deleted by hand may still be at work."""
+        """Tell whether the Lease may be created: if it was deleted, its holder may still work."""
         return self.held or self._clock.now() >= self._expires
 
     def _may_take(self, lease: Json) -> bool:
@@ -220,7 +226,7 @@ class Lease:
         return spec
 
     async def _release(self) -> None:
-        """Give the Lease back, so that nobody has to wait for its end."""
+        """Release the Lease, so that nobody has to wait for its end."""
         if not self.held:
             return
         self.held = False

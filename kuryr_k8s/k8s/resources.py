@@ -24,13 +24,15 @@ class Key(NamedTuple):
 
 
 class Versioned(Protocol):
-    """What a cache needs to know of the objects that it keeps."""
+    """The attributes of an object that a cache needs."""
 
     @property
-    def uid(self) -> str: ...
+    def uid(self) -> str:
+        """The object's uid."""
 
     @property
-    def resource_version(self) -> str: ...
+    def resource_version(self) -> str:
+        """The object's resourceVersion."""
 
 
 T_co = TypeVar("T_co", bound=Versioned, covariant=True)
@@ -42,10 +44,10 @@ def _keep_nothing(_item: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T_co]):
-    """One kind of the Kubernetes API. Whoever needs a new kind declares it where it is used.
+    """One kind of the Kubernetes API, declared where it is used.
 
-    :param view: reads an object into the few fields that a cache keeps of it.
-    :param metadata_only: lists and watches ask for the objects' metadata alone.
+    :param view: Reads an object into the few fields that a cache keeps of it.
+    :param metadata_only: Lists and watches ask for the objects' metadata only.
     """
 
     kind: str
@@ -58,11 +60,11 @@ class Resource(Generic[T_co]):
 
     @property
     def api_version(self) -> str:
-        """``apiVersion`` as it stands in an object."""
+        """The ``apiVersion`` of an object."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of an object, or of the collection where ``name`` is empty."""
+        """Return the URL path of an object, or of the collection if ``name`` is empty."""
         root = f"/apis/{self.group}" if self.group else "/api"
         parts = [root, self.version]
         if namespace and self.namespaced:

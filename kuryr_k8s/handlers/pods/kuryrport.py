@@ -1,9 +1,9 @@
-"""KuryrPort → Neutron ports: made when it appears, given back when the node has let go.
+"""The handler of KuryrPorts: ports are made when one appears, released when the node is done.
 
 no vifs yet      → project, subnets, security groups → ports → status.vifs
 vifs, unchanged  → nothing
 other groups     → the ports follow
-being deleted    → wait for the node's finalizer to go → ports back → our finalizer goes
+being deleted    → wait until the node's finalizer is gone → release ports → our finalizer goes
 """
 
 import functools
@@ -35,7 +35,7 @@ GIVEN_BACK = "given back"
 
 
 class KuryrPortHandler(Handler):
-    """Gives each KuryrPort its ports, and takes them back."""
+    """Gives each KuryrPort its ports, and releases them."""
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
@@ -58,7 +58,7 @@ class KuryrPortHandler(Handler):
         return (key,) if self._context.informers.of(KURYRPORTS).get(key) else ()
 
     def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
-        """A node's KuryrPorts, where it came, went, or changed in what matters to them."""
+        """Return a node's KuryrPorts if the Node came, went, or changed in a way that matters."""
         if old and new and _what_matters_of(old) == _what_matters_of(new):
             return ()
         ports = self._context.informers.of(KURYRPORTS).values()
@@ -113,7 +113,7 @@ class KuryrPortHandler(Handler):
     async def _request(
         self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
     ) -> dict[str, VIFBase]:
-        """All interfaces of the Pod; those made by an earlier try are found again."""
+        """Return all interfaces of the Pod; those made by an earlier try are found again."""
         node = self._node(recorded.node)
         requests = await self._interfaces.wanted(pod, project)
         may_exist = self._may_exist(key, recorded)
@@ -143,9 +143,12 @@ class KuryrPortHandler(Handler):
         }
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether anybody can have made ports: not if this very process vouched for it when it
-        created the KuryrPort, and asked for none since (the cache may have been set back).
-        That saves Neutron a question for every new Pod."""
+        """Tell whether anybody can have made ports for the Pod.
+
+        Nobody can if this very process vouched for that when it created the KuryrPort, and has
+        requested none since (the cache may have been set back). That saves Neutron a request for
+        every new Pod.
+        """
         ours = recorded.creator == self._context.incarnation
         return not ours or self._tried.get(key) == recorded.pod_uid
 
@@ -181,7 +184,7 @@ class KuryrPortHandler(Handler):
         informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
 
     async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
-        """Where the KuryrPort went while its ports were made, nobody will ever name them."""
+        """Release ports that nobody will name if the KuryrPort went while they were made."""
         live = await self._context.kube.find(KURYRPORTS, key)
         self._context.informers.of(KURYRPORTS).learn(live)  # changed by other hands: so it is now
         if live is None or live["metadata"]["uid"] != recorded.uid:
@@ -190,7 +193,7 @@ class KuryrPortHandler(Handler):
     # -- giving back
 
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
-        """Give the ports back, once it is certain that the node has let go of them."""
+        """Release the ports, once it is certain that the node has unplugged them."""
         self._starved.pop(key, None)
         if KURYRPORT_FINALIZER not in recorded.finalizers:
             return  # all is given back; another's finalizer holds it
@@ -223,8 +226,10 @@ class KuryrPortHandler(Handler):
             await self._interfaces.release(vif, recorded.pod_uid)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether no interface was ever recorded. None will be: it is being deleted. So a Pod
-        that never came to run on a node without a daemon can go."""
+        """Tell whether no interface was ever recorded; none will be after the deletion.
+
+        So a Pod that never came to run on a node without a daemon can go.
+        """
         if recorded.has_vifs:
             return False
         live = await self._context.kube.find(KURYRPORTS, key)
@@ -233,8 +238,10 @@ class KuryrPortHandler(Handler):
         )
 
     async def _node_is_gone(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether nobody can let go any more: the Node is gone (or out of service, by an
-        operator's taint) and so is the Pod. All by live reads: what a cache lacks may be there.
+        """Tell whether nobody is left to unplug the ports: both the Node and the Pod are gone.
+
+        A Node that an operator tainted as out of service counts as gone. All by live reads, since
+        an object that a cache lacks may exist.
         """
         cached = self._context.informers.of(NODES).get(Key("", recorded.node))
         if cached is not None and not cached.out_of_service:
@@ -246,9 +253,9 @@ class KuryrPortHandler(Handler):
         return live_pod is None or not is_needed(recorded, Pod.read(live_pod))
 
     def _wake_starved(self) -> None:
-        """A port was given back: in each project, the Pod that has waited longest may try.
+        """Wake the Pod that has waited longest in each project, since a port was released.
 
-        Not in the port's own alone: projects that share a network share its addresses.
+        Not only in the port's own project: projects that share a network share its addresses.
         """
         first = {project: key for key, project in reversed(self._starved.items())}
         for key in first.values():
@@ -260,7 +267,7 @@ class KuryrPortHandler(Handler):
 
 
 def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Iterable[Key]:
-    """That the node has plugged an interface, or not any more, is nothing to do with us."""
+    """Return the key if it matters; plugging and unplugging do not concern this handler."""
 
     def matters(port: KuryrPort | None) -> object:
         if port is None:

@@ -1,8 +1,8 @@
-"""KuryrPorts whose port somebody deleted in Neutron: nobody else would ever find out.
+"""KuryrPorts whose ports somebody deleted in Neutron, which nobody else would find out.
 
-A Pod whose interface has not come to work gets another port: its KuryrPort goes, and the vif
-handler makes a new one. One that worked has lost its network for good, and only its owner knows
-when it may be started again: an Event says so.
+A Pod whose interface has not come to work gets another port: its KuryrPort is deleted, and the vif
+handler creates a new one. A Pod whose interface worked has lost its network for good. Only its
+owner knows when it may be restarted, so an Event reports it.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ DELETE_POD = "port {} was deleted in Neutron: the Pod has no network any more; d
 
 
 class LostPorts:
+    """Finds lost ports and helps their Pods."""
+
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
         self._neutron = context.neutron
@@ -33,8 +35,8 @@ class LostPorts:
     async def tell(self, recorded: Iterable[KuryrPort], ports: Sequence[Json]) -> None:
         """Help the Pods whose ports are gone.
 
-        :param recorded: the KuryrPorts before Neutron was asked for its ``ports``: what a
-            KuryrPort names was made before.
+        :param recorded: The KuryrPorts as they were before Neutron listed its ``ports``, so that
+            every port that they name existed before the list.
         """
         there = {port["id"] for port in ports}
         known = there | {port["network_id"] for port in ports}
@@ -70,7 +72,7 @@ class LostPorts:
 
 
 def _named(recorded: KuryrPort) -> set[str]:
-    """Ids of its ports, as far as they can be read."""
+    """Return the ids of the KuryrPort's ports, as far as they can be read."""
     try:
         return {vif.id for vif in recorded.vifs().values()}
     except DecodeError:

@@ -132,7 +132,7 @@ class PortSweep(Sweep[Json]):
 
 
 def records(kuryrports: Iterable[KuryrPort]) -> Records:
-    """What pools need to know of them."""
+    """Return what pools need to know about the KuryrPorts."""
     holders: dict[str, Holder] = {}
     pods = set()
     # of two that name a port, the one that goes has given it back in an earlier life
@@ -148,14 +148,10 @@ def nameless(
     kuryrports: Iterable[KuryrPort],
     pod_uid_of: Callable[[Json], str | None],
 ) -> list[Json]:
-    """Select the ports that no KuryrPort names.
+    """Return the ports that no KuryrPort names.
 
-    The KuryrPort of a port's Pod spares the port where it has no vifs yet, since it may come to
-    name the port, and where nobody can read its vifs. A port that was made for no Pod in
-    particular may be named by any KuryrPort.
-
-    :param pod_uid_of: returns the uid of the Pod for which a port was made; None: for no Pod in
-        particular.
+    A KuryrPort without vifs may still come to name its Pod's ports. If its vifs cannot be read, it
+    is no evidence against any port. Ports that belonged to a pool may belong to any Pod.
     """
     recorded_ports = tuple(kuryrports)
     by_pod = {recorded.pod_uid: recorded for recorded in recorded_ports}

@@ -1,8 +1,8 @@
-"""What a new leader does first: the old one's last words shall not come after its own.
+"""The first act of a new leader: no late write of the old leader may follow its own.
 
 The old leader may have been frozen, or its request be late: a PATCH of ``status.vifs`` that it
-sent may still arrive. That PATCH holds for one resourceVersion of the KuryrPort. So each
-KuryrPort that has no interfaces yet gets another one, before we hand out anything.
+sent may still arrive. That PATCH applies to one resourceVersion of the KuryrPort. Therefore each
+KuryrPort without interfaces gets a new resourceVersion before anything is handed out.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Takeover:
-    """To be run when the Lease is ours, before any handler and any pool.
+    """Makes late writes of an earlier leader void, before any handler and any pool runs.
 
-    :param incarnation: names this life of the process.
+    :param incarnation: Names this life of the process.
     """
 
     def __init__(self, kube: KubeApi, kuryrports: Informer[KuryrPort], incarnation: str) -> None:
@@ -30,12 +30,12 @@ class Takeover:
         self._incarnation = incarnation
 
     async def run(self) -> None:
-        """One list by quorum, and a PATCH for each KuryrPort without interfaces.
+        """List all KuryrPorts by quorum, and patch each one that has no interfaces.
 
         Afterwards the cache knows each KuryrPort at least as it was when the Lease became ours,
         and no earlier leader can give it interfaces any more. May be called again.
 
-        :raises errors.KubeError: it must be called again.
+        :raises errors.KubeError: It must be called again.
         """
         async for items, _version in self._kube.list_pages(KURYRPORTS, {}):
             failures: list[errors.KubeError] = []
@@ -49,7 +49,10 @@ class Takeover:
                 raise failures[0]
 
     def _is_open(self, item: Json) -> bool:
-        """Whether an earlier leader might still give it interfaces; its deletion moved it, too."""
+        """Tell whether an earlier leader could still add interfaces.
+
+        A deletion has changed the resourceVersion, too.
+        """
         if "deletionTimestamp" in item["metadata"] or (item.get("status") or {}).get("vifs"):
             return False
         return annotations.annotation(item, annotations.LEADER) != self._incarnation

@@ -1,4 +1,4 @@
-"""Pod → KuryrPort: a KuryrPort exists while its Pod needs a network, and no longer."""
+"""The handler of Pods: a KuryrPort exists while its Pod needs a network, and no longer."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ LABEL_LIMIT = 63
 
 
 class VIFHandler(Handler):
-    """Creates the KuryrPort of a scheduled Pod, deletes that of one that finished or went."""
+    """Creates the KuryrPort of a scheduled Pod, and deletes it when the Pod is over."""
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
@@ -34,7 +34,7 @@ class VIFHandler(Handler):
         )
 
     def _of_pod(self, key: Key, old: Pod | None, new: Pod | None) -> Iterable[Key]:
-        """Notes the server's own word that a Pod is new, or gone; a list's silence is no word."""
+        """Note the server's own word that a Pod is new, or gone; a list proves neither."""
         seen = not self._context.informers.of(PODS).replaying
         if new is not None:
             if old is None and seen and not new.static:
@@ -80,7 +80,7 @@ class VIFHandler(Handler):
         self._context.informers.of(KURYRPORTS).learn(answer)
 
     async def _delete(self, key: Key, recorded: KuryrPort) -> None:
-        """The caches may lie: the API server itself must say that the Pod is done."""
+        """Delete the KuryrPort if the API server itself confirms that the Pod is done."""
         if not self._is_over(key, recorded):
             live = await self._context.kube.find(PODS, key)
             if live is not None and is_awaited(recorded, Pod.read(live)):
@@ -95,8 +95,11 @@ class VIFHandler(Handler):
         self._context.informers.of(KURYRPORTS).learn(answer)
 
     def _is_over(self, key: Key, recorded: KuryrPort) -> bool:
-        """Whether the server has said what is for ever: the very Pod was deleted, or finished, or
-        is being deleted before it had interfaces."""
+        """Tell whether the API server has reported an irreversible end of the Pod.
+
+        That is: this very Pod was deleted, or has finished, or is being deleted before it had
+        interfaces.
+        """
         if self._ended.get(key) == recorded.pod_uid:
             return True
         pod = self._context.informers.of(PODS).get(key)
@@ -105,9 +108,9 @@ class VIFHandler(Handler):
         return pod.finished or (pod.deleting and not is_awaited(recorded, pod))
 
     def _wait_for_mirror(self, key: Key) -> None:
-        """A mirror Pod that was deleted is made again by its kubelet while the Pod runs on.
+        """Wait, since the kubelet recreates a deleted mirror Pod while the static Pod runs on.
 
-        :raises errors.Wait: it has not been missing for long enough.
+        :raises errors.Wait: It has not been missing for long enough.
         """
         now = self._context.clock.now()
         left = self._missed.setdefault(key, now) + self._context.patience.mirror_pod - now
@@ -119,7 +122,7 @@ class VIFHandler(Handler):
 
 
 def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Iterable[Key]:
-    """Only whether there is one, whose, and whether it goes or has interfaces matters here."""
+    """Return the key if it matters: the KuryrPort is new, other or gone, or got interfaces."""
 
     def matters(port: KuryrPort | None) -> object:
         return port and (port.uid, port.deleting, port.has_vifs)
@@ -128,20 +131,20 @@ def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Ite
 
 
 def wants_network(pod: Pod) -> bool:
-    """It runs on a node, in a network namespace of its own, and is not over."""
+    """Tell whether the Pod runs on a node, in a network namespace of its own, and is not over."""
     return pod.node is not None and not pod.host_network and not pod.finished
 
 
 def is_needed(recorded: KuryrPort, pod: Pod | None) -> bool:
-    """Whether the KuryrPort is that of the very Pod, and the Pod is not over."""
+    """Tell whether the KuryrPort belongs to this very Pod, and the Pod is not over."""
     return pod is not None and pod.identity == recorded.pod_uid and wants_network(pod)
 
 
 def is_awaited(recorded: KuryrPort, pod: Pod | None) -> bool:
-    """Whether the KuryrPort is needed, or may still come to be.
+    """Tell whether the KuryrPort is needed, or may still come to be.
 
     A Pod that is deleted before it has interfaces gets none any more. Its ADD may be waiting for
-    them, and the kubelet for that: the KuryrPort's deletion tells the node to give up.
+    them, and the kubelet for the ADD: the deletion of the KuryrPort tells the node to give up.
     """
     if pod is None or not is_needed(recorded, pod):
         return False
@@ -149,11 +152,11 @@ def is_awaited(recorded: KuryrPort, pod: Pod | None) -> bool:
 
 
 def kuryrport_of(pod: Pod, creator: str | None) -> Json:
-    """The KuryrPort of a Pod, complete from its creation: both finalizers stand in it.
+    """Return the KuryrPort of a Pod, complete from its creation: it contains both finalizers.
 
-    ``creator`` is the process that vouches that nobody can have made ports for the Pod.
+    The mirror of a static Pod is not its owner: it is deleted and recreated while the Pod runs on.
 
-    The mirror of a static Pod is no owner: it is deleted and made again while the Pod runs on.
+    :param creator: The process that vouches that nobody can have made ports for the Pod.
     """
     node = pod.node or ""
     meta: Json = {
@@ -173,7 +176,7 @@ def kuryrport_of(pod: Pod, creator: str | None) -> Json:
 
 
 def reference(pod: Pod | None) -> Reference | None:
-    """What an Event about the Pod points at."""
+    """Return a reference to the Pod for an Event."""
     if pod is None:
         return None
     return Reference(resource=PODS, namespace=pod.namespace, name=pod.name, uid=pod.uid)
