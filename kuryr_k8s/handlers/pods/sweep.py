@@ -1,10 +1,10 @@
-"""One list of all ports of the cluster, now and then, held against the KuryrPorts.
+"""The sweep of Neutron ports that no KuryrPort names, and the survey of pools.
 
-Pools recover by the first one, and learn by the later ones what others did to their ports. Of the
-other ports, those that no KuryrPort names go: such a port is left by a create whose answer was
-lost and that Neutron carried out late, or by hands. It goes when it has been without a name for
-the time between two searches, and a live list of the KuryrPorts does not know it either; and the
-log says so.
+Pools recover from the first list of all ports, and find in later lists what others did to their
+ports. Of the other ports, those that no KuryrPort names are removed. Such a port is left behind by
+a create whose answer was lost and that Neutron carried out late, or by hands. It is removed after
+it had no name for the time between two searches, if a live list of the KuryrPorts does not name it
+either; the log reports it.
 """
 
 import logging
