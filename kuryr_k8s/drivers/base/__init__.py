@@ -13,6 +13,13 @@ from kuryr_k8s.drivers.base.driver import (
     Drivers,
     SlotLookup,
 )
+from kuryr_k8s.drivers.base.load_balancers import (
+    LBaaSDriver,
+    NobodyConnects,
+    OthersAtWork,
+    PortTaken,
+    StillShared,
+)
 from kuryr_k8s.drivers.base.pods import (
     DEVICE_OWNER,
     InterfaceRequest,
@@ -39,17 +46,12 @@ from kuryr_k8s.drivers.base.pools import (
     keepers,
 )
 from kuryr_k8s.drivers.base.services import (
-    LBaaSDriver,
-    NobodyConnects,
-    OthersAtWork,
     Owned,
-    PortTaken,
     PublicIPRequest,
     ServiceProjectDriver,
     ServicePublicIPDriver,
     ServiceSecurityGroupsDriver,
     ServiceSubnetsDriver,
-    StillShared,
 )
 
 __all__ = [

@@ -19,7 +19,7 @@ TAGS, FLAVORS, CIDRS, SOURCE_IP_PORT, ZONES, PROXYV2, SCTP = (
 
 
 class Capabilities:
-    """What Octavia says of itself: asked before the first write, and again after it fell short."""
+    """Capabilities of one Octavia; asked before the first write, and again after it fell short."""
 
     def __init__(self, octavia: Octavia) -> None:
         self._octavia = octavia

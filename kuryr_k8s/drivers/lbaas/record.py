@@ -54,7 +54,7 @@ class Deletion(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class View:
-    """What one owner knows of one load balancer: its own, or one in which it has parts.
+    """View that one owner has of one load balancer: its own, or one in which it has parts.
 
     :param former: ids that the load balancer had before it was made anew, as far as known.
     :param foreign: it does not have the tags of the cluster.

@@ -16,7 +16,7 @@ class NoNetwork(errors.Refused):
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What one floating IP has to be like.
+    """Requirements of one floating IP.
 
     :param subnets: the address is in one of them; empty if any subnet will do.
     """

@@ -14,7 +14,8 @@ from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.drivers.base import LBaaSDriver, NobodyConnects
 from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.services.desired import Place, family_of, ranges_of
+from kuryr_k8s.handlers.services.desired import family_of, ranges_of
+from kuryr_k8s.handlers.services.reconcile import Place
 from kuryr_k8s.model import subnet_patterns
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.owner import Owner

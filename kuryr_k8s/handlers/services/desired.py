@@ -12,78 +12,18 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oslo_config import cfg
-
-from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.handlers.services.members import NAME_LIMIT, members_of
 from kuryr_k8s.handlers.services.protocols import Wire, is_transparent, monitor_of, wire_of
+from kuryr_k8s.handlers.services.reconcile import Given, Options, Place
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
 from kuryr_k8s.model.owner import Owner, Role
-from kuryr_k8s.model.service import EndpointSlice, Service
+from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import Settings
 
 SOURCE_IP = "SOURCE_IP"
 KEEPS_TIMEOUT = ("UDP", "SCTP")  # protocols whose persistence has a timeout in Octavia
 UNLIMITED = -1  # connections: said, so that a limit that is taken away goes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The operator's options for all load balancers.
-
-    :param member_subnets: the subnets of Pods with ``member_mode = L2``; None with ``L3``.
-    :param timeout_client_data: milliseconds; None for Octavia's default.
-    """
-
-    provider: str | None = None
-    lb_algorithm: str = "ROUND_ROBIN"
-    member_subnets: tuple[Subnet, ...] | None = None
-    timeout_client_data: int | None = None
-    timeout_member_data: int | None = None
-
-    @classmethod
-    def read(cls, conf: cfg.ConfigOpts, pod_subnets: tuple[Subnet, ...]) -> "Options":
-        """Read the options."""
-        provider = conf.kubernetes.endpoints_driver_octavia_provider
-        defaults = conf.octavia_defaults
-        return cls(
-            provider=None if provider == "default" else provider,
-            lb_algorithm=defaults.lb_algorithm,
-            member_subnets=pod_subnets if defaults.member_mode == "L2" else None,
-            timeout_client_data=defaults.timeout_client_data or None,
-            timeout_member_data=defaults.timeout_member_data or None,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """Input from which a Service's load balancers are made.
-
-    :param specs: one for each ClusterIP, in their order.
-    """
-
-    service: Service
-    specs: Sequence[LBaaSServiceSpec]
-    slices: Sequence[EndpointSlice]
-    options: Options
-    settings: Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Place of a VIP that is no ClusterIP: in a subnet, in a network, or at a port.
-
-    :param family: IPv4 or IPv6.
-    :param member_subnet_id: the subnet of members that are in no subnet of Pods.
-    """
-
-    family: str
-    subnet_id: str | None = None
-    network_id: str | None = None
-    port_id: str | None = None
-    address: str | None = None
-    member_subnet_id: str | None = None
 
 
 def owners_of(service: Service) -> tuple[Owner, Owner]:

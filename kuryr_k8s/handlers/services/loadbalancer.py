@@ -9,20 +9,20 @@ published. What the Service has outside is in outside.py. Clouds come first: not
 wrong with Kubernetes holds them up, and nothing outside holds up the ClusterIPs.
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver, ServicePublicIPDriver
+from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.services.desired import Given, Options, desired_of, owners_of
+from kuryr_k8s.handlers.services.desired import desired_of, owners_of
 from kuryr_k8s.handlers.services.outside import Outside
 from kuryr_k8s.handlers.services.publishing import Publishing
 from kuryr_k8s.handlers.services.ranges import ServiceRanges
-from kuryr_k8s.handlers.services.reconcile import Exposure, Reconcile
+from kuryr_k8s.handlers.services.reconcile import Exposure, Given, Options, Reconcile
+from kuryr_k8s.handlers.services.removal import Removal
 from kuryr_k8s.handlers.services.reporting import Reports
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import keeps_address, settings_of
@@ -33,8 +33,7 @@ from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTS, ENDPOINTSLICES, SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
-from kuryr_k8s.model.owner import Owner
-from kuryr_k8s.model.service import Endpoints, Service
+from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import Settings
 from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
 
@@ -45,7 +44,6 @@ class LoadBalancerHandler(Handler):
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
         self._service_specs = ServiceSpecs(context.drivers)
-        self._public_ips = context.drivers[ServicePublicIPDriver]
         self._pod_subnets = context.drivers[PodSubnetsDriver]
         self._services = context.informers.of(SERVICES)
         self._endpoints = context.informers.of(ENDPOINTS)
@@ -59,13 +57,16 @@ class LoadBalancerHandler(Handler):
             context.drivers[LBaaSDriver], context.clock, self.wake, self._reports.changed
         )
         self._outside = Outside(context, self._requests)
+        self._removal = Removal(
+            context, self._requests, self._outside, self._reports, self._last_settings
+        )
         self._ranges = ServiceRanges(context)
 
     def watches(self) -> Sequence[Watch[Any]]:
         return (
-            Watch(self._services, _of_service),
+            Watch(self._services, _same_key),
             Watch(self._context.informers.of(ENDPOINTSLICES), self._slices.changed),
-            Watch(self._endpoints, _of_endpoints),
+            Watch(self._endpoints, _same_key),
         )
 
     async def start(self) -> None:
@@ -85,10 +86,10 @@ class LoadBalancerHandler(Handler):
 
     async def reconcile(self, key: Key) -> float | None:
         service = self._services.get(key)
-        await self._release_lost(key, service)
+        await self._removal.release_lost(key, service)
         if service is None or service.deleting or not is_handled(service, self._classes):
             if service is not None:
-                await self._release(key, service)
+                await self._removal.release(key, service)
             self._forget(key)
             return None
         reconcile = await self._begin(key, service)
@@ -249,80 +250,9 @@ class LoadBalancerHandler(Handler):
         await self._publishing.state(key, service, outcome.found, spec)
         return None
 
-    # -- removing
-
-    async def _release(self, key: Key, service: Service) -> None:
-        """Remove all that the Service has, and our finalizer."""
-        if SERVICE_FINALIZER not in service.finalizers:
-            return  # nothing was made, or all is gone
-        if not service.deleting:
-            await self._check_live(key, service)
-        stuck: errors.Refused | None = None
-        try:
-            await self._outside.withdraw(key, service, keep=keeps_address(service))
-        except errors.Refused as error:  # what depends on others holds up nothing else
-            stuck = error
-        for owner in owners_of(service):
-            await self._requests.release(key, owner)
-        if stuck is not None:
-            raise stuck
-        if not service.deleting:
-            await self._publishing.no_state(key, service)
-            await self._reports.clear(key, service)
-        answer = await self._context.kube.remove_finalizers(
-            SERVICES, key, SERVICE_FINALIZER, uid=service.uid, known=service.finalizers
-        )
-        self._services.learn(answer)
-
-    async def _release_lost(self, key: Key, service: Service | None) -> None:
-        """Release what a Service had whose finalizer somebody took off.
-
-        It would keep its address from the next Service until the sweep comes. The API server
-        itself must say that the Service is gone.
-        """
-        owners = self._requests.owners(key)
-        lost = [owner for owner in owners if service is None or owner.uid != service.uid]
-        if not lost:
-            return
-        live = await self._context.kube.find(SERVICES, key)
-        for uid in {owner.uid for owner in lost}:
-            owners = [owner for owner in lost if owner.uid == uid]
-            if live is None or live["metadata"]["uid"] != uid:
-                await self._release_unheld(key, uid, owners)
-            for owner in owners:
-                self._requests.forget(key, owner)
-
-    async def _release_unheld(self, key: Key, uid: str, owners: Sequence[Owner]) -> None:
-        """Release what a lost Service had, but for what others still use.
-
-        The sweep removes that: the next Service has to be served now.
-        """
-        known = self._last_settings(key, uid)
-        if not any([await self._requests.is_shared(key, owner) for owner in owners]):
-            keep = known is None or known.keep_floating_ip
-            await self._public_ips.release(Owner(uid), keep=keep)
-        for owner in owners:
-            with contextlib.suppress(errors.Refused):
-                await self._requests.release(key, owner)
-
-    async def _check_live(self, key: Key, service: Service) -> None:
-        """Make sure that the API server too says that the Service is not handled any more.
-
-        :raises errors.Wait: it does not: the cache is not up to date.
-        """
-        live = await self._context.kube.find(SERVICES, key)
-        if live is not None and live["metadata"]["uid"] == service.uid:
-            current = Service.read(live)
-            if is_handled(current, self._classes) and not current.deleting:
-                raise errors.Wait(f"the cache lags behind Service {key}", delay=1.0)
-
     def about(self, key: Key) -> Reference | None:
         return service_reference(self._services.get(key))
 
 
-def _of_service(key: Key, _old: Service | None, _new: Service | None) -> Iterable[Key]:
-    return (key,)
-
-
-def _of_endpoints(key: Key, _old: Endpoints | None, _new: Endpoints | None) -> Iterable[Key]:
+def _same_key(key: Key, _old: object, _new: object) -> Iterable[Key]:
     return (key,)

@@ -1,18 +1,79 @@
-"""One reconcile of a Service: what is asked for, and what has come of it."""
+"""One reconcile of a Service: its input, and what has come of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.handlers.services.desired import Given
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
-from kuryr_k8s.model.service import Service
+from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_annotations import Settings
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The operator's options for all load balancers.
+
+    :param member_subnets: the subnets of Pods with ``member_mode = L2``; None with ``L3``.
+    :param timeout_client_data: milliseconds; None for Octavia's default.
+    """
+
+    provider: str | None = None
+    lb_algorithm: str = "ROUND_ROBIN"
+    member_subnets: tuple[Subnet, ...] | None = None
+    timeout_client_data: int | None = None
+    timeout_member_data: int | None = None
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts, pod_subnets: tuple[Subnet, ...]) -> Self:
+        """Read the options."""
+        provider = conf.kubernetes.endpoints_driver_octavia_provider
+        defaults = conf.octavia_defaults
+        return cls(
+            provider=None if provider == "default" else provider,
+            lb_algorithm=defaults.lb_algorithm,
+            member_subnets=pod_subnets if defaults.member_mode == "L2" else None,
+            timeout_client_data=defaults.timeout_client_data or None,
+            timeout_member_data=defaults.timeout_member_data or None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Input from which a Service's load balancers are made.
+
+    :param specs: one for each ClusterIP, in their order.
+    """
+
+    service: Service
+    specs: Sequence[LBaaSServiceSpec]
+    slices: Sequence[EndpointSlice]
+    options: Options
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Place of a VIP that is no ClusterIP: in a subnet, in a network, or at a port.
+
+    :param family: IPv4 or IPv6.
+    :param member_subnet_id: the subnet of members that are in no subnet of Pods.
+    """
+
+    family: str
+    subnet_id: str | None = None
+    network_id: str | None = None
+    port_id: str | None = None
+    address: str | None = None
+    member_subnet_id: str | None = None
 
 
 class ServedPort(NamedTuple):
@@ -37,7 +98,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """How a Service is reached from outside.
+    """Ways in which a Service is reached from outside.
 
     :param load_balancer_id: the one that its first address leads to; empty if the user names it.
     :param refused: why a port is not reached, by port.
@@ -79,7 +140,7 @@ class Reconcile:
 
     @property
     def settings(self) -> Settings:
-        """What the user and the operator ask for."""
+        """The settings of the user and the operator."""
         return self.given.settings
 
     def owner(self, role: Role = Role.FIRST) -> Owner:

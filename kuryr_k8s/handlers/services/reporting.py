@@ -89,6 +89,7 @@ class Reports:
 
     async def clear(self, key: Key, service: Service) -> None:
         """Take everything off a Service that has nothing of ours any more."""
+        await self._publishing.no_state(key, service)
         gone = {READY: None, UNSUPPORTED: None}
         await self._status.write(key, service.uid, gone, _of_nothing(service))
         await self._publishing.no_outside(key, service)

@@ -6,8 +6,6 @@ also answers 400 where Neutron did not answer it, and 403 just after its start. 
 does not call impossible is asked again soon, and nothing is left out for a single such answer.
 """
 
-import dataclasses
-import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,19 +14,19 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import LBaaSDriver, OthersAtWork, PortTaken
 from kuryr_k8s.engine.clock import Clock
 from kuryr_k8s.handlers.services.reconcile import Outcome, ServedPort
+from kuryr_k8s.handlers.services.refusals import Refusal, shape_of, without_refused
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.load_balancer import LoadBalancer
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service import Service
 
 PACE = 1.0  # seconds between two changes of one load balancer, at least
-TRY_AGAIN = 600.0  # seconds until what was refused is asked for again
 LAYERS = {"HTTP": "TCP", "TERMINATED_HTTPS": "TCP"}  # listener's protocol → the Service port's
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What the driver was asked for, since when, and whether it has said that it is so.
+    """Request to the driver, since when it stands, and whether it has been met.
 
     :param served: what was so last, but for the members; None if nothing was yet.
     """
@@ -38,24 +36,6 @@ class _Asked:
     into: str | None = None
     done: bool = False
     served: LoadBalancer | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """A refusal of anything but members.
-
-    :param certain: what is refused is left out for a while.
-    """
-
-    shape: LoadBalancer
-    at: float
-    error: errors.BadRequest
-    into: str | None
-    certain: bool
-
-    def concerns(self, shape: LoadBalancer, into: str | None, now: float) -> bool:
-        """Tell whether the same thing was refused not long ago."""
-        return (self.shape, self.into) == (shape, into) and now - self.at < TRY_AGAIN
 
 
 class Requests:
@@ -76,7 +56,7 @@ class Requests:
         self._clock = clock
         self._changed = changed
         self._asked: dict[Key, dict[Owner, _Asked]] = {}
-        self._refusals: dict[Owner, _Refusal] = {}
+        self._refusals: dict[Owner, Refusal] = {}
         self._keys: dict[str, Key] = {}  # by the uid of the Service
         self._uids: defaultdict[Key, set[str]] = defaultdict(set)
         self.wake = wake
@@ -104,8 +84,8 @@ class Requests:
         :param into: id of the load balancer of another owner in which all of it is to be.
         :raises errors.Wait: Octavia is at work; or there was a change less than a second ago.
         """
-        shape, refusal = _shape(desired), self._refusals.get(owner)
-        if plain is not None and _shape(plain) == shape:
+        shape, refusal = shape_of(desired), self._refusals.get(owner)
+        if plain is not None and shape_of(plain) == shape:
             plain = None
         now = self._clock.now()
         if refusal is None or not (refusal.certain and refusal.concerns(shape, into, now)):
@@ -119,14 +99,14 @@ class Requests:
                 now = self._clock.now()
                 again = refusal is not None and refusal.concerns(shape, into, now)
                 certain = isinstance(error, errors.Unsupported) or (again and plain is not None)
-                refusal = _Refusal(shape, now, error, into, certain)
+                refusal = Refusal(shape, now, error, into, certain)
                 self._refusals[owner] = refusal
                 if not certain:
                     raise
             else:
                 self._refusals.pop(owner, None)
                 return outcome
-        less = _without(desired, refusal.error) or plain
+        less = without_refused(desired, refusal.error) or plain
         if less is None:
             raise refusal.error
         outcome = await self._ask(service, owner, less, into)
@@ -217,7 +197,7 @@ class Requests:
                 _served_port(port): f"the port is taken {by}" for port, by in taken.ports.items()
             }
             outcome = Outcome(taken.found, refused)
-        asked.done, asked.served = True, _shape(asked.desired)
+        asked.done, asked.served = True, shape_of(asked.desired)
         return outcome
 
 
@@ -229,35 +209,3 @@ def _served_port(front: tuple[str, int]) -> ServedPort:
     """Return the Service's port that a listener is for."""
     protocol, port = front
     return ServedPort(LAYERS.get(protocol, protocol), port)
-
-
-def _shape(desired: LoadBalancer) -> LoadBalancer:
-    """Return all but the members."""
-    pools = tuple(dataclasses.replace(pool, members=()) for pool in desired.pools)
-    return dataclasses.replace(desired, pools=pools)
-
-
-def _without(desired: LoadBalancer, error: errors.BadRequest) -> LoadBalancer | None:
-    """Leave out the ports of protocols that the provider cannot do.
-
-    :returns: None if nothing would be left, or something else is refused.
-    """
-    if not isinstance(error, errors.Unsupported) or error.feature != "protocol":
-        return None
-    pools = {pool.name: pool.protocol for pool in desired.pools}
-    kept = tuple(
-        listener
-        for listener in desired.listeners
-        if not any(
-            re.search(rf"\b{protocol}\b", error.brief)
-            for protocol in (listener.protocol, pools[listener.pool])
-        )
-    )
-    if not kept or len(kept) == len(desired.listeners):
-        return None
-    names = {listener.pool for listener in kept}
-    return dataclasses.replace(
-        desired,
-        listeners=kept,
-        pools=tuple(pool for pool in desired.pools if pool.name in names),
-    )

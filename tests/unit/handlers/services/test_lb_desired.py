@@ -7,12 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuryr_k8s import errors
-from kuryr_k8s.handlers.services.desired import (
-    Given,
-    Options,
-    desired_of,
-    owners_of,
-)
+from kuryr_k8s.handlers.services.desired import desired_of, owners_of
+from kuryr_k8s.handlers.services.reconcile import Given, Options
 from kuryr_k8s.handlers.services.settings import unkept
 from kuryr_k8s.handlers.services.spec import subnet_of
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec

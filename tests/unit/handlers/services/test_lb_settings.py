@@ -6,8 +6,9 @@ import pytest
 
 from kuryr_k8s.config import read
 from kuryr_k8s.drivers.lbaas.compare import same_listener, united
-from kuryr_k8s.handlers.services.desired import Given, Options, Place, external_of, needs_external
+from kuryr_k8s.handlers.services.desired import external_of, needs_external
 from kuryr_k8s.handlers.services.protocols import monitor_of, wire_of
+from kuryr_k8s.handlers.services.reconcile import Given, Options, Place
 from kuryr_k8s.handlers.services.settings import keeps_address, settings_of, unkept
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener
