@@ -59,6 +59,8 @@ class Informer(Generic[T]):
         self._gone: dict[Key, str] = {}  # uids learned to be gone, likewise
         self._unseen: set[Key] = set()  # those of both that were there at the last bookmark
         self._subscribers: list[Subscriber[T]] = []
+        self._kept: frozenset[str] = frozenset()  # annotations that somebody reads
+        self._annotations: dict[Key, dict[str, str]] = {}  # of the objects that have any of them
         self._version = ""  # the resourceVersion seen last; empty: list first
         self._streams_lists = True
         self._failed = False
@@ -73,6 +75,17 @@ class Informer(Generic[T]):
     def values(self) -> Iterator[T]:
         """Iterate over all objects."""
         return iter(tuple(self._cache.values()))
+
+    def keep(self, *names: str) -> None:
+        """Keep these annotations of the objects that have them, for :meth:`annotation`.
+
+        To be called before the start: what is not asked for is not kept.
+        """
+        self._kept |= frozenset(names)
+
+    def annotation(self, key: Key, name: str) -> str | None:
+        """Return an annotation of the object as last heard of, if :meth:`keep` asked for it."""
+        return self._annotations.get(key, {}).get(name)
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Call ``subscriber(key, old, new)`` for each object now, and then at each change.
@@ -230,6 +243,14 @@ class Informer(Generic[T]):
         old = self._cache.get(key)
         if old is not None and old.resource_version == item["metadata"]["resourceVersion"]:
             return old
+        return self._read_with_annotations(key, item)
+
+    def _read_with_annotations(self, key: Key, item: Json) -> T:
+        found = item["metadata"].get("annotations") or {}
+        if kept := {name: found[name] for name in self._kept & found.keys()}:
+            self._annotations[key] = kept
+        else:
+            self._annotations.pop(key, None)
         return self._read(item)
 
     def _replace(self, fresh: dict[Key, T], version: str) -> None:
@@ -243,6 +264,7 @@ class Informer(Generic[T]):
         before, self._cache = self._cache, fresh
         with self._replay():
             for key in before.keys() - fresh.keys():
+                self._annotations.pop(key, None)
                 self._notify(key, before[key], None)
             for key, new in fresh.items():
                 old = before.get(key)
@@ -263,9 +285,10 @@ class Informer(Generic[T]):
         old = self._cache.get(key)
         if kind == "DELETED":
             self._cache.pop(key, None)
+            self._annotations.pop(key, None)
             self._notify(key, old, None)
         else:
-            new = self._cache[key] = self._read(item)
+            new = self._cache[key] = self._read_with_annotations(key, item)
             self._notify(key, old, new)
 
     def _notify(self, key: Key, old: T | None, new: T | None) -> None:

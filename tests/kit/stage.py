@@ -31,9 +31,8 @@ class Stage:
 
         :param patience: durations that differ from those of UNHURRIED, by their names.
         """
-        groups.setdefault("kubernetes", {}).setdefault(
-            "kubeconfig", str(self.proxy.kubeconfig_for("controller"))
-        )
+        kubeconfig = {"kubeconfig": str(self.proxy.kubeconfig_for("controller"))}
+        groups["kubernetes"] = kubeconfig | groups.get("kubernetes", {})
         durations = dataclasses.replace(UNHURRIED, **(patience or {}))
         app = ControllerApp(self._load_conf(**groups), durations)
         async with asyncio.TaskGroup() as group:

@@ -198,7 +198,11 @@ class InterfaceRequest:
 
 
 class MultiVIFDriver(Driver):
-    """Reads what interfaces a Pod asks for besides its default one; makes none itself."""
+    """Reads what interfaces a Pod asks for besides its default one; makes none itself.
+
+    A driver whose users ask by an annotation has the cache of Pods keep it, in its constructor
+    (``context.informers.of(PODS).keep(NAME)``). Nothing else parses that annotation.
+    """
 
     slot = "multi_vif"
 

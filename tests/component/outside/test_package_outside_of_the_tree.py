@@ -1,0 +1,116 @@
+"""A third party's package: everything that it ships works, without a change in kuryr_k8s."""
+
+import pytest
+
+from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER
+from tests.kit.confs import NODE
+from tests.outside.installed import install
+
+ANNOTATION = "example.org/isolated-interface"
+REPORTS = "/apis/example.org/v1/namespaces/{}/networkreports"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """The package, installed."""
+    directory = tmp_path / "site-packages"
+    directory.mkdir()
+    install(directory)
+    monkeypatch.syspath_prepend(directory)
+
+
+def vifs_of(recorded):
+    return {
+        ifname: entry["vif"]["versioned_object.name"]
+        for ifname, entry in recorded["status"]["vifs"].items()
+    }
+
+
+MULTI_VIF = {"kubernetes": {"multi_vif_drivers": "example"}}
+
+
+async def test_pod_has_its_default_interface_by_one_driver_and_a_second_by_another(stage, package):
+    annotations = {ANNOTATION: "iso0"}
+    async with stage.controller(**MULTI_VIF):
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
+        await stage.until_plugged_in("web")
+        recorded = await stage.kuryrport("web")
+        assert vifs_of(recorded) == {"eth0": "VIFOpenVSwitch", "iso0": "VIFIsolated"}
+        tags = sorted("kuryr-example" in port["tags"] for port in stage.ports_of(pod))
+        assert tags == [False, True]
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        await stage.let_go("web")
+        await stage.until_gone("web")
+    assert not stage.cloud.ports
+
+
+async def test_pod_that_asks_for_nothing_has_one_interface(stage, package):
+    async with stage.controller(**MULTI_VIF):
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        assert vifs_of(await stage.kuryrport("web")) == {"eth0": "VIFOpenVSwitch"}
+    assert len(stage.ports_of(pod)) == 1
+
+
+async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, package):
+    async with stage.controller(**MULTI_VIF):
+        await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "eth0"})
+
+        async def told():
+            return any("cannot be an interface" in note for _, note in await stage.events())
+
+        await stage.until(told)
+        assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})
+    assert not stage.cloud.ports
+
+
+async def test_second_interface_goes_with_its_pod_though_the_controller_was_another(
+    stage, package
+):
+    """The kind of the recorded VIF tells whose it is."""
+    async with stage.controller(**MULTI_VIF):
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "iso0"})
+        await stage.until_plugged_in("web")
+    await stage.cluster.delete_pod(pod)
+    async with stage.controller(**MULTI_VIF):
+        await stage.until_deleting("web")
+        await stage.let_go("web")
+        await stage.until_gone("web")
+    assert not stage.cloud.ports
+
+
+async def test_interface_of_a_driver_that_is_not_in_use_stays_until_it_is(stage, package):
+    async with stage.controller(**MULTI_VIF):
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "iso0"})
+        await stage.until_plugged_in("web")
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+    await stage.let_go("web")
+    async with stage.controller(kubernetes={"multi_vif_drivers": "noop"}):
+        await stage.cluster.add_pod("other", node=NODE)
+        await stage.until_plugged_in("other")
+        finalizers = (await stage.kuryrport("web"))["metadata"]["finalizers"]
+        assert finalizers == [KURYRPORT_FINALIZER]
+    async with stage.controller(**MULTI_VIF):
+        await stage.until_gone("web")
+
+
+async def test_handler_with_a_kind_of_its_own_has_its_cache_queue_and_metrics(
+    stage, package, network_reports
+):
+    handlers = {"enabled_handlers": "vif,kuryrport,networkreport"}
+    path = REPORTS.format(stage.cluster.namespace)
+    async with stage.controller(kubernetes=handlers) as app:
+        for name in ("web-0", "web-1"):
+            await stage.cluster.add_pod(name, node=NODE)
+            await stage.until_plugged_in(name)
+        await stage.client.create(network_reports("ports"))
+
+        async def counted():
+            found = await stage.client.find(f"{path}/ports")
+            return (found.get("status") or {}).get("ports") == 2
+
+        await stage.until(counted)
+        labels = {"handler": "networkreport"}
+        assert app.registry.get_sample_value("kuryr_queue_keys", labels) == 0
