@@ -51,3 +51,14 @@ def test_every_page_of_docs_is_linked_from_the_readme():
     links = set(LINK.findall(prose(Path("README.md"))))
     pages = {str(path) for path in DOCUMENTS if path.parent == Path("docs")}
     assert pages <= links
+
+
+def test_every_file_that_the_map_names_exists():
+    named = set(re.findall(r"`([\w/.-]+(?:\.py|\.c|/))`", prose(Path("ARCHITECTURE.md"))))
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / "kuryr_k8s").rglob("*")}
+    missing = [
+        name
+        for name in named
+        if not any(file == name or f"/{file}".endswith(f"/{name.rstrip('/')}") for file in files)
+    ]
+    assert not missing
