@@ -114,3 +114,33 @@ async def test_handler_with_a_kind_of_its_own_has_its_cache_queue_and_metrics(
         await stage.until(counted)
         labels = {"handler": "networkreport"}
         assert app.registry.get_sample_value("kuryr_queue_keys", labels) == 0
+
+
+async def test_pool_driver_has_workers_parked_ports_and_metrics(stage, package):
+    options = {
+        "vif_pool_driver": "example-asked",
+        "enabled_handlers": "vif,kuryrport,kuryrportpool",
+    }
+    pool = {"ports_pool_min": "2", "ports_pool_batch": "2"}
+    async with stage.controller(kubernetes=options, vif_pool=pool) as app:
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+
+        async def parked():
+            found = await stage.client.find(f"/apis/openstack.org/v1/kuryrportpools/{NODE}")
+            return found is not None and len(found["spec"].get("ports", {})) >= 2
+
+        await stage.until(parked)
+        assert app.registry.get_sample_value("example_asked_total") >= 1
+        labels = {"driver": "neutron", "outcome": "miss"}
+        assert app.registry.get_sample_value("kuryr_pool_requests_total", labels) == 1
+
+
+async def test_driver_of_load_balancers_has_its_pending_objects_watched(services, package):
+    services.cloud.octavia_pending = 0.2
+    async with services.controller(kubernetes={"endpoints_lbaas_driver": "example"}):
+        await services.add_service("web", ("http", 80))
+        await services.until_published("web")
+        assert len(services.cloud.load_balancers) == 1
+        await services.delete_service("web")
+        await services.cloud.wait_for(lambda: not services.cloud.load_balancers)
