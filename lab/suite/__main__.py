@@ -188,7 +188,11 @@ class Suite:
         script = 'listing="$1"; shift; exec "$@" > "$listing"'
         argv = ["pytest", *stages.COLLECTION, *more, "--collect-only", "-q", "-p"]
         collect = self._inside("py", [*argv, "no:cacheprovider"])
-        if not self.runner.step("collect", ["sh", "-c", script, "sh", str(listing), *collect]):
+        if not self.runner.step(
+            "collect",
+            ["sh", "-c", script, "sh", str(listing), *collect],
+            env=stages.COLLECTION_ENV,
+        ):
             return
         written = [self.reports / f"{name}.xml" for name in self._stages]
         never = reports.never_run(listing.read_text(), written)
