@@ -69,15 +69,26 @@ def requests(path, since):
 
 @dataclass(frozen=True)
 class Start:
-    """The start of an API server: from its first request to itself until it had read the roles and
-    bindings. Until then it refuses everybody."""
+    """The start of an API server, which refuses all until it has read the roles and bindings.
+
+    It answers others some time before `begin`, its first request to itself.
+    """
 
     begin: datetime
     loaded: datetime
 
-    def covers(self, moment):
-        """Return whether the server could refuse what is granted at that moment."""
-        return self.begin <= moment <= self.loaded + ABSORBING
+    def covers(self, request, requests):
+        """Return whether this server could refuse the request though it is granted.
+
+        :param requests: all of the log. One that was granted before `begin` had an answer by the
+            server before, and so had those that came earlier.
+        """
+        if request.when > self.loaded + ABSORBING:
+            return False
+        return not any(
+            request.when < other.when < self.begin and other.decision == "allow"
+            for other in requests
+        )
 
 
 def starts(path, since):

@@ -39,7 +39,7 @@ class _Log:
         """Return (request, whether its server had not read the permissions yet) of each that was
         refused."""
         return [
-            (request, any(start.covers(request.when) for start in self._starts[path]))
+            (request, any(start.covers(request, requests) for start in self._starts[path]))
             for path, requests in self._by_path.items()
             for request in requests
             if request.refused
