@@ -1,6 +1,6 @@
-"""What the controller says of itself: ``GET /status``, and who leads, for Prometheus.
+"""The controller's own state: ``GET /status``, and metrics that tell which controller leads.
 
-``GET /status`` answers, leading or not::
+``GET /status`` answers, whether the controller leads or not::
 
     {"identity": "host_...", "leading": true,
      "lease": {"namespace": "kube-system", "name": "kuryr-k8s-controller",
@@ -9,8 +9,8 @@
      "queues": {"vif": {"waiting": 0, "active": 2}, ...},
      "calls": {"neutron": 3}}
 
-``expires_in`` is in seconds, by our own clock; ``holder`` is empty where the Lease was given back;
-``calls`` are those in flight.
+``expires_in`` is in seconds by this host's clock. An identity begins with the host's name;
+``holder`` is empty where the Lease was released. ``calls`` are those in flight.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,10 +28,10 @@ from kuryr_k8s.k8s.leader import Lease
 class Status(Collector):
     """Answers from the objects that it is given, without asking any API.
 
-    :param leading: whether the controllers run.
-    :param calls: calls in flight of an API, by its name.
-    :param caches: that must be synced before the controller is ready.
-    :param queues: by the name of the loop that works them off.
+    :param leading: tells whether the controller has begun to lead.
+    :param calls: return the number of calls in flight, by the name of the API.
+    :param caches: the caches that must be synced before the controller is ready.
+    :param queues: the queues, by the names of the loops that work on them.
     """
 
     def __init__(
