@@ -1,17 +1,16 @@
 """A Pod with a second interface that a third party's binding plugs."""
 
 import pytest
+from kuryr_example.binding import IsolatedBinding
+from kuryr_example.model import VIFIsolated
 
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.outside_binding import OutsideBinding, VIFOutside
 from tests.node.test_life import a_node, path
 from tests.node.workbench import eventually, ip, shell
 
-OTHERS = {"VIFOutside": OutsideBinding}
+OTHERS = {"VIFIsolated": IsolatedBinding}
 LIKE = ovs_vif(2)
-SECOND = VIFOutside(
-    id=LIKE.id, address=LIKE.address, network=LIKE.network, plugin="outside", vif_name="net1"
-)
+SECOND = VIFIsolated(id=LIKE.id, address=LIKE.address, network=LIKE.network, vif_name="iso-net1")
 VIFS = {"eth0": ovs_vif(1), "net1": SECOND}
 
 
@@ -29,8 +28,9 @@ async def test_both_bindings_plug_and_unplug_one_pod(tmp_path, remote, sandbox):
         node.cache.put(kuryrport("web", "u1", VIFS))
         code, result = await node.cni("ADD", netns=path(sandbox))
         assert code == 0, result
-        assert [each["name"] for each in result["interfaces"]][1:] == ["eth0", "net1"]
-        assert {address["interface"] for address in result["ips"]} == {1, 2}
+        found = [each["name"] for each in result["interfaces"]]
+        assert found[1:] == ["eth0", "iso-net1", "net1"]
+        assert {address["interface"] for address in result["ips"]} == {1, 3}
         [second] = ip("link", "show", "net1", netns=sandbox)
         assert second["address"] == SECOND.address
         assert "UP" in second["flags"]
