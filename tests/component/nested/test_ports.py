@@ -101,7 +101,7 @@ async def test_port_attached_by_half_is_attached_anew(driver, context, request_p
     made = await driver.ensure(await request_port())
     cloud.store.change("port", cloud.ports[made.id], {"binding:profile": {}})
     again = NestedVLAN(context)
-    with pytest.raises(errors.CloudError, match="by half"):
+    with pytest.raises(errors.CloudError, match="incompletely"):
         await again.ensure(await request_port(may_exist=True))
     found = await again.ensure(await request_port(may_exist=True))
     assert found.id == made.id
