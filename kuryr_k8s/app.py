@@ -149,6 +149,7 @@ class ControllerApp:
         handlers = self._handlers(context)
         takeover = Takeover(context.kube, context.informers.of(KURYRPORTS), context.incarnation)
         loops = [loop for handler, _ in handlers for loop in handler.loops()]
+        admin = PoolAdmin(context, lambda: self.leading.is_set() and lease.remaining > 0)
         drivers = context.drivers.seal()
         loops += [loop for driver in drivers for loop in driver.loops()]
         queues = {loop.name: loop.queue for loop in (*(loop for _, loop in handlers), *loops)}
@@ -156,7 +157,6 @@ class ControllerApp:
         # what a standby is asked about pools it refuses: only who leads knows them
         caches: list[Informer[Any]] = []
         status = Status(lease, self.leading.is_set, calls, caches, queues)
-        admin = PoolAdmin(context, status.is_leading)
         caches += context.informers.seal()
         self.registry.register(status)
         self.registry.register(QueueMetrics(queues))

@@ -47,8 +47,10 @@ class PoolAdmin:
 
     def __init__(self, context: HandlerContext, leading: Callable[[], bool]) -> None:
         self._leading = leading
-        self._drivers = context.drivers
         self._driver = context.drivers[VIFPoolDriver]
+        self._projects = context.drivers[PodProjectDriver]
+        self._subnets = context.drivers[PodSubnetsDriver]
+        self._groups = context.drivers[PodSecurityGroupsDriver]
         self._nodes = context.informers.of(NODES)
         self._namespaces = context.informers.of(NAMESPACES)
 
@@ -138,15 +140,15 @@ class PoolAdmin:
             deleting=False,
             config_hash=None,
         )
-        groups = self._drivers[PodSecurityGroupsDriver]
-        project = await self._drivers[PodProjectDriver].project(pod)
+        groups = self._groups
+        project = await self._projects.project(pod)
         return PortRequest(
             pod_uid="",
             pod_name="",
             node=node,
             ifname=DEFAULT_IFNAME,
             project_id=project,
-            pod_network=await self._drivers[PodSubnetsDriver].pod_network(pod, project),
+            pod_network=await self._subnets.pod_network(pod, project),
             security_groups=await groups.security_groups(pod, project),
             may_exist=False,
         )

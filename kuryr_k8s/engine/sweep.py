@@ -8,6 +8,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.controller import Controller, Observer
 from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.patience import PATIENCE, Patience
 
 T = TypeVar("T")
 
@@ -21,7 +22,6 @@ class Sweep(abc.ABC, Generic[T]):
 
     :param name: of the loop, in logs and metrics.
     :param interval: seconds between two searches; shorter while something is suspected.
-    :param retry: seconds of the longest back-off after a failure.
     """
 
     KEY = "all"
@@ -31,10 +31,10 @@ class Sweep(abc.ABC, Generic[T]):
         name: str,
         *,
         interval: float,
-        retry: float,
         confirm_after: float | None = None,
         clock: Clock = CLOCK,
         observe: Observer | None = None,
+        patience: Patience = PATIENCE,
     ) -> None:
         self._interval = interval
         self._confirm_after = interval if confirm_after is None else min(interval, confirm_after)
@@ -45,9 +45,10 @@ class Sweep(abc.ABC, Generic[T]):
         self.loop = Controller[str](
             name,
             self.reconcile,
-            queue=WorkQueue(clock, cap=retry),
+            queue=WorkQueue(clock, cap=patience.sweep_retry),
             workers=1,
             observe=observe,
+            patience=patience,
         )
         self.loop.queue.add(self.KEY)
 
@@ -90,8 +91,15 @@ class Sweep(abc.ABC, Generic[T]):
         """
         now = self._clock.now()
         if now >= self._next:
-            self._leaving = await self._find(now)
+            # before the search: what asks for the next one meanwhile gets it
             self._next = now + self._interval
+            try:
+                self._leaving = await self._find(now)
+            except BaseException:
+                self._next = now
+                raise
+        elif self._leaving:
+            self._leaving = list(await self.confirm(self._leaving))
         await self._remove()
         if self._suspects:
             self._next = min(self._next, now + self._confirm_after)

@@ -14,6 +14,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from kuryr_k8s import errors
@@ -27,6 +28,14 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 T = TypeVar("T", bound=Versioned)
 Subscriber = Callable[[Key, T | None, T | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed(Generic[T]):
+    """A list as it arrives, and the annotations of its objects that somebody reads."""
+
+    objects: dict[Key, T]
+    annotations: dict[Key, dict[str, str]]
 
 
 class Informer(Generic[T]):
@@ -79,8 +88,10 @@ class Informer(Generic[T]):
     def keep(self, *names: str) -> None:
         """Keep these annotations of the objects that have them, for :meth:`annotation`.
 
-        To be called before the start: what is not asked for is not kept.
+        :raises LookupError: the cache has been filled without them.
         """
+        if self._version:
+            raise LookupError(f"ask for annotations of {self.resource.plural} before the start")
         self._kept |= frozenset(names)
 
     def annotation(self, key: Key, name: str) -> str | None:
@@ -172,7 +183,7 @@ class Informer(Generic[T]):
         self._failed = True  # until it has ended without a problem
         if not self._version and not self._streams_lists:
             await self._list()
-        fresh: dict[Key, T] | None = None if self._version else {}
+        fresh: _Listed[T] | None = None if self._version else _Listed({}, {})
         events = self._api.watch(self.resource, self._query(), idle=self._idle)
         async with aclosing(events):
             async for event in events:
@@ -186,7 +197,7 @@ class Informer(Generic[T]):
                         self._check_learned()
                 elif fresh is not None:
                     key = _key(event["object"])
-                    fresh[key] = self._same_or_read(key, event["object"])
+                    self._take_in(fresh, key, event["object"])
                 elif not self._is_stale(event["type"], event["object"]):
                     self._apply(event["type"], event["object"])
                 if fresh is None:
@@ -229,42 +240,47 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         """List in pages, for servers without streaming lists (WatchList)."""
-        fresh: dict[Key, T] = {}
+        fresh = _Listed[T]({}, {})
         newest = ""
         async for items, version in self._api.list_pages(self.resource, self._selectors):
             newest = version
             for item in items:
                 key = _key(item)
-                fresh[key] = self._same_or_read(key, item)
+                self._take_in(fresh, key, item)
         self._replace(fresh, newest)
         self._version = newest
+
+    def _take_in(self, fresh: "_Listed[T]", key: Key, item: Json) -> None:
+        fresh.objects[key] = self._same_or_read(key, item)
+        if kept := self._kept_of(item):
+            fresh.annotations[key] = kept
 
     def _same_or_read(self, key: Key, item: Json) -> T:
         old = self._cache.get(key)
         if old is not None and old.resource_version == item["metadata"]["resourceVersion"]:
             return old
-        return self._read_with_annotations(key, item)
-
-    def _read_with_annotations(self, key: Key, item: Json) -> T:
-        found = item["metadata"].get("annotations") or {}
-        if kept := {name: found[name] for name in self._kept & found.keys()}:
-            self._annotations[key] = kept
-        else:
-            self._annotations.pop(key, None)
         return self._read(item)
 
-    def _replace(self, fresh: dict[Key, T], version: str) -> None:
+    def _kept_of(self, item: Json) -> dict[str, str]:
+        found = item["metadata"].get("annotations") or {}
+        return {name: found[name] for name in self._kept & found.keys()}
+
+    def _replace(self, listed: "_Listed[T]", version: str) -> None:
         """Replace the cache by the list of this version, except for what was learned since."""
+        fresh, annotations = listed.objects, listed.annotations
         for key, ahead in self._ahead.items():
             if ahead > int(version):
                 fresh[key] = self._cache[key]
+                annotations[key] = self._annotations.get(key, {})
         for key, uid in self._gone.items():
             if key in fresh and fresh[key].uid == uid:
                 del fresh[key]
+        self._annotations = {
+            key: kept for key, kept in annotations.items() if kept and key in fresh
+        }
         before, self._cache = self._cache, fresh
         with self._replay():
             for key in before.keys() - fresh.keys():
-                self._annotations.pop(key, None)
                 self._notify(key, before[key], None)
             for key, new in fresh.items():
                 old = before.get(key)
@@ -288,7 +304,10 @@ class Informer(Generic[T]):
             self._annotations.pop(key, None)
             self._notify(key, old, None)
         else:
-            new = self._cache[key] = self._read_with_annotations(key, item)
+            self._annotations.pop(key, None)
+            if kept := self._kept_of(item):
+                self._annotations[key] = kept
+            new = self._cache[key] = self._read(item)
             self._notify(key, old, new)
 
     def _notify(self, key: Key, old: T | None, new: T | None) -> None:

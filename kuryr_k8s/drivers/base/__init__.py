@@ -22,6 +22,7 @@ from kuryr_k8s.drivers.base.load_balancers import (
 )
 from kuryr_k8s.drivers.base.pods import (
     DEVICE_OWNER,
+    POOL_TAG,
     InterfaceRequest,
     MultiVIFDriver,
     NodeNotReady,
@@ -56,6 +57,7 @@ from kuryr_k8s.drivers.base.services import (
 
 __all__ = [
     "DEVICE_OWNER",
+    "POOL_TAG",
     "Driver",
     "DriverContext",
     "Drivers",

@@ -12,6 +12,7 @@ from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
 DEVICE_OWNER = "compute:kuryr"  # of the ports that the drivers make
+POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
 NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
 
 
@@ -54,12 +55,29 @@ class PortRequest:
     @property
     def is_plain(self) -> bool:
         """Whether any port of the network, the subnets and the groups will do."""
-        return (
-            self.port_id is None
-            and self.vnic_type == NORMAL
-            and not self.addresses
-            and self.port_security is None
-        )
+        return not self.particulars
+
+    @property
+    def particulars(self) -> tuple[str, ...]:
+        """What is asked for beyond the network, the subnets and the groups, by name."""
+        asked = {
+            "port_id": self.port_id is not None,
+            "vnic_type": self.vnic_type != NORMAL,
+            "addresses": bool(self.addresses),
+            "port_security": self.port_security is not None,
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked)
+
+    def require_plain(self, driver: str) -> None:
+        """Refuse the request on behalf of a driver that makes plain ports only.
+
+        :raises kuryr_k8s.errors.Refused: it asks for more.
+        """
+        if self.particulars:
+            raise errors.Refused(
+                f"interface {self.ifname}: the pod_vif driver {driver} cannot honour "
+                f"{', '.join(self.particulars)}"
+            )
 
 
 class NodeNotReady(errors.Refused):
@@ -134,6 +152,10 @@ class PodVIFDriver(Driver):
         :raises kuryr_k8s.errors.OverQuota: the project has no port or no address left.
         """
 
+    def releases(self, vif: VIFBase) -> bool:
+        """Tell whether this driver releases such VIFs; by default those of its own kind."""
+        return type(vif) is self.kind
+
     @abc.abstractmethod
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         """Replace the port's security groups."""
@@ -164,7 +186,7 @@ class PodVIFDriver(Driver):
 
         :param port: a port that this driver made, as Neutron shows it.
         """
-        return str(port["device_id"])
+        return None if POOL_TAG in port["tags"] else str(port["device_id"])
 
     async def discard(self, port: dict[str, Any]) -> None:
         """Remove a port that it made and that nothing names; a port that is gone is no error."""

@@ -153,7 +153,7 @@ class VIFPoolDriver(Driver):
 
     def serves(self, vif: VIFBase) -> bool:
         """Tell whether the pod_vif drivers behind it make such VIFs, and so release them."""
-        return isinstance(vif, self._vif.kind)
+        return self._vif.releases(vif)
 
     def has_driver(self, vif: PodVIFDriver) -> bool:
         """Tell whether it stands before this pod_vif driver."""

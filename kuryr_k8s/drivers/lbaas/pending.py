@@ -49,6 +49,7 @@ class PendingLoadBalancers:
             queue=WorkQueue(context.clock, cap=context.patience.sweep_retry),
             workers=1,
             observe=context.observe,
+            patience=context.patience,
         )
 
     def __contains__(self, load_balancer_id: str) -> bool:

@@ -6,6 +6,7 @@ creation, the load balancer is gone and its port stays, without any mark of ours
 taken. So the port is removed at once where its address is known, and by a sweep elsewhere.
 """
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +39,7 @@ class VIPPortSweep(Sweep[Json]):
         super().__init__(
             "vip-port-sweeper",
             interval=context.conf.neutron_defaults.sweep_interval,
-            retry=context.patience.sweep_retry,
+            patience=context.patience,
             confirm_after=context.patience.vip_port_confirmed,
             clock=context.clock,
             observe=context.observe,
@@ -83,7 +84,8 @@ class VIPPortSweep(Sweep[Json]):
             item["name"],
             ", ".join(ip["ip_address"] for ip in item["fixed_ips"]),
         )
-        await self._neutron.delete_port(item["id"], revision_number=item["revision_number"])
+        with contextlib.suppress(errors.Conflict):  # changed since: the next search decides
+            await self._neutron.delete_port(item["id"], revision_number=item["revision_number"])
 
     async def remove_left_by(self, refused: LoadBalancer) -> None:
         """Delete the port with the VIP's address, if its load balancer does not exist.

@@ -4,7 +4,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kuryr_k8s.drivers.base import PooledPort, PoolKey
+from kuryr_k8s.drivers.base import (
+    POOL_TAG,
+    PooledPort,
+    PoolKey,
+)
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.parts import PoolContext
 from kuryr_k8s.drivers.pools.pool import Claim
@@ -30,7 +34,7 @@ class Inventory:
 
     async def list_ports(self, query: dict[str, str]) -> list[Json]:
         """List the ports of pools that match, as Neutron shows them."""
-        tags = ",".join((*self._tags, vif_plan.POOL_TAG))
+        tags = ",".join((*self._tags, POOL_TAG))
         found = await self._context.neutron.list_ports(query | {"tags": tags})
         return found + await self.tag_ports(query)
 
@@ -45,7 +49,7 @@ class Inventory:
         neutron = self._context.neutron
         if neutron.keeps_tags:
             return []
-        tags = [*self._tags, vif_plan.POOL_TAG]
+        tags = [*self._tags, POOL_TAG]
         untagged = {**self._context.vif.pooled_marks, "not-tags-any": ",".join(tags)}
         found = await neutron.list_ports(query | untagged)
         for port in found:

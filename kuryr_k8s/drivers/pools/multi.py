@@ -92,6 +92,9 @@ class MultiPool(VIFPoolDriver):
         await self._of_vif(vif).release(vif, pod_uid)
 
     def _of_vif(self, vif: VIFBase) -> VIFPoolDriver:
+        for name, pool in self._pools.items():
+            if type(vif) is self._vifs[name].kind:
+                return pool
         for pool in self._pools.values():
             if pool.serves(vif):
                 return pool

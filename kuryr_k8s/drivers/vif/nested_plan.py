@@ -7,7 +7,13 @@ description does until the port has its tags.
 
 from typing import Any
 
-from kuryr_k8s.drivers.base import PodNetwork, PooledPort, PoolKey, PortRequest
+from kuryr_k8s.drivers.base import (
+    POOL_TAG,
+    PodNetwork,
+    PooledPort,
+    PoolKey,
+    PortRequest,
+)
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model import vif as model
 
@@ -31,7 +37,7 @@ def pod_uid_of(port: Json) -> str:
 
 def is_made_here(port: Json) -> bool:
     """Tell whether this driver made the port, attached or not."""
-    pooled = vif_plan.POOL_TAG in port.get("tags", ()) and not port.get("binding:host_id")
+    pooled = POOL_TAG in port.get("tags", ()) and not port.get("binding:host_id")
     return pooled or bool(pod_uid_of(port))
 
 

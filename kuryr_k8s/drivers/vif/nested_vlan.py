@@ -15,6 +15,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
+    POOL_TAG,
     DriverContext,
     PodNetwork,
     PooledPort,
@@ -27,7 +28,7 @@ from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.drivers.vif.node_trunks import NodeTrunks
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkPorts
 from kuryr_k8s.model.pod import Node
-from kuryr_k8s.model.vif import VIFBase, VIFVlanNested
+from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFVlanNested
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -55,7 +56,12 @@ class NestedVLAN(PooledVIFDriver):
     def forget(self, node_name: str) -> None:
         self._trunks.forget_node(node_name)
 
+    def releases(self, vif: VIFBase) -> bool:
+        """Tell that ports of neutron-vif are released, too: the node was made a VM since."""
+        return isinstance(vif, VIFVlanNested | VIFOpenVSwitch)
+
     async def ensure(self, request: PortRequest) -> VIFBase:
+        request.require_plain("nested-vlan")
         trunk = await self._trunks.of_node(request.node)
         port = await self._find(request) if request.may_exist else None
         found = port is not None
@@ -141,7 +147,7 @@ class NestedVLAN(PooledVIFDriver):
         return nested_plan.is_made_here(port)
 
     def pod_uid_of(self, port: Json) -> str | None:
-        return None if vif_plan.POOL_TAG in port["tags"] else nested_plan.pod_uid_of(port)
+        return None if POOL_TAG in port["tags"] else nested_plan.pod_uid_of(port)
 
     async def discard(self, port: Json) -> None:
         await self._remove(port["id"])
@@ -228,9 +234,7 @@ class NestedVLAN(PooledVIFDriver):
         While ports are being created, such ports may be in transition, and are left out.
         """
         mine = [
-            port
-            for port in ports
-            if vif_plan.POOL_TAG in port["tags"] and nested_plan.is_made_here(port)
+            port for port in ports if POOL_TAG in port["tags"] and nested_plan.is_made_here(port)
         ]
         if not mine:
             return []

@@ -10,6 +10,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
+    POOL_TAG,
     DriverContext,
     PodNetwork,
     PooledPort,
@@ -43,6 +44,7 @@ class NeutronVIF(PooledVIFDriver):
         self._mtu = defaults.network_device_mtu
 
     async def ensure(self, request: PortRequest) -> VIFBase:
+        request.require_plain("neutron-vif")
         port = await self._find(request) if request.may_exist else None
         if port is None:
             port = await self._create(request)
@@ -113,7 +115,7 @@ class NeutronVIF(PooledVIFDriver):
             untagged = {"not-tags-any": ",".join(self._tags)}
             found += await self._neutron.list_ports(query | untagged)
         for port in found:
-            if vif_plan.POOL_TAG in port["tags"]:
+            if POOL_TAG in port["tags"]:
                 continue  # a pool's port that the Pod has used
             LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
             await self._neutron.delete_port(port["id"])
@@ -145,7 +147,7 @@ class NeutronVIF(PooledVIFDriver):
         return [
             vif_plan.pooled_port_of(port, self._bridge)
             for port in ports
-            if vif_plan.POOL_TAG in port["tags"] and port.get("binding:host_id")
+            if POOL_TAG in port["tags"] and port.get("binding:host_id")
         ]
 
     async def delete_pooled(self, pooled: PooledPort) -> None:

@@ -8,6 +8,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import api as neutron
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
+    POOL_TAG,
     NodeNotReady,
     PodNetwork,
     PooledPort,
@@ -18,7 +19,6 @@ from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
-POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
 AVAILABLE = "available-port"  # the name of such a port while no Pod has it
 LEAVING = "leaving-port"  # the name of such a port while it is being deleted
 NAME_LIMIT = 255

@@ -47,6 +47,14 @@ class Interfaces:
             raise errors.Refused(f"two interfaces of the Pod have one name: {', '.join(names)}")
         return requests
 
+    async def following(self, pod: Pod, project_id: str) -> frozenset[str]:
+        """Return the names of the interfaces that have the security groups of their Pod."""
+        return frozenset(
+            request.ifname
+            for request in await self.wanted(pod, project_id)
+            if request.security_groups is None and request.port_id is None
+        )
+
     async def ensure(self, request: PortRequest, vif_driver: str | None) -> VIFBase:
         """Return the interface, made if need be.
 
@@ -54,7 +62,13 @@ class Interfaces:
         """
         if vif_driver is None:
             return await self._pool.request(request)
-        return await self._drivers.named(PodVIFDriver, vif_driver).ensure(request)
+        try:
+            driver = self._drivers.named(PodVIFDriver, vif_driver)
+        except LookupError as error:
+            raise errors.Refused(
+                f"no Multi-VIF driver in use has asked for the pod_vif driver {vif_driver!r}"
+            ) from error
+        return await driver.ensure(request)
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         """Give the interface's port these security groups, and no others."""
@@ -72,9 +86,9 @@ class Interfaces:
 
     async def release_unrecorded(self, pod_uid: str) -> None:
         """Remove every port made for the Pod that no KuryrPort came to name."""
-        await self._pool.release_unrecorded(pod_uid)
         for driver in self._others():
             await driver.release_unrecorded(pod_uid)
+        await self._pool.release_unrecorded(pod_uid)
 
     async def discard(self, port: Json) -> None:
         """Remove a port that one of the drivers made and that nothing names."""
@@ -94,7 +108,7 @@ class Interfaces:
 
     def _driver_of(self, vif: VIFBase) -> PodVIFDriver:
         for driver in self._others():
-            if isinstance(vif, driver.kind):
+            if driver.releases(vif):
                 return driver
         raise errors.Refused(
             f"no pod_vif driver in use knows a {type(vif).__name__} (port {vif.id}): enable the "

@@ -89,7 +89,7 @@ class KuryrPortHandler(Handler):
         groups = await self._groups.security_groups(pod, project)
         if recorded.has_vifs:
             self._starved.pop(key, None)
-            await self._follow_groups(key, recorded, groups)
+            await self._follow_groups(key, recorded, pod, project, groups)
             return
         if pod.deleting:
             return  # it will not start any more
@@ -163,14 +163,19 @@ class KuryrPortHandler(Handler):
             raise NodeNotReady(f"there is no node {name}")
         return node
 
-    async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
+    async def _follow_groups(
+        self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
+    ) -> None:
+        """Give the Pod's groups to the interfaces that have no groups of their own."""
         uid, told = self._unrecorded.get(key, ("", None))
         told = told if uid == recorded.uid else None
         if recorded.security_groups == groups and told is None:
             return
         if told != groups:
-            for vif in recorded.vifs().values():
-                await self._interfaces.update_security_groups(vif, groups)
+            following = await self._interfaces.following(pod, project)
+            for ifname, vif in recorded.vifs().items():
+                if ifname in following:
+                    await self._interfaces.update_security_groups(vif, groups)
             self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
         self._unrecorded.pop(key, None)

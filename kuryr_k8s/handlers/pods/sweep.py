@@ -56,7 +56,7 @@ class PortSweep(Sweep[Json]):
         super().__init__(
             "port-sweeper",
             interval=defaults.sweep_interval,
-            retry=context.patience.sweep_retry,
+            patience=context.patience,
             clock=context.clock,
             observe=context.observe,
         )

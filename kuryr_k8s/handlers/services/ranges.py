@@ -60,6 +60,7 @@ class ServiceRanges:
             queue=WorkQueue(context.clock, cap=context.patience.sweep_retry),
             workers=1,
             observe=context.observe,
+            patience=context.patience,
         )
         self.loop.queue.add(self.KEY)
 

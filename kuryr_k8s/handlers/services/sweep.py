@@ -42,7 +42,7 @@ class OrphanSweep(Sweep[Owned]):
         super().__init__(
             f"{kind.lower().replace(' ', '-')}-sweeper",
             interval=context.conf.neutron_defaults.sweep_interval,
-            retry=context.patience.sweep_retry,
+            patience=context.patience,
             clock=context.clock,
             observe=context.observe,
         )

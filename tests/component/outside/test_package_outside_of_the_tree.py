@@ -144,3 +144,14 @@ async def test_driver_of_load_balancers_has_its_pending_objects_watched(services
         assert len(services.cloud.load_balancers) == 1
         await services.delete_service("web")
         await services.cloud.wait_for(lambda: not services.cloud.load_balancers)
+
+
+async def test_controller_starts_without_the_handler_of_kuryrports(stage):
+    """Whose drivers the operator's requests need all the same."""
+    async with stage.controller(kubernetes={"enabled_handlers": "vif"}):
+        await stage.cluster.add_pod("web", node=NODE)
+
+        async def recorded():
+            return await stage.kuryrport("web")
+
+        await stage.until(recorded)
