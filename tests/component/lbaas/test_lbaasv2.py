@@ -298,7 +298,9 @@ async def test_fault_at_any_write_leaves_what_an_undisturbed_life_leaves(
             cloud.calls.clear()
             cloud.faults.at_write(number, FAULTS[fault])
             after = await _live(worker, cloud)
-            assert len(calls(cloud, writes=True)) >= WRITES_OF_A_LIFE
+            struck = number <= WRITES_OF_A_LIFE
+            repeated = len(calls(cloud, writes=True)) - WRITES_OF_A_LIFE
+            assert repeated in ((0, 1) if struck else (0,))
             assert _nameless(after) == _nameless(undisturbed)
             await worker.have(OWNER, None)
             assert not cloud.load_balancers

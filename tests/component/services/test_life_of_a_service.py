@@ -159,7 +159,8 @@ async def test_many_changes_of_endpoints_are_at_most_one_write_a_second(services
             await asyncio.sleep(0.1)
         await services.until_members({("TCP", 80): {("10.62.1.24", 8080): 1}})
         seconds = loop.time() - begun
-    assert len(services.octavia_calls()) - before <= seconds + 1
+    # each change by itself would be 25, however long this took
+    assert len(services.octavia_calls()) - before <= min(seconds + 1, 25 / 2)
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])

@@ -89,13 +89,27 @@ async def test_annotations_of_users_are_never_taken_for_the_truth(services):
     assert tree["project_id"] == services.cloud.project_id
 
 
+async def marks_of(services):
+    """Return the annotations of the Service and its Endpoints, without the version read."""
+    found = (await services.service(), await services.endpoints())
+    marks = [one["metadata"].get("annotations") or {} for one in found]
+    return [{name: text for name, text in one.items() if name != VERSION} for one in marks]
+
+
 async def test_annotations_that_are_lost_are_written_again_and_change_nothing(services):
     async with services.controller():
         await run(services)
+        marks = await marks_of(services)
+        assert SPEC in marks[0]
+        assert STATE in marks[1]
         writes = services.octavia_calls()
         await services.client.patch(services.endpoints_path(), {"metadata": {"annotations": None}})
         await services.client.patch(services.service_path(), {"metadata": {"annotations": None}})
-        await services.until_published()
+
+        async def as_before():
+            return await marks_of(services) == marks
+
+        await services.until(as_before)
     assert services.octavia_calls() == writes
     assert services.members() == UP
 
