@@ -203,7 +203,7 @@ class ControllerApp:
         for cache in parts.caches:
             await reach("Kubernetes", functools.partial(kube.probe, cache.resource))
         for driver in parts.drivers:
-            await reach("OpenStack", driver.start)
+            await reach(driver.asks, driver.start)
         for handler, _ in parts.handlers:
             await reach("Kubernetes", handler.start)
         for cache in parts.caches:

@@ -56,9 +56,11 @@ class Driver(abc.ABC):
 
     :cvar slot: what the driver decides or does; the option ``[kubernetes] <slot>_driver`` names
         the entry point in ``kuryr_k8s.controller.drivers.<slot>``.
+    :cvar asks: whom :meth:`start` asks; the log says so while the program waits for it.
     """
 
     slot: ClassVar[str]
+    asks: ClassVar[str] = "Neutron"
 
     def __init__(self, context: DriverContext) -> None:
         self._context = context

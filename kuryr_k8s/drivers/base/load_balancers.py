@@ -58,6 +58,7 @@ class LBaaSDriver(Driver):
     """
 
     slot = "endpoints_lbaas"
+    asks = "OpenStack"
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)

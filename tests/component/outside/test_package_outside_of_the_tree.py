@@ -1,6 +1,7 @@
 """A third party's package: everything that it ships works, without a change in kuryr_k8s."""
 
 import pytest
+from stevedore import ExtensionManager
 
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER
 from tests.kit.confs import NODE
@@ -17,6 +18,8 @@ def package(tmp_path, monkeypatch):
     directory.mkdir()
     install(directory)
     monkeypatch.syspath_prepend(directory)
+    # this process may have looked for drivers before: stevedore remembers what it found
+    monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
 
 
 def vifs_of(recorded):
