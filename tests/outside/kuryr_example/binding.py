@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Collection
 
+from kuryr_example.model import VIFIsolated
+
 from kuryr_k8s.cni import netlink
 from kuryr_k8s.cni.bindings import interface
 from kuryr_k8s.cni.bindings.base import (
@@ -35,6 +37,8 @@ class IsolatedBinding(Binding):
 
     async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
         """Make the pair, unless it is there."""
+        if not isinstance(vif, VIFIsolated):
+            raise BindingError(f"{type(vif).__name__} is not a VIFIsolated")
         host = vif.vif_name
         wiring = interface.wiring(attachment, vif, offload=True)
         try:
