@@ -240,7 +240,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         """List in pages, for servers without streaming lists (WatchList)."""
-        fresh = _Listed[T]({}, {})
+        fresh: _Listed[T] = _Listed({}, {})
         newest = ""
         async for items, version in self._api.list_pages(self.resource, self._selectors):
             newest = version
