@@ -196,8 +196,9 @@ class Suite:
             return
         written = [self.reports / f"{name}.xml" for name in self._stages]
         never = reports.never_run(listing.read_text(), written)
-        end = tuple(f"no stage ran {test}" for test in never)
-        self.runner.results.append(Result("every test", not never, end=end))
+        end = tuple(f"no stage ran {line}" for line in reports.by_file(never))
+        # first: its reasons are those of the stages after it
+        self.runner.results.insert(0, Result("every test", not never, end=end))
 
     def _leave(self) -> None:
         """Leave the lab as it was."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _REASON = 300  # characters of why a test failed
+_NAMED = 5  # files with tests that no stage ran
 _TEST = re.compile(r"^tests/\S+\.py::.+")
 
 
@@ -61,3 +63,11 @@ def never_run(collected: str, reports: Iterable[Path]) -> list[str]:
     done = ran(reports)
     tests = [line for line in collected.splitlines() if _TEST.match(line)]
     return [test for test in tests if address(test) not in done]
+
+
+def by_file(tests: Iterable[str]) -> list[str]:
+    """Sum up ids of tests in a few lines: the number of each file, and of the other files."""
+    files = Counter(test.split("::")[0] for test in tests)
+    lines = [f"{count} of {file}" for file, count in sorted(files.items())]
+    more = len(lines) - _NAMED
+    return [*lines[:_NAMED], *([f"and tests of {more} other files"] if more > 0 else [])]
