@@ -1,6 +1,6 @@
 """The whole test suite: `python -m lab.suite`, or `make test`; `--complete`: `make test-all`.
 
-The stages (stages.py) run in one tox environment. This program brings what they need (tox,
+The stages (stages.py) run in one tox environment. This program provides what they need (tox,
 programs, the lab, the product on it), runs them in two rows side by side, verifies that every test
 was run by a stage, and sums up. At the end the lab is as it was before: stopped, or configured as
 it was.
@@ -39,7 +39,7 @@ _BEHIND = ("nice", "-n", "5")
 class Suite:
     """One run of all stages.
 
-    :param complete: run all that there is, as ``make test-all`` does.
+    :param complete: run all tests that there are, as ``make test-all`` does.
     :param only: names of stages; the others, and what only they need, are left out.
     """
 
@@ -67,7 +67,7 @@ class Suite:
         self._tox = Path()
 
     def run(self) -> int:
-        """Run all stages, also after one has failed.
+        """Run all stages, even after one has failed.
 
         :returns: the exit code.
         """
@@ -95,7 +95,7 @@ class Suite:
         return self._summary()
 
     def _environment(self) -> bool:
-        """Make the environment of all stages, and the metadata of entry points once."""
+        """Make the environment of all stages, and once the metadata of entry points."""
         with self.runner.progress.during("tox"):
             self._tox = tox.ensure(self.paths)
         ready = self.runner.step("prepare", tox.prepare(self.paths, self._tox))
@@ -109,13 +109,13 @@ class Suite:
         return ready
 
     def _programs(self) -> bool:
-        """Build first what the stages of the row that needs no lab wait for."""
+        """Build first the programs that the row without a lab waits for."""
         return self.runner.step(
             "programs", [_PYTHON, "-m", "lab", "build", "etcd", "kube-apiserver"]
         )
 
     def _needed(self) -> set[Needs]:
-        """Return what the stages of this run need, and what has to be there before that."""
+        """Collect what the stages of this run need, and what has to be there before that."""
         needed = {stage.needs for stage in self._stages.values()}
         if Needs.MACHINE in needed:
             needed.add(Needs.PRODUCT)
@@ -124,11 +124,11 @@ class Suite:
         return needed
 
     def _cloud(self) -> bool:
-        """Bring up OpenStack alone: that is tested while Kubernetes is built."""
+        """Bring up OpenStack alone: stages test it while Kubernetes is built."""
         return self.runner.step("cloud up", [*_UP, "--vm", "0", *_CLOUD])
 
     def _product(self) -> bool:
-        """Bring up the rest of the lab, and the product on it."""
+        """Bring up the rest of the lab, and put the product on it."""
         # Both build Go programs, one after another in any case.
         ready = self._there[Needs.CLOUD].result() and self._there[Needs.PROGRAMS].result()
         return (
@@ -231,6 +231,10 @@ class Suite:
 
 
 def main() -> int:
+    """Run the stages that the command line asks for.
+
+    :returns: the exit code: 1 where a stage failed, or where another run uses this lab.
+    """
     parser = argparse.ArgumentParser(prog="python3 -m lab.suite", description=__doc__)
     parser.add_argument(
         "--complete", action="store_true", help="all faults, and Python 3.13 as well"

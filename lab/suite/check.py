@@ -1,4 +1,4 @@
-"""What a change touches, tested in a minute: `python -m lab.suite.check`, or `make check`.
+"""The test of a change within a minute: `python -m lab.suite.check`, or `make check`.
 
 Without root and without a lab: style and types of everything, and the unit tests of the packages
 that differ from a base (`make check BASE=main`; by default, what is not committed and what the
@@ -27,6 +27,10 @@ _NO_TESTS = 5  # pytest's exit code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Check style and types, and run the tests that the change concerns.
+
+    :returns: the exit code.
+    """
     parser = argparse.ArgumentParser(prog="python3 -m lab.suite.check", description=__doc__)
     parser.add_argument("--base", default="", help="compare with this commit")
     base = parser.parse_args(arguments).base or _upstream()
@@ -61,10 +65,10 @@ def changes(base: str) -> list[str]:
 
 
 def select(changed: Iterable[str], root: Path) -> list[str]:
-    """Choose tests that are concerned, as paths below the root.
+    """Choose the tests that a change concerns, as paths below the root.
 
-    A package of the product has its unit tests in the directory of the same name below
-    tests/unit, or in the nearest directory above it.
+    A package of the product has its unit tests in the directory of the same name below tests/unit,
+    or in the nearest directory above it.
     """
     lanes = _lanes(root)
     found: set[str] = set()
@@ -123,7 +127,7 @@ def _run_tests(tests: Sequence[str], env: dict[str, str]) -> int:
 
 
 def _upstream() -> str:
-    """Return where the branch began, or the last commit where there is no upstream."""
+    """Return the commit where the branch began, or the last one where there is no upstream."""
     for branch in ("@{upstream}", "origin/HEAD"):
         done = _try_git("merge-base", "HEAD", branch)
         if done:
@@ -132,7 +136,7 @@ def _upstream() -> str:
 
 
 def _environment() -> Path:
-    """Make the environment of tests below .tox if it is not there.
+    """Make the environment of tests below .tox unless it is there.
 
     :returns: the directory of its programs.
     """

@@ -1,7 +1,7 @@
-"""What tests that were interrupted or killed have left on the lab, and how it is cleared.
+"""Remains of interrupted runs on the lab: how they are found, and how they are cleared.
 
-A namespace of a test says which run made it. A run that is over and did not remove its
-namespaces was interrupted.
+A namespace of a test says which run made it. A run that is over and did not remove its namespaces
+was interrupted.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ def is_over(run: str) -> bool:
 
 
 def clear(lab: facts.Lab) -> list[str]:
-    """Remove what interrupted runs have left; return the names of their namespaces.
+    """Remove what interrupted runs have left.
 
     Namespaces end in the background: nobody else uses what is in them.
+
+    :returns: the names of their namespaces.
     """
     for node in lab.nodes.values():
         (Path(node.cni_conf_dir) / CHAIN).unlink(missing_ok=True)

@@ -13,9 +13,9 @@ from lab.suite.runner import COMPONENT
 
 @contextmanager
 def only_run(paths: Paths) -> Iterator[bool]:
-    """Be the only run of the suite on this lab; the kernel ends that when the process dies.
+    """Hold the lock of the only run on this lab; the kernel drops it when the process dies.
 
-    :returns: False if there is another one.
+    :returns: False if another run holds it.
     """
     with (paths.state / "suite.lock").open("a") as file:
         try:

@@ -39,7 +39,8 @@ class Result:
 class Runner:
     """Runs commands side by side and keeps their results.
 
-    :param mark: the directory of the lab's state; by it a later run finds what a killed one left.
+    :param mark: the directory of the lab's state, by which a later run finds what a killed one
+        left.
     """
 
     def __init__(self, mark: Path, progress: Progress) -> None:
@@ -75,12 +76,15 @@ class Runner:
         return code == 0
 
     def missing(self, name: str, why: str) -> bool:
-        """Keep the result of a command that could not run; always False."""
+        """Keep a failed result for a command that could not run.
+
+        :returns: False, as a step that failed does.
+        """
         self.results.append(Result(name, ok=False, end=(f"not run: {why}",)))
         return False
 
     def stop(self) -> None:
-        """Interrupt what runs, so that tests clean up; at the second call, kill it."""
+        """Interrupt the running commands, so that tests clean up; at the second call, kill all."""
         again, self.interrupted = self.interrupted, True
         for running in list(self._running):
             number = signal.SIGKILL if again else signal.SIGINT

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Needs(StrEnum):
-    """What must be there before a stage can begin, each of them after the one before it."""
+    """The states of the machine that stages need; each one comes after the one before it."""
 
     ENVIRONMENT = "the tox environment"
     PROGRAMS = "etcd and kube-apiserver"
@@ -20,8 +20,8 @@ class Needs(StrEnum):
 class Stage:
     """A part of the tests that runs as one command.
 
-    ``options`` are pytest's, besides those of every stage (SAMPLED or COMPLETE). ``command`` is
-    what runs instead of pytest.
+    ``options`` are pytest's, besides those of every stage (SAMPLED or COMPLETE). ``command`` runs
+    instead of pytest.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Stage:
     only_complete: bool = False
 
     def argv(self, *, complete: bool) -> list[str]:
-        """Build the command line, without what brings it into its environment."""
+        """Build the command line, without the prefix that leads into its environment."""
         if self.command:
             return list(self.command)
         return ["pytest", *self.paths, *self.options, *(COMPLETE if complete else SAMPLED)]
