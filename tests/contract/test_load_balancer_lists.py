@@ -87,10 +87,9 @@ async def _all_pages(user: Octavia, path: str, kind: str, project_id: str) -> li
     marker: dict[str, str] = {}
     while True:
         reply = await user.get(path, project_id=project_id, limit=2, **marker)
-        if reply.fault == (
-            400,
-            f"Supplied pagination marker '{marker.get('marker')}' is not valid.",
-        ):
+        if reply.status == 400:
+            gone = f"Supplied pagination marker '{marker.get('marker')}' is not valid."
+            assert reply.fault == (400, gone)
             return None
         page = reply.body
         assert len(page[kind]) <= 2
