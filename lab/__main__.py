@@ -1,4 +1,4 @@
-"""`python -m lab`."""
+"""The lab's program: `python -m lab`."""
 
 import sys
 

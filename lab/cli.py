@@ -1,4 +1,4 @@
-"""The command line: `python -m lab COMMAND`."""
+"""The command line of the lab: `python -m lab COMMAND`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from lab.process import CommandError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code."""
+    """Run one command.
+
+    :returns: the exit code.
+    """
     options = _parser().parse_args(arguments)
     if os.geteuid() != 0:
         print("the lab makes network namespaces and mounts: run it as root", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""lab.json: what a program that uses the lab has to know about it.
+"""lab.json: the facts for programs that use the lab.
 
 from lab import facts
 lab = facts.load()
@@ -35,7 +35,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Cloud:
-    """What exists in OpenStack."""
+    """The objects in OpenStack that programs need."""
 
     keystone_url: str
     neutron_url: str
@@ -75,9 +75,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Worker:
-    """A node that is a virtual machine: its addresses, its trunk and the trunk's port; `command`
-    is what comes before the command line of a program in the machine; paths are the machine's
-    (the CNI ones also the host's).
+    """A node that is a virtual machine: its addresses, its trunk and the parent port.
+
+    `command` precedes the command line of a program in the machine. Paths are the machine's (the
+    CNI ones also the host's).
     """
 
     name: str
@@ -95,7 +96,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Kubernetes:
-    """The control plane."""
+    """The control plane: its address, and the files for logging in."""
 
     url: str
     ca: str
@@ -108,7 +109,7 @@ class Kubernetes:
 
 @dataclass(frozen=True)
 class Machine:
-    """Something in a network namespace that is no node: the VM, and the client outside."""
+    """A network namespace that is no node: vm1, or the client outside."""
 
     netns: str
     v4: str
@@ -118,7 +119,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Lab:
-    """Everything."""
+    """All facts of one lab."""
 
     state: str
     bin: str
@@ -133,7 +134,10 @@ class Lab:
 
 
 def load(path: Path | None = None) -> Lab:
-    """Read lab.json; FileNotFoundError if the lab was never up."""
+    """Read lab.json.
+
+    :raises FileNotFoundError: the lab was never up.
+    """
     data = json.loads((path or Paths.from_environment().facts).read_text())
     cloud = data["cloud"]
     networks = {}

@@ -1,1 +1,1 @@
-"""The benchmarks, from nothing."""
+"""The benchmarks, with all that they need."""

@@ -1,8 +1,8 @@
-"""All benchmarks, from nothing: `python -m lab.bench [NAME…]`, or `make bench`.
+"""All benchmarks, with all that they need: `python -m lab.bench [NAME…]`, or `make bench`.
 
 `ancestor` runs only by its name (`make bench-ancestor`): it brings a foreign program. Those that
-need no lab come first, with nothing else running; then the lab comes up with the product on it
-for the others, and is stopped at the end if it was not up before.
+need no lab come first, with nothing else running; then the lab comes up with the product on it for
+the others, and is stopped at the end if it was not up before.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ APART = ("ancestor",)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmarks named, or all; 1 where one failed or missed a target.
+    """Run the benchmarks that are named, or all.
 
     From the first option on, arguments are each benchmark's own.
+
+    :returns: the exit code: 1 where a benchmark failed or missed a target, 2 where there is none
+        of a name.
     """
-    first = (at for at, one in enumerate(arguments) if one.startswith("-"))
+    first = (at for at, argument in enumerate(arguments) if argument.startswith("-"))
     at = next(first, len(arguments))
     names, options = arguments[:at], arguments[at:]
     unknown = [name for name in names if name not in ALONE + APART + ON_LAB]
@@ -58,7 +61,10 @@ def main(arguments: Sequence[str]) -> int:
 def _bench(
     paths: Paths, command: Sequence[str], names: Sequence[str], options: Sequence[str]
 ) -> bool:
-    """Run all of them, also after one has failed."""
+    """Run these benchmarks, even after one has failed.
+
+    :returns: whether all of them succeeded.
+    """
     search = f"{paths.bin}:{os.environ['PATH']}"  # Open vSwitch's tools
     reached = [_run([*command, name, *options], PATH=search) for name in names]
     return all(reached)

@@ -1,7 +1,7 @@
-"""kuryr-kubernetes, the project that this one succeeds: in an environment of its own.
+"""kuryr-kubernetes, the project that this one succeeds, in an environment of its own.
 
-Only what measures both beside each other needs it (`bench ancestor`). Its CRDs are in no wheel;
-they come from the source distribution on PyPI.
+Only the benchmark that measures both side by side needs it (`bench ancestor`). Its CRDs are in no
+wheel; they come from the source distribution on PyPI.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CRDS = f"kuryr-kubernetes-{VERSION}/kubernetes_crds/kuryr_crds/"
 
 @dataclass(frozen=True)
 class Ancestor:
-    """What is installed: the environment, and in it a directory with the manifests."""
+    """An installation of kuryr-kubernetes: an environment, and in it the manifests."""
 
     venv: Path
 
@@ -39,7 +39,7 @@ class Ancestor:
 
 
 def ensure(paths: Paths) -> Ancestor:
-    """Install it if it is not complete: a marker, written last, says that it is.
+    """Install kuryr-kubernetes unless a marker, written last, says that it is complete.
 
     The key of the environment is the list of what is installed into it.
     """

@@ -1,1 +1,1 @@
-"""Pods come and go while parts of the lab are restarted; what is left of it afterwards."""
+"""Pods that come and go while parts of the lab are restarted, and a look at what is left over."""

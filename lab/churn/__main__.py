@@ -1,4 +1,4 @@
-"""`python -m lab.churn [--seconds N]`: restarts, kills and crashes while 20 Pods come and go.
+"""Restarts, kills and crashes while 20 Pods come and go: `python -m lab.churn [--seconds N]`.
 
 Prints a row for each; ends with 1 if anything was left over, stuck, or lost without need. At least
 one round is done: neutron, ovn-controller, kube-apiserver, daemon and controller restarted and
@@ -26,6 +26,10 @@ _WIDTHS = (15, 11, 7, 8, 8, 16, 15, 8, 8, 10, 10)
 
 
 def main(arguments: list[str]) -> int:
+    """Run the campaign that the command line asks for, and print a row for each fault.
+
+    :returns: the exit code: 1 where anything is not as it should be.
+    """
     parser = argparse.ArgumentParser(prog="python -m lab.churn", description=__doc__)
     parser.add_argument("--seconds", type=float, default=0, help="rounds until then (one)")
     parser.add_argument("--pods", type=int, default=20, help="that live at a time")

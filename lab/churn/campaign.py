@@ -24,7 +24,7 @@ _TROUBLES = (KubeError, Unreachable, ApiError, CommandError, OSError)
 
 @dataclass
 class Row:
-    """What came of one fault. Times are in seconds; pings are by address family.
+    """The outcome of one fault. Times are in seconds; pings are by address family.
 
     `quiet`: no Pods came or went. While they do, some pings are lost without any fault.
     """
@@ -41,7 +41,7 @@ class Row:
     leftovers: list[str] = field(default_factory=list)
 
     def complaints(self) -> list[str]:
-        """What must not be: anything left, connections not back, a ping lost without need."""
+        """List what must not be: leftovers, connections not back, a ping lost without need."""
         name = f"{self.fault.what} ({self.fault.how})"
         found = [f"{name}: {said}" for said in self.leftovers]
         for family, lost in self.lost.items():
@@ -53,7 +53,9 @@ class Row:
 
 
 class Campaign:
-    """:param count: of Pods that live at a time, besides the two that stay all along.
+    """A series of faults while Pods come and go.
+
+    :param count: of Pods that live at a time, besides the two that stay all along.
     :param interval: seconds between two changes.
     :param calm: seconds that the churn goes on after what was struck runs again.
     """
@@ -82,7 +84,10 @@ class Campaign:
         self._count = count
 
     def run(self, groups: Iterable[Sequence[Fault]], told: Callable[[Row], None]) -> list[Row]:
-        """Faults of a group strike one after another; after each group all has to settle."""
+        """Let the faults of each group strike one after another, then wait until all has settled.
+
+        :param told: takes the row of each fault as soon as its group has settled.
+        """
         rows: list[Row] = []
         with self._steady() as pingers, self._churn:
             wait_until(lambda: len(self._churn.lives) >= self._count, PATIENCE)
@@ -116,7 +121,10 @@ class Campaign:
 
     @contextlib.contextmanager
     def _steady(self) -> Iterator[dict[str, Pinger]]:
-        """Two Pods that stay, one on each node; the first one pings the other."""
+        """Run two Pods that stay, one on each node, and ping the second one from the first.
+
+        :returns: the pings by address family.
+        """
         names = [f"steady-{node}" for node in self._nodes]
         for name, node in zip(names, self._nodes, strict=True):
             self._kube.call("POST", self._path, pod(name, node, self._image))
@@ -141,7 +149,10 @@ class Campaign:
         return self._kube.call("GET", f"{self._path}/{name}")
 
     def _settle(self) -> list[str]:
-        """Wait until nothing is stuck and nothing is left over; what is, when the time is up."""
+        """Wait until nothing is stuck and nothing is left over.
+
+        :returns: what still is when the time is up.
+        """
         found: list[str] = []
 
         def well() -> bool:
@@ -160,7 +171,7 @@ class Campaign:
 
 
 def _count(row: Row, lives: list[Life], begin: float, end: float) -> None:
-    """The figures of the Pods that started or ended at least in part within this time."""
+    """Fill in the figures of the Pods that started or ended at least in part within this time."""
     row.created = sum(1 for life in lives if begin <= life.created < end)
     row.deleted = sum(1 for life in lives if life.deleted and begin <= life.deleted < end)
     starts = [(life.created, life.ready) for life in lives if life.ready]

@@ -1,4 +1,4 @@
-"""What is done to the lab while Pods come and go."""
+"""Faults of the lab: restarts, kills and crashes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASIDE = ("neutron", "kube-apiserver", "daemon", "controller")
 
 
 class Fault(NamedTuple):
-    """`strike` does it, and returns when what was struck runs again."""
+    """A fault of the lab. `strike` returns when what was struck runs again."""
 
     what: str
     how: str
@@ -26,12 +26,12 @@ class Fault(NamedTuple):
 
 
 def nothing() -> Fault:
-    """What the churn alone does, for comparison."""
+    """Return the fault that strikes nothing: the churn alone, for comparison."""
     return Fault("nothing", "", lambda: time.sleep(8))
 
 
 def restarts(lab: Lab, *, kill: bool) -> list[Fault]:
-    """Each of RESTARTED in turn, in an orderly way or by SIGKILL."""
+    """List a restart for each of RESTARTED, in an orderly way or by SIGKILL."""
 
     def fault(name: str) -> Fault:
         how = "kill -9" if kill else "restart"
@@ -43,7 +43,7 @@ def restarts(lab: Lab, *, kill: bool) -> list[Fault]:
 
 
 def crashes(lab: Lab, node: Node) -> list[Fault]:
-    """Both kinds of a node's crash."""
+    """List both kinds of a node's crash."""
     return [
         Fault(node.name, "all killed", lambda: crash.crash(lab, node)),
         Fault(node.name, "rebooted", lambda: crash.crash(lab, node, reboot=True)),

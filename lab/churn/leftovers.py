@@ -1,4 +1,4 @@
-"""What does not belong together: Pods, KuryrPorts, Neutron's ports, and what is on the nodes.
+"""Differences between Pods, KuryrPorts, Neutron's ports, and what is on the nodes.
 
 Nothing is remembered: all that is seen now is compared, and every difference is a sentence.
 """
@@ -34,8 +34,14 @@ class Row:
 
 @dataclass(frozen=True)
 class OnNode:
-    """What is on a node: rows of Pods, and of ports that are parked, ports of br-int, veths of
-    ours, running containers."""
+    """The product's objects on a node.
+
+    :param rows: of Pods.
+    :param parked: rows of parked ports.
+    :param ports: of br-int.
+    :param veths: ours.
+    :param tasks: running containers.
+    """
 
     rows: dict[str, Row]
     parked: dict[str, Row]
@@ -46,7 +52,7 @@ class OnNode:
 
 @dataclass(frozen=True)
 class Owners:
-    """How many of the cluster's ports are of Pods, kept in pools by the pools' word, or neither.
+    """The numbers of the cluster's ports: of Pods, in pools by the pools' word, or nobody's.
 
     `lost`: more ports are marked as a pool's than the pools know of; negative: fewer.
     """
@@ -58,7 +64,7 @@ class Owners:
 
     @property
     def found(self) -> int:
-        """All that Neutron has."""
+        """The number of ports that Neutron has."""
         return self.pods + self.pools + self.nobody + self.lost
 
 
@@ -69,12 +75,12 @@ class Inspection:
         self._lab, self._kube = lab, kube
 
     def _ports(self) -> dict[str, Json]:
-        """The cluster's ports in Neutron by id."""
+        """List the cluster's ports in Neutron by id."""
         neutron = Api(f"{self._lab.cloud.neutron_url}/v2.0", admin_token())
         return {port["id"]: port for port in neutron.get("/ports", tags=CLUSTER_TAG)["ports"]}
 
     def owners(self) -> Owners:
-        """Whose the cluster's ports are now."""
+        """Count the cluster's ports by their present owners."""
         recorded = self._kube.items("/apis/openstack.org/v1/kuryrports")
         named = {vif["id"] for record in recorded if (vif := _vif(record)) is not None}
         ports = self._ports()
@@ -89,7 +95,7 @@ class Inspection:
         )
 
     def differences(self) -> list[str]:
-        """Everything that is without its counterpart; empty when all is well."""
+        """Find everything that is without its counterpart; nothing when all is well."""
         pods = {_key(pod): pod for pod in self._kube.items("/api/v1/pods") if _has_port(pod)}
         recorded = self._kube.items("/apis/openstack.org/v1/kuryrports")
         records = {_key(record): record for record in recorded}
@@ -103,7 +109,7 @@ class Inspection:
         ]
 
     def _kept_plugged(self) -> set[str]:
-        """The ports that nodes are told to keep."""
+        """List the ports that nodes are told to keep."""
         pools = self._kube.items("/apis/openstack.org/v1/kuryrportpools")
         return {port for pool in pools for port in pool.get("spec", {}).get("ports", {})}
 
@@ -115,7 +121,7 @@ class Inspection:
         ports: dict[str, Json],
         nodes: dict[str, OnNode],
     ) -> Iterator[str]:
-        """What a living Pod lacks."""
+        """Yield what a living Pod lacks."""
         node = pod["spec"]["nodeName"]
         record = records.get(key)
         if record is None or record["spec"]["podUid"] != _uid(pod):
@@ -138,7 +144,7 @@ class Inspection:
             yield f"Pod {key} is without its veth on {node}"
 
     def on_node(self, node: facts.Node) -> OnNode:
-        """What is on a node now."""
+        """Look at the product's objects on a node."""
         vsctl = [f"{self._lab.bin}/ovs-vsctl", f"--db=unix:{node.ovs_socket}", "--timeout=10"]
         columns = ["--columns=name,external_ids", "--format=json", "list", "Interface"]
         rows = [
@@ -168,7 +174,7 @@ def _unnamed(records: dict[str, Json], ports: dict[str, Json]) -> Iterator[str]:
 
 
 def _strangers(pods: dict[str, Json], nodes: dict[str, OnNode], kept: set[str]) -> Iterator[str]:
-    """What is on a node and neither a living Pod's nor a pool's."""
+    """Yield what is on a node and neither a living Pod's nor a pool's."""
     uids = {_uid(pod) for pod in pods.values()}
     for name, seen in nodes.items():
         for row in seen.rows.values():
@@ -189,7 +195,7 @@ def _key(item: Json) -> str:
 
 
 def _uid(pod: Json) -> str:
-    """As the KuryrPort has it: a static Pod's is its configuration's hash."""
+    """Return the uid in the Pod's KuryrPort: a static Pod's is the hash of its configuration."""
     annotations = pod["metadata"].get("annotations", {})
     return str(annotations.get("kubernetes.io/config.hash", pod["metadata"]["uid"]))
 
@@ -202,7 +208,7 @@ def _has_port(pod: Json) -> bool:
 
 
 def _kept(pool: Json) -> int:
-    """Ports that a node's pools have beside those of Pods."""
+    """Count the ports that a node's pools have beside those of Pods."""
     status = pool.get("status", {})
     return int(status.get("available", 0)) + int(status.get("returning", 0))
 

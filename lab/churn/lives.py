@@ -13,7 +13,7 @@ from lab.kubernetes.client import Follower, Json, Kube, is_ready
 
 @dataclass
 class Life:
-    """A Pod's life in times of time.monotonic(); None: not yet. `well`: is it Ready now?"""
+    """A Pod's life in times of time.monotonic(); None: not yet. `well`: it is Ready now."""
 
     name: str
     number: int
@@ -25,7 +25,7 @@ class Life:
 
 
 class Lives(abc.ABC):
-    """Follows the Pods of a namespace that it made itself. `lives` has every Pod so far.
+    """A thread's Pods in a namespace, followed by a watch.
 
     :param patience: seconds that the thread gets to end.
     """
@@ -70,7 +70,7 @@ class Lives(abc.ABC):
 
     @abc.abstractmethod
     def _run(self) -> None:
-        """The thread: until `_closed`."""
+        """Create and delete Pods in the thread, until `_closed` is set."""
 
     def _heard(self, name: str, item: Json | None, now: float) -> None:
         with self._changed:

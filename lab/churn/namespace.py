@@ -9,7 +9,7 @@ from lab.process import wait_until
 
 
 class PodNamespace:
-    """A namespace for the Pods, which goes with them."""
+    """A namespace for the Pods, deleted together with them."""
 
     def __init__(self, lab: Lab, name: str) -> None:
         self._kube = Kube(facts.load(lab.paths.facts))

@@ -1,4 +1,4 @@
-"""Pings from a Pod without pause, past every API: from the Pod's network namespace."""
+"""Pings without pause from a Pod's network namespace, past every API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REPLY = re.compile(rb"icmp_seq=(\d+) ttl=")
 
 
 class Pinger:
-    """Pings an address from a network namespace; knows which sequence numbers were answered."""
+    """Pings an address from a network namespace and knows which sequence numbers were answered."""
 
     def __init__(self, netns: str, address: str) -> None:
         self.address = address
@@ -43,9 +43,10 @@ class Pinger:
             self._process.stdout.close()
 
     def mark(self, seconds: float) -> int | None:
-        """Wait for an answer to a ping sent from now on; its number, or None if there is none.
+        """Wait for an answer to a ping sent from now on.
 
         :param seconds: to wait at the most.
+        :returns: the number of the ping, or None without an answer.
         """
         # what was sent before may still be on its way
         now = self._last
@@ -54,7 +55,7 @@ class Pinger:
         return None
 
     def lost(self, first: int, last: int) -> int:
-        """How many of the pings after `first` up to `last` were not answered."""
+        """Count the pings after `first` up to `last` that were not answered."""
         return sum(1 for number in range(first + 1, last + 1) if number not in self._answered)
 
     def _read(self) -> None:

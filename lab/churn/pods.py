@@ -16,7 +16,7 @@ _HASTY = 4
 class Churn(Lives):
     """Keeps about `count` Pods alive, spread over the nodes, and replaces one after another.
 
-    What it asks for it asks again until the API server has taken it. `lives` has every Pod.
+    Each request is repeated until the API server has taken it.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Churn(Lives):
         self._idle = threading.Event()
 
     def pause(self) -> None:
-        """No more Pods come or go; returns when nothing is under way."""
+        """Let no more Pods come or go, and return when no request is under way."""
         self._paused.set()
         self._idle.wait(60)
 
@@ -45,7 +45,10 @@ class Churn(Lives):
         self._paused.clear()
 
     def stuck(self, seconds: float) -> list[str]:
-        """Wait until all that is wanted is Ready and all that was deleted is gone: what is not."""
+        """Wait until all Pods that are wanted are Ready, and all that were deleted are gone.
+
+        :returns: what is not so when the time is up.
+        """
         wait_until(lambda: not self._unsettled(), seconds, pause=0.1)
         return self._unsettled()
 
@@ -66,7 +69,7 @@ class Churn(Lives):
             self._closed.wait(self._interval)
 
     def _step(self) -> None:
-        """One Pod more, or one less; or again what the API server has not answered."""
+        """Create or delete one Pod, or repeat the request that the API server has not answered."""
         if self._owed is None:
             self._owed = self._choose()
         if self._owed is not None:
@@ -89,7 +92,7 @@ class Churn(Lives):
         return ("DELETE", (hasty or oldest)[0]) if hasty or oldest else None
 
     def _ask(self, method: str, life: Life) -> None:
-        """Times count from when it was asked for with success."""
+        """Send a request; the Pod's times count from the try that succeeds."""
         now = time.monotonic()
         try:
             if method == "POST":
@@ -111,7 +114,7 @@ class Churn(Lives):
 
 
 def pod(name: str, node: str, image: str) -> Json:
-    """A Pod on a node that ends as soon as it is asked to."""
+    """Describe a Pod on a node that ends as soon as it is asked to."""
     script = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done"
     container = {
         "name": "main",

@@ -33,8 +33,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A Pod beside its port. `before`: the port's status in Neutron while it was parked and no
-    Pod was there; empty if it was not. `seconds`: from the Deployment's creation to Ready."""
+    """A Pod beside its port.
+
+    `before`: the port's status in Neutron while it was parked; empty if it was not. `seconds`:
+    from the Deployment's creation to Ready.
+    """
 
     pod: str
     node: str
@@ -46,6 +49,10 @@ class Row:
 
 
 def main() -> int:
+    """Run the demonstration, or remove it with the argument `down`.
+
+    :returns: the exit code: 1 where the test suite uses this lab.
+    """
     if sys.argv[1:] == ["down"]:
         return down()
     progress = Progress()
@@ -59,7 +66,7 @@ def main() -> int:
 
 
 def run_demo(paths: Paths, progress: Progress) -> int:
-    """Show everything.
+    """Show the whole demonstration.
 
     :returns: the exit code.
     """
@@ -111,8 +118,10 @@ def down() -> int:
 
 
 def remove(lab: facts.Lab) -> None:
-    """Delete the Services and the Deployment, and wait until the Pods are gone and have let go of
-    their ports."""
+    """Delete the Services and the Deployment, and wait until the Pods have released their ports.
+
+    :raises CommandError: they have not in time.
+    """
     demo_services.remove(lab)
     kubectl(lab, "delete", "deployment", NAME, "--ignore-not-found", "--timeout=240s")
     kubectl(lab, "wait", "--for=delete", "pod", "-l", f"app={NAME}", "--timeout=240s")
@@ -121,8 +130,14 @@ def remove(lab: facts.Lab) -> None:
 
 
 def wait_ready(lab: facts.Lab) -> dict[str, float]:
-    """Seconds from now until each Pod is Ready, by its name; asked for every tenth of a second,
-    since the API server's own times are whole seconds."""
+    """Measure the seconds from now until each Pod is Ready.
+
+    The Pods are listed every tenth of a second, since the API server's own times are whole
+    seconds.
+
+    :returns: the seconds by the Pods' names.
+    :raises CommandError: not all are Ready in time.
+    """
     begin = time.monotonic()
     ready: dict[str, float] = {}
     while len(ready) < REPLICAS:
@@ -137,13 +152,14 @@ def wait_ready(lab: facts.Lab) -> dict[str, float]:
 
 
 def pods(lab: facts.Lab) -> list[Json]:
+    """List the Deployment's Pods."""
     printed = kubectl(lab, "get", "pods", "-l", f"app={NAME}", "-o", "json")
     items: list[Json] = json.loads(printed)["items"]
     return items
 
 
 def deployment(images: list[str]) -> Json:
-    """Four small web servers, spread over the nodes."""
+    """Describe four small web servers, spread over the nodes."""
     labels = {"app": NAME}
     image = next(image for image in images if "busybox" in image)
     serve = "mkdir -p /www && hostname > /www/index.html && exec httpd -f -p 8080 -h /www"
@@ -181,7 +197,7 @@ def deployment(images: list[str]) -> Json:
 
 
 def parked(lab: facts.Lab) -> dict[str, str]:
-    """The status in Neutron of the ports that the nodes say they keep plugged, by their ids."""
+    """Return the Neutron status of the ports that the nodes report as parked, by their ids."""
     ports = {port["ID"]: port["Status"] for port in neutron_ports(lab)}
     pools = json.loads(kubectl(lab, *_POOLS, "-o", "json"))["items"]
     kept = [port for pool in pools for port in pool.get("status", {}).get("parked", {})]
@@ -189,7 +205,7 @@ def parked(lab: facts.Lab) -> dict[str, str]:
 
 
 def table(lab: facts.Lab, ready: dict[str, float], before: dict[str, str]) -> list[Row]:
-    """The Pods with their ports, as Kubernetes and Neutron know them."""
+    """Join the Pods with their ports, as Kubernetes and Neutron know them."""
     ports = {port["ID"]: port for port in neutron_ports(lab)}
     rows = []
     recorded = json.loads(kubectl(lab, *_RECORDS, "json"))["items"]
@@ -212,7 +228,7 @@ def table(lab: facts.Lab, ready: dict[str, float], before: dict[str, str]) -> li
 
 
 def neutron_ports(lab: facts.Lab) -> list[Json]:
-    """The cluster's ports by OpenStack's own client."""
+    """List the cluster's ports with OpenStack's own client."""
     env = {"OS_CLIENT_CONFIG_FILE": lab.cloud.clouds_yaml, "OS_CLOUD": "kuryr"}
     command = ["port", "list", "--tags", CLUSTER_TAG, "--long", "-f", "json"]
     found: list[Json] = json.loads(run([f"{lab.openstack_venv}/bin/openstack", *command], env=env))
@@ -220,6 +236,7 @@ def neutron_ports(lab: facts.Lab) -> list[Json]:
 
 
 def show(rows: list[Row]) -> None:
+    """Print a table of the Pods and their ports."""
     print("\nPods and their Neutron ports")
     ports = ("NEUTRON PORT", "BEFORE THE POD", "NOW")
     heads = ("POD", "NODE", "ADDRESSES", *ports, "READY AFTER")
@@ -238,7 +255,10 @@ def show(rows: list[Row]) -> None:
 
 
 def pings(lab: facts.Lab, rows: list[Row]) -> int:
-    """Ping over both families; how many failed."""
+    """Ping from the first Pod over both families.
+
+    :returns: how many of the pings failed.
+    """
     first = rows[0]
     near = next((row for row in rows[1:] if row.node == first.node), None)
     far = next((row for row in rows if row.node != first.node), None)
@@ -265,7 +285,7 @@ def pings(lab: facts.Lab, rows: list[Row]) -> int:
 
 
 def show_pools(lab: facts.Lab) -> None:
-    """As kubectl prints them, once the numbers tell of the Pods: they are written now and then."""
+    """Print the pools as kubectl does, once their numbers count the Pods."""
 
     def counted() -> bool:
         pools = json.loads(kubectl(lab, *_POOLS, "-o", "json"))["items"]

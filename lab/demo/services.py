@@ -1,5 +1,7 @@
-"""The demonstration's Services: a ClusterIP and a LoadBalancer, asked without a pause, from a Pod
-and from the machine through the floating IP, while the Deployment behind them grows and shrinks.
+"""The demonstration's Services: a ClusterIP and a LoadBalancer.
+
+Both are asked without a pause, from a Pod and from the machine through the floating IP, while the
+Deployment behind them grows and shrinks.
 """
 
 from __future__ import annotations
@@ -34,14 +36,17 @@ _LOOP = "while {0}; do sleep 0.1; done"  # it ends when nobody reads it any more
 
 @dataclass
 class Answers:
-    """What a client has got until now. ``by``: how many from each Pod."""
+    """The answers that a client has got until now. ``by``: their number from each Pod."""
 
     by: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     slowest: float = 0.0
 
     def note(self, line: str) -> None:
-        """:param line: ``<name of the Pod> <HTTP status> <seconds>``."""
+        """Count one answer.
+
+        :param line: ``<name of the Pod> <HTTP status> <seconds>``.
+        """
         name, _, rest = line.strip().partition(" ")
         status, _, seconds = rest.strip().partition(" ")
         if status != "200":
@@ -76,7 +81,7 @@ class Client:
 
 
 def objects() -> list[Json]:
-    """The two Services, and the Pod that asks one of them."""
+    """Describe the two Services, and the Pod that asks one of them."""
     ports = [{"name": "http", "port": 80, "targetPort": 8080}]
     families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}
     spec = {"selector": {"app": NAME}, "ports": ports}
@@ -97,7 +102,10 @@ def _object(kind: str, name: str, spec: Json) -> Json:
 
 
 def create(lab: facts.Lab, progress: Progress) -> str:
-    """Make them; return the public address when everything answers."""
+    """Create the Services and the client's Pod, and wait until both Services answer.
+
+    :returns: the public address.
+    """
     items = {"apiVersion": "v1", "kind": "List", "items": objects()}
     kubectl(lab, "create", "--filename=-", stdin=json.dumps(items))
     address = "{.status.loadBalancer.ingress[0].ip}"
@@ -113,16 +121,18 @@ def create(lab: facts.Lab, progress: Progress) -> str:
 
 
 def remove(lab: facts.Lab) -> None:
-    """Return when they are gone, and with them their load balancers and the floating IP."""
+    """Delete the Services, and with them their load balancers and the floating IP; return then."""
     for kind, names in (("service", (NAME, PUBLIC)), ("pod", (CLIENT,))):
         kubectl(lab, "delete", kind, *names, "--ignore-not-found", f"--timeout={PATIENCE}s")
 
 
 def grow_and_shrink(lab: facts.Lab, public: str, progress: Progress) -> dict[str, Answers]:
-    """From 2 Pods to 6 and back, with both clients at work; what they got.
+    """Scale the Deployment from 2 Pods to 6 and back, with both clients at work.
 
-    The Deployment has grown for them when all 6 Pods have answered, and has shrunk when the
-    Pods that go are gone.
+    The Deployment has grown for them when all 6 Pods have answered, and has shrunk when the Pods
+    that go are gone.
+
+    :returns: the answers of each client.
     """
     _scale(lab, FEW)
     clients = {
@@ -142,7 +152,10 @@ def grow_and_shrink(lab: facts.Lab, public: str, progress: Progress) -> dict[str
 
 
 def show(lab: facts.Lab, answers: dict[str, Answers]) -> int:
-    """Print the load balancers and the clients' luck; how many requests failed."""
+    """Print the load balancers, and the answers of each client.
+
+    :returns: how many requests failed.
+    """
     print("\nServices (kubectl get services) and their load balancers in Octavia")
     print(kubectl(lab, "get", "services", NAME, PUBLIC, "-o", "wide").rstrip())
     env = {"OS_CLIENT_CONFIG_FILE": lab.cloud.clouds_yaml, "OS_CLOUD": "kuryr"}
@@ -166,7 +179,7 @@ def show(lab: facts.Lab, answers: dict[str, Answers]) -> int:
 
 
 def _scale(lab: facts.Lab, count: int) -> None:
-    """Return when so many Pods are Ready, and no others are left."""
+    """Scale the Deployment, and return when so many Pods are Ready and no others are left."""
     kubectl(lab, "scale", f"deployment/{NAME}", f"--replicas={count}")
     kubectl(lab, "rollout", "status", f"deployment/{NAME}", f"--timeout={PATIENCE}s")
     pods = ("get", "pods", "-l", f"app={NAME}", "-o", "name")
@@ -178,7 +191,7 @@ def _is_answered(command: list[str]) -> bool:
 
 
 def _answering(clients: dict[str, Client], before: dict[str, Counter[str]], count: int) -> bool:
-    """Whether every client has since had an answer from so many Pods."""
+    """Return whether every client has since had an answer from so many Pods."""
     return all(len(client.answers.by - before[who]) >= count for who, client in clients.items())
 
 

@@ -1,4 +1,4 @@
-"""A cgroup for the pods of each node: two kubelets on one would kill each other's pods."""
+"""Control groups of the nodes' pods: two kubelets on one would kill each other's pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(cgroup: str) -> None:
 
 
 def processes(cgroup: str) -> list[Identity]:
-    """Every process in the cgroup or below it."""
+    """List every process in the cgroup or below it."""
     pids = {
         int(pid)
         for directory in _directories(cgroup)
@@ -44,7 +44,7 @@ def remove(cgroup: str) -> None:
 
 
 def _directories(cgroup: str) -> Iterator[Path]:
-    """The cgroup's directories in every hierarchy, children before their parents."""
+    """List the cgroup's directories in every hierarchy, children before their parents."""
     for hierarchy in _hierarchies():
         top = hierarchy / cgroup.strip("/")
         if top.is_dir():
@@ -63,7 +63,7 @@ def _unified(hierarchy: Path) -> bool:
 
 
 def _delegate(parent: Path) -> None:
-    """Version 2: let the children have the controllers. One that is refused is not essential."""
+    """Let children have the controllers (version 2); one that is refused is not essential."""
     for controller in _read(parent / "cgroup.controllers").split():
         try:
             (parent / "cgroup.subtree_control").write_text(f"+{controller}")

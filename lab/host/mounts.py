@@ -8,7 +8,7 @@ from lab.process import run
 
 
 def below(directory: Path) -> list[str]:
-    """Every mount point below the directory, the innermost first."""
+    """List every mount point below the directory, the innermost first."""
     points = []
     for line in Path("/proc/self/mounts").read_text().splitlines():
         # The kernel writes a space as \\040 and so on.
@@ -19,7 +19,7 @@ def below(directory: Path) -> list[str]:
 
 
 def unmount_below(directory: Path) -> None:
-    """Detach them all, whoever still uses them."""
+    """Detach every mount below the directory, whoever still uses it."""
     points = below(directory)
     for start in range(0, len(points), 100):
         run(["umount", "-l", *points[start : start + 100]], check=False)

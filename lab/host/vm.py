@@ -14,7 +14,7 @@ _TAP = f"tap-{topology.VM_NAMESPACE}"
 
 
 def component(paths: Paths) -> Component:
-    """A web server on port 8080, both families."""
+    """Describe the web server in the namespace: port 8080, both families."""
     return Component(
         "vm1-http",
         (

@@ -1,4 +1,4 @@
-"""Network namespaces, veth pairs and addresses: everything of the kernel that the lab sets up."""
+"""Network namespaces, veth pairs, addresses and routes of the lab in the kernel."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ def add_namespace(name: str) -> None:
 
 
 def enable_forwarding() -> None:
-    """In the machine's own namespace: it is the gateway of the nodes' pods, and has node ports.
+    """Let the machine's own namespace forward packets, as the gateway of the nodes' pods.
 
-    Routes that it has from advertisements stay: a router takes them only where it is told to.
+    It has node ports besides. Routes that it has from advertisements stay: a router takes them
+    only where it is told to.
     """
     for path in Path("/proc/sys/net/ipv6/conf").glob("*/accept_ra"):
         if path.read_text().strip() == "1":
@@ -58,21 +59,23 @@ def enable_forwarding() -> None:
 
 
 def delete_namespace(name: str) -> None:
+    """Delete a network namespace if it exists."""
     if (_NETNS / name).exists():
         run(["ip", "netns", "del", name], check=False)
 
 
 def namespaces(prefix: str) -> list[str]:
-    """The names of the network namespaces that begin so."""
+    """List the network namespaces whose names begin so."""
     return sorted(path.name for path in _NETNS.glob(f"{prefix}*"))
 
 
 def link_exists(name: str, netns: str | None) -> bool:
+    """Return whether the namespace has a link of this name."""
     return succeeds(["ip", "link", "show", "dev", name], netns=netns)
 
 
 def add_veth(name: str, peer: str, *, netns: str | None, peer_netns: str | None, mtu: int) -> None:
-    """A pair between two namespaces, up, without offloads; a broken half is replaced."""
+    """Add a veth pair between two namespaces, up, without offloads; replace a broken half."""
     if not (link_exists(name, netns) and link_exists(peer, peer_netns)):
         run(["ip", "link", "del", name], netns=netns, check=False)
         run(["ip", "link", "del", peer], netns=peer_netns, check=False)
@@ -103,7 +106,7 @@ def add_veth(name: str, peer: str, *, netns: str | None, peer_netns: str | None,
 
 
 def checksums_in_software(device: str, netns: str | None) -> None:
-    """The userspace datapath forwards frames as they are: they need their checksums."""
+    """Turn checksum offloading off: the userspace datapath forwards frames as they are."""
     run(["ethtool", "-K", device, "tx", "off"], netns=netns, check=False)
 
 
@@ -142,21 +145,22 @@ def route(
 
 
 def delete_link(name: str, netns: str | None = None) -> None:
+    """Delete a link if it exists."""
     run(["ip", "link", "del", name], netns=netns, check=False)
 
 
 def delete_node_ports(netns: str | None) -> None:
-    """The table that the product's daemon leaves behind on a node, so that they outlive it."""
+    """Delete the nftables table that the product's daemon keeps for node ports beyond its end."""
     run(["nft", "delete", "table", "inet", "kuryr-node-ports"], netns=netns, check=False)
 
 
 def links() -> list[str]:
-    """The names of the links in the machine's own namespace."""
+    """List the names of the links in the machine's own namespace."""
     return [link["ifname"] for link in json.loads(run(["ip", "-j", "link", "show"]))]
 
 
 def plan_node_port(node: topology.Node) -> None:
-    """The node's device on the network `nodes`, with its addresses, before Neutron knows it.
+    """Add the node's device on the network `nodes`, with its addresses, before Neutron knows it.
 
     The API server listens on node1's: so it starts without waiting for OpenStack.
     """
@@ -179,7 +183,7 @@ def plan_node_port(node: topology.Node) -> None:
 
 
 def _handle(netns: str | None) -> str:
-    """How `ip` names a namespace: by name, or 1 for the one of the first process."""
+    """Return the name by which `ip` knows a namespace, or 1 for that of the first process."""
     return netns if netns is not None else "1"
 
 

@@ -1,4 +1,4 @@
-"""`python -m lab.soak [--minutes 30]`: Pods by tens at random, with restarts at random times.
+"""Pods by tens and restarts at random times: `python -m lab.soak [--minutes 30]`.
 
 The controller, the daemons, neutron and the ovn-controllers are restarted, or killed. Prints what
 is struck as it happens and ends with a table; ends with 1 if a Pod was not Ready or not gone
@@ -26,6 +26,10 @@ _NAMESPACE = "soak"
 
 
 def main(arguments: list[str]) -> int:
+    """Run the soak that the command line asks for, and print its tables.
+
+    :returns: the exit code: 1 where anything is not as it should be.
+    """
     parser = argparse.ArgumentParser(prog="python -m lab.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, help="the same pauses, Pods and faults again")

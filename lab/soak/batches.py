@@ -1,4 +1,4 @@
-"""Pods in batches: so many more or so many less, by chance, without end."""
+"""Pods in batches that are created and deleted by chance, without end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LATER = frozenset({429, 500, 503, 504})
 
 
 class Batches(Lives):
-    """Makes Pods and deletes them, `size` at a time. `lives` has every Pod so far."""
+    """Creates Pods and deletes them, `size` at a time."""
 
     def __init__(
         self, kube: Kube, namespace: str, nodes: Sequence[str], image: str, seed: int, size: int
@@ -30,21 +30,24 @@ class Batches(Lives):
         self._refused: KubeError | None = None
 
     def stop(self) -> None:
-        """No more Pods come or go.
+        """Let no more Pods come or go.
 
-        :raises KubeError: what has ended it already.
+        :raises KubeError: a request was refused, and has ended the thread already.
         """
         self._end()
         if self._refused is not None:
             raise self._refused
 
     def delete_all(self) -> None:
-        """After the end: all that is left goes."""
+        """Delete all Pods that are left after the end."""
         for life in self._alive():
             self._delete(life)
 
     def settle(self) -> bool:
-        """Wait until every Pod is Ready, or gone if it was deleted; whether that came in time."""
+        """Wait until every Pod is Ready, or gone if it was deleted.
+
+        :returns: whether that came in time.
+        """
         return wait_until(lambda: all(map(_settled, self.lives)), IN_TIME)
 
     def _run(self) -> None:
@@ -83,7 +86,7 @@ class Batches(Lives):
         self._insist("DELETE", f"{self._path}/{life.name}", None)
 
     def _insist(self, method: str, path: str, body: Json | None) -> None:
-        """Ask until the API server has taken it; 409 and 404: an answer was lost."""
+        """Repeat a request until the API server has taken it; 409 and 404: an answer was lost."""
         while True:
             try:
                 self._kube.call(method, path, body)
@@ -104,7 +107,9 @@ def _settled(life: Life) -> bool:
 
 
 def failures(lives: Sequence[Life], now: float) -> list[str]:
-    """What did not come in time. A Pod that was deleted before may end without being Ready.
+    """List the Pods that were not Ready or not gone in time.
+
+    A Pod that was deleted before may end without being Ready.
 
     :param now: what has not come until then, never came.
     """

@@ -1,4 +1,4 @@
-"""How much memory the product's programs have, and for how long they have been running."""
+"""The memory of the product's programs, and how long they have been running."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Size:
 
 
 def size_of(supervisor: Supervisor, name: str) -> Size | None:
-    """Of a component and all that it has started; None while it is not running."""
+    """Measure a component and all that it has started; None while it is not running."""
     record = supervisor.find(name)
     if record is None or record.process is None or not record.alive:
         return None

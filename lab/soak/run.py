@@ -30,7 +30,7 @@ _TROUBLES = (KubeError, Unreachable, ApiError, CommandError, OSError)
 
 @dataclass
 class Outcome:
-    """What came of a soak. `with_pods`, `without_pods`: whose the ports were at the end."""
+    """The outcome of a soak. `with_pods`, `without_pods`: the owners of the ports at the end."""
 
     lives: list[Life] = field(default_factory=list)
     struck: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -40,7 +40,10 @@ class Outcome:
 
 
 class Soak:
-    """:param told: gets a line for each fault, and one for each look at the memory."""
+    """A soak of the lab.
+
+    :param size: of a batch of Pods.
+    """
 
     def __init__(self, lab: Lab, namespace: str, seed: int, size: int) -> None:
         self._lab = lab
@@ -60,11 +63,11 @@ class Soak:
         ]
 
     def sizes(self) -> Sequence[Size | None]:
-        """Of the product's programs now."""
+        """Measure the product's programs."""
         return [size_of(self._lab.supervisor, name) for name in self.programs]
 
     def end(self) -> None:
-        """Strike no more: the look at what is left comes now."""
+        """Let no more faults strike: the look at what is left comes now."""
         self._over.set()
 
     def run(
@@ -73,7 +76,13 @@ class Soak:
         told: Callable[[float, Fault, float], None],
         measured: Callable[[float, Sequence[Size | None]], None],
     ) -> Outcome:
-        """Strike for so many seconds; times told are seconds since the beginning."""
+        """Let faults strike for so many seconds.
+
+        Times are seconds since the beginning.
+
+        :param told: gets the time of each fault, the fault, and how long it lasted.
+        :param measured: gets the time of each look at the memory, and the sizes.
+        """
         outcome = Outcome()
         begin = time.monotonic()
         measured(0.0, self.sizes())
@@ -109,7 +118,7 @@ class Soak:
         told(struck - begin, fault, time.monotonic() - struck)
 
     def _look(self, outcome: Outcome) -> None:
-        """All that lives must be well, then all must go and leave nothing."""
+        """Wait until all that lives is well, then delete all and wait until nothing is left."""
         self._batches.settle()
         outcome.with_pods = self._owners("with Pods", outcome)
         self._batches.delete_all()
@@ -119,7 +128,7 @@ class Soak:
         outcome.complaints += failures(outcome.lives, time.monotonic())
 
     def _owners(self, when: str, outcome: Outcome) -> Owners | None:
-        """Whose the ports are once all agree; what does not, when the time is up, is said."""
+        """Count the owners of the ports once all agree; note what does not when the time is up."""
         found: list[str] = []
         owners: Owners | None = None
 
