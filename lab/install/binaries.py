@@ -1,6 +1,6 @@
 """Every program that the lab does not take from the system's packages, by name.
 
-`ensure(["etcd", "kube-apiserver"])` is all that a test needs to start a control plane of its own.
+A test needs only `ensure(["etcd", "kube-apiserver"])` to start a control plane of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ _FOREIGN = {
 
 
 def ensure(names: Iterable[str], paths: Paths | None = None) -> dict[str, Path]:
-    """Install or build what is missing of the programs; return where each of them is."""
+    """Install or build those of the programs that are missing.
+
+    :returns: the path of each program by its name.
+    :raises ValueError: the lab does not know one of them.
+    """
     paths = paths or Paths.from_environment()
     wanted = list(dict.fromkeys(names))
     result = {name: path for name in wanted if (path := _foreign(name)) is not None}
@@ -58,7 +62,7 @@ def link(paths: Paths, programs: dict[str, Path]) -> None:
 
 
 def _foreign(name: str) -> Path | None:
-    """The program from $KUBEBUILDER_ASSETS or PATH, if it has a version that fits."""
+    """Find the program in $KUBEBUILDER_ASSETS or PATH, if it has a version that fits."""
     pattern = _FOREIGN.get(name)
     if pattern is None:
         return None

@@ -74,8 +74,8 @@ def unpack(
 
     The directory appears under its name only when it is complete.
 
-    :param depended: not the packages themselves but what they depend on: the kernel's package
-        has another name with each release, which only an empty package beside it knows.
+    :param depended: unpack not the packages but what they depend on: the kernel's package has
+        another name with each release, which only an empty package beside it knows.
     """
     with tempfile.TemporaryDirectory(dir=paths.cache, prefix=".unpack-") as directory:
         work = Path(directory)
@@ -132,7 +132,7 @@ def _install(paths: Paths, missing: Sequence[str]) -> None:
 
 
 def _environment(paths: Paths) -> dict[str, str]:
-    """The machine's apt configuration without its hooks.
+    """Return variables for apt: the machine's configuration without its hooks.
 
     Container images have hooks that delete the archives after every update and install: two runs
     of apt at the same time then delete each other's.
@@ -170,7 +170,7 @@ def _forbid_services() -> None:
 
 
 def _mirror() -> str:
-    """The address of the Debian archive that this machine uses."""
+    """Return the address of the Debian archive that this machine uses."""
     sources = Path("/etc/apt")
     files = [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]
     for file in files:

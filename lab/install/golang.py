@@ -24,7 +24,10 @@ _GO_NEEDED = (1, 24)
 
 
 def _kubernetes_version_flags() -> str:
-    """Without these a component reports v0.0.0-master, and kubectl ends with an error."""
+    """Build the linker flags that set the version.
+
+    Without them a component reports v0.0.0-master, and kubectl ends with an error.
+    """
     major, minor = _KUBERNETES[1:].split(".")[:2]
     values = {
         "gitVersion": _KUBERNETES,
@@ -41,7 +44,7 @@ def _kubernetes_version_flags() -> str:
 
 @dataclass(frozen=True)
 class Module:
-    """A directory with go.mod, and the programs it builds: name -> package."""
+    """A directory with go.mod, and the programs that it builds: name -> package."""
 
     name: str
     directory: Path
@@ -51,7 +54,7 @@ class Module:
 
     @property
     def key(self) -> str:
-        """Changes whenever another binary would come out."""
+        """The key of the module's binaries: another one whenever another binary would come out."""
         digest = hashlib.sha256(f"{self.ldflags}\0{self.tags}\0".encode())
         for file in sorted(self.directory.iterdir()):
             if file.name in ("go.mod", "go.sum") or file.suffix == ".go":
@@ -117,9 +120,11 @@ ORDER: dict[str, tuple[str, ...]] = {"etcd": ("etcd",), "kube-apiserver": ("kube
 
 
 def build(paths: Paths, module: Module, programs: list[str]) -> dict[str, Path]:
-    """Build those of the programs that the cache does not have; return where they are.
+    """Build those of the programs that the cache does not have.
 
-    One `go build` for all of them, and one module at a time: a build uses every core anyway.
+    One `go build` makes all of them, and one module at a time: a build uses every core anyway.
+
+    :returns: the path of each program by its name.
     """
     directory = paths.cache / "go" / module.key
     result = {program: directory / program for program in programs}
@@ -164,7 +169,7 @@ def _go_build(paths: Paths, module: Module, programs: list[str], directory: Path
 
 
 def _output_name(module: Module, program: str) -> str:
-    """What `go build` calls the binary: the last element of the package path but a version."""
+    """Return `go build`'s name of the binary: the package's last element but a version."""
     package = module.programs[program]
     if package == ".":
         return program
@@ -173,7 +178,7 @@ def _output_name(module: Module, program: str) -> str:
 
 
 def toolchain(paths: Paths) -> Path:
-    """A Go that is new enough: the one in PATH, or one unpacked from a newer Debian."""
+    """Find a Go that is new enough: the one in PATH, or one unpacked from a newer Debian."""
     found = shutil.which("go")
     if found is not None and _version(Path(found)) >= _GO_NEEDED:
         return Path(found)

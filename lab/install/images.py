@@ -27,7 +27,10 @@ IMAGES = (*SMALL, CURL, COREDNS)
 
 
 def archives(paths: Paths) -> dict[str, Path]:
-    """The images as docker archives, made on first use: name -> file."""
+    """Make the images as docker archives, each on first use.
+
+    :returns: the file of each image by its name.
+    """
     result = {
         name: paths.cache / "images" / f"{name.rpartition('/')[2].replace(':', '-')}.tar"
         for name in IMAGES
@@ -51,7 +54,10 @@ def archives(paths: Paths) -> dict[str, Path]:
 
 
 def busybox(paths: Paths) -> Path:
-    """The static busybox, also useful outside of containers."""
+    """Unpack the static busybox, which is also useful outside of containers.
+
+    :returns: the program.
+    """
     prefix = paths.cache / "debian" / "busybox"
     if not prefix.exists():
         debian.unpack(paths, "bookworm", ("busybox-static",), prefix)
@@ -72,7 +78,7 @@ def load(
 ) -> None:
     """Import those of the images that this containerd does not have.
 
-    :param there: a command line for here from one for where containerd is.
+    :param there: turns a command line for the place of containerd into one for here.
     """
     ctr = [
         str(binaries.ensure(["ctr"], paths)["ctr"]),
@@ -138,7 +144,7 @@ def _busybox_layer(paths: Paths) -> _Layer:
 
 
 def _curl_layer(paths: Paths) -> _Layer:
-    """The machine's own curl and nslookup, with the libraries that they load."""
+    """Build a layer of the machine's own curl and nslookup, with the libraries that they load."""
     layer = _busybox_layer(paths)
     programs = ("/usr/bin/curl", "/usr/bin/nslookup")
     for name in sorted({*programs, *re.findall(r"(/\S+) \(0x", run(["ldd", *programs]))}):

@@ -11,7 +11,7 @@ _FITS = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"
 
 
 def interpreter() -> str:
-    """Debian's if it is new enough (and has python3-venv); else the one that runs this.
+    """Return Debian's Python if it is new enough (and has python3-venv); else the running one.
 
     One in somebody's home is hidden from the controller, by ProtectHome, and often built without
     the optimisations that make Debian's half as fast again.

@@ -22,16 +22,18 @@ lab_compute_driver = lab.openstack.amphora.compute:Compute
 
 
 def location(paths: Paths) -> Path:
-    """Where the environment is, or will be: its key is what is installed into it."""
+    """Return the path of the environment, there or not: its key is what is installed into it."""
     digest = hashlib.sha256(_REQUIREMENTS.read_bytes())
     return paths.cache / "python" / f"openstack-{digest.hexdigest()[:12]}"
 
 
 def install(paths: Paths) -> Path:
-    """Make the environment if it is not complete; return its path.
+    """Make the environment unless it is complete.
 
     It has to be made under its final name, which its scripts contain; so a marker, written last,
     says that it is complete, and what has no marker is removed and made again.
+
+    :returns: its path.
     """
     venv = location(paths)
     marker = venv / "complete"

@@ -68,7 +68,10 @@ _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def install(paths: Paths) -> Path:
-    """Unpack the packages once; return the prefix, whose bin/ has the programs."""
+    """Unpack the packages once.
+
+    :returns: the prefix, whose bin/ has the programs.
+    """
     digest = hashlib.sha256(" ".join((_SUITE, *_PACKAGES, *_LOCATIONS.values())).encode())
     prefix = paths.cache / "debian" / f"openvswitch-{digest.hexdigest()[:12]}"
     marker = prefix / "complete"
@@ -82,7 +85,7 @@ def install(paths: Paths) -> Path:
 
 
 def schema(paths: Paths, name: str) -> Path:
-    """The database schema file of vswitch, ovn-nb or ovn-sb."""
+    """Find the database schema file of vswitch, ovn-nb or ovn-sb."""
     folder = "openvswitch" if name == "vswitch" else "ovn"
     return install(paths) / "usr/share" / folder / f"{name}.ovsschema"
 

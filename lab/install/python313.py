@@ -1,8 +1,8 @@
 """Python 3.13 from Debian 13, beside whatever the system has.
 
-It wants a newer libc than Debian 12 has. The packages are unpacked into a directory of their own,
-and the interpreter is told to use the loader and the libraries there; what it starts uses the
-system's as ever.
+Its libc is newer than Debian 12's. The packages are unpacked into a directory of their own, and
+the interpreter is told to use the loader and the libraries there; what it starts uses the system's
+as ever.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def prepare(paths: Paths, program: Path, name: str = "py") -> list[str]:
 
 
 def inside(paths: Paths, program: Path, name: str = "py") -> list[str]:
-    """Build what precedes a command that runs in an environment."""
+    """Build the words that precede a command that runs in an environment."""
     return [str(program), "exec", "-q", *_work(paths), "--skip-env-install", "-e", name, "--"]
 
 

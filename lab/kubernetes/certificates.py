@@ -29,7 +29,7 @@ _SERVER_NAMES = (
 
 
 def create(paths: Paths, nodes: Sequence[Node | Worker]) -> None:
-    """Everything that the control plane and the nodes need."""
+    """Make all that the control plane and the nodes need."""
     store = Store(paths.pki)
     store.authority("ca")
     store.authority("front-proxy-ca")
@@ -71,7 +71,7 @@ class Store:
         directory.mkdir(parents=True, exist_ok=True)
 
     def authority(self, name: str) -> None:
-        """A certificate authority."""
+        """Make a certificate authority."""
         if self._file(name, "crt").exists():
             return
         key = self._key(name)
@@ -94,7 +94,7 @@ class Store:
         write_atomic(self._file(name, "crt"), certificate)
 
     def signing_key(self, name: str) -> None:
-        """A key pair without a certificate, for the tokens of ServiceAccounts."""
+        """Make a key pair without a certificate, for the tokens of ServiceAccounts."""
         if not self._file(name, "pub").exists():
             public = run(["openssl", "ec", "-in", str(self._key(name)), "-pubout"])
             write_atomic(self._file(name, "pub"), public)
@@ -102,7 +102,7 @@ class Store:
     def certificate(
         self, name: str, subject: str, usage: str, names: Sequence[str] = (), authority: str = "ca"
     ) -> None:
-        """A certificate signed by the authority."""
+        """Make a certificate signed by the authority."""
         if self._file(name, "crt").exists():
             return
         request = run(["openssl", "req", "-new", "-key", str(self._key(name)), "-subj", subject])
@@ -133,7 +133,7 @@ class Store:
         write_atomic(self._file(name, "crt"), certificate)
 
     def kubeconfig(self, name: str) -> None:
-        """A kubeconfig that logs in with the certificate of the same name; JSON is YAML too."""
+        """Write a kubeconfig that logs in with the certificate of the same name."""
         if self._file(name, "kubeconfig").exists():
             return
         config = {

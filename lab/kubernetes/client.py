@@ -1,5 +1,6 @@
-"""A small client of Kubernetes' API, with nothing but the standard library: calls and watches;
-and kubectl, for what is not asked often.
+"""A small client of Kubernetes' API, with nothing but the standard library: calls and watches.
+
+`kubectl` is there for rare requests.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ Heard = Callable[[str, Json | None, float], None]
 def kubectl(
     lab: facts.Lab, *arguments: str, stdin: str | None = None, timeout: float = 300
 ) -> str:
-    """Run kubectl as the cluster's administrator; what it printed."""
+    """Run kubectl as the cluster's administrator.
+
+    :returns: what it printed.
+    :raises CommandError: it failed, or took too long.
+    """
     command = [f"{lab.bin}/kubectl", f"--kubeconfig={lab.kubernetes.admin_kubeconfig}"]
     return run([*command, *arguments], stdin=stdin, timeout=timeout)
 
@@ -55,7 +60,7 @@ class Kube:
         self._context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
 
     def call(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
-        """One request.
+        """Send one request, and read the answer.
 
         :raises KubeError: a status of 400 or more.
         :raises Unreachable: no answer.
@@ -68,14 +73,22 @@ class Kube:
         return answer
 
     def items(self, path: str, **query: str) -> list[Json]:
-        """The objects of a list."""
+        """List the objects below a path.
+
+        :raises KubeError: a status of 400 or more.
+        :raises Unreachable: no answer.
+        """
         found: list[Json] = self.call("GET", path, None, **query)["items"]
         return found
 
     def open(
         self, method: str, path: str, body: Json | None = None, *, timeout: float, **query: str
     ) -> Response:
-        """A request whose answer is read by the caller. Raises like `call`."""
+        """Send a request whose answer the caller reads.
+
+        :raises KubeError: a status of 400 or more.
+        :raises Unreachable: no answer.
+        """
         connection = http.client.HTTPSConnection(
             self._host, self._port or 443, context=self._context, timeout=timeout
         )
@@ -114,15 +127,15 @@ class Response:
         self._connection.close()
 
     def cut(self) -> None:
-        """End it from another thread: a reader sees the end."""
+        """End the connection from another thread: a reader sees the end."""
         with contextlib.suppress(OSError, AttributeError):
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 class Follower:
-    """Tells the present state of the objects below a path, then every change, until closed.
+    """Reports the present state of the objects below a path, then every change, until closed.
 
-    Changes that a broken watch has missed are told when they are found by listing again.
+    Changes that a broken watch has missed are reported when they are found by listing again.
     """
 
     def __init__(self, kube: Kube, path: str, heard: Heard) -> None:
@@ -176,11 +189,11 @@ class Follower:
 
 
 def is_ready(pod: Json) -> bool:
-    """Is this Pod's condition Ready true?"""
+    """Return whether this Pod's condition Ready is true."""
     return condition(pod, "Ready")
 
 
 def condition(pod: Json, kind: str) -> bool:
-    """Is a Pod's condition of this type true?"""
+    """Return whether a Pod's condition of this type is true."""
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(each["type"] == kind and each["status"] == "True" for each in conditions)

@@ -40,7 +40,7 @@ def enable(paths: Paths, nodes: Iterable[Node]) -> None:
 
 
 def disable(paths: Paths, nodes: Iterable[Node]) -> None:
-    """Take the configuration away; the bridge goes too when no pod is on it any more."""
+    """Remove the configuration; the bridge goes too when no pod is on it any more."""
     for node in nodes:
         (paths.node(node.name).cni_conf / _FILE).unlink(missing_ok=True)
         remove_bridge(node)

@@ -25,15 +25,17 @@ _AUDIT_POLICY = {
 
 
 def audit_log(paths: Paths) -> Path:
+    """Return the path of the API server's audit log."""
     return paths.logs / "audit.log"
 
 
 def components(paths: Paths) -> list[Component]:
+    """List the daemons of the control plane."""
     return [_etcd(paths), _apiserver(paths), _controller_manager(paths), _scheduler(paths)]
 
 
 def write_files(paths: Paths) -> None:
-    """What kube-apiserver reads besides certificates."""
+    """Write the files that kube-apiserver reads besides certificates."""
     write_atomic(paths.etc / "audit-policy.json", json.dumps(_AUDIT_POLICY))
 
 

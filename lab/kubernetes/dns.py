@@ -32,12 +32,13 @@ _COREFILE = """\
 
 
 def up(lab: facts.Lab) -> None:
-    """Apply its objects; whether it answers is the load balancers' business, and takes a while.
+    """Apply the objects of CoreDNS.
 
-    The Service of a `down` that did not wait goes first, or it would take what is applied with it:
-    a controller that has Services must be running.
+    Whether it answers depends on the load balancers, and takes a while. The Service of a `down`
+    that did not wait goes first, or it would take what is applied with it: a controller that has
+    Services must be running.
 
-    :raises CommandError: it does not go in time.
+    :raises CommandError: that Service does not go in time.
     """
     service = (f"service/{NAME}", f"--namespace={NAMESPACE}")
     deleted = "--output=jsonpath={.metadata.deletionTimestamp}"
@@ -48,7 +49,7 @@ def up(lab: facts.Lab) -> None:
 
 
 def await_ready(lab: facts.Lab, seconds: int = 120) -> None:
-    """Return when all of its Pods are Ready: they have seen the API server.
+    """Wait until all Pods of CoreDNS are Ready: they have seen the API server.
 
     :raises CommandError: they are not in time.
     """
@@ -57,7 +58,7 @@ def await_ready(lab: facts.Lab, seconds: int = 120) -> None:
 
 
 def down(lab: facts.Lab, *, wait: bool = True) -> None:
-    """Take it away.
+    """Delete the objects of CoreDNS.
 
     :param wait: until its Service has gone, with its load balancers; only a controller that has
         Services sees to that.
@@ -68,7 +69,7 @@ def down(lab: facts.Lab, *, wait: bool = True) -> None:
 
 
 def objects() -> list[Json]:
-    """Everything of it, dependencies first."""
+    """List the objects of CoreDNS, dependencies first."""
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
     read = [

@@ -1,7 +1,7 @@
 """One node's containerd and kubelet, with nothing shared with another node's.
 
-What two kubelets on one machine would otherwise fight over: the cgroup of the pods, the directory
-of their logs, ports, sockets, and where the pods' network namespaces are mounted.
+Two kubelets on one machine would otherwise fight over the cgroup of the pods, the directory of
+their logs, ports, sockets, and where the pods' network namespaces are mounted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CNI_PLUGINS = ("bridge", "ptp", "loopback", "host-local", "portmap", "bandwidth"
 
 
 def components(paths: Paths, node: Node | Worker) -> list[Component]:
-    """containerd and kubelet."""
+    """List the node's daemons: containerd and kubelet."""
     return [_containerd(paths, node), _kubelet(paths, node)]
 
 
@@ -77,7 +77,7 @@ def _kubelet(paths: Paths, node: Node | Worker) -> Component:
 
 
 def prepare(paths: Paths, supervisor: Supervisor, node: Node) -> None:
-    """Files and cgroup; before containerd starts."""
+    """Write the node's files and make its cgroup, before containerd starts."""
     write_files(paths, node)
     cgroups.create(node.cgroup)
     record = supervisor.find(f"containerd-{node.name}")
@@ -86,7 +86,7 @@ def prepare(paths: Paths, supervisor: Supervisor, node: Node) -> None:
 
 
 def write_files(paths: Paths, node: Node | Worker) -> None:
-    """Directories, CNI plugins and configuration."""
+    """Write the node's directories, CNI plugins and configuration."""
     own = paths.node(node.name)
     for path in (
         own.containerd,
@@ -104,19 +104,19 @@ def write_files(paths: Paths, node: Node | Worker) -> None:
 
 
 def load_images(paths: Paths, node: Node) -> None:
-    """Import the images; after containerd started."""
+    """Import the images, after containerd has started."""
     images.load(paths, paths.node(node.name).containerd_socket)
 
 
 def _forget_sandboxes(paths: Paths, node: Node) -> None:
-    """Nothing of the pods lives any more: let containerd see what it sees after a reboot."""
+    """Let containerd see what it sees after a reboot: nothing of the pods lives any more."""
     state = paths.node(node.name).root / "containerd-state"
     mounts.unmount_below(state)
     shutil.rmtree(state, ignore_errors=True)
 
 
 def _shims(paths: Paths, node: Node) -> list[int]:
-    """The processes between containerd and its containers, which outlive containerd."""
+    """Find the processes between containerd and its containers, which outlive containerd."""
     socket = str(paths.node(node.name).containerd_socket)
     processes = marked(paths.state, f"containerd-{node.name}")
     return [

@@ -1,4 +1,4 @@
-"""`python -m lab.kuryr up|down`."""
+"""The program that puts the product on the lab: `python -m lab.kuryr up|down`."""
 
 import sys
 

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 def clouds(lab_clouds: Path, roles: tuple[str, ...] = ROLES) -> Json:
-    """A clouds.yaml that knows one account, the user kuryr, by a new credential.
+    """Create a credential, and build a clouds.yaml that knows one account, kuryr, by it.
 
     It carries no password, and no role that the user may have besides.
     """

@@ -20,14 +20,14 @@ UNITS = REPOSITORY / "etc" / "systemd"
 
 
 class Hardening:
-    """Of the installation in one directory."""
+    """The restrictions of the installation in one directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._launcher = root / "sandbox"
 
     def install(self) -> None:
-        """Have the launcher, the units and the accounts that they name."""
+        """Copy the launcher and the units, and add the accounts that the units name."""
         for path in (REPOSITORY / _PACKAGE).iterdir():
             if path.is_file():
                 write_atomic(self._launcher / _PACKAGE / path.name, path.read_bytes())
@@ -38,7 +38,7 @@ class Hardening:
             _ensure_account(Unit.read(path).text("User", "root"))
 
     def command(self, program: str, directories: Path) -> tuple[str, ...]:
-        """What comes before the program's own command line.
+        """Build the words that precede the program's own command line.
 
         :param directories: where run/NAME and lib/NAME stand for /run and /var/lib.
         """
@@ -48,7 +48,7 @@ class Hardening:
         return (*python, f"--directories={directories}", str(self._unit(program)))
 
     def files(self, program: str) -> tuple[str, ...]:
-        """What it depends on besides: a change of it wants a restart."""
+        """List the files that the program depends on besides: a change of them wants a restart."""
         parts = sorted((self._launcher / _PACKAGE).glob("*"))
         return (str(self._unit(program)), *(str(path) for path in parts if path.is_file()))
 
@@ -62,7 +62,7 @@ class Hardening:
 
 
 def _ensure_account(name: str) -> None:
-    """As the unit tells the administrator to make it."""
+    """Add the account as the unit tells the administrator to add it."""
     try:
         pwd.getpwnam(name)
     except KeyError:

@@ -41,12 +41,12 @@ CONTROLLER_PROGRAM, DAEMON_PROGRAM = "kuryr-k8s-controller", "kuryr-k8s-daemon"
 
 
 def controller(number: int) -> str:
-    """The name of a controller as a component of the lab; that of the first has no number."""
+    """Return the name of a controller as a component of the lab; the first one's has no number."""
     return f"{CONTROLLER}-{number}" if number > 1 else CONTROLLER
 
 
 def daemon(node: str) -> str:
-    """The name of a node's daemon as a component of the lab."""
+    """Return the name of a node's daemon as a component of the lab."""
     return f"kuryr-daemon-{node}"
 
 
@@ -89,7 +89,7 @@ class Installation:
         self.pools = pools.Pools(f"http://127.0.0.1:{HEALTH}")
 
     def up(self, controllers: int = 1) -> None:
-        """Install, start, and return when every Node is Ready."""
+        """Install and start the product, and return when every Node is Ready."""
         options = ["--pool", self.pool, "--controllers", str(controllers)]
         options += ["--services", "--provider", self._provider] if self._with_services else []
         write_atomic(_options_file(self.paths), json.dumps(options))
@@ -145,14 +145,16 @@ class Installation:
         binaries.link(self.paths, {"kuryr-k8s": script})
 
     def _forget_others(self, wanted: set[str]) -> None:
-        """Controllers beyond those wanted, and daemons of nodes that the lab has no more."""
+        """Remove controllers beyond those wanted, and daemons of nodes that are gone."""
         for name in self.supervisor.records():
             if name.startswith("kuryr-") and name not in wanted:
                 self.supervisor.forget(name)
 
     def down(self) -> None:
-        """Stop the controller and the daemons, and take the CNI configuration away, and what leads
-        node ports to Services."""
+        """Stop the controller and the daemons.
+
+        The CNI configuration goes, and so does what leads node ports to Services.
+        """
         with locked(self.root / "lock"):
             self._forget_others(set())
         directories = [node.cni_conf_dir for node in self.lab.nodes.values()]
@@ -174,8 +176,12 @@ class Installation:
         kubectl(self.lab, "wait", "--for=condition=Established", *crds, "--timeout=30s")
 
     def register_controller(self, number: int) -> str:
-        """Make a controller known to the lab; its name. All but the first are as on other hosts:
-        with a lock of their own."""
+        """Make a controller known to the lab.
+
+        All but the first are as on other hosts, with a lock of their own.
+
+        :returns: the name of the component.
+        """
         name, port = controller(number), HEALTH + 100 * (number - 1)
         directories = self.root if number == 1 else self.root / name
         cloud = self.lab.cloud
@@ -246,7 +252,7 @@ class Installation:
         return component.name
 
     def _register_in_machine(self, worker: topology.Worker) -> str:
-        """The daemon of a node that is a virtual machine, there."""
+        """Make the daemon of a node that is a virtual machine known to the lab; it runs there."""
         name, node = daemon(worker.name), self.lab.workers[worker.name]
         own = Path("/run/lab")  # of the machine
         settings = {
@@ -278,8 +284,9 @@ class Installation:
     def _command(
         self, program: str, name: str, settings: Mapping[str, Mapping[str, str]], directories: Path
     ) -> tuple[str, ...]:
-        """The program as its unit restricts it, with the sample configuration, and what differs
-        here in a second file.
+        """Build the command line of a program as its unit restricts it.
+
+        It reads the sample configuration, and a second file with what differs here.
         """
         conf = self._conf(name)
         lines = ["[DEFAULT]", *(_EVERYTHING if self.debug else ())]
@@ -302,7 +309,7 @@ class Installation:
         return self.root / f"{name}.conf"
 
     def _clouds(self) -> str:
-        """A clouds.yaml with the controller's own credential, and nobody else's."""
+        """Write a clouds.yaml with the controller's own credential, and nobody else's."""
         path = self.root / "controller-clouds.yaml"
         if not path.exists():
             own = credential.clouds(Path(self.lab.cloud.clouds_yaml))
@@ -323,12 +330,16 @@ class Installation:
         }
 
     def _write_secret(self, path: Path, text: str, program: str) -> None:
-        """A file that only the program's account reads."""
+        """Write a file that only the program's account reads."""
         write_atomic(path, text, mode=0o600)
         self.hardening.give(path, program)
 
 
 def main() -> int:
+    """Put the product on the lab, or remove it, as the command line asks for.
+
+    :returns: the exit code.
+    """
     parser = argparse.ArgumentParser(prog="python3 -m lab.kuryr")
     parser.add_argument("command", choices=("up", "down"), nargs="?", default="up")
     parser.add_argument("--debug", action="store_true", help="let both programs log all")

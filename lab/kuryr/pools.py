@@ -1,4 +1,4 @@
-"""Pools of ports on the lab: how the controller is told to keep them, and its operator's part."""
+"""Pools of ports on the lab: the controller's settings for them, and what an operator does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 def settings(
     kind: str, options: Mapping[str, str], *, machines: bool
 ) -> dict[str, dict[str, str]]:
-    """The controller's settings by group.
+    """Build the controller's settings by group.
 
     :param kind: noop, or neutron: every node has pools, of subports where it is a machine.
     :param options: of [vif_pool].
@@ -32,29 +32,30 @@ def settings(
 
 
 class Pools:
-    """The pools of a controller that leads. Asked while it starts or ends it raises OSError or
-    ApiError.
+    """The pools of a controller that leads.
 
-    :param url: its loopback HTTP.
+    While it starts or ends, requests raise OSError or ApiError.
+
+    :param url: of its loopback HTTP.
     """
 
     def __init__(self, url: str) -> None:
         self._controller = Api(url)
 
     def all(self) -> list[Json]:
-        """Every pool that has a port, or is to have one, without its ports."""
+        """List every pool that has a port, or is to have one, without its ports."""
         found: list[Json] = self._controller.get("/pools")["pools"]
         return found
 
     def ports(self) -> dict[str, str]:
-        """What the pools say of each of their ports, by its id: available, in_use, …"""
+        """Return the state of each port in the pools by its id, such as available or in_use."""
         shown = [self._controller.get(f"/pools/{pool['id']}") for pool in self.all()]
         return {port["id"]: port["state"] for pool in shown for port in pool["ports"]}
 
     def populate(self, hosts: Mapping[str, str], count: int, seconds: float) -> None:
-        """Have nodes keep so many ports for Pods to come; return when they are parked there.
+        """Have nodes keep so many ports for Pods to come, and return when these are parked there.
 
-        :param hosts: of the nodes in Neutron, by their names.
+        :param hosts: the nodes' hosts in Neutron, by the nodes' names.
         :raises CommandError: the time is up.
         """
         asked: set[str] = set()
@@ -77,7 +78,7 @@ class Pools:
         return sum(int(pool[place]) for pool in here for place in places)
 
     def drain(self, seconds: float) -> None:
-        """Free all ports that no Pod has; return when they are gone from Neutron.
+        """Free all ports that no Pod has, and return when they are gone from Neutron.
 
         :raises CommandError: the time is up.
         """

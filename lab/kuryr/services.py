@@ -1,4 +1,4 @@
-"""Services on Octavia: how the lab's controller is told to make their load balancers."""
+"""Services on Octavia: the controller's settings for their load balancers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROVIDERS = {
 
 
 def settings(found: facts.Cloud, provider: str) -> dict[str, dict[str, str]]:
-    """The controller's settings by group."""
+    """Build the controller's settings by group."""
     network = found.networks["services"]
     subnets = [subnet.id for subnet in (network.v4, network.v6) if subnet is not None]
     return {
@@ -47,8 +47,9 @@ def settings(found: facts.Cloud, provider: str) -> dict[str, dict[str, str]]:
 
 
 def up(lab: facts.Lab, provider: str, seconds: int = 120) -> None:
-    """Start the cluster's DNS; return when it answers, and the API server does at its ClusterIP,
-    through load balancers of this provider.
+    """Start the cluster's DNS, and wait until load balancers of this provider lead to it.
+
+    The API server answers at its ClusterIP then, too.
 
     :raises CommandError: they do not in time.
     """

@@ -20,7 +20,10 @@ _BUILD_BACKEND = "setuptools>=70.1"  # as in pyproject.toml
 
 
 def install(root: Path, progress: Progress) -> bool:
-    """Build the wheel and install it below `root`, if the sources changed; whether they did."""
+    """Build the wheel and install it below `root`, if the sources changed.
+
+    :returns: whether they did.
+    """
     python = interpreter()
     version, basis = _digest(python), f"{python} {_BUILD_BACKEND}"
     marker = root / "installed"
@@ -59,7 +62,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _digest(python: str) -> str:
-    """What the sources are, in one word."""
+    """Hash the sources and the version of Python."""
     version = run([python, "-c", "import sys; print(sys.version)"])
     digest = hashlib.sha256(version.encode())
     for name in _SOURCES:

@@ -1,4 +1,4 @@
-"""Put the restrictions of a unit on this process, then become the program."""
+"""The launcher: the restrictions of a unit on this process, which then becomes the program."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lab.kuryr.sandbox.unit import Unit
 
 
 def main() -> None:
+    """Run the program of the command line under the restrictions of its unit."""
     parser = argparse.ArgumentParser(prog="lab.kuryr.sandbox")
     parser.add_argument(
         "--directories", type=Path, help="where run/NAME and lib/NAME stand for /run and /var/lib"
@@ -24,8 +25,9 @@ def main() -> None:
 
 
 def enter(unit: Unit, directories: Path | None) -> None:
-    """From here on this process may do what the unit allows. The order matters: each step needs
-    what a later one takes away.
+    """Restrict this process to what the unit allows.
+
+    The order matters: each step needs what a later one takes away.
     """
     user = pwd.getpwnam(unit.text("User", "root"))
     writable = _directories(unit, directories, user) if directories else []
@@ -46,7 +48,7 @@ def enter(unit: Unit, directories: Path | None) -> None:
 
 
 def _directories(unit: Unit, root: Path, user: pwd.struct_passwd) -> list[Path]:
-    """Make RuntimeDirectory and StateDirectory, the user's own."""
+    """Make RuntimeDirectory and StateDirectory, owned by the user."""
     made = []
     for option, parent in (("RuntimeDirectory", "run"), ("StateDirectory", "lib")):
         for name in unit.words(option):

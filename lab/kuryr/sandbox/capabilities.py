@@ -1,4 +1,4 @@
-"""What root may still do, and that nothing gives more."""
+"""Capabilities that root keeps, and the promise that nothing gives more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = tuple(f"CAP_{name}" for name in _NAMES.split())
 
 
 def bound(allowed: Iterable[str] | None) -> None:
-    """Drop all others from the bounding set; they are lost with the next exec."""
+    """Drop all other capabilities from the bounding set; they are lost with the next exec."""
     prctl(_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
     if allowed is None:
         return
@@ -33,9 +33,10 @@ def bound(allowed: Iterable[str] | None) -> None:
 
 
 def mask(names: Iterable[str]) -> int:
-    """As /proc/PID/status shows them."""
+    """Build the number that stands for capabilities in /proc/PID/status."""
     return sum(1 << NAMES.index(name) for name in names)
 
 
 def no_new_privileges() -> None:
+    """Let no exec from now on give this process more privileges."""
     prctl(_SET_NO_NEW_PRIVS, 1)

@@ -1,4 +1,4 @@
-"""Which system calls the program may make, as systemd's seccomp filters have it."""
+"""Filters of system calls, as systemd's units have them, through seccomp."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Comparison(ctypes.Structure):
 
 
 class _Filter:
-    """One filter. Filters add up: a call must be allowed by all of them."""
+    """One seccomp filter. Filters add up: a call must be allowed by all of them."""
 
     def __init__(self, default: int) -> None:
         self._library = ctypes.CDLL("libseccomp.so.2")
@@ -46,7 +46,7 @@ class _Filter:
         self._context = ctypes.c_void_p(self._library.seccomp_init(default))
 
     def rule(self, action: int, call: str, *comparisons: tuple[int, int, int, int]) -> None:
-        """Do this where the call's arguments compare: (which, how, a, b)."""
+        """Take this action where the call's arguments compare: (which, how, a, b)."""
         number = self._library.seccomp_syscall_resolve_name(call.encode())
         if number == -1:
             return  # newer than the library, which cannot let it pass then
@@ -106,8 +106,10 @@ def _refusal(number: int) -> int:
 
 
 def _expanded(words: Iterable[str]) -> list[str]:
-    """The calls of `SystemCallFilter=`; of the groups only the one that services use is known,
-    as `systemd-analyze syscall-filter` of systemd 252 shows it.
+    """List the calls of `SystemCallFilter=`.
+
+    Of the groups only the one that services use is known, as `systemd-analyze syscall-filter` of
+    systemd 252 shows it.
     """
     calls: list[str] = []
     for word in words:

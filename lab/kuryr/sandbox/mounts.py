@@ -29,7 +29,7 @@ _PRIVATE = (
 def enter(unit: Unit, writable: Iterable[Path]) -> None:
     """Hide and protect what the unit says; `writable` stays so.
 
-    What comes to be mounted on the machine is seen here too, but not the other way round.
+    Later mounts of the machine are seen here too, but not the other way round.
     """
     if unit.flag("ProtectHostname"):
         unshare(_NEWUTS)
@@ -79,7 +79,7 @@ def _read_only(paths: Iterable[str]) -> None:
 
 
 def _own_devices() -> None:
-    """The devices that every program may use, and shared memory of its own."""
+    """Mount a /dev with the devices that every program may use, and shared memory of its own."""
     new = Path("/tmp")  # which is hidden at once by the private one, or shown again by the move
     mount("tmpfs", str(new), "tmpfs", _NOSUID, "mode=0755")
     for name in _DEVICES:

@@ -1,4 +1,4 @@
-"""The [Service] section of a systemd unit, as far as it restricts what the program may do."""
+"""The [Service] section of a systemd unit, as far as it restricts the program."""
 
 from __future__ import annotations
 
@@ -60,13 +60,16 @@ class UnitError(Exception):
 
 @dataclass(frozen=True)
 class Unit:
-    """Options by name; one that is given again adds to its words, an empty one forgets them."""
+    """A unit's options by name; a repeated one adds to its words, an empty one forgets them."""
 
     options: dict[str, tuple[str, ...]]
 
     @classmethod
     def read(cls, path: Path) -> Unit:
-        """:raises UnitError: an option is not known here, or is not what can be carried out."""
+        """Read the options of a unit.
+
+        :raises UnitError: an option is not known here, or is not what can be carried out.
+        """
         options: dict[str, tuple[str, ...]] = {}
         section = ""
         for line in path.read_text().splitlines():
@@ -90,16 +93,16 @@ class Unit:
         return self.options.get(name, ())
 
     def flag(self, name: str) -> bool:
-        """Whether a boolean option is on."""
+        """Return whether a boolean option is on."""
         return self.text(name, "no") in ("yes", "true", "on", "1")
 
     def capabilities(self) -> frozenset[str] | None:
-        """The bounding set; None if the unit does not say."""
+        """Return the bounding set; None if the unit has none."""
         found = self.options.get("CapabilityBoundingSet")
         return None if found is None else frozenset(found)
 
     def _check(self, name: str) -> None:
-        """Only these values are carried out; the man page knows more."""
+        """Refuse values that are not carried out here, although the man page knows them."""
         allowed = {
             "ProtectSystem": ("no", "strict"),
             "ProtectProc": ("default", "invisible"),
