@@ -1,4 +1,4 @@
-"""Where the lab keeps its files, and how files are written so that a kill cannot break them.
+"""The lab's directories, and files that are written so that a kill cannot break them.
 
 Two trees: the cache holds what was installed or built and can be kept for ever; the state holds
 one lab's configuration, databases and logs and is deleted by `down --purge`.
@@ -64,14 +64,14 @@ class NodePaths:
 
 @dataclass(frozen=True)
 class Paths:
-    """The two trees. Build it with `Paths.from_environment()`."""
+    """The two trees, as `Paths.from_environment()` builds them."""
 
     cache: Path
     state: Path
 
     @classmethod
     def from_environment(cls) -> Paths:
-        """Read KURYR_LAB_CACHE and KURYR_LAB_STATE."""
+        """Build the paths from KURYR_LAB_CACHE and KURYR_LAB_STATE."""
         cache = os.environ.get("KURYR_LAB_CACHE", "/var/cache/kuryr-lab")
         state = os.environ.get("KURYR_LAB_STATE", "/var/lib/kuryr-lab")
         return cls(Path(cache).absolute(), Path(state).absolute())

@@ -1,4 +1,4 @@
-"""Running commands, and finding processes by what they are instead of by a number that is reused.
+"""Commands that are run, and processes found by what they are, not by a number that is reused.
 
 Every process of the lab carries two marks in its environment: which lab started it (LAB_MARK, the
 state directory) and as which component (COMPONENT_MARK). A child inherits them, so that orphans
@@ -53,7 +53,10 @@ def run(
     stdin: str | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Run a command to its end and return what it printed; env adds to the environment."""
+    """Run a command to its end and return what it printed; env adds to the environment.
+
+    :raises CommandError: it cannot be run, takes too long, or fails (unless `check` is off).
+    """
     environment = {**os.environ, **(env or {})}
     try:
         done = subprocess.run(
@@ -78,7 +81,7 @@ def run(
 
 
 def succeeds(argv: Sequence[str], *, netns: str | None = None, timeout: float = 30) -> bool:
-    """Whether the command can be run and exits with 0."""
+    """Return whether the command can be run and exits with 0."""
     try:
         run(argv, netns=netns, timeout=timeout)
     except CommandError:
@@ -87,14 +90,14 @@ def succeeds(argv: Sequence[str], *, netns: str | None = None, timeout: float = 
 
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None if all of it is dead."""
+    """Read when the process started, in clock ticks since boot; None if all of it is dead."""
     fields = _stat(Path(f"/proc/{pid}/stat"))
     # A leader that is a zombie may have threads that live, and hold its files and locks.
     return int(fields[19]) if fields and (_lives(fields) or _has_threads(pid)) else None
 
 
 def _has_threads(pid: int) -> bool:
-    """Whether one of the process's threads has not ended."""
+    """Return whether any of the process's threads has not ended."""
     return any(_lives(_stat(stat)) for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
 
 
@@ -103,7 +106,7 @@ def _lives(fields: list[str]) -> bool:
 
 
 def _stat(path: Path) -> list[str]:
-    """The fields after the name, which may hold spaces; none if it is gone. See proc(5)."""
+    """Read the fields after the name, which may hold spaces, see proc(5); none if it is gone."""
     try:
         return path.read_text().rpartition(")")[2].split()
     except OSError:
@@ -111,11 +114,12 @@ def _stat(path: Path) -> list[str]:
 
 
 def pids() -> list[int]:
+    """List the pids of the processes that there are."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty if it cannot be read."""
+    """Read the environment that a process was started with; empty if it cannot be read."""
     try:
         raw = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -125,7 +129,7 @@ def environment_of(pid: int) -> dict[str, str]:
 
 
 def arguments(pid: int) -> tuple[str, ...]:
-    """The command line of a process; empty if it is gone."""
+    """Read the command line of a process; empty if it is gone."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -134,7 +138,7 @@ def arguments(pid: int) -> tuple[str, ...]:
 
 
 def marked(state: Path, component: str | None = None) -> list[Identity]:
-    """Every living process of this lab, or of one of its components, however it was orphaned."""
+    """Find every living process of this lab, or of one of its components, orphaned or not."""
     found = []
     for pid in pids():
         environment = environment_of(pid)
@@ -149,7 +153,7 @@ def marked(state: Path, component: str | None = None) -> list[Identity]:
 
 
 def session(leader: Identity) -> list[Identity]:
-    """The living processes of the session that the leader founded, whether it lives or not.
+    """Find the living processes of the session that the leader founded, whether it lives or not.
 
     The kernel does not give a pid out again while it names a session, so they are the leader's.
     """
@@ -179,7 +183,10 @@ def send(identity: Identity, number: signal.Signals, *, group: bool = False) -> 
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, pause: float = 0.05) -> bool:
-    """Ask again and again; False when the time is up."""
+    """Ask again and again until the condition holds.
+
+    :returns: False when the time is up.
+    """
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
@@ -189,7 +196,10 @@ def wait_until(condition: Callable[[], bool], timeout: float, pause: float = 0.0
 
 
 def kill_all(processes: Iterable[Identity], timeout: float = 10) -> bool:
-    """SIGKILL them and wait; False if one is left (it hangs in the kernel)."""
+    """Send SIGKILL to these processes, and wait until they are gone.
+
+    :returns: False if one is left (it hangs in the kernel).
+    """
     victims = list(processes)
     for victim in victims:
         send(victim, signal.SIGKILL)

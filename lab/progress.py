@@ -20,7 +20,7 @@ _TERMINAL_INTERVAL = 1.0
 
 @dataclass
 class Activity:
-    """Something that takes long, and is named as long as it runs."""
+    """A piece of work that takes long, and is named as long as it runs."""
 
     name: str
     begin: float
@@ -107,7 +107,10 @@ class Progress:
             return bool(self._activities)
 
     def _watch(self) -> None:
-        """Have a thread that reports; it ends with the last activity. The lock is held."""
+        """Start a thread that reports unless there is one; it ends with the last activity.
+
+        The lock is held.
+        """
         if self._quiet or (self._ticker is not None and self._ticker.is_alive()):
             return
         self._ticker = threading.Thread(target=self._report_regularly, daemon=True)
@@ -150,7 +153,7 @@ class Progress:
             self._write(line.rstrip() + "\n")
 
     def _write(self, text: str) -> None:
-        """Print; the lock is held."""
+        """Print a text while the lock is held."""
         self._erase()
         self._stream.write(text)
         self._stream.flush()

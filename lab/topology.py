@@ -1,13 +1,17 @@
-"""Which addresses, names and networks the lab has. Plain data; nothing here touches the machine.
+"""Addresses, names and networks of the lab. Plain data; nothing here touches the machine.
 
-    underlay 198.18.0.0/24, fd18::/64     between the nodes (tunnels, kubelets), and `outside`
-    pods     10.62.0.0/16,  fd62::/64     \\
-    nodes    10.63.0.0/24,  fd63::/64      |  Neutron networks of the project k8s on one router;
-    services 10.96.0.0/15,  fd96::/111     |  the lower half of `services` is the Service range
-    vms      10.64.0.0/24,  fd64::/64     /
+    underlay 198.18.0.0/24, fd18::/64    between the nodes (tunnels, kubelets), and `outside`
+    public   172.24.4.0/24               external network, on node1
+
+Networks of the project k8s on one router:
+
+    pods     10.62.0.0/16,  fd62::/64
+    nodes    10.63.0.0/24,  fd63::/64
+    services 10.96.0.0/15,  fd96::/111   the lower half is the Service range
+    vms      10.64.0.0/24,  fd64::/64
     workers  10.68.0.0/24,  fd68::/64    nodes that are virtual machines; only if there are any
-    tenant2  10.65.0.0/24, shared-net 10.66.0.0/24   of another project
-    public   172.24.4.0/24                external network, on node1
+
+Networks of another project: tenant2 10.65.0.0/24, shared-net 10.66.0.0/24.
 """
 
 from __future__ import annotations
@@ -26,14 +30,14 @@ UNDERLAY_MTU = 1600
 
 @dataclass(frozen=True)
 class Node:
-    """One node of the cluster, which is one chassis of OVN."""
+    """A node of the cluster, which is one chassis of OVN."""
 
     name: str
     index: int
 
     @property
     def netns(self) -> str | None:
-        """node1 is the machine's own network namespace."""
+        """The node's network namespace; None for node1, which has the machine's own."""
         return None if self.index == 1 else self.name
 
     @property
@@ -69,7 +73,7 @@ class Node:
 
     @property
     def port_mac(self) -> str:
-        """Fixed, so that the device can have it before Neutron runs."""
+        """The node's MAC on `nodes`, fixed so that the device can have it before Neutron runs."""
         return f"fa:16:3e:63:00:{10 + self.index:02x}"
 
     @property
@@ -97,8 +101,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Worker:
-    """A node of the cluster that is a virtual machine, on node1: its network card is the parent
-    port of a Neutron trunk.
+    """A node of the cluster that is a virtual machine, on node1.
+
+    Its network card is the parent port of a Neutron trunk.
     """
 
     name: str
@@ -106,12 +111,12 @@ class Worker:
 
     @property
     def netns(self) -> str | None:
-        """Of the machine's own processes: they run on node1."""
+        """The network namespace of the machine's own processes: they run on node1."""
         return None
 
     @property
     def internal_v4(self) -> str:
-        """On the Neutron network `workers`."""
+        """The machine's address on the Neutron network `workers`."""
         return f"10.68.0.{10 + self.index}"
 
     @property
@@ -129,12 +134,12 @@ class Worker:
 
     @property
     def agent_port(self) -> int:
-        """Of 127.0.0.1: where commands for it are taken."""
+        """The port number of 127.0.0.1 where commands for the machine are taken."""
         return 7000 + self.index
 
     @property
     def cgroup(self) -> str:
-        """It has the machine for itself."""
+        """The control group of its pods: it has the machine for itself."""
         return "/"
 
 
@@ -142,12 +147,12 @@ CGROUP = "/kuryr-lab"
 
 
 def workers(count: int) -> tuple[Worker, ...]:
-    """The first virtual machines."""
+    """List the first virtual machines."""
     return tuple(Worker(f"vmnode{index}", index) for index in range(1, count + 1))
 
 
 def nodes(count: int) -> tuple[Node, ...]:
-    """The first nodes."""
+    """List the first nodes."""
     return tuple(Node(f"node{index}", index) for index in range(1, count + 1))
 
 
@@ -220,6 +225,6 @@ AMPHORA = "amp"
 
 
 def network(name: str) -> Network:
-    """The network with this name: public, or one of the project k8s."""
+    """Find the network with this name: public, or one of the project k8s."""
     known = (*NETWORKS, WORKER_NETWORK, PUBLIC_NETWORK)
     return next(network for network in known if network.name == name)

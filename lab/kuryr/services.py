@@ -59,7 +59,7 @@ def up(lab: facts.Lab, provider: str, seconds: int = 120) -> None:
 
     def are_active() -> bool:
         listed = octavia.get("/loadbalancers", provisioning_status="ACTIVE", **query)
-        return {one["name"] for one in listed["loadbalancers"]}.issuperset(_LASTING)
+        return {found["name"] for found in listed["loadbalancers"]}.issuperset(_LASTING)
 
     if not wait_until(are_active, seconds, 0.5):
         raise CommandError(f"after {seconds} s not all of {', '.join(_LASTING)} are ACTIVE")

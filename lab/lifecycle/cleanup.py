@@ -1,4 +1,4 @@
-"""Stopping the lab, and removing what daemons leave behind in the kernel."""
+"""The end of the lab: stopping it, and removing what daemons leave behind in the kernel."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def remove_node(paths: Paths, supervisor: Supervisor, node: topology.Node) -> No
 
 
 def purge(paths: Paths) -> None:
-    """Forget everything but the cache."""
+    """Delete everything but the cache."""
     mounts.unmount_below(paths.state)
     for path in list(paths.state.iterdir()) if paths.state.exists() else []:
         if path.name == "lock":

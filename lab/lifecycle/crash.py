@@ -25,14 +25,14 @@ class NotPossible(Exception):
 
 
 def components(lab: Lab, node: Node) -> dict[str, Record]:
-    """What the supervisor runs on the node, in the order of its start."""
+    """Find the node's components that the supervisor runs, in the order of their start."""
     records = lab.supervisor.records()
     names = (f"{kind}-{node.name}" for kind in _ORDER)
     return {name: records[name] for name in names if name in records}
 
 
 def processes(lab: Lab, node: Node) -> list[Identity]:
-    """Every process of the node: daemons, their children, shims, and what runs in Pods."""
+    """List every process of the node: daemons, their children, shims, and what runs in Pods."""
     found = cgroups.processes(node.cgroup)
     for name in components(lab, node):
         found += marked(lab.paths.state, name)
@@ -40,7 +40,10 @@ def processes(lab: Lab, node: Node) -> list[Identity]:
 
 
 def kill(lab: Lab, node: Node) -> int:
-    """SIGKILL to everything on the node, until nothing is left; how many processes it was."""
+    """Send SIGKILL to everything on the node, until nothing is left.
+
+    :returns: how many processes it was.
+    """
     victims = set(processes(lab, node))
     kill_all(victims)
     while late := set(processes(lab, node)):  # started by one that was killed a moment later
@@ -58,7 +61,10 @@ def restart_killed(lab: Lab, node: Node) -> None:
 
 
 def forget_kernel(lab: Lab, node: Node) -> None:
-    """What a reboot takes: network namespaces with their links, mounts, what is in /run."""
+    """Remove what a reboot takes: network namespaces with their links, mounts, what is in /run.
+
+    :raises NotPossible: the node is the machine itself.
+    """
     if node.netns is None:
         raise NotPossible(f"{node.name} is the machine's own network namespace")
     root = lab.paths.node(node.name).root
@@ -73,7 +79,11 @@ def forget_kernel(lab: Lab, node: Node) -> None:
 
 
 def crash(lab: Lab, node: Node, *, reboot: bool = False) -> int:
-    """Kill all, bring back; returns the number of processes killed when the node runs again."""
+    """Kill everything on the node, and return when it runs again.
+
+    :returns: how many processes were killed.
+    :raises NotPossible: a reboot of the node that is the machine itself.
+    """
     if reboot and node.netns is None:
         raise NotPossible(f"{node.name} is the machine's own network namespace")
     with lab.locked():

@@ -1,4 +1,4 @@
-"""Running steps in parallel, each as soon as the steps it needs are done."""
+"""Steps that run in parallel, each as soon as the steps that it needs are done."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class StepError(Exception):
 
 
 def check(steps: Iterable[Step]) -> dict[str, Step]:
-    """The steps by name, after making sure that names are unique and needs exist."""
+    """Index the steps by name.
+
+    :raises ValueError: two steps have one name, or a step needs one that is not there.
+    """
     by_name: dict[str, Step] = {}
     for step in steps:
         if step.name in by_name:
@@ -44,7 +47,7 @@ def check(steps: Iterable[Step]) -> dict[str, Step]:
 
 
 def closure(steps: Iterable[Step], wanted: Iterable[str]) -> list[Step]:
-    """The wanted steps and everything they need, directly or not."""
+    """Select the wanted steps and everything that they need, directly or not."""
     by_name = check(steps)
     keep: set[str] = set()
     todo = list(wanted)
@@ -57,7 +60,10 @@ def closure(steps: Iterable[Step], wanted: Iterable[str]) -> list[Step]:
 
 
 def execute(steps: Iterable[Step], progress: Progress, workers: int = 12) -> None:
-    """Run them all; after a failure nothing new is started, and StepError names the culprit."""
+    """Run all steps; after a failure nothing new is started.
+
+    :raises StepError: a step failed; it names the first one.
+    """
     waiting = check(steps)
     done: set[str] = set()
     running: dict[Future[float], Step] = {}

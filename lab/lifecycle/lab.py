@@ -1,4 +1,4 @@
-"""up, down, status, restart: what the commands do."""
+"""The commands of the lab: up, down, status, restart."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Lab:
 
     @property
     def vms(self) -> int:
-        """The number of nodes that are virtual machines, besides."""
+        """The number of nodes that are virtual machines, in addition to `count`."""
         return self._setting("vms", 0)
 
     def _setting(self, name: str, default: int) -> int:
@@ -62,7 +62,7 @@ class Lab:
 
     @property
     def _complete(self) -> Path:
-        """Exists when an `up` came to its end; says by which version of this program."""
+        """The file that says that an `up` came to its end, and of which version."""
         return self.paths.state / "complete"
 
     @property
@@ -122,7 +122,7 @@ class Lab:
                 self.progress.note(f"{name} is ready again")
 
     def status(self) -> dict[str, str]:
-        """Every component: ready, not ready or stopped."""
+        """Return the state of every component: ready, not ready or stopped."""
         records = self.supervisor.records()
 
         def state(name: str) -> str:
@@ -135,7 +135,7 @@ class Lab:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who changes this lab, and end what a killed one left running.
+        """Hold the lock of this lab, and end what a killed holder left running.
 
         A migration or a build would go on as an orphan; the commands that this process runs are
         marked, so that the next one finds them.
@@ -153,7 +153,7 @@ class Lab:
                     os.environ.pop(mark, None)
 
     def _is_up(self, components: list[Component]) -> bool:
-        """Whether all that is wanted runs already, as it is wanted, and answers."""
+        """Return whether all that is wanted runs already, as it is wanted, and answers."""
         if not self._complete.exists() or self._complete.read_text() != _source_digest():
             return False
         present = {
@@ -178,7 +178,7 @@ class Lab:
                 self.supervisor.forget(name)
 
     def _extra_steps(self, known: set[str]) -> list[Step]:
-        """The components that other programs registered."""
+        """List steps for the components that other programs registered."""
         extra = [
             record.component
             for record in self.supervisor.records().values()
@@ -196,7 +196,7 @@ class Lab:
 
 
 def _source_digest() -> str:
-    """The hash of this program: another version may want other files, not only other arguments."""
+    """Hash this program: another version may want other files, not only other arguments."""
     digest = hashlib.sha256()
     files = [path for name in _PARTS for path in (SOURCE / name).rglob("*.py")]
     for path in sorted([*SOURCE.glob("*.py"), *files]):

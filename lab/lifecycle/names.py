@@ -1,4 +1,4 @@
-"""Short names of components: what is said once and stands on every node."""
+"""Short names of components, which stand for one on every node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _PREFIX = "kuryr-"
 
 
 class UnknownName(Exception):
-    """Nothing is called so; the message lists what there is."""
+    """No component has this name; the message lists what there is."""
 
 
 def resolve(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """The components that are meant, in the order of the names, each once.
+    """Find the components that are meant, in the order of the names, each once.
 
     `ovn-controller` means those of all nodes, `daemon` the kuryr-daemons of all nodes,
     `controller` the kuryr-controller; a component's own name means just it.
@@ -32,7 +32,7 @@ def resolve(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def short_names(known: Sequence[str]) -> list[str]:
-    """Every short name that means something."""
+    """List every short name that means something."""
     candidates = {_without_node(name) for name in known}
     candidates |= {name.removeprefix(_PREFIX) for name in candidates}
     return sorted(name for name in candidates if name not in known and _meant(name, known))
@@ -48,6 +48,6 @@ def _meant(name: str, known: Sequence[str]) -> list[str]:
 
 
 def _without_node(name: str) -> str:
-    """The name of what a node's component is an instance of; else the name itself."""
+    """Strip the node from a component's name, if the name has one."""
     found = re.fullmatch(r"(.+)-(?:vm)?node\d+", name)
     return found[1] if found else name

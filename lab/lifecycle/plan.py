@@ -43,7 +43,7 @@ class Plan:
         )
 
     def components(self) -> list[Component]:
-        """Every daemon, with what it needs in the graph."""
+        """List every daemon, with what it needs in the graph."""
         found = [
             *ovn.central(self.paths),
             *openstack.components(self.paths),
@@ -57,7 +57,7 @@ class Plan:
         return [builtin(component) for component in found]
 
     def steps(self) -> list[Step]:
-        """Everything, daemons included."""
+        """List all steps, daemons included."""
         before = self._before()
         found = [*self._programs(), *self._work(), *self._workers.steps()]
         for component in self.components():
@@ -68,7 +68,7 @@ class Plan:
         return found
 
     def after_restart(self, name: str) -> None:
-        """What the restart of one daemon undoes, and nobody else repairs."""
+        """Repair what the restart of one daemon undoes, and nobody else repairs."""
         for each in self.nodes:
             if name == f"ovs-vswitchd-{each.name}":
                 ovn.build_bridges(self.paths, each)
@@ -87,7 +87,7 @@ class Plan:
                 worker_plan.load_images(self.paths, worker)
 
     def _before(self) -> dict[str, tuple[str, ...]]:
-        """Steps, other than daemons, that a daemon has to wait for."""
+        """List the steps, other than daemons, that each daemon has to wait for."""
         before = {
             "ovn-nb": ("ovn-databases",),
             "ovn-sb": ("ovn-databases",),
@@ -112,7 +112,10 @@ class Plan:
         return before | self._workers.before()
 
     def _programs(self) -> list[Step]:
-        """Install and build; the builds in a row, since each of them uses all processors."""
+        """List the steps that install and build.
+
+        The builds are in a row, since each of them uses all processors.
+        """
         paths = self.paths
         found = [
             Step("packages", lambda: debian.install(paths), (), _WARM),
@@ -219,7 +222,7 @@ class Plan:
         openstack.prepare_octavia(self.paths, self._cloud.networks["lb-mgmt-net"].id)
 
     def _plug_ports(self) -> None:
-        """The nodes' own ports and the virtual machine's: bound in Neutron, then put into OVS."""
+        """Bind the nodes' own ports and vm1's in Neutron, then put them into Open vSwitch."""
         assert self._cloud is not None
         setup = cloud.NeutronSetup(self._projects)
         openstack.add_sriov_agent(self.paths, self.nodes[0].chassis)
@@ -239,7 +242,7 @@ class Plan:
 def describe(
     paths: Paths, nodes: tuple[topology.Node, ...], found: facts.Cloud, ports: dict[str, str]
 ) -> facts.Lab:
-    """lab.json's content."""
+    """Build the content of lab.json."""
     return facts.Lab(
         state=str(paths.state),
         bin=str(paths.bin),

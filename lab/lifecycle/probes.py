@@ -15,7 +15,7 @@ from lab.process import CommandError, run
 
 @dataclass(frozen=True)
 class Probe:
-    """One question. Build it with http(), command() or unix_socket(); it survives JSON."""
+    """One question, built with http(), command() or unix_socket(); it survives JSON."""
 
     kind: str
     target: tuple[str, ...]
@@ -26,7 +26,10 @@ class Probe:
     netns: str | None = None
 
     def answer(self, env: Mapping[str, str] | None = None, timeout: float = 3) -> bool:
-        """Ask once."""
+        """Ask once.
+
+        :returns: whether the answer came in time and matches.
+        """
         try:
             if self.kind == "http":
                 text = self._get(timeout)
@@ -61,24 +64,32 @@ def http(
     cert: str | None = None,
     key: str | None = None,
 ) -> Probe:
-    """A GET that must succeed, and whose answer must match. Without ca, TLS is not verified."""
+    """Build a GET that must succeed, and whose answer must match.
+
+    Without `ca`, TLS is not verified.
+    """
     return Probe("http", (url,), pattern, ca, cert, key)
 
 
 def command(*argv: str, pattern: str = "", netns: str | None = None) -> Probe:
-    """A command that must exit with 0, and whose output must match."""
+    """Build a command that must exit with 0, and whose output must match."""
     return Probe("command", argv, pattern, netns=netns)
 
 
 def unix_socket(path: str) -> Probe:
-    """Somebody listens on this socket. It is not connected to: a server may fork for each client,
-    and Octavia's driver agent then spins for ever over one that says nothing."""
+    """Build the question whether somebody listens on this socket.
+
+    Nobody connects to it: a server may fork for each client, and Octavia's driver agent then spins
+    for ever over one that sends nothing.
+    """
     return command("ss", "-xlH", "src", path, pattern=re.escape(path))
 
 
 def to_json(probe: Probe) -> dict[str, Any]:
+    """Turn a probe into what JSON can hold."""
     return asdict(probe)
 
 
 def from_json(data: Mapping[str, Any]) -> Probe:
+    """Restore a probe from what `to_json` returned."""
     return Probe(**{**data, "target": tuple(data["target"])})

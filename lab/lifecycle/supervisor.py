@@ -4,8 +4,8 @@ There is no resident supervisor process. Each component has a record in <state>/
 description, and the identity (pid and start time) of its process. Any later run of the lab, or of
 another program that imports this module, can therefore stop, restart and check it:
 
-    from lab import probes
-    from lab.supervisor import Component, Supervisor
+    from lab.lifecycle import probes
+    from lab.lifecycle.supervisor import Component, Supervisor
 
     supervisor = Supervisor()
     supervisor.register(Component("kuryr-controller", ("/usr/bin/python3", "-m", "..."),
@@ -62,7 +62,7 @@ class ComponentError(Exception):
 
 @dataclass(frozen=True)
 class Component:
-    """One daemon. Everything in it survives JSON, so that another program can restart it."""
+    """A daemon. All its fields survive JSON, so that another program can restart it."""
 
     name: str
     argv: tuple[str, ...]
@@ -104,7 +104,7 @@ class Supervisor:
         self.paths = paths or Paths.from_environment()
 
     def register(self, component: Component) -> None:
-        """Add or change a component; a running process is left as it is until it is restarted."""
+        """Add or change a component; a running process stays as it is until it is restarted."""
         record = self.find(component.name)
         self._save(replace(record, component=component) if record else Record(component))
 
@@ -114,7 +114,7 @@ class Supervisor:
         self._file(name).unlink(missing_ok=True)
 
     def find(self, name: str) -> Record | None:
-        """The record of a component, or None."""
+        """Read the record of a component, or None."""
         try:
             return _record_from_json(json.loads(self._file(name).read_text()))
         except (OSError, ValueError, KeyError, TypeError):
@@ -122,7 +122,7 @@ class Supervisor:
             return None
 
     def records(self) -> dict[str, Record]:
-        """Every known component by name."""
+        """Read the record of every known component by name."""
         found = (self.find(path.stem) for path in sorted(self.paths.components.glob("*.json")))
         return {record.component.name: record for record in found if record is not None}
 
@@ -138,7 +138,7 @@ class Supervisor:
         self._await_ready(record)
 
     def stop(self, name: str) -> None:
-        """Ask it to end, then force it; return when it is gone.
+        """Ask the component to end, then force it; return when it is gone.
 
         :raises ComponentError: it hangs in the kernel.
         """
@@ -154,7 +154,10 @@ class Supervisor:
         self._save(Record(component))
 
     def kill(self, name: str) -> None:
-        """SIGKILL to all of its processes; return when they are gone. Raises like `stop`."""
+        """Send SIGKILL to all processes of the component; return when they are gone.
+
+        :raises ComponentError: one hangs in the kernel.
+        """
         record = self._known(name)
         if record.process is not None:
             send(record.process, signal.SIGKILL, group=True)
@@ -162,22 +165,22 @@ class Supervisor:
         self._save(Record(record.component))
 
     def restart(self, name: str) -> None:
-        """Stop and start; return when it is ready again."""
+        """Stop and start the component; return when it is ready again."""
         self._known(name)
         self.stop(name)
         self.start(name)
 
     def ready(self, name: str) -> bool:
-        """Whether the process lives and answers every probe now."""
+        """Return whether the component's process lives and answers every probe now."""
         record = self.find(name)
         return record is not None and record.alive and self._answers(record.component)
 
     def log(self, name: str) -> Path:
-        """The file with everything the component printed."""
+        """Return the path of the component's log, which has everything that it printed."""
         return self.paths.logs / f"{name}.log"
 
     def tail(self, name: str, lines: int = 25) -> str:
-        """The end of the component's log."""
+        """Read the end of the component's log."""
         try:
             with self.log(name).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 64 * 1024))
@@ -187,7 +190,7 @@ class Supervisor:
         return "\n".join(text.splitlines()[-lines:])
 
     def environment(self, component: Component) -> dict[str, str]:
-        """What the process sees: a clean environment, the marks, and the component's own."""
+        """Build the process's environment: a clean one, the marks, and the component's own."""
         return {
             "PATH": f"{self.paths.bin}:{SYSTEM_PATH}",
             "HOME": "/root",
@@ -311,7 +314,7 @@ def _record_from_json(data: Mapping[str, Any]) -> Record:
 
 
 def _digest(files: tuple[str, ...]) -> str:
-    """The hash of the files' content; a missing file counts as an empty one."""
+    """Hash the files' content; a missing file counts as an empty one."""
     paths = (Path(file) for file in files)
     content = b"\0".join(path.read_bytes() if path.is_file() else b"" for path in paths)
     return hashlib.sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""Runs commands in a virtual machine, for the clients on its host: one connection, one command.
+"""The agent in a virtual machine, which runs commands for the host: one command a connection.
 
 Alone in its file, and with nothing but the standard library: it is copied to the machine.
 
@@ -24,6 +24,7 @@ PORT = 7000
 
 
 def main() -> None:
+    """Serve the clients that know the token, for ever."""
     token = Path(sys.argv[1]).read_text().strip()
     with socket.create_server(("", PORT)) as server:
         while True:

@@ -1,7 +1,7 @@
-"""Runs a command in a virtual machine: `python3 client.py PORT TOKEN-FILE COMMAND...`.
+"""The agent's client: `python3 client.py PORT TOKEN-FILE COMMAND...`.
 
-Ends as the command ends, passes SIGTERM on, and its own end is the command's. Alone in its file,
-and with nothing but the standard library: it is copied beside the machine, as the lab can be
+It ends as the command ends, passes SIGTERM on, and its own end is the command's. Alone in its
+file, and with nothing but the standard library: it is copied beside the machine, as the lab can be
 worked on by another clone of the repository.
 """
 
@@ -17,6 +17,10 @@ _NOT_THERE = ("TMPDIR", "TMP")
 
 
 def main() -> int:
+    """Run a command in the machine, and print its output.
+
+    :returns: the command's exit code, or 255 where the connection ended before.
+    """
     port, token, *argv = sys.argv[1:]
     env = {name: value for name, value in os.environ.items() if name not in _NOT_THERE}
     wanted = {"token": Path(token).read_text().strip(), "argv": argv, "env": env}

@@ -41,7 +41,7 @@ exec switch_root /new {busybox} init
 
 @dataclass(frozen=True)
 class Kernel:
-    """What QEMU loads, and the directory of the modules."""
+    """A kernel and an initramfs for QEMU, and the directory of the modules."""
 
     image: Path
     initramfs: Path
@@ -86,7 +86,7 @@ def _pack(busybox: Path, modules: Path, init: str, target: Path) -> None:
 
 
 def _files(modules: Path) -> list[str]:
-    """The files of the early modules and of what they depend on."""
+    """List the files of the early modules and of what they depend on."""
     lines = (line.partition(":") for line in (modules / "modules.dep").read_text().splitlines())
     depends = {name: needed.split() for name, _, needed in lines}
     named = {Path(name).name.removesuffix(".ko"): name for name in depends}

@@ -35,12 +35,12 @@ _VOLATILE = ("containerd", "containerd-state", "kubelet", "opt")
 
 
 def name(worker: Worker) -> str:
-    """Of its component."""
+    """Return the name of the machine's component."""
     return f"vm-{worker.name}"
 
 
 def component(paths: Paths, worker: Worker) -> Component:
-    """QEMU with its two virtiofsd."""
+    """Describe the component that runs QEMU with its two virtiofsd."""
     script = paths.node(worker.name).root / "machine.sh"
     return Component(
         name(worker),
@@ -53,14 +53,17 @@ def component(paths: Paths, worker: Worker) -> Component:
 
 
 def command(paths: Paths, worker: Worker, *argv: str) -> tuple[str, ...]:
-    """The command line, for the host, of a command in the machine."""
+    """Build the host's command line of a command in the machine."""
     root = paths.node(worker.name).root
     client = ("/usr/bin/env", "python3", "-ISE", str(root / "client.py"))
     return (*client, str(worker.agent_port), str(root / "token"), *argv)
 
 
 def inside(paths: Paths, worker: Worker, component: Component) -> Component:
-    """The same daemon in the machine."""
+    """Move a daemon into the machine.
+
+    :returns: the component that runs it there.
+    """
     ready = tuple(
         replace(probe, target=command(paths, worker, *probe.target))
         if probe.kind == "command"
@@ -86,7 +89,7 @@ def refresh(paths: Paths, worker: Worker) -> None:
 
 
 def prepare(paths: Paths, worker: Worker) -> None:
-    """The machine's files and its tap; before it boots."""
+    """Write the machine's files and add its tap, before it boots."""
     root, source = paths.node(worker.name).root, Path(__file__).parent
     for part in (*_VOLATILE, "disk"):
         (root / part).mkdir(parents=True, exist_ok=True)
@@ -104,7 +107,7 @@ def prepare(paths: Paths, worker: Worker) -> None:
 
 
 def _boot(paths: Paths, worker: Worker, busybox: Path) -> str:
-    """What the machine does before the agent starts."""
+    """Build the script that the machine runs before the agent starts."""
     modules = kernel.install(paths).modules
     network = topology.WORKER_NETWORK
     root = paths.node(worker.name).root
@@ -142,7 +145,7 @@ def _boot(paths: Paths, worker: Worker, busybox: Path) -> str:
 
 
 def _machine(paths: Paths, worker: Worker) -> str:
-    """The script that becomes QEMU. A virtiofsd serves one boot, and ends with it."""
+    """Build the script that becomes QEMU. A virtiofsd serves one boot, and ends with it."""
     root, run_dir = paths.node(worker.name).root, paths.run / worker.name
     files = kernel.install(paths)
     shared = f"{paths.state},{paths.cache}"

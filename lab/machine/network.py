@@ -11,10 +11,10 @@ GROUP = topology.WORKER_NETWORK.name
 
 
 class WorkerSetup(NeutronSetup):
-    """What is there only with virtual machines among the nodes."""
+    """The objects in Neutron that are there only with virtual machines among the nodes."""
 
     def network(self, cloud: facts.Cloud) -> facts.Network:
-        """Their network on the cluster's router, let in by the security groups."""
+        """Create the machines' network on the cluster's router, let in by the security groups."""
         project = self._projects["k8s"]
         made = self._network(topology.WORKER_NETWORK, project)
         self._attach(cloud.router_id, made)
@@ -24,7 +24,10 @@ class WorkerSetup(NeutronSetup):
         return made
 
     def trunk(self, cloud: facts.Cloud, worker: Worker, host: Node) -> tuple[str, str]:
-        """The ids of the machine's trunk and of its parent port, bound on the host."""
+        """Create the machine's trunk with its parent port, bound on the host.
+
+        :returns: the ids of the trunk and of the parent port.
+        """
         port = self._port(
             cloud,
             worker.name,
@@ -40,7 +43,7 @@ class WorkerSetup(NeutronSetup):
 
 
 def routes(cloud: facts.Cloud, node: Node) -> None:
-    """From a node to the machines, through its own Neutron port."""
+    """Add routes from a node to the machines, through its own Neutron port."""
     own, other = cloud.networks["nodes"], cloud.networks[topology.WORKER_NETWORK.name]
     for subnet, local in ((other.v4, own.v4), (other.v6, own.v6)):
         if subnet is not None and local is not None:

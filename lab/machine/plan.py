@@ -1,4 +1,4 @@
-"""What virtual machines add to the lab's plan: components, and steps between them."""
+"""The part of virtual machines in the lab's plan: components, and steps between them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TAINT = "--register-with-taints=lab.local/vm=:NoSchedule"
 
 
 def components(paths: Paths, worker: Worker) -> list[Component]:
-    """The machine, and containerd and kubelet in it."""
+    """List the components of a machine: itself, and containerd and kubelet in it."""
     containerd, kubelet = (
         machine.inside(paths, worker, each) for each in node.components(paths, worker)
     )
@@ -52,7 +52,7 @@ class WorkerPlan:
         self._made = made
 
     def steps(self) -> list[Step]:
-        """What is to be done besides the daemons; nothing without machines."""
+        """List the steps besides the daemons; none without machines."""
         if not self.workers:
             return []
         paths = self.paths
@@ -85,7 +85,7 @@ class WorkerPlan:
         return steps
 
     def before(self) -> dict[str, tuple[str, ...]]:
-        """Steps, other than daemons, that a daemon has to wait for."""
+        """List the steps, other than daemons, that each daemon has to wait for."""
         found: dict[str, tuple[str, ...]] = {}
         for each in self.workers:
             found |= {
@@ -96,7 +96,7 @@ class WorkerPlan:
         return found
 
     def describe(self) -> dict[str, facts.Worker]:
-        """lab.json's part."""
+        """Build the part of lab.json that describes the machines."""
         return {each.name: self._describe(each) for each in self.workers}
 
     def _prepare(self, worker: Worker) -> None:
@@ -134,7 +134,7 @@ class WorkerPlan:
 
 
 def load_images(paths: Paths, worker: Worker) -> None:
-    """Import the images; after containerd started."""
+    """Import the images, after containerd has started."""
     images.load(
         paths,
         paths.node(worker.name).containerd_socket,
@@ -144,12 +144,12 @@ def load_images(paths: Paths, worker: Worker) -> None:
 
 
 def boot_order(worker: Worker) -> tuple[str, ...]:
-    """What has to be started again after the machine, in this order."""
+    """List the components that start again after the machine, in this order."""
     return tuple(f"{kind}-{worker.name}" for kind in ("containerd", "kubelet", "kuryr-daemon"))
 
 
 def remove(paths: Paths, supervisor: Supervisor, worker: Worker) -> None:
-    """Take a machine out of a running lab; its trunk stays in Neutron."""
+    """Remove a machine from a running lab; its trunk stays in Neutron."""
     for name in (*reversed(boot_order(worker)), f"vm-{worker.name}"):
         supervisor.forget(name)
     database = f"--db=unix:{paths.node('node1').ovs_socket}"

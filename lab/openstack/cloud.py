@@ -1,4 +1,4 @@
-"""What exists in OpenStack: accounts, networks, router, security groups, the lab's own ports.
+"""Objects in OpenStack: accounts, networks, router, security groups, the lab's own ports.
 
 Every function finds what is there before it creates, so that an interrupted or repeated run ends
 in the same state.
@@ -34,11 +34,15 @@ _MARK = "made by the lab"
 
 
 def admin_token() -> str:
+    """Request a token of the cloud's administrator."""
     return token(_LOCAL_KEYSTONE, "admin", ADMIN_PASSWORD, "admin")
 
 
 def ensure_accounts() -> dict[str, str]:
-    """Projects, users, roles and the catalog; return the projects' ids by name."""
+    """Ensure projects, users, roles and the catalog.
+
+    :returns: the projects' ids by name.
+    """
     keystone = Api(_LOCAL_KEYSTONE, admin_token())
     projects = {
         name: _identity(keystone, "project", name, domain_id="default")
@@ -118,7 +122,10 @@ class NeutronSetup:
         self._projects = projects
 
     def networks(self) -> facts.Cloud:
-        """Everything but ports; return what programs have to know."""
+        """Ensure everything but ports.
+
+        :returns: what programs have to know of it.
+        """
         k8s, tenant = self._projects["k8s"], self._projects["tenant2"]
         public = self._public()
         found = {"public": public}
@@ -147,7 +154,10 @@ class NeutronSetup:
         )
 
     def node_port(self, cloud: facts.Cloud, node: Node) -> str:
-        """The port of the node's device on the network `nodes`; return its id."""
+        """Ensure the port of the node's device on the network `nodes`.
+
+        :returns: its id.
+        """
         return self._port(
             cloud,
             node.port_device,
@@ -159,7 +169,10 @@ class NeutronSetup:
         )
 
     def vm_port(self, cloud: facts.Cloud, node: Node) -> str:
-        """The port of the machine that is no pod; return its id."""
+        """Ensure the port of vm1.
+
+        :returns: its id.
+        """
         return self._port(
             cloud,
             topology.VM_NAMESPACE,

@@ -26,7 +26,7 @@ OCTAVIA_SOCKETS = Path("/var/run/octavia")
 
 
 def render(sections: dict[str, dict[str, object]]) -> str:
-    """An oslo.config file."""
+    """Build the text of an oslo.config file."""
     parts = []
     for name, options in sections.items():
         lines = [f"{option} = {_text(value)}" for option, value in options.items()]
@@ -35,6 +35,7 @@ def render(sections: dict[str, dict[str, object]]) -> str:
 
 
 def write_keystone(paths: Paths) -> None:
+    """Write keystone.conf, and make Keystone's directories."""
     data = paths.data / "keystone"
     data.mkdir(parents=True, exist_ok=True)
     write_atomic(
@@ -54,6 +55,7 @@ def write_keystone(paths: Paths) -> None:
 
 
 def write_neutron(paths: Paths, venv: Path) -> None:
+    """Write Neutron's configuration, and make its directories."""
     data = paths.data / "neutron"
     (data / "lock").mkdir(parents=True, exist_ok=True)
     quotas = (
@@ -131,6 +133,7 @@ def write_neutron(paths: Paths, venv: Path) -> None:
 
 
 def write_octavia(paths: Paths, management_network: str) -> None:
+    """Write Octavia's configuration, and make its directories and certificates."""
     data, etc = paths.data / "octavia", paths.etc / "octavia"
     (data / "certs").mkdir(parents=True, exist_ok=True)
     quotas = (
@@ -258,7 +261,7 @@ threading.Thread(target=work, daemon=True).start()
 
 
 def write_clouds(paths: Paths) -> None:
-    """clouds.yaml, in the subset of YAML that is JSON."""
+    """Write clouds.yaml, in the subset of YAML that is JSON."""
     clouds = {
         cloud: {
             "auth": {

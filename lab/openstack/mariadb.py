@@ -1,6 +1,6 @@
 """MariaDB for the OpenStack services, and their databases' schemas.
 
-Which schema is complete is recorded inside MariaDB, in the same write-ahead log as the schema: a
+MariaDB itself records which schema is complete, in the same write-ahead log as the schema: a
 migration that was interrupted has no entry, and its database is dropped and made again.
 """
 
@@ -19,16 +19,17 @@ _RECORD = "lab.migrated"
 
 
 def socket(paths: Paths) -> Path:
+    """Return the path of the server's socket."""
     return paths.run / "mariadb" / "mariadb.sock"
 
 
 def url(paths: Paths, database: str) -> str:
-    """The database's address in the notation of SQLAlchemy."""
+    """Build the database's address in the notation of SQLAlchemy."""
     return f"mysql+pymysql://root@localhost/{database}?unix_socket={socket(paths)}&charset=utf8mb4"
 
 
 def component(paths: Paths) -> Component:
-    """The server: only a UNIX socket, and nothing waits for the disk."""
+    """Describe the server: only a UNIX socket, and nothing waits for the disk."""
     return Component(
         "mariadb",
         (
@@ -83,7 +84,10 @@ def prepare(paths: Paths) -> None:
 
 
 def sql(paths: Paths, statement: str) -> str:
-    """Run a statement; return the rows, tab-separated."""
+    """Run a statement.
+
+    :returns: the rows, tab-separated.
+    """
     return run(
         [
             "mariadb",

@@ -47,7 +47,11 @@ class Api:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[Json, Mapping[str, str]]:
-        """One request; the answer's body and headers. ApiError for a status of 400 or more."""
+        """Send one request.
+
+        :returns: the answer's body and headers.
+        :raises ApiError: a status of 400 or more.
+        """
         url = f"{self._base}/{path.lstrip('/')}"
         if query:
             url += "?" + urllib.parse.urlencode(query)
@@ -71,7 +75,7 @@ class Api:
 
 
 def token(keystone: str, user: str, password: str, project: str) -> str:
-    """A token of the user in the project (both in the default domain)."""
+    """Request a token of the user in the project (both in the default domain)."""
     domain = {"id": "default"}
     body: Json = {
         "auth": {

@@ -31,12 +31,12 @@ _ENV = {"PYTHONWARNINGS": "ignore"}
 
 
 def components(paths: Paths) -> list[Component]:
-    """Everything that runs, MariaDB included."""
+    """List every daemon of OpenStack, MariaDB included."""
     return [mariadb.component(paths), _keystone(paths), *_neutron(paths), *_octavia(paths)]
 
 
 def steps(paths: Paths) -> list[Step]:
-    """Configuration and schemas, each before the service that reads it."""
+    """List the steps for configuration and schemas, each before the service that reads it."""
     return [
         Step("mariadb-data", lambda: mariadb.prepare(paths), ("packages",), 0.5),
         Step("keystone-schema", lambda: _migrate_keystone(paths), ("mariadb", "python"), 0.5),
@@ -46,7 +46,10 @@ def steps(paths: Paths) -> list[Step]:
 
 
 def _uwsgi(paths: Paths, port: int, threads: int, *application: str) -> tuple[str, ...]:
-    """One process with threads: the in-memory transports and caches exist once."""
+    """Build a command line for one process with threads.
+
+    The in-memory transports and caches exist once.
+    """
     return (
         str(python_services.location(paths) / "bin/uwsgi"),
         "--http-socket",
@@ -151,7 +154,7 @@ def _octavia(paths: Paths) -> list[Component]:
 
 
 def prepare_octavia(paths: Paths, management_network: str) -> None:
-    """Octavia's files; remove sockets of a former life, which the API would take for the agent."""
+    """Write Octavia's files; remove old sockets, which the API would take for the agent."""
     etc = paths.etc / "octavia"
     etc.mkdir(parents=True, exist_ok=True)
     if not (etc / "ca.pem").exists():
@@ -252,7 +255,7 @@ def free_flat_network(paths: Paths) -> None:
 
 
 def add_sriov_agent(paths: Paths, chassis: str) -> None:
-    """A row that stands for an SR-IOV agent on the chassis, so that such ports can be bound.
+    """Add a row that stands for an SR-IOV agent on the chassis, so that such ports can be bound.
 
     No machine here has such a card; the row's heartbeat is in the far future.
     """
@@ -285,5 +288,5 @@ def _neutron_files(paths: Paths) -> list[str]:
 
 
 def _version(paths: Paths) -> str:
-    """What a schema was made by: other services, other schema."""
+    """Name what a schema was made by: other services, other schema."""
     return python_services.location(paths).name

@@ -27,12 +27,12 @@ _QUIET = ("-vconsole:info", "-vsyslog:off")
 
 
 def run_dir(paths: Paths) -> Path:
-    """Sockets and pid files of the central daemons."""
+    """Return the directory of the central daemons' sockets and pid files."""
     return paths.run / "ovn"
 
 
 def central(paths: Paths) -> list[Component]:
-    """The two databases and northd."""
+    """List the central daemons: the two databases and northd."""
     directory = run_dir(paths)
     env = {"OVN_RUNDIR": str(directory), "OVS_RUNDIR": str(directory)}
     databases = [
@@ -75,7 +75,7 @@ def central(paths: Paths) -> list[Component]:
 
 
 def environment(paths: Paths, node: Node) -> dict[str, str]:
-    """What the tools need to talk to the node's Open vSwitch."""
+    """Build the environment that tools need to reach the node's Open vSwitch."""
     directory = str(paths.node(node.name).ovs)
     return {
         "OVS_RUNDIR": directory,
@@ -86,7 +86,7 @@ def environment(paths: Paths, node: Node) -> dict[str, str]:
 
 
 def of_node(paths: Paths, node: Node) -> list[Component]:
-    """The node's database, switch and controller."""
+    """List the node's daemons: database, switch and controller."""
     directory = paths.node(node.name).ovs
     socket = f"unix:{paths.node(node.name).ovs_socket}"
     env = environment(paths, node)
@@ -151,7 +151,7 @@ def of_node(paths: Paths, node: Node) -> list[Component]:
 
 
 def create_databases(paths: Paths, nodes: tuple[Node, ...]) -> None:
-    """Make the files of the databases that do not exist yet."""
+    """Create the files of the databases that do not exist yet."""
     run_dir(paths).mkdir(parents=True, exist_ok=True)
     wanted = {paths.data / "ovn" / f"{name}.db": name for name in _PORTS}
     wanted |= {paths.node(node.name).ovs / "conf.db": "vswitch" for node in nodes}
@@ -172,7 +172,7 @@ def create_databases(paths: Paths, nodes: tuple[Node, ...]) -> None:
 
 
 def vsctl(paths: Paths, node: Node, *arguments: str, timeout: float = 40) -> str:
-    """ovs-vsctl against the node's Open vSwitch."""
+    """Run ovs-vsctl against the node's Open vSwitch."""
     database = f"--db=unix:{paths.node(node.name).ovs_socket}"
     return run(
         [_tool(paths, "ovs-vsctl"), database, f"--timeout={timeout:.0f}", *arguments],
@@ -209,7 +209,7 @@ def identify(paths: Paths, node: Node) -> None:
 
 
 def build_bridges(paths: Paths, node: Node) -> None:
-    """br-int, br-ul with the node's underlay addresses, and on node1 br-ex.
+    """Build br-int, br-ul with the node's underlay addresses, and on node1 br-ex.
 
     The devices of the bridges go with ovs-vswitchd: this also repairs them after its restart.
     """
@@ -264,7 +264,7 @@ def build_bridges(paths: Paths, node: Node) -> None:
 
 
 def _await_device(name: str, node: Node) -> None:
-    """A bridge that is in the database already: its device comes a moment after the daemon."""
+    """Wait for a bridge's device: it comes a moment after the daemon."""
     if not wait_until(lambda: wiring.link_exists(name, node.netns), 15):
         raise CommandError(f"{node.name}: ovs-vswitchd does not make {name}")
 
@@ -309,7 +309,7 @@ def plug(paths: Paths, node: Node, tap: str, port_id: str) -> None:
 
 
 def node_routes(cloud: facts.Cloud, node: Node) -> None:
-    """From the node to pods, Services and virtual machines, through its own Neutron port."""
+    """Add routes from the node to pods, Services and virtual machines, through its own port."""
     own = cloud.networks["nodes"]
     for name in ("pods", "services", "vms"):
         other = cloud.networks[name]
@@ -325,7 +325,7 @@ def node_routes(cloud: facts.Cloud, node: Node) -> None:
 
 
 def steps(paths: Paths, nodes: tuple[Node, ...]) -> list[Step]:
-    """The work between the daemons: files before them, bridges after them."""
+    """List the steps between the daemons: files before them, bridges after them."""
     found = [
         Step("ovn-databases", lambda: create_databases(paths, nodes), ("programs-ovs",), 0.5),
         Step(

@@ -50,7 +50,7 @@ class _Filter:
         number = self._library.seccomp_syscall_resolve_name(call.encode())
         if number == -1:
             return  # newer than the library, which cannot let it pass then
-        array = (_Comparison * len(comparisons))(*(_Comparison(*one) for one in comparisons))
+        array = (_Comparison * len(comparisons))(*(_Comparison(*fields) for fields in comparisons))
         done = self._library.seccomp_rule_add_array(
             self._context, action, number, len(comparisons), array
         )

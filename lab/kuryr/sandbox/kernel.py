@@ -20,7 +20,7 @@ def checked(what: str, result: int) -> int:
 
 
 def prctl(option: int, value: int = 0, extra: int = 0) -> int:
-    """Call prctl(2).
+    """Change an attribute of this process by the system call prctl.
 
     :raises OSError: the call failed.
     """
@@ -29,7 +29,7 @@ def prctl(option: int, value: int = 0, extra: int = 0) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Move this process into new namespaces, see unshare(2).
+    """Move this process into new namespaces.
 
     :raises OSError: the call failed.
     """
@@ -37,7 +37,7 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    """Mount a file system, see mount(2).
+    """Mount a file system, with the arguments of the system call.
 
     :raises OSError: the call failed.
     """

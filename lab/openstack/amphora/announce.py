@@ -1,4 +1,4 @@
-"""Tell everybody on a device's network of addresses: `announce.py DEVICE ADDRESS...`.
+"""Announcements of addresses on a device's network: `announce.py DEVICE ADDRESS...`.
 
 A gratuitous ARP or an unsolicited neighbour advertisement for each, three times in two seconds.
 OVN binds a VIP's port by them; nothing in the kernel sends them for addresses that are moved.
@@ -19,7 +19,7 @@ _PAUSES = (0.0, 0.3, 2.0)  # seconds before each round
 
 
 def frame(mac: bytes, address: str) -> bytes:
-    """The Ethernet frame that says that mac has the address."""
+    """Build the Ethernet frame that announces that this MAC has the address."""
     packed = ipaddress.ip_address(address).packed
     if len(packed) == 4:
         request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
@@ -40,6 +40,7 @@ def _checksum(data: bytes) -> int:
 
 
 def main() -> None:
+    """Announce the addresses of the command line, three times."""
     device, *addresses = sys.argv[1:]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind((device, 0))

@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 
 def _there(method: Callable[..., Any]) -> Callable[..., Any]:
-    """f(self, our amphora, ...) from f(self, Octavia's amphora, ..., how long to wait)."""
+    """Hand a method our amphora in place of Octavia's, and drop how long to wait."""
 
     @functools.wraps(method)
     def call(self: Client, amphora: Any, *arguments: Any, **_: Any) -> Any:
@@ -47,7 +47,7 @@ def _there(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Client:
-    """What stands for the REST client and the agent."""
+    """A stand-in for the REST client and the agent."""
 
     def get_api_version(self, _: Any, **__: Any) -> Json:
         return {"api_version": _VERSION}
@@ -56,7 +56,7 @@ class Client:
         return {"haproxy_version": haproxy_version(), "api_version": _VERSION}
 
     def get_details(self, _: Any) -> Json:
-        """No figures of memory: a cache would be made as for an amphora with the whole machine."""
+        """Return no figures: a cache would be made as for an amphora with the whole machine."""
         return {}
 
     @_there
@@ -113,7 +113,7 @@ class Client:
 
     @_there
     def plug_network(self, amphora: Amphora, port: Json) -> None:
-        """A card in a network of members; or the VIP's card has got another address."""
+        """Configure a card in a network of members, or new addresses of the VIP's card."""
         addresses = [_with_length(ip["ip_address"], ip["subnet_cidr"]) for ip in port["fixed_ips"]]
         if "vip_net_info" in port:
             info = {**port["vip_net_info"], "mac_address": port["mac_address"]}
@@ -135,20 +135,20 @@ class Client:
         raise exceptions.NotFound
 
     def update_cert_for_rotation(self, amphora: Any, pem: str) -> None:
-        """There is no agent that would need a certificate."""
+        """Do nothing: there is no agent that would need a certificate."""
 
     def update_agent_config(self, amphora: Any, config: str, **_: Any) -> None:
-        """There is no agent."""
+        """Do nothing: there is no agent."""
 
     def set_interface_rules(self, amphora: Any, address: str, rules: Any, **_: Any) -> None:
-        """For SR-IOV only; else security groups do it."""
+        """Do nothing: Octavia's rules are for SR-IOV only; else security groups do it."""
 
 
 class _Datagrams:
-    """In the place of Octavia's template for keepalived."""
+    """A stand-in for Octavia's template for keepalived."""
 
     def build_config(self, listener: Any) -> Json:
-        """What programs.forward_datagrams reads."""
+        """Build what programs.forward_datagrams reads."""
         pool = listener.default_pool if listener.enabled else None
         members = [
             f"{member.ip_address} . {member.protocol_port}"
@@ -169,7 +169,7 @@ class _Datagrams:
 
 
 class Driver(rest_api_driver.HaproxyAmphoraLoadBalancerDriver):  # type: ignore[misc]
-    """Octavia's own driver."""
+    """Octavia's own driver, with the client of this module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ def _with_length(address: str, subnet: str) -> str:
 
 
 def _localised(amphora: Amphora, text: str) -> str:
-    """The templates know one amphora per file system: paths become this amphora's."""
+    """Replace the templates' paths, which know one amphora per file system, by this amphora's."""
     text = text.replace(f"{cfg.CONF.haproxy_amphora.base_path}/", f"{amphora.directory}/")
     return text.replace(_PING, f"{amphora.directory}/ping-wrapper.sh")
 

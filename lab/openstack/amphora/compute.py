@@ -13,10 +13,10 @@ from lab.openstack.amphora.machine import LOCK, NODE, Amphora, connect
 
 
 class Compute(compute_base.ComputeBase):  # type: ignore[misc]
-    """What stands for Nova. Parameters and answers are those of Octavia's base class."""
+    """A stand-in for Nova. Parameters and answers are those of Octavia's base class."""
 
     def build(self, name: str = "amphora_name", **_: Any) -> str:
-        """A namespace; at once."""
+        """Create a network namespace; it is there at once."""
         compute_id: str = uuidutils.generate_uuid()
         with LOCK:
             amphora = Amphora(compute_id)
@@ -25,7 +25,7 @@ class Compute(compute_base.ComputeBase):  # type: ignore[misc]
         return compute_id
 
     def delete(self, compute_id: str) -> None:
-        """All of it; nothing where it does not exist."""
+        """Delete all that belongs to the amphora, if it exists."""
         with LOCK:
             Amphora(compute_id).destroy()
 
@@ -36,7 +36,7 @@ class Compute(compute_base.ComputeBase):  # type: ignore[misc]
         ip_address: str | None = None,
         port_id: str | None = None,
     ) -> Any:
-        """As Nova: bind the port, plug it, and return when OVN has made it work."""
+        """Bind the port as Nova does, plug it, and return when OVN has made it work."""
         network = clients.NeutronAuth.get_neutron_client().network
         if port_id is None:
             fixed = [{"ip_address": ip_address}] if ip_address else None
@@ -74,10 +74,10 @@ class Compute(compute_base.ComputeBase):  # type: ignore[misc]
         return types.SimpleNamespace(id=uuidutils.generate_uuid())
 
     def delete_server_group(self, server_group_id: str) -> None:
-        """There are none."""
+        """Do nothing: there are no groups."""
 
     def validate_flavor(self, flavor_id: str) -> None:
-        """Any is good."""
+        """Accept any flavor."""
 
     def validate_availability_zone(self, availability_zone: str) -> None:
-        """Any is good."""
+        """Accept any zone."""

@@ -1,5 +1,6 @@
-"""Heartbeats of the amphorae and what Octavia's health manager does with them, but its failovers;
-and the amphorae's return after the lab was down.
+"""Heartbeats of the amphorae, and the amphorae's return after the lab was down.
+
+Octavia's health manager gets the heartbeats; its failovers are not there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FIGURES = {"tx": "bout", "rx": "bin", "totconns": "stot", "ereq": "ereq"}
 
 
 def restore() -> None:
-    """Make again what is not there any more; before Octavia's worker starts.
+    """Restore the amphorae that are not there any more, before Octavia's worker starts.
 
     An amphora that Octavia's database does not know was being made when all ended. What else was
     being done then would stay PENDING for ever, since the worker's queue was in memory.
@@ -43,8 +44,9 @@ def restore() -> None:
 
 
 def beat_for_ever() -> None:
-    """A heartbeat of each amphora every heartbeat_interval; start haproxies that ended. Nothing
-    that fails ends this.
+    """Send a heartbeat of each amphora every heartbeat_interval, and start haproxies that ended.
+
+    No failure ends this.
     """
     updater = heartbeat_udp.UpdateHealthDb()
     while True:

@@ -1,5 +1,6 @@
-"""One amphora: a network namespace, its network cards in br-int of node1, and what is known of
-both, in a file from which it can be made again.
+"""One amphora: a network namespace, and its network cards in br-int of node1.
+
+A file has what is known of both, and from it they can be made again.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _PING = '#!/bin/sh\nexec /bin/ping -q -n -w 1 -c 1 "$HAPROXY_SERVER_ADDR" >/dev/
 
 @dataclass
 class Nic:
-    """A network card; addresses have their prefix length, routes are (destination, gateway or None
-    for what is on the link).
+    """A network card of an amphora.
 
-    `vips` are (address, its subnet, gateway or None): what comes from such an address leaves by
-    this card, also to a network that another card is in.
+    Addresses have their prefix length; routes are (destination, gateway or None for what is on the
+    link). `vips` are (address, its subnet, gateway or None): what comes from such an address
+    leaves by this card, also to a network that another card is in.
     """
 
     mac: str
@@ -48,7 +49,7 @@ class Nic:
 
 
 class Amphora:
-    """The amphora with this id of its server; it need not exist."""
+    """An amphora by the id of its server; it need not exist."""
 
     def __init__(self, compute_id: str) -> None:
         self.compute_id = compute_id
@@ -88,14 +89,14 @@ class Amphora:
         write_atomic(self._file, json.dumps(known, indent=1))
 
     def create(self) -> None:
-        """The namespace, unless it is there."""
+        """Create the namespace, unless it is there."""
         wiring.add_namespace(self.netns)
         run(["sysctl", "-qw", "net.ipv4.ping_group_range=0 2147483647"], netns=self.netns)
         write_atomic(self.directory / "ping-wrapper.sh", _PING, 0o755)
         self.save()
 
     def plug(self, port: str, mac: str) -> None:
-        """A card for the Neutron port; `connect` it afterwards."""
+        """Add a card for the Neutron port; `connect` it afterwards."""
         if port not in self.nics:
             used = {int(nic.device.removeprefix("eth")) for nic in self.nics.values()}
             self.nics[port] = Nic(mac, f"eth{max(used, default=0) + 1}")
@@ -135,7 +136,10 @@ class Amphora:
         self.announce()
 
     def announce(self) -> None:
-        """OVN binds the VIP's port when the card that has it as an address pair tells of it."""
+        """Announce the VIPs.
+
+        OVN binds a VIP's port when the card that has it as an address pair does so.
+        """
         nics = [nic for nic in self.nics.values() if nic.vips]
         for nic in nics:
             program = str(Path(__file__).with_name("announce.py"))
@@ -145,7 +149,7 @@ class Amphora:
             ).start()
 
     def restore(self) -> None:
-        """All that a restart of the lab took, but haproxy."""
+        """Make again all that a restart of the lab took, but haproxy."""
         self.create()
         for port, nic in self.nics.items():
             self.plug(port, nic.mac)
@@ -153,7 +157,7 @@ class Amphora:
             self.configure(nic)
 
     def destroy(self) -> None:
-        """Leave nothing of it."""
+        """Delete all that belongs to the amphora."""
         found = run(["ip", "netns", "pids", self.netns], check=False).split()
         kill_all(Identity(int(pid), start_time(int(pid)) or 0) for pid in found if pid.isdigit())
         for port in list(self.nics):
@@ -163,7 +167,7 @@ class Amphora:
 
 
 def tap(port: str) -> str:
-    """The card's other end, in br-int."""
+    """Return the name of the card's other end, in br-int."""
     return f"{topology.AMPHORA}{port[:11]}"
 
 
@@ -178,7 +182,7 @@ def connect(port: str, *, wait: bool = True) -> None:
 
 
 def all_amphorae() -> Iterator[Amphora]:
-    """Those that have files, and are not deleted before it is their turn."""
+    """Yield the amphorae that have files, and are not deleted before it is their turn."""
     base = Path(cfg.CONF.haproxy_amphora.base_path)
     for file in sorted(base.glob(f"{topology.AMPHORA}-*/state.json")):
         try:

@@ -1,5 +1,6 @@
-"""What forwards in an amphora: haproxy, and for UDP and SCTP nftables (Octavia's image has LVS,
-which needs a kernel module).
+"""The programs that forward in an amphora: haproxy, and for UDP and SCTP nftables.
+
+Octavia's image has LVS for them, which needs a kernel module.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Haproxy:
 
     @property
     def pid(self) -> str | None:
-        """Of the process, if it runs: the number may be another program's by now, or that of
-        another amphora's haproxy.
+        """The number of the process, if it runs.
+
+        The recorded number may be another program's by now, or that of another amphora's haproxy.
         """
         try:
             pid = self._pid_file.read_text().split()[0]
@@ -52,9 +54,9 @@ class Haproxy:
         return pid if command == "haproxy" and is_here else None
 
     def configure(self, text: str) -> None:
-        """Take a configuration; `start` makes it work.
+        """Write a configuration, unless haproxy refuses it; `start` makes it work.
 
-        :raises InvalidConfig: haproxy does not like it.
+        :raises InvalidConfig: haproxy refuses it.
         """
         # The group: haproxy's default is root's. Limits: root may not be allowed to raise them.
         # Descriptors: the next process takes the sockets over without a gap.
@@ -71,7 +73,10 @@ class Haproxy:
         new.rename(self._config)
 
     def start(self) -> None:
-        """Start, or follow the running one without a gap; return when its sockets are open."""
+        """Start haproxy, or follow the running one without a gap.
+
+        Its sockets are open at the return.
+        """
         old, after = self.pid, []
         if old is not None:
             state = self._amphora.directory / str(self._amphora.load_balancer_id) / "servers-state"
@@ -82,7 +87,7 @@ class Haproxy:
         self._amphora.announce()
 
     def stop(self) -> None:
-        """Stop, and do not start it again.
+        """Stop haproxy, and do not start it again.
 
         :raises CommandError: it does not end.
         """
@@ -101,7 +106,7 @@ class Haproxy:
 
 
 def haproxy_version() -> str:
-    """As 2.6.12."""
+    """Return the version in the form of 2.6.12."""
     words = run([cfg.CONF.haproxy_amphora.haproxy_cmd, "-v"]).split()
     return words[2].partition("-")[0]
 
