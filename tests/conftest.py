@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import samples
 from tests.tables import report
 
 USERS = ("controller", "daemon", "nobody")  # each with a token; the first two get permissions
@@ -20,7 +21,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--seed",
         type=int,
-        help="tables of faults: choose the sample of the session that printed this number",
+        help="choose the samples of the session that printed this number",
     )
 
 
@@ -30,17 +31,26 @@ def pytest_configure(config):
     config.stash[report.SEED] = secrets.randbelow(10**6) if given is None else given
 
 
+def pytest_report_header(config):
+    """Tell the seed, by which the same samples can be run again."""
+    return f"samples: chosen by --seed={config.stash[report.SEED]}"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node):
     """Tell a process of this session the seed."""
     node.workerinput["seed"] = node.config.stash[report.SEED]
 
 
-def pytest_collection_modifyitems(items):
-    """Give more time to tests of many lives at once: they take long where the machine is busy."""
+def pytest_collection_modifyitems(config, items):
+    """Give more time to tests of many lives at once, and choose the sample of the others.
+
+    The former take long where the machine is busy.
+    """
     for item in items:
         if any(name.endswith("lanes") for name in getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(600))
+    samples.choose(items, config.stash[report.SEED])
 
 
 # Component tests run in several processes; each hands its part of the tables to the first.

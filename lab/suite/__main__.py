@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -32,6 +33,7 @@ _PYTHON = sys.executable
 _UP = (_PYTHON, "-m", "lab", "up")
 _CLOUD = ("--only", "openstack", "--only", "facts")
 _KURYR_UP = (_PYTHON, "-m", "lab.kuryr", "up")
+_API_SERVER = ("etcd", "kube-apiserver")
 # The row that needs nothing but processors has a fifth of them where both rows want them.
 _BEHIND = ("nice", "-n", "5")
 
@@ -41,10 +43,12 @@ class Suite:
 
     :param complete: run all tests that there are, as ``make test-all`` does.
     :param only: names of stages; the others, and what only they need, are left out.
+    :param seed: chooses the samples of all stages.
     """
 
-    def __init__(self, *, complete: bool, only: Sequence[str] = ()) -> None:
+    def __init__(self, *, complete: bool, only: Sequence[str], seed: int) -> None:
         self._complete = complete
+        self._seed = f"--seed={seed}"
         self._stages = {
             stage.name: stage
             for stage in stages.all_stages(complete=complete)
@@ -129,7 +133,6 @@ class Suite:
 
     def _product(self) -> bool:
         """Bring up the rest of the lab, and put the product on it."""
-        # Both build Go programs, one after another in any case.
         ready = self._there[Needs.CLOUD].result() and self._there[Needs.PROGRAMS].result()
         return (
             ready
@@ -162,7 +165,7 @@ class Suite:
         argv = stage.argv(complete=self._complete)
         report = self.reports / f"{stage.name}.xml"
         if not stage.command:
-            argv += [f"--junitxml={report}", "-p", "no:cacheprovider"]
+            argv += [self._seed, f"--junitxml={report}", "-p", "no:cacheprovider"]
         variables = {
             # for the audit: what counts, and where stages leave something for it
             "KURYR_LAB_SUITE_BEGAN": self._began.isoformat(),
@@ -186,8 +189,8 @@ class Suite:
         more = stages.COMPLETE if self._complete else stages.SAMPLED
         listing = self.reports / "collected.txt"
         script = 'listing="$1"; shift; exec "$@" > "$listing"'
-        argv = ["pytest", *stages.COLLECTION, *more, "--collect-only", "-q", "-p"]
-        collect = self._inside("py", [*argv, "no:cacheprovider"])
+        argv = ["pytest", *stages.COLLECTION, *more, self._seed, "--collect-only", "-q"]
+        collect = self._inside("py", [*argv, "-p", "no:cacheprovider"])
         if not self.runner.step(
             "collect",
             ["sh", "-c", script, "sh", str(listing), *collect],
@@ -214,14 +217,15 @@ class Suite:
         failed = sum(result.failed for result in results)
         skipped = sum(result.skipped for result in results)
         ok = all(result.ok for result in results) and not failed and not skipped
-        line = "{:<14} {:<7} {:>8} {:>7} {:>7} {:>8}".format
-        print("\n" + line("STAGE", "RESULT", "SECONDS", "PASSED", "FAILED", "SKIPPED"))
+        line = "{:<14} {:<7} {:>8} {:>7} {:>7} {:>7} {:>8}".format
+        print("\n" + line("STAGE", "RESULT", "SECONDS", "CPU", "PASSED", "FAILED", "SKIPPED"))
         for r in results:
             word = "ok" if r.ok else "FAILED"
-            print(line(r.name, word, f"{r.seconds:.1f}", r.passed, r.failed, r.skipped))
+            times = (f"{r.seconds:.1f}", f"{r.cpu_seconds:.1f}")
+            print(line(r.name, word, *times, r.passed, r.failed, r.skipped))
         verdict = "all stages passed" if ok else "not all stages passed"
         print(f"\n{verdict}, after {time.monotonic() - self._begin:.0f} s")
-        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+        print(f"{passed} passed, {failed} failed, {skipped} skipped; samples: {self._seed}")
         for result in results:
             found = list(reports.failures(self.reports / f"{result.name}.xml"))
             for reason in found or (() if result.ok else result.end):
@@ -246,6 +250,9 @@ def main() -> int:
         default=[],
         help="run this stage, and what it needs; may be repeated",
     )
+    parser.add_argument(
+        "--seed", type=int, help="choose the samples of the run that printed this number"
+    )
     arguments = parser.parse_args()
     paths = Paths.from_environment()
     paths.create()
@@ -254,7 +261,8 @@ def main() -> int:
             print("another run of the suite is under way on this lab", file=sys.stderr)
             return 1
         orphans.clear(paths)
-        suite = Suite(complete=arguments.complete, only=arguments.only)
+        seed = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
+        suite = Suite(complete=arguments.complete, only=arguments.only, seed=seed)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: suite.runner.stop())
         return suite.run()

@@ -29,6 +29,8 @@ class Result:
     name: str
     ok: bool
     seconds: float = 0.0
+    # of processors, by its own processes; daemons of the lab that it keeps busy do not count
+    cpu_seconds: float = 0.0
     passed: int = 0
     failed: int = 0
     skipped: int = 0
@@ -69,10 +71,10 @@ class Runner:
         begin = time.monotonic()
         with self.progress.during(name):
             self.progress.raw(f"=== {name}\n")
-            code, end = self._run(name, argv, env or {})
+            code, cpu_seconds, end = self._run(name, argv, env or {})
         counts = reports.counts(report) if report else (0, 0, 0)
         seconds = time.monotonic() - begin
-        self.results.append(Result(name, code == 0, seconds, *counts, tuple(end)))
+        self.results.append(Result(name, code == 0, seconds, cpu_seconds, *counts, tuple(end)))
         return code == 0
 
     def missing(self, name: str, why: str) -> bool:
@@ -95,7 +97,7 @@ class Runner:
 
     def _run(
         self, name: str, argv: Sequence[str], env: Mapping[str, str]
-    ) -> tuple[int, deque[str]]:
+    ) -> tuple[int, float, deque[str]]:
         marks = {LAB_MARK: str(self._mark), COMPONENT_MARK: COMPONENT}
         end = deque[str](maxlen=_REASON_LINES)
         with subprocess.Popen(
@@ -116,6 +118,8 @@ class Runner:
                 self.progress.raw(f"{name:<14}| {line.rstrip()}\n")
                 if line.strip():
                     end.append(line.rstrip())
+            _, status, used = os.wait4(running.pid, 0)
+            running.returncode = os.waitstatus_to_exitcode(status)
         with self._lock:
             self._running.discard(running)
-        return running.returncode, end
+        return running.returncode, used.ru_utime + used.ru_stime, end

@@ -10,7 +10,7 @@ class Needs(StrEnum):
     """The states of the machine that stages need; each one comes after the one before it."""
 
     ENVIRONMENT = "the tox environment"
-    PROGRAMS = "etcd and kube-apiserver"
+    PROGRAMS = "the programs that are built"
     CLOUD = "OpenStack, OVN and Open vSwitch"
     PRODUCT = "the lab with the product on it"
     MACHINE = "a node that is a virtual machine"

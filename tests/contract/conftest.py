@@ -25,6 +25,7 @@ from .balancers import Octavia, vip_subnet
 from .sides import Side, fake_side, real_side
 
 _HERE = Path(__file__).parent
+_REAL_SAMPLE = 5  # make test runs one in so many cases of a module on the real cloud
 # openstacksdk warns, in its own code, of arguments that it gives itself.
 _SDK_ABOUT_ITSELF = "ignore::PendingDeprecationWarning"
 
@@ -44,6 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.timeout(1200))  # each step has a limit of its own
         item.add_marker(pytest.mark.filterwarnings(_SDK_ABOUT_ITSELF))
     real = [item for item in mine if _side_of(item) == "real"]
+    for item in real:  # a real cloud takes seconds where the fake takes none
+        item.add_marker(pytest.mark.sampled(_REAL_SAMPLE, group=item.nodeid.partition("::")[0]))
     wanted = _wanted(config)
     left_out = [item for item in mine if item not in real] if wanted == "only" else []
     if real and (wanted == "no" or _find_lab() is None):

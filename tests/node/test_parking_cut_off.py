@@ -68,6 +68,7 @@ async def is_parked(node):
     assert sorted(pairs) == sorted([VIF.vif_name, lower(VIF.vif_name)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", PARKING)
 async def test_port_is_parked_after_all(tmp_path, remote, point):
     async with dying(tmp_path, remote, point):
@@ -76,6 +77,7 @@ async def test_port_is_parked_after_all(tmp_path, remote, point):
         await is_parked(node)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", HANDING_OVER)
 async def test_pod_that_went_with_the_daemon_leaves_the_port_parked(
     tmp_path, remote, namespaces, point
@@ -89,6 +91,7 @@ async def test_pod_that_went_with_the_daemon_leaves_the_port_parked(
         await is_parked(node)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", HANDING_OVER)
 async def test_pods_next_sandbox_gets_the_port(tmp_path, remote, namespaces, point):
     """The first one is still there when the second one comes: kubelet cleans up later."""
@@ -106,6 +109,7 @@ async def test_pods_next_sandbox_gets_the_port(tmp_path, remote, namespaces, poi
         await is_parked(node)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", TAKING_BACK)
 async def test_del_that_is_repeated_parks_the_port(tmp_path, remote, namespaces, point):
     sandbox = namespaces()

@@ -285,6 +285,7 @@ FAULTS = {
 WRITES_OF_A_LIFE = 11
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 async def test_fault_at_any_write_leaves_what_an_undisturbed_life_leaves(
     make_worker, cloud, fault

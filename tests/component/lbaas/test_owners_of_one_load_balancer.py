@@ -364,6 +364,7 @@ WRITES_OF_A_LIFE = 9
 WRITES_OF_THE_END = 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 async def test_fault_at_any_write_leaves_what_an_undisturbed_life_leaves(
     make_worker, cloud, fault

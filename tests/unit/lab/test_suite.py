@@ -88,3 +88,10 @@ def tree(tmp_path):
 )
 def test_check_chooses_the_unit_tests_of_the_packages_that_changed(tree, changed, chosen):
     assert select(changed, tree) == chosen
+
+
+def test_tests_that_no_stage_ran_are_summed_up_by_their_files():
+    tests = [f"tests/{file}.py::test_{number}" for file in "abcdefg" for number in range(3)]
+    lines = reports.by_file(tests)
+    assert lines[0] == "3 of tests/a.py"
+    assert lines[5:] == ["and tests of 2 other files"]
