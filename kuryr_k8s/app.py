@@ -56,11 +56,11 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What one controller is made of.
+    """The parts of one controller.
 
     :param drivers: in the order in which they start.
     :param handlers: each with the loop that reconciles its keys.
-    :param loops: what handlers and drivers run besides.
+    :param loops: those that handlers and drivers run besides.
     """
 
     caches: Sequence[Informer[Any]]
@@ -214,7 +214,7 @@ class ControllerApp:
         notify("READY=1")
 
     async def _lead(self, parts: Parts) -> None:
-        """Work, as long as the Lease is ours."""
+        """Run all loops as long as the Lease is ours."""
         self._fenced = True
         await reach("Kubernetes", parts.takeover.run)
         self.leading.set()
@@ -233,7 +233,7 @@ class ControllerApp:
         return Lease(kube, key, lock.identity, duration=options.lease_duration, clock=self._clock)
 
     def _transports(self) -> tuple[Transport, Transport]:
-        """Return those to Neutron and to Octavia: one account and token, and a limit for each."""
+        """Make the transports to Neutron and Octavia: one token, and a limit for each."""
         limits = self.conf.neutron.max_calls, self.conf.octavia_defaults.max_calls
         connection = cloud_connect.connect(self.conf, connections=max(limits))
         return (

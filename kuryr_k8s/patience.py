@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long the controller waits for what, in seconds.
+    """The durations for which the controller waits, in seconds.
 
     :param first_refused: until a refusal is tried again for the first time; soon, since a Neutron
         that has just started refuses for a moment what its policy allows.

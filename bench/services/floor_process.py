@@ -33,7 +33,10 @@ RETRY = 0.05  # seconds until another look after one that came too soon
 async def seconds(
     arguments: list[str], number: int, endpoints: int, pending: float
 ) -> tuple[float, float]:
-    """Measure; return medians of as many runs as make them steady."""
+    """Measure the floor in as many runs as make the medians steady.
+
+    :returns: the fields of bench.services.floor.Floor.
+    """
     conf = config.load(arguments, "service-floor")
     limit = conf.octavia_defaults.max_calls
     connection = connect.connect(conf, connections=limit)

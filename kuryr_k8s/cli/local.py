@@ -15,7 +15,7 @@ TIMEOUT = 90.0  # seconds: to populate a pool may take Neutron a while
 
 
 class ControllerError(errors.KuryrError):
-    """No controller answers, or it refuses."""
+    """An error of the controller: it refuses, or none answers."""
 
 
 def url_of(conf: cfg.ConfigOpts) -> str:

@@ -30,7 +30,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 
 
 class Dispatcher(Part):
-    """Does requests.
+    """Answers the requests of the plugin.
 
     STATUS reports on the daemon alone: a runtime that hears of trouble makes the node NotReady,
     and has healthy Pods evicted.
@@ -58,7 +58,7 @@ class Dispatcher(Part):
         return [self._requests, self._seconds]
 
     async def handle(self, raw: bytes) -> tuple[int, bytes]:
-        """Do a request.
+        """Answer a request.
 
         :returns: the exit code and the standard output for kuryr-cni.
         """

@@ -62,7 +62,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an ADD has made."""
+    """The result of an ADD: interfaces, addresses, routes and name servers."""
 
     interfaces: tuple[Interface, ...] = ()
     ips: tuple[IP, ...] = ()

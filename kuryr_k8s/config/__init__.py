@@ -1,4 +1,4 @@
-"""All options of both programs, one module for each group or for groups that belong together.
+"""The options of both programs, one module for each group or for groups that belong together.
 
 Nothing else registers options. Groups and names are those of kuryr-kubernetes where it has them,
 so that a ``kuryr.conf`` carries over.

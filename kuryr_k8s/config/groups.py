@@ -1,4 +1,4 @@
-"""All groups of options, and the input of ``oslo-config-generator``."""
+"""The groups of options, and the input of ``oslo-config-generator``."""
 
 from collections.abc import Sequence
 

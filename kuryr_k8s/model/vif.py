@@ -146,7 +146,7 @@ class VIFDPDKNested(VIFBase):
 
 @model
 class PodState(Versioned):
-    """All interfaces of a Pod, in the form of the annotation that older releases used."""
+    """The interfaces of a Pod, in the form of the annotation that older releases used."""
 
     default_vif: VIFBase
     additional_vifs: dict[str, VIFBase] = field(default_factory=dict)

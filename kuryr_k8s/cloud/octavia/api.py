@@ -163,7 +163,7 @@ class Octavia:
         )
         members = dict(zip(peopled, lists[: len(peopled)], strict=True))
         read = zip(unknown, lists[len(peopled) :], strict=True)
-        monitors = {**parts.monitors, **{pool_id: one for pool_id, [one] in read}}
+        monitors = {**parts.monitors, **{pool_id: monitor for pool_id, [monitor] in read}}
         return octavia_found.found(*parts[:3], members, monitors)
 
     async def _get(self, path: str, resource_id: str, kind: str) -> list[Json]:

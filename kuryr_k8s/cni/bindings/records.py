@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Records(Generic[R]):
-    """All records of one binding, in memory and on disk; what is in memory is on disk.
+    """The records of one binding: each that is in memory is on disk as well.
 
     :param kind: the class of the records.
     """

@@ -29,7 +29,7 @@ _ANSWER = 0.1  # seconds that a gateway gets to answer
 
 
 class Taken(LinkError):
-    """There is an interface for this VLAN id already, in some namespace."""
+    """Another interface has this VLAN id already, in some namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the node reports in KuryrPorts: interfaces that work, and Pods that have left the node."""
+"""The node's reports in KuryrPorts: interfaces that work, and Pods that have left the node."""
 
 import logging
 from collections.abc import Sequence

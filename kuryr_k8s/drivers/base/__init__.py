@@ -1,10 +1,9 @@
-"""What a driver is: one abstract class for each slot.
+"""The contracts of drivers: one abstract class for each slot.
 
-A third party subclasses one of these and ships it as a package with an entry
-point in ``kuryr_k8s.controller.drivers.<slot>``; an option in ``kuryr.conf``
-names it. A driver is made once, is handed all that it may use, and keeps no
-state outside itself. Methods are idempotent: they are called again after any
-failure, and after a restart.
+A third party subclasses one of these and ships it as a package with an entry point in
+``kuryr_k8s.controller.drivers.<slot>``; an option in ``kuryr.conf`` names it. A driver is made
+once, is handed all that it may use, and keeps no state outside itself. Methods are idempotent:
+they are called again after any failure, and after a restart.
 """
 
 from kuryr_k8s.drivers.base.driver import (

@@ -32,7 +32,7 @@ class SlotLookup(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverContext:
-    """What every driver is handed when it is made.
+    """The objects that every driver is handed when it is made.
 
     :param drivers: the other drivers; ask for those that you need in the constructor.
     :param informers: caches of Kubernetes objects; ask for those that you need in the constructor.

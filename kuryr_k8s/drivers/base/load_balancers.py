@@ -22,7 +22,7 @@ class StillShared(errors.Refused):
 
 
 class NobodyConnects(errors.Refused):
-    """None of the source ranges has the address family of the VIP."""
+    """The source ranges all have another address family than the VIP."""
 
     def __init__(self, ranges: Iterable[str], family: str) -> None:
         super().__init__(

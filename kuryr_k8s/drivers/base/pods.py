@@ -26,7 +26,7 @@ class PodNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortRequest:
-    """All that is known about an interface that a Pod needs.
+    """A request for the port of an interface that a Pod needs.
 
     :param pod_uid: the Pod's identity; (cluster tag, pod_uid, ifname) names the port.
     :param node: the Pod's.
@@ -54,12 +54,12 @@ class PortRequest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether any port of the network, the subnets and the groups will do."""
+        """True if any port of the network, the subnets and the groups will do."""
         return not self.particulars
 
     @property
     def particulars(self) -> tuple[str, ...]:
-        """What is asked for beyond the network, the subnets and the groups, by name."""
+        """The names of the fields that ask for more than network, subnets and groups."""
         asked = {
             "port_id": self.port_id is not None,
             "vnic_type": self.vnic_type != NORMAL,

@@ -104,7 +104,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All KuryrPorts, from a list that the API server vouches for.
+    """The KuryrPorts of the cluster, from a list that the API server vouches for.
 
     :param holders: by the id of each port that a KuryrPort names.
     :param pods: the uids of all Pods that have a KuryrPort.
@@ -240,7 +240,7 @@ class KeepsPorts(VIFPoolDriver):
     @property
     @abc.abstractmethod
     def recovered(self) -> bool:
-        """Whether the first survey has told which ports there are."""
+        """True once the first survey has told which ports there are."""
 
     @abc.abstractmethod
     def known(self) -> frozenset[str]:

@@ -25,7 +25,7 @@ FIELDS = ("id", "tags", "provisioning_status", "created_at")
 
 
 class Records:
-    """All owners of the cluster, and the survey of their load balancers.
+    """The records of all owners in the cluster, and the survey of their load balancers.
 
     :param tags: the tags that all load balancers of the cluster have.
     """

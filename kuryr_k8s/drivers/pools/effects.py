@@ -1,4 +1,4 @@
-"""What a change of the pools leads to: decided by their parts, carried out by the pool driver."""
+"""Effects of a change of the pools: decided by their parts, carried out by the pool driver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

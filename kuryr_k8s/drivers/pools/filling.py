@@ -20,7 +20,7 @@ REFILL_AFTER = 0.5  # seconds in which more Pods may come, whose ports are then 
 
 @dataclass(slots=True)
 class _Progress:
-    """What the creations for one pool have led to.
+    """The progress of the creations for one pool.
 
     :param failure: why the last creation failed, until a later one succeeds.
     :param allowed: ports of one creation, after a failure.

@@ -1,4 +1,4 @@
-"""What the parts of a pool driver are handed at their construction."""
+"""The objects that the parts of a pool driver are handed at their construction."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class PoolTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolContext:
-    """What all parts share.
+    """The objects that all parts of a pool driver share.
 
     :param vif: the driver that makes the ports.
     :param nodes: the names of the Nodes, by place.

@@ -28,7 +28,7 @@ class Phase(enum.StrEnum):
 
 
 class Check(enum.Enum):
-    """Whether a port that returned is known to be as its pool promises."""
+    """The state of the check that a port that returned is as its pool promises."""
 
     DUE = enum.auto()
     FAILED = enum.auto()  # Neutron could not be asked or changed: to be tried again
@@ -36,7 +36,7 @@ class Check(enum.Enum):
 
 
 class Mode(enum.Enum):
-    """Whether a pool fills itself."""
+    """The mode of a pool, which says whether it fills itself."""
 
     OPEN = enum.auto()
     EMPTIED = enum.auto()  # by an operator: it rests until somebody asks for a port
@@ -77,12 +77,12 @@ class Limits:
 
 @dataclass(slots=True, eq=False)
 class PortRecord:
-    """All that is known about one port of a pool.
+    """The record of one port of a pool.
 
     :param since: when the port entered its phase.
     :param holder: of a port in use: the claim that has it. The interface name is empty where only
-        the KuryrPort knows it: for a port from an earlier life of the controller, and for one
-        that was set aside.
+        the KuryrPort knows it: for a port from an earlier life of the controller, and for one that
+        was set aside.
     :param check: of a port that returns.
     :param parked: the node keeps the port plugged.
     """

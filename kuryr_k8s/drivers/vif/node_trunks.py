@@ -28,7 +28,7 @@ class NoTrunk(NodeNotReady):
 
 
 class NodeTrunks:
-    """All trunks that are known so far."""
+    """The trunks of the nodes, as far as they are known."""
 
     def __init__(self, neutron: Neutron, conf: cfg.ConfigOpts) -> None:
         options = conf.pod_vif_nested
@@ -135,5 +135,5 @@ class NodeTrunks:
         return found, where
 
 
-def _is_same(one: Node, other: Node) -> bool:
-    return (one.uid, one.addresses) == (other.uid, other.addresses)
+def _is_same(node: Node, other: Node) -> bool:
+    return (node.uid, node.addresses) == (other.uid, other.addresses)

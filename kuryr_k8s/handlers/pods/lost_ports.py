@@ -41,11 +41,11 @@ class LostPorts:
         there = {port["id"] for port in ports}
         known = there | {port["network_id"] for port in ports}
         missing: dict[str, KuryrPort] = {}
-        for number, one in enumerate(recorded):
+        for number, kuryrport in enumerate(recorded):
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)  # others want to work, too
-            if not one.deleting and one.uuids() - known:
-                missing |= dict.fromkeys(_named(one) - there, one)
+            if not kuryrport.deleting and kuryrport.uuids() - known:
+                missing |= dict.fromkeys(_named(kuryrport) - there, kuryrport)
         if not missing:
             return
         found = await self._neutron.list_ports_by_id(missing, ("id",))

@@ -136,7 +136,7 @@ def records(kuryrports: Iterable[KuryrPort]) -> Records:
     holders: dict[str, Holder] = {}
     pods = set()
     # of two that name a port, the one that goes has given it back in an earlier life
-    for recorded in sorted(kuryrports, key=lambda one: not one.deleting):
+    for recorded in sorted(kuryrports, key=lambda kuryrport: not kuryrport.deleting):
         holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
         holders |= dict.fromkeys(recorded.uuids(), holder)
         pods.add(recorded.pod_uid)

@@ -34,7 +34,7 @@ SHOWN = {
 
 @dataclass(slots=True)
 class _Written:
-    """What was done for one node, and when.
+    """The last writes for one node, and their times.
 
     :param looked: when the node's pools were last looked at.
     :param counted: when the numbers were last written.
