@@ -52,7 +52,7 @@ class Status(Collector):
         return [web.get("/status", self._get)]
 
     def is_leading(self) -> bool:
-        """Tell whether we work, and nobody else can."""
+        """Return whether we work, and nobody else can."""
         return self._leading() and self._lease.remaining > 0
 
     def synced(self) -> bool:

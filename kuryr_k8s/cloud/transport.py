@@ -201,7 +201,7 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
 
 
 def _is_exhaustion(text: str) -> bool:
-    """Tell whether a quota (Neutron 409 OverQuota, Octavia 403) or a subnet is exhausted."""
+    """Return whether a quota (Neutron 409 OverQuota, Octavia 403) or a subnet is exhausted."""
     return bool(_EXHAUSTION.search(text))
 
 

@@ -127,7 +127,7 @@ class Informer(Generic[T]):
             self._apply("MODIFIED", item)
 
     def _is_stale(self, kind: str, item: Json) -> bool:
-        """Tell whether we already knew better than this event."""
+        """Return whether we already knew better than this event."""
         key, meta = _key(item), item["metadata"]
         if self._gone.get(key) == meta["uid"]:
             if kind == "DELETED":

@@ -194,7 +194,7 @@ class Lease:
         return True
 
     def _may_make(self) -> bool:
-        """Tell whether the Lease may be created: if it was deleted, its holder may still work."""
+        """Return whether we may create the Lease: if it was deleted, its holder may still work."""
         return self.held or self._clock.now() >= self._expires
 
     def _may_take(self, lease: Json) -> bool:

@@ -221,5 +221,5 @@ class FoundLoadBalancer:
         }
 
     def is_pending(self) -> bool:
-        """Tell whether Octavia is at work on any part: it would answer any change with 409."""
+        """Return whether Octavia is at work on any part: it would answer any change with 409."""
         return any(status.startswith("PENDING") for status in self.statuses())

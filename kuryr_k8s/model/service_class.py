@@ -27,7 +27,7 @@ class Classes:
 
 
 def is_handled(service: Service, classes: Classes) -> bool:
-    """Tell whether the Service is ours: has load balancers, and is answered at nodes."""
+    """Return whether the Service is ours: has load balancers, and is answered at nodes."""
     return (
         bool(service.cluster_ips)
         and not service.headless
@@ -38,7 +38,7 @@ def is_handled(service: Service, classes: Classes) -> bool:
 
 
 def is_exposed(service: Service, classes: Classes) -> bool:
-    """Tell whether a Service that is handled gets its address outside from us."""
+    """Return whether a Service that is handled gets its address outside from us."""
     return service.type == LOAD_BALANCER and (
         service.load_balancer_class is not None or classes.default
     )

@@ -145,7 +145,7 @@ class Neutron:
         return made
 
     async def _keeps_tags_of(self, port_id: str, tags: Sequence[str]) -> bool:
-        """Tell whether Neutron keeps the tags in the body of a create.
+        """Return whether Neutron keeps the tags in the body of a create.
 
         It does with ML2's extension driver ``tag_ports_during_bulk_creation``, and shows that
         nowhere. So we find out once, by searching for the first port by its tags. (The answer to

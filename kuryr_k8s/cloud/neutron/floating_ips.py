@@ -139,7 +139,7 @@ class FloatingIPs:
             return
 
     async def is_external(self, network_id: str) -> bool:
-        """Tell whether floating IPs can be taken from this network.
+        """Return whether floating IPs can be taken from this network.
 
         :raises errors.NotFound: There is no such network that we may see.
         """

@@ -125,6 +125,6 @@ class PortBatches:
 
 
 def _is_refusal(error: errors.CloudError) -> bool:
-    """Tell whether Neutron created nothing because of what was requested."""
+    """Return whether Neutron created nothing because of what was requested."""
     kinds = (errors.BadRequest, errors.NotFound, errors.Conflict, errors.OverQuota)
     return isinstance(error, kinds) and error.status != 401

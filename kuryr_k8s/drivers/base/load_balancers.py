@@ -109,7 +109,7 @@ class LBaaSDriver(Driver):
 
     @abc.abstractmethod
     async def is_shared(self, owner: Owner) -> bool:
-        """Tell whether others have parts in the owner's load balancer.
+        """Return whether others have parts in the owner's load balancer.
 
         If so, the owner is woken when they have changed it.
         """
@@ -132,4 +132,4 @@ class LBaaSDriver(Driver):
 
     @abc.abstractmethod
     def made(self, port: Mapping[str, Any]) -> bool:
-        """Tell whether a Neutron port was created for the VIP of a load balancer."""
+        """Return whether a Neutron port was created for the VIP of a load balancer."""

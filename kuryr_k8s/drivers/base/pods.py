@@ -153,7 +153,7 @@ class PodVIFDriver(Driver):
         """
 
     def releases(self, vif: VIFBase) -> bool:
-        """Tell whether this driver releases such VIFs; by default those of its own kind."""
+        """Return whether this driver releases such VIFs; by default those of its own kind."""
         return type(vif) is self.kind
 
     @abc.abstractmethod
@@ -172,7 +172,7 @@ class PodVIFDriver(Driver):
         """
 
     def made(self, port: dict[str, Any]) -> bool:
-        """Tell whether this driver made the port.
+        """Return whether this driver made the port.
 
         Override it where the ``device_owner`` alone does not tell, for example where another
         driver's ports have the same one.

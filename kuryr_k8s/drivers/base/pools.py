@@ -152,11 +152,11 @@ class VIFPoolDriver(Driver):
         await self._vif.discard(port)
 
     def serves(self, vif: VIFBase) -> bool:
-        """Tell whether the pod_vif drivers behind it make such VIFs, and so release them."""
+        """Return whether the pod_vif drivers behind it make such VIFs, and so release them."""
         return self._vif.releases(vif)
 
     def has_driver(self, vif: PodVIFDriver) -> bool:
-        """Tell whether it stands before this pod_vif driver."""
+        """Return whether it stands before this pod_vif driver."""
         return vif is self._vif
 
     def on_lost(self, callback: Callable[[], None]) -> None:

@@ -112,7 +112,7 @@ class ServicePublicIPDriver(Driver):
 
     @abc.abstractmethod
     async def has(self, owner: Owner) -> bool:
-        """Tell whether the owner has a public address."""
+        """Return whether the owner has a public address."""
 
     @abc.abstractmethod
     async def detach(self, owner: Owner, ports: Collection[str] | None = None) -> bool:

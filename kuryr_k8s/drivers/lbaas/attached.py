@@ -93,11 +93,11 @@ class Attachments:
     # -- questions of the load balancers' owners
 
     def is_named(self, load_balancer_id: str) -> bool:
-        """Tell whether another owner is to have parts in the load balancer."""
+        """Return whether another owner is to have parts in the load balancer."""
         return any(record.named == load_balancer_id for record in self._records)
 
     async def is_used(self, load_balancer_id: str) -> bool:
-        """Tell whether another owner may have parts in the load balancer."""
+        """Return whether another owner may have parts in the load balancer."""
         await self._survey.require()
         return any(view.used for view in self._views_of(load_balancer_id))
 

@@ -31,7 +31,7 @@ CHOSEN_ONCE = (
 
 
 def differs(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
-    """Tell whether they differ in what cannot be changed after the creation."""
+    """Return whether they differ in what cannot be changed after the creation."""
     return (
         wanted.project_id != found.project_id
         or not _same_values(wanted, found, CHOSEN_ONCE)
@@ -43,7 +43,7 @@ def differs(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
 
 
 def same_listener(wanted: Listener, found: Listener) -> bool:
-    """Tell whether the listeners are equal, but for their identity (protocol, port) and pool."""
+    """Return whether the listeners are equal, but for their identity (protocol, port) and pool."""
     return (
         _same_values(wanted, found, LISTENER_LIMITS)
         and _networks(wanted.allowed_cidrs) == _networks(found.allowed_cidrs)
@@ -54,7 +54,7 @@ def same_listener(wanted: Listener, found: Listener) -> bool:
 
 
 def same_pool(wanted: Pool, found: Pool) -> bool:
-    """Tell whether the pools are equal, but for their identity, members and health monitor.
+    """Return whether the pools are equal, but for their identity, members and health monitor.
 
     Their identity is name and protocol.
     """
@@ -76,7 +76,7 @@ def united(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
 
 
 def same_members(wanted: tuple[Member, ...], found: FoundPool) -> bool:
-    """Tell whether the pool has exactly these members, in any order, and none is in ERROR."""
+    """Return whether the pool has exactly these members, in any order, and none is in ERROR."""
     if ERROR in found.member_statuses.values():
         return False
     existing = {_identity(member): member for member in found.pool.members}

@@ -96,7 +96,7 @@ def divide(whole: FoundLoadBalancer, owner: Owner) -> tuple[FoundLoadBalancer, F
 
 
 def owns(owner: Owner, whole: Iterable[str], part: Iterable[str]) -> bool:
-    """Tell whether the owner owns a part.
+    """Return whether the owner owns a part.
 
     :param whole: the tags of the load balancer.
     :param part: the tags of its listener or pool.

@@ -56,7 +56,7 @@ class PendingLoadBalancers:
         return load_balancer_id in self._watched
 
     def has_all(self, load_balancer_ids: Iterable[str]) -> bool:
-        """Tell whether all of these are being watched."""
+        """Return whether all of these are being watched."""
         return all(each in self._watched for each in load_balancer_ids)
 
     def watch(

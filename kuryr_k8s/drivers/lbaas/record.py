@@ -171,5 +171,5 @@ class Record:
     repairs: Repairs | None = None
 
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to remember of the owner."""
+        """Return whether there is nothing to remember of the owner."""
         return not (self.own or self.former or self.named or self.places or self.repairs)

@@ -108,7 +108,7 @@ class VIPPortSweep(Sweep[Json]):
 
 
 async def is_gone(octavia: Octavia, load_balancer_id: str) -> bool:
-    """Tell whether Octavia itself says that there is no such load balancer.
+    """Return whether Octavia itself says that there is no such load balancer.
 
     A list may leave one out.
     """
@@ -130,7 +130,7 @@ def load_balancer_of(port: Mapping[str, Any]) -> str:
 
 
 def is_vip_port(port: Mapping[str, Any]) -> bool:
-    """Tell whether Octavia has, or had, the port for a VIP."""
+    """Return whether Octavia has, or had, the port for a VIP."""
     return port["device_owner"] in NAMES or (
         not port["device_owner"] and str(port["device_id"]).startswith(DEVICE)
     )

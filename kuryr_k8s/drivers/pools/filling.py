@@ -66,7 +66,7 @@ class Filling:
             self._context.queue.add_after(PoolTask(key, 0), REFILL_AFTER)
 
     def is_well(self, key: PoolKey) -> bool:
-        """Tell whether the pool has what it needs, by a creation that succeeded."""
+        """Return whether the pool has what it needs, by a creation that succeeded."""
         progress = self._progress.get(key)
         proven = progress is not None and progress.proven
         return proven and not any(self._state.wanted(key, self._context.now()))
@@ -237,7 +237,7 @@ class Filling:
 
 
 def _may_have_made_more(failure: Exception) -> bool:
-    """Tell whether ports may exist that the answers did not report.
+    """Return whether ports may exist that the answers did not report.
 
     Of a creation in several requests, some may have succeeded before the quota was used up.
     """

@@ -110,5 +110,5 @@ class Inventory:
         return Effects(changed=(key.place,), freed=(key.project_id,), lost=holder is not None)
 
     def was_removed(self, port_id: str) -> bool:
-        """Tell whether the port was deleted a short while ago."""
+        """Return whether the port was deleted a short while ago."""
         return self._context.now() - self._removed.get(port_id, -REMEMBERED) < REMEMBERED

@@ -140,11 +140,11 @@ class Pool:
             yield from records.values()
 
     def is_closed(self) -> bool:
-        """Tell whether all ports of the pool leave."""
+        """Return whether all ports of the pool leave."""
         return self.mode is Mode.CLOSED
 
     def is_empty(self) -> bool:
-        """Tell whether there is nothing left to be remembered about the pool."""
+        """Return whether there is nothing left to be remembered about the pool."""
         has_ports = any(self._records.values())
         return not (has_ports or self.creating or self.waiting or self.ordered)
 
@@ -235,12 +235,12 @@ class Pool:
         return self.limits.minimum
 
     def is_idle(self, now: float) -> bool:
-        """Tell whether nobody has used the pool for so long that it should have no ports."""
+        """Return whether nobody has used the pool for so long that it should have no ports."""
         needed = self.in_use or self.waiting
         return bool(self.limits.idle) and not needed and now - self.used >= self.limits.idle
 
     def is_full(self) -> bool:
-        """Tell whether one more port that returns would exceed the maximum."""
+        """Return whether one more port that returns would exceed the maximum."""
         free = len(self.available) + len(self.returning) - len(self.waiting)
         return bool(self.limits.maximum) and free >= self.limits.maximum
 

@@ -130,7 +130,7 @@ class PoolState:
         return self._pool(key, now).begin(count, now)
 
     def is_creating(self, key: PoolKey) -> bool:
-        """Tell whether ports are being created for the pool."""
+        """Return whether ports are being created for the pool."""
         pool = self.pools.get(key)
         return pool is not None and pool.creating > 0
 
@@ -336,7 +336,7 @@ class PoolState:
             record.port = replace(record.port, name=name)
 
     def is_awaited(self) -> bool:
-        """Tell whether any claim waits for a port."""
+        """Return whether any claim waits for a port."""
         return bool(self._waiting)
 
     def ports(self) -> Iterator[PooledPort]:

@@ -97,7 +97,7 @@ class Upkeep:
         return min(filter(None, (delay, checked.delay, self._interval)))
 
     def _is_urgent(self, key: PoolKey) -> bool:
-        """Tell whether a Pod can have what is checked: then no budget holds it up."""
+        """Return whether a Pod can have what is checked: then no budget holds it up."""
         pool = self._state.pools.get(key)
         return pool is not None and bool(pool.waiting)
 
@@ -241,7 +241,7 @@ class Upkeep:
 
 
 def is_same(found: PooledPort, known: PooledPort) -> bool:
-    """Tell whether at most a port's name, device and security groups have changed."""
+    """Return whether at most a port's name, device and security groups have changed."""
     wanted = dataclasses.replace(
         known, name=found.name, device_id=found.device_id, key=known.key, fit=True
     )

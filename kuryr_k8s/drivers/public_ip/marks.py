@@ -54,7 +54,7 @@ class Marks:
         )
 
     def describes(self, floating_ip: FloatingIP) -> bool:
-        """Tell whether we wrote the description."""
+        """Return whether we wrote the description."""
         return self._described_owner(floating_ip) is not None
 
     def _described_owner(self, floating_ip: FloatingIP) -> Owner | None:
@@ -63,5 +63,5 @@ class Marks:
 
 
 def is_marked(floating_ip: FloatingIP) -> bool:
-    """Tell whether the floating IP is a Service's, in this cluster or in another one."""
+    """Return whether the floating IP is a Service's, in this cluster or in another one."""
     return owner_tags.owner_of((*floating_ip.tags, floating_ip.description)) is not None

@@ -27,7 +27,7 @@ class Requirements:
     subnets: tuple[ExternalSubnet, ...]
 
     def are_met_by(self, found: FloatingIP) -> bool:
-        """Tell whether a floating IP meets them."""
+        """Return whether a floating IP meets them."""
         if (found.project_id, found.network_id) != (self.project_id, self.network_id):
             return False
         if self.address is not None:

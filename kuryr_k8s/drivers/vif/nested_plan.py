@@ -36,7 +36,7 @@ def pod_uid_of(port: Json) -> str:
 
 
 def is_made_here(port: Json) -> bool:
-    """Tell whether this driver made the port, attached or not."""
+    """Return whether this driver made the port, attached or not."""
     pooled = POOL_TAG in port.get("tags", ()) and not port.get("binding:host_id")
     return pooled or bool(pod_uid_of(port))
 

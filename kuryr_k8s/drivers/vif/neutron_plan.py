@@ -57,7 +57,7 @@ def host_id_of(node: Node) -> str:
 
 
 def is_made_here(port: Json) -> bool:
-    """Tell whether the driver of bound ports made the port.
+    """Return whether the driver of bound ports made the port.
 
     A port that is not bound (any more) counts, too, unless it is marked as a subport.
     """
@@ -131,7 +131,7 @@ def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
 
 
 def is_untouched(port: Json) -> bool:
-    """Tell whether a pool's port has only the properties that pools give to their ports."""
+    """Return whether a pool's port has only the properties that pools give to their ports."""
     return (
         port["name"] != LEAVING
         and port["admin_state_up"]

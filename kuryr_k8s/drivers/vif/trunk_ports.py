@@ -62,7 +62,7 @@ class TrunkPorts:
         self._to_detach: deque[_Request[None]] = deque()
 
     def carries(self, port_id: str) -> bool:
-        """Tell whether the port is a subport, as far as is known."""
+        """Return whether the port is a subport, as far as is known."""
         return self._known is not None and port_id in self._known
 
     async def attach(self, port_id: str) -> int:
@@ -207,6 +207,6 @@ class TrunkPorts:
 
 
 def _concerns_all(error: errors.CloudError) -> bool:
-    """Tell whether each of the ports would fail alone, too."""
+    """Return whether each of the ports would fail alone, too."""
     gone = isinstance(error, errors.NotFound) and error.kind != trunks.NO_PORT
     return gone or error.kind in CLOSED

@@ -143,7 +143,7 @@ class KuryrPortHandler(Handler):
         }
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
-        """Tell whether anybody can have made ports for the Pod.
+        """Return whether anybody can have made ports for the Pod.
 
         Nobody can if this very process vouched for that when it created the KuryrPort, and has
         requested none since (the cache may have been set back). That saves Neutron a request for
@@ -231,7 +231,7 @@ class KuryrPortHandler(Handler):
             await self._interfaces.release(vif, recorded.pod_uid)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
-        """Tell whether no interface was ever recorded; none will be after the deletion.
+        """Return whether no interface was ever recorded; none will be after the deletion.
 
         So a Pod that never came to run on a node without a daemon can go.
         """
@@ -243,7 +243,7 @@ class KuryrPortHandler(Handler):
         )
 
     async def _node_is_gone(self, key: Key, recorded: KuryrPort) -> bool:
-        """Tell whether nobody is left to unplug the ports: both the Node and the Pod are gone.
+        """Return whether nobody is left to unplug the ports: both the Node and the Pod are gone.
 
         A Node that an operator tainted as out of service counts as gone. All by live reads, since
         an object that a cache lacks may exist.

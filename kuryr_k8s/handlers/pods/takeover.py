@@ -49,7 +49,7 @@ class Takeover:
                 raise failures[0]
 
     def _is_open(self, item: Json) -> bool:
-        """Tell whether an earlier leader could still add interfaces.
+        """Return whether an earlier leader could still add interfaces.
 
         A deletion has changed the resourceVersion, too.
         """

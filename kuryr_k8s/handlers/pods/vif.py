@@ -95,7 +95,7 @@ class VIFHandler(Handler):
         self._context.informers.of(KURYRPORTS).learn(answer)
 
     def _is_over(self, key: Key, recorded: KuryrPort) -> bool:
-        """Tell whether the API server has reported an irreversible end of the Pod.
+        """Return whether the API server has reported an irreversible end of the Pod.
 
         That is: this very Pod was deleted, or has finished, or is being deleted before it had
         interfaces.
@@ -131,17 +131,17 @@ def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Ite
 
 
 def wants_network(pod: Pod) -> bool:
-    """Tell whether the Pod runs on a node, in a network namespace of its own, and is not over."""
+    """Return whether the Pod is on a node, not over, and in a network namespace of its own."""
     return pod.node is not None and not pod.host_network and not pod.finished
 
 
 def is_needed(recorded: KuryrPort, pod: Pod | None) -> bool:
-    """Tell whether the KuryrPort belongs to this very Pod, and the Pod is not over."""
+    """Return whether the KuryrPort belongs to this very Pod, and the Pod is not over."""
     return pod is not None and pod.identity == recorded.pod_uid and wants_network(pod)
 
 
 def is_awaited(recorded: KuryrPort, pod: Pod | None) -> bool:
-    """Tell whether the KuryrPort is needed, or may still come to be.
+    """Return whether the KuryrPort is needed, or may still come to be.
 
     A Pod that is deleted before it has interfaces gets none any more. Its ADD may be waiting for
     them, and the kubelet for the ADD: the deletion of the KuryrPort tells the node to give up.

@@ -179,7 +179,7 @@ class Places:
         await granted.check_network(self._neutron, network, project_id)
 
     def _is_free(self, port: Json) -> bool:
-        """Tell whether nobody but a load balancer has the port.
+        """Return whether nobody but a load balancer has the port.
 
         If that is not ours, Octavia refuses the port.
         """
@@ -191,7 +191,7 @@ def _is_in(address: str, subnet: Subnet) -> bool:
 
 
 def _is_in_pools(address: str, subnet: Subnet) -> bool:
-    """Tell whether the address is in an allocation pool; ClusterIPs never are (see ranges.py)."""
+    """Return whether the address is in an allocation pool; ClusterIPs never are (ranges.py)."""
     where = ipaddress.ip_address(address)
     return any(
         ipaddress.ip_address(first) <= where <= ipaddress.ip_address(last)  # type: ignore[operator]

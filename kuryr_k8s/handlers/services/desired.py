@@ -91,7 +91,10 @@ def shared_of(given: Given) -> LoadBalancer:
 
 
 def needs_external(settings: Settings, cluster_ips: Sequence[str], subnets: Sequence[str]) -> bool:
-    """Tell whether the ClusterIPs' load balancers (in these subnets) cannot be what is asked."""
+    """Return whether the settings need a load balancer besides those of the ClusterIPs.
+
+    :param subnets: of the ClusterIPs' load balancers.
+    """
     elsewhere = settings.internal and settings.address not in (None, *cluster_ips)
     return bool(
         elsewhere

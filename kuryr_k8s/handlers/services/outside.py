@@ -260,7 +260,7 @@ class Outside:
 
 
 def _are_ranges_refused(error: errors.KuryrError) -> bool:
-    """Tell whether no load balancer can have the source ranges."""
+    """Return whether no load balancer can have the source ranges."""
     cause = error.__cause__ if isinstance(error, NotOffered) else error
     return isinstance(cause, NobodyConnects) or (
         isinstance(cause, errors.Unsupported) and cause.feature == "allowed_cidrs"

@@ -36,7 +36,7 @@ def wire_of(protocol: str, settings: Settings) -> Wire:
 
 
 def is_transparent(settings: Settings) -> bool:
-    """Tell whether members receive exactly what clients send."""
+    """Return whether members receive exactly what clients send."""
     return not (
         settings.proxy_protocol or settings.x_forwarded_for or settings.default_tls_container_ref
     )

@@ -36,7 +36,7 @@ class ServiceRange(NamedTuple):
 
     @property
     def added(self) -> bool:
-        """Tell whether somebody added it to the ranges that the API server was started with."""
+        """Return whether somebody added it to the ranges that the API server was started with."""
         return self.about.resource == SERVICECIDRS and self.about.name != OF_THE_SERVER
 
 

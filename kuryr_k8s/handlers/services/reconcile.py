@@ -148,5 +148,5 @@ class Reconcile:
         return Owner(self.service.uid, role)
 
     def is_waiting(self) -> bool:
-        """Tell whether a cloud is still at work: soon there is more to report."""
+        """Return whether a cloud is still at work: soon there is more to report."""
         return any(isinstance(problem, errors.Wait) for problem in self.problems)

@@ -24,7 +24,7 @@ class Refusal:
     certain: bool
 
     def concerns(self, shape: LoadBalancer, into: str | None, now: float) -> bool:
-        """Tell whether the same thing was refused not long ago."""
+        """Return whether the same thing was refused not long ago."""
         return (self.shape, self.into) == (shape, into) and now - self.at < TRY_AGAIN
 
 

@@ -120,7 +120,7 @@ class Requests:
         return Outcome(outcome.found, {**outcome.refused, **refused}, note)
 
     async def is_shared(self, key: Key, owner: Owner) -> bool:
-        """Tell whether others have parts in the owner's load balancer.
+        """Return whether others have parts in the owner's load balancer.
 
         If so, the Service is looked at again when they have changed it.
         """

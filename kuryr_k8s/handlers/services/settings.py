@@ -71,7 +71,7 @@ def check_container(settings: Settings, project_id: str, conf: cfg.ConfigOpts) -
 
 
 def keeps_address(service: Service) -> bool:
-    """Tell whether the floating IP outlives the Service.
+    """Return whether the floating IP outlives the Service.
 
     What cannot be read counts as a yes: a deleted address does not come back.
     """

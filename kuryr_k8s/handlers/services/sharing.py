@@ -42,7 +42,7 @@ class Sharing:
         self._reads: dict[Key, str] = {}  # the VIP's port whose address a Service reads
 
     async def names_another(self, reconcile: Reconcile) -> bool:
-        """Tell whether the settings name a load balancer that is not one of the Service's."""
+        """Return whether the settings name a load balancer that is not one of the Service's."""
         named = reconcile.settings.load_balancer_id
         if named is None:
             return False
@@ -112,7 +112,7 @@ class Sharing:
         await self._requests.release(key, Owner(service.uid, Role.SHARED), refused=refused)
 
     async def is_shared(self, key: Key, service: Service) -> bool:
-        """Tell whether others have parts in a load balancer of the Service.
+        """Return whether others have parts in a load balancer of the Service.
 
         If so, the Service is looked at again when they have left.
         """

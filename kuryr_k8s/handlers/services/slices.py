@@ -15,7 +15,7 @@ class ServiceSlices:
         self._keys: dict[Key, set[Key]] = {}  # of each Service's
 
     def __contains__(self, service: Key) -> bool:
-        """Tell whether the Service has a slice, even an empty one."""
+        """Return whether the Service has a slice, even an empty one."""
         return service in self._keys
 
     def of(self, service: Key) -> list[EndpointSlice]:

@@ -41,7 +41,7 @@ class ServiceStatus:
         self._services = services
 
     def says(self, key: Key, uid: str, kind: str, verdict: Verdict | None) -> bool:
-        """Tell whether the Service has this condition already; None: whether it has none."""
+        """Return whether the Service has this condition already; None: whether it has none."""
         service = self._services.get(key)
         if service is None or service.uid != uid:
             return False
