@@ -14,7 +14,7 @@ class WorkerSetup(NeutronSetup):
     """The objects in Neutron that are there only with virtual machines among the nodes."""
 
     def network(self, cloud: facts.Cloud) -> facts.Network:
-        """Create the machines' network on the cluster's router, let in by the security groups."""
+        """Ensure the machines' network on the cluster's router, let in by the security groups."""
         project = self._projects["k8s"]
         made = self._network(topology.WORKER_NETWORK, project)
         self._attach(cloud.router_id, made)
@@ -24,7 +24,7 @@ class WorkerSetup(NeutronSetup):
         return made
 
     def trunk(self, cloud: facts.Cloud, worker: Worker, host: Node) -> tuple[str, str]:
-        """Create the machine's trunk with its parent port, bound on the host.
+        """Ensure the machine's trunk with its parent port, bound on the host.
 
         :returns: the ids of the trunk and of the parent port.
         """

@@ -149,7 +149,7 @@ class Binding(Part, abc.ABC):
 
     @abc.abstractmethod
     def progress(self, vif: VIFBase) -> str:
-        """Say what ``ready`` is waiting for, for users."""
+        """Describe for users what ``ready`` is waiting for."""
 
     @abc.abstractmethod
     async def disconnect(self, attachment: Attachment) -> None:
@@ -187,7 +187,7 @@ class Binding(Part, abc.ABC):
         return False
 
     def trouble(self) -> str:
-        """Say why ``attachments`` may be incomplete, for users; empty while it is complete."""
+        """Describe for users why ``attachments`` may be incomplete; empty if it is complete."""
         return ""
 
     async def reachable(self) -> None:

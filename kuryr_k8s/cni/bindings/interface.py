@@ -75,7 +75,7 @@ def routes(attachment: Attachment, vif: VIFBase) -> Iterator[tuple[str, str]]:
 
 
 def missing(attachment: Attachment, vif: VIFBase, seen: netlink.Observed | None) -> str:
-    """Say what the Pod's end lacks, for users; empty if nothing."""
+    """Describe for users what the Pod's end lacks; empty if nothing."""
     if seen is None:
         return f"interface {attachment.ifname} is missing in the Pod"
     if not seen.up:

@@ -153,7 +153,7 @@ class OpenVSwitchBinding(Binding):
             raise BindingError(f"cannot set {attachment.ifname} up: {error}") from error
 
     def progress(self, vif: VIFBase) -> str:
-        """Say what ovs-vswitchd or OVN has yet to do."""
+        """Describe what ovs-vswitchd or OVN has yet to do."""
         vif = _expect(vif)
         known = self._switch.find(vif.vif_name)
         if known is None:
@@ -218,7 +218,7 @@ class OpenVSwitchBinding(Binding):
         return self.parked_ports.ready(vif.id)
 
     def trouble(self) -> str:
-        """Say that the database cannot be reached, where that is so."""
+        """Return a message while the database cannot be reached, else an empty string."""
         connected = self._switch.connected.is_set()
         return "" if connected else "Open vSwitch's database cannot be reached"
 

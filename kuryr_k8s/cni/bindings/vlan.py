@@ -137,7 +137,7 @@ class VlanBinding(Binding):
         return await self._vlans.answers(attachment.netns, attachment.ifname, gateways)
 
     def progress(self, vif: VIFBase) -> str:
-        """Say that the gateways have to answer."""
+        """Describe what is missing: answers of the gateways."""
         return f"waiting for the gateways of Neutron port {vif.id} to answer"
 
     async def disconnect(self, attachment: Attachment) -> None:

@@ -91,7 +91,7 @@ class Attachments(Part):
         self._subscribers.append(subscriber)
 
     def trouble(self) -> str:
-        """Say why it is not known what is attached, for users; empty if it is known."""
+        """Describe for users why it is not known what is attached; empty if it is."""
         return next(filter(None, (binding.trouble() for binding in self._bindings)), "")
 
     async def reachable(self) -> None:

@@ -89,7 +89,7 @@ class KuryrPorts(Part):
             return port
 
     def progress(self, key: Key, pod_uid: str) -> str:
-        """Say what ``wait`` is waiting for, for users."""
+        """Describe for users what ``wait`` is waiting for."""
         port = self._cache.get(key)
         if port is None:
             return f"there is no KuryrPort {key}: is kuryr-k8s-controller running?"

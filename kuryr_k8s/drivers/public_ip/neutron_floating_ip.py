@@ -266,7 +266,7 @@ class NeutronFloatingIP(ServicePublicIPDriver):
             return
 
     async def _check_single(self, request: PublicIPRequest, error: errors.Conflict) -> None:
-        """Tell why the VIP's port can have no further floating IP.
+        """Raise if the VIP's port can have no further floating IP.
 
         :raises errors.Wait: it has one: a creation of ours came late.
         :raises InUse: it has one that we did not create.
@@ -290,9 +290,9 @@ def _association(request: PublicIPRequest) -> dict[str, Any]:
 
 
 def _check_reachable(error: errors.NotFound, network_id: str) -> None:
-    """Tell a missing network from other missing objects.
+    """Raise if the missing object is the network, or a router to it.
 
-    :raises NoNetwork: Neutron did not find the network, or a router that leads to it.
+    :raises NoNetwork: Neutron did not find one of them.
     """
     if error.kind in (floating_ips.NO_ROUTER, floating_ips.NO_NETWORK):
         raise NoNetwork(f"network {network_id}: {error.brief}") from error

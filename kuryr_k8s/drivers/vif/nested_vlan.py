@@ -57,7 +57,7 @@ class NestedVLAN(PooledVIFDriver):
         self._trunks.forget_node(node_name)
 
     def releases(self, vif: VIFBase) -> bool:
-        """Tell that ports of neutron-vif are released, too: the node was made a VM since."""
+        """Return True for VIFs of neutron-vif, too: the node was made a VM since."""
         return isinstance(vif, VIFVlanNested | VIFOpenVSwitch)
 
     async def ensure(self, request: PortRequest) -> VIFBase:
