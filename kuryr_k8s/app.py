@@ -149,15 +149,19 @@ class ControllerApp:
         handlers = self._handlers(context)
         takeover = Takeover(context.kube, context.informers.of(KURYRPORTS), context.incarnation)
         loops = [loop for handler, _ in handlers for loop in handler.loops()]
-        admin = PoolAdmin(context, lambda: self.leading.is_set() and lease.remaining > 0)
+
+        def leads() -> bool:
+            """Return whether we work, and nobody else can."""
+            return self.leading.is_set() and lease.remaining > 0
+
+        # what a standby is asked about pools it refuses: only who leads knows them
+        admin = PoolAdmin(context, leads)
         drivers = context.drivers.seal()
         loops += [loop for driver in drivers for loop in driver.loops()]
         queues = {loop.name: loop.queue for loop in (*(loop for _, loop in handlers), *loops)}
         calls = {name: _in_flight(transport) for name, transport in clouds.items()}
-        # what a standby is asked about pools it refuses: only who leads knows them
-        caches: list[Informer[Any]] = []
-        status = Status(lease, self.leading.is_set, calls, caches, queues)
-        caches += context.informers.seal()
+        caches = context.informers.seal()
+        status = Status(lease, leads, calls, caches, queues)
         self.registry.register(status)
         self.registry.register(QueueMetrics(queues))
         for driver in drivers:

@@ -42,11 +42,11 @@ class BadRequest(Exception):
 class PoolAdmin:
     """Answers requests about the pools of the controller that leads.
 
-    :param leading: tells whether this controller leads.
+    :param leads: tells whether this controller works, and nobody else can.
     """
 
-    def __init__(self, context: HandlerContext, leading: Callable[[], bool]) -> None:
-        self._leading = leading
+    def __init__(self, context: HandlerContext, leads: Callable[[], bool]) -> None:
+        self._leads = leads
         self._driver = context.drivers[VIFPoolDriver]
         self._projects = context.drivers[PodProjectDriver]
         self._subnets = context.drivers[PodSubnetsDriver]
@@ -112,7 +112,7 @@ class PoolAdmin:
         return {"ports": keeper.free(pool.key, count)}
 
     def _require_lead(self) -> None:
-        if not self._leading():
+        if not self._leads():
             raise web.HTTPServiceUnavailable(text="this controller does not lead")
 
     def _keepers(self) -> list[KeepsPorts]:

@@ -28,7 +28,7 @@ from kuryr_k8s.k8s.leader import Lease
 class Status(Collector):
     """Answers from the objects that it is given, without asking any API.
 
-    :param leading: tells whether the controller has begun to lead.
+    :param leads: tells whether this controller works, and nobody else can.
     :param calls: return the number of calls in flight, by the name of the API.
     :param caches: the caches that must be synced before the controller is ready.
     :param queues: the queues, by the names of the loops that work on them.
@@ -37,7 +37,7 @@ class Status(Collector):
     def __init__(
         self,
         lease: Lease,
-        leading: Callable[[], bool],
+        leads: Callable[[], bool],
         calls: Mapping[str, Callable[[], int]],
         caches: Sequence[Informer[Any]],
         queues: Mapping[str, WorkQueue[Any]],
@@ -45,15 +45,11 @@ class Status(Collector):
         self._caches = caches
         self._queues = queues
         self._lease = lease
-        self._leading = leading
+        self._leads = leads
         self._calls = calls
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/status", self._get)]
-
-    def is_leading(self) -> bool:
-        """Return whether we work, and nobody else can."""
-        return self._leading() and self._lease.remaining > 0
 
     def synced(self) -> bool:
         return all(cache.synced.is_set() for cache in self._caches)
@@ -66,7 +62,7 @@ class Status(Collector):
         lease = self._lease
         return {
             "identity": lease.identity,
-            "leading": self.is_leading(),
+            "leading": self._leads(),
             "lease": {
                 "namespace": lease.key.namespace,
                 "name": lease.key.name,
@@ -87,7 +83,7 @@ class Status(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         yield GaugeMetricFamily(
-            "kuryr_leader", "1: this controller leads, 0: it stands by", value=self.is_leading()
+            "kuryr_leader", "1: this controller leads, 0: it stands by", value=self._leads()
         )
         yield GaugeMetricFamily(
             "kuryr_lease_transitions",
