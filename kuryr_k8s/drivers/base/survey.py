@@ -15,14 +15,10 @@ class Survey(Generic[K, T]):
     about an owner for whom a write was not answered: the cloud is asked about that owner again.
 
     :param list_all: lists everything and corrects the memory.
-    :param ask: reads what one owner has and corrects the memory.
     """
 
-    def __init__(
-        self, list_all: Callable[[], Awaitable[T]], ask: Callable[[K], Awaitable[None]]
-    ) -> None:
+    def __init__(self, list_all: Callable[[], Awaitable[T]]) -> None:
         self._list_all = list_all
-        self._ask = ask
         self._lock = asyncio.Lock()
         self.done = False
         self.doubtful: set[K] = set()
@@ -40,14 +36,15 @@ class Survey(Generic[K, T]):
         async with self._lock:
             return await self._run()
 
-    async def verify(self, owner: K) -> None:
+    async def verify(self, owner: K, ask: Callable[[K], Awaitable[None]]) -> None:
         """Make sure that the memory is right about the owner.
 
+        :param ask: reads what one owner has and corrects the memory.
         :raises kuryr_k8s.errors.CloudError: the cloud does not answer.
         """
         await self.require()
         if owner in self.doubtful:
-            await self._ask(owner)
+            await ask(owner)
             self.doubtful.discard(owner)
 
     async def _run(self) -> T:

@@ -45,7 +45,7 @@ class Attachments:
         self._records = records
         self._tags = tuple(tags)
         self._renewed: dict[str, str] = {}  # former id → id of the load balancer made anew
-        self._survey = Survey[Owner, list[Owned]](self._list_all, self._ask)
+        self._survey = Survey[Owner, list[Owned]](self._list_all)
 
     async def ensure(
         self, owner: Owner, load_balancer_id: str, desired: LoadBalancer
@@ -136,9 +136,6 @@ class Attachments:
         for owned in found:
             self._view(self._records.of(owned.owner), owned.id).used = True
         return sorted(found)
-
-    async def _ask(self, _owner: Owner) -> None:
-        """Do nothing: parts are read before each change, so no owner is ever in doubt."""
 
     # -- looking
 

@@ -34,7 +34,7 @@ class Records:
         self._octavia = octavia
         self._tags = tuple(tags)
         self._records: dict[Owner, Record] = {}
-        self._survey = Survey[Owner, list[Json]](self._list_all, self._ask)
+        self._survey = Survey[Owner, list[Json]](self._list_all)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(list(self._records.values()))
@@ -59,7 +59,7 @@ class Records:
         :returns: None if the owner has no load balancer.
         :raises kuryr_k8s.errors.CloudError: Octavia does not answer.
         """
-        await self._survey.verify(owner)
+        await self._survey.verify(owner, self._ask)
         record = self._records.get(owner)
         return record.own if record is not None else None
 

@@ -31,14 +31,14 @@ class Records:
         self._projects = projects
         self._known: dict[Owner, dict[str, FloatingIP]] = {}  # by id
         self._touched: set[Owner] = set()  # owners with changes since a list was begun
-        self._survey = Survey[Owner, list[Owned]](self._list_all, self._ask)
+        self._survey = Survey[Owner, list[Owned]](self._list_all)
 
     async def of(self, owner: Owner) -> list[FloatingIP]:
         """Return the owner's floating IPs, the oldest first; ask Neutron if they are in doubt.
 
         :raises kuryr_k8s.errors.CloudError: Neutron does not answer.
         """
-        await self._survey.verify(owner)
+        await self._survey.verify(owner, self._ask)
         return sorted(
             self._known.get(owner, {}).values(), key=lambda each: (each.created_at, each.id)
         )
