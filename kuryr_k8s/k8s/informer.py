@@ -14,8 +14,8 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import Json, KubeApi
@@ -30,12 +30,14 @@ T = TypeVar("T", bound=Versioned)
 Subscriber = Callable[[Key, T | None, T | None], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed(Generic[T]):
-    """A list as it arrives, and the annotations of its objects that somebody reads."""
+class _Known(NamedTuple, Generic[T]):
+    """What is known of an object: its view, and those of its annotations that somebody reads."""
 
-    objects: dict[Key, T]
-    annotations: dict[Key, dict[str, str]]
+    view: T
+    annotations: Mapping[str, str]
+
+
+NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class Informer(Generic[T]):
@@ -63,13 +65,12 @@ class Informer(Generic[T]):
         self._selectors = dict(selectors or {})
         self._idle = idle
         self.replaying = False  # what is reported now comes of a list, and is no event
-        self._cache: dict[Key, T] = {}
+        self._cache: dict[Key, _Known[T]] = {}
         self._ahead: dict[Key, int] = {}  # versions learned that the watch has yet to reach
         self._gone: dict[Key, str] = {}  # uids learned to be gone, likewise
         self._unseen: set[Key] = set()  # those of both that were there at the last bookmark
         self._subscribers: list[Subscriber[T]] = []
         self._kept: frozenset[str] = frozenset()  # annotations that somebody reads
-        self._annotations: dict[Key, dict[str, str]] = {}  # of the objects that have any of them
         self._version = ""  # the resourceVersion seen last; empty: list first
         self._streams_lists = True
         self._failed = False
@@ -79,11 +80,12 @@ class Informer(Generic[T]):
 
     def get(self, key: Key) -> T | None:
         """Return the object as last heard of; the cache lags, so destroy nothing because of it."""
-        return self._cache.get(key)
+        known = self._cache.get(key)
+        return known.view if known is not None else None
 
     def values(self) -> Iterator[T]:
         """Iterate over all objects."""
-        return iter(tuple(self._cache.values()))
+        return iter([known.view for known in self._cache.values()])
 
     def keep(self, *names: str) -> None:
         """Keep these annotations of the objects that have them, for :meth:`annotation`.
@@ -96,7 +98,8 @@ class Informer(Generic[T]):
 
     def annotation(self, key: Key, name: str) -> str | None:
         """Return an annotation of the object as last heard of, if :meth:`keep` asked for it."""
-        return self._annotations.get(key, {}).get(name)
+        known = self._cache.get(key)
+        return known.annotations.get(name) if known is not None else None
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Call ``subscriber(key, old, new)`` for each object now, and then at each change.
@@ -106,7 +109,7 @@ class Informer(Generic[T]):
         """
         with self._replay():
             for key, known in self._cache.items():
-                subscriber(key, None, known)
+                subscriber(key, None, known.view)
         self._subscribers.append(subscriber)
 
     def learn(self, item: Json | None) -> None:
@@ -114,7 +117,7 @@ class Informer(Generic[T]):
         if item is None or item.get("kind") == "Status" or not self.synced.is_set():
             return
         key, meta = _key(item), item["metadata"]
-        version, old = int(meta["resourceVersion"]), self._cache.get(key)
+        version, old = int(meta["resourceVersion"]), self.get(key)
         newest = int(old.resource_version) if old is not None else 0
         if "deletionTimestamp" in meta and not meta.get("finalizers"):
             # the answer has the version of before the deletion: known by then is this very object
@@ -183,7 +186,7 @@ class Informer(Generic[T]):
         self._failed = True  # until it has ended without a problem
         if not self._version and not self._streams_lists:
             await self._list()
-        fresh: _Listed[T] | None = None if self._version else _Listed({}, {})
+        fresh: dict[Key, _Known[T]] | None = None if self._version else {}
         events = self._api.watch(self.resource, self._query(), idle=self._idle)
         async with aclosing(events):
             async for event in events:
@@ -197,7 +200,7 @@ class Informer(Generic[T]):
                         self._check_learned()
                 elif fresh is not None:
                     key = _key(event["object"])
-                    self._take_in(fresh, key, event["object"])
+                    fresh[key] = self._same_or_read(key, event["object"])
                 elif not self._is_stale(event["type"], event["object"]):
                     self._apply(event["type"], event["object"])
                 if fresh is None:
@@ -240,44 +243,35 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         """List in pages, for servers without streaming lists (WatchList)."""
-        fresh: _Listed[T] = _Listed({}, {})
+        fresh: dict[Key, _Known[T]] = {}
         newest = ""
         async for items, version in self._api.list_pages(self.resource, self._selectors):
             newest = version
             for item in items:
                 key = _key(item)
-                self._take_in(fresh, key, item)
+                fresh[key] = self._same_or_read(key, item)
         self._replace(fresh, newest)
         self._version = newest
 
-    def _take_in(self, fresh: "_Listed[T]", key: Key, item: Json) -> None:
-        fresh.objects[key] = self._same_or_read(key, item)
-        if kept := self._kept_of(item):
-            fresh.annotations[key] = kept
-
-    def _same_or_read(self, key: Key, item: Json) -> T:
+    def _same_or_read(self, key: Key, item: Json) -> _Known[T]:
         old = self._cache.get(key)
-        if old is not None and old.resource_version == item["metadata"]["resourceVersion"]:
+        if old is not None and old.view.resource_version == item["metadata"]["resourceVersion"]:
             return old
-        return self._read(item)
+        return self._known_of(item)
 
-    def _kept_of(self, item: Json) -> dict[str, str]:
+    def _known_of(self, item: Json) -> _Known[T]:
         found = item["metadata"].get("annotations") or {}
-        return {name: found[name] for name in self._kept & found.keys()}
+        kept = {name: found[name] for name in self._kept & found.keys()}
+        return _Known(self._read(item), kept or NO_ANNOTATIONS)
 
-    def _replace(self, listed: "_Listed[T]", version: str) -> None:
+    def _replace(self, fresh: dict[Key, _Known[T]], version: str) -> None:
         """Replace the cache by the list of this version, except for what was learned since."""
-        fresh, annotations = listed.objects, listed.annotations
         for key, ahead in self._ahead.items():
             if ahead > int(version):
                 fresh[key] = self._cache[key]
-                annotations[key] = self._annotations.get(key, {})
         for key, uid in self._gone.items():
-            if key in fresh and fresh[key].uid == uid:
+            if key in fresh and fresh[key].view.uid == uid:
                 del fresh[key]
-        self._annotations = {
-            key: kept for key, kept in annotations.items() if kept and key in fresh
-        }
         before, self._cache = self._cache, fresh
         with self._replay():
             for key in before.keys() - fresh.keys():
@@ -301,18 +295,15 @@ class Informer(Generic[T]):
         old = self._cache.get(key)
         if kind == "DELETED":
             self._cache.pop(key, None)
-            self._annotations.pop(key, None)
             self._notify(key, old, None)
         else:
-            self._annotations.pop(key, None)
-            if kept := self._kept_of(item):
-                self._annotations[key] = kept
-            new = self._cache[key] = self._read(item)
+            new = self._cache[key] = self._known_of(item)
             self._notify(key, old, new)
 
-    def _notify(self, key: Key, old: T | None, new: T | None) -> None:
+    def _notify(self, key: Key, old: _Known[T] | None, new: _Known[T] | None) -> None:
+        before, now = (known.view if known is not None else None for known in (old, new))
         for subscriber in self._subscribers:
-            subscriber(key, old, new)
+            subscriber(key, before, now)
 
 
 class Informers:

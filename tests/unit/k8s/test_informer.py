@@ -1,6 +1,7 @@
 """What an informer learns from the answers to our own writes, and what it makes of the watch."""
 
 import asyncio
+import functools
 from dataclasses import dataclass
 
 import pytest
@@ -24,8 +25,9 @@ class View:
         return cls(meta["uid"], meta["resourceVersion"], item.get("state", ""))
 
 
-def item(version, state="", uid="u1", *, gone=False):
+def item(version, state="", uid="u1", *, gone=False, notes=None):
     meta = {"namespace": "ns", "name": "web", "uid": uid, "resourceVersion": str(version)}
+    meta |= {"annotations": notes} if notes else {}
     return {"metadata": meta | ({"deletionTimestamp": "now"} if gone else {}), "state": state}
 
 
@@ -73,6 +75,7 @@ class Followed:
     def __init__(self):
         self.server = Server()
         self.informer = Informer(self.server, KURYRPORTS, View.read)
+        self.informer.keep("colour")
         self.told = []
         self.informer.subscribe(lambda _key, _old, new: self.told.append(new and new.state))
 
@@ -155,6 +158,27 @@ async def test_what_was_learned_stands_while_a_list_from_before_it_comes(followe
     followed.server.tell("ADDED", item(30, "learned"))
     await followed.heard()
     assert followed.told == ["learned"]
+
+
+async def test_annotation_that_somebody_reads_is_that_of_the_newest_version(followed):
+    known = functools.partial(followed.informer.annotation, KEY)
+    followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+    await followed.server.until_asked(2)
+    followed.server.tell("ADDED", item(5, notes={"colour": "white"}))
+    followed.informer.learn(item(20, notes={"colour": "red", "size": "small"}))
+    assert (known("colour"), known("size")) == ("red", None)
+    followed.server.bookmark(10, end_of_list=True)
+    await followed.heard()
+    assert known("colour") == "red"
+    followed.server.tell("MODIFIED", item(30))
+    await followed.heard()
+    assert known("colour") is None
+    followed.server.tell("MODIFIED", item(40, notes={"colour": "blue"}))
+    await followed.heard()
+    assert known("colour") == "blue"
+    followed.server.tell("DELETED", item(50, notes={"colour": "blue"}))
+    await followed.heard()
+    assert known("colour") is None
 
 
 async def test_write_that_the_server_never_shows_is_not_believed_for_ever(followed):
