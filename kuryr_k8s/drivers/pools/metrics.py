@@ -1,7 +1,8 @@
 """The metrics of pools, read when Prometheus asks."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -17,26 +18,21 @@ from kuryr_k8s.drivers.pools.waiters import WaitTimes
 STATES = ("available", "in_use", "returning", "leaving", "waiting", "creating", "target")
 
 
+class Source(NamedTuple):
+    """A pool driver, and how long requests to it waited."""
+
+    driver: KeepsPorts
+    times: WaitTimes
+
+
 class PoolCollector(Collector):
     """Ports by place and state; requests that found a port, and those that had to wait.
 
-    :param drivers: pool drivers, by name.
-    :param times: how long requests waited, by the driver's name.
+    Each metric has one description, so a program has one such collector for all its pool drivers.
     """
 
-    def __init__(self, drivers: Mapping[str, KeepsPorts], times: Mapping[str, WaitTimes]) -> None:
-        self._drivers = drivers
-        self._times = times
-
-    @classmethod
-    def combine(cls, collectors: "list[PoolCollector]") -> "PoolCollector":
-        """Make one collector of several: each metric has one description."""
-        drivers: dict[str, KeepsPorts] = {}
-        times: dict[str, WaitTimes] = {}
-        for collector in collectors:
-            drivers |= collector._drivers
-            times |= collector._times
-        return cls(drivers, times)
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self.sources = tuple({source.driver.name: source for source in sources}.values())
 
     def collect(self) -> Iterator[Metric]:
         ports = GaugeMetricFamily(
@@ -50,10 +46,10 @@ class PoolCollector(Collector):
             "How long requests waited that found their pool empty",
             labels=["driver"],
         )
-        for name, driver in self._drivers.items():
+        for driver, times in self.sources:
+            name = driver.name
             for (place, state), count in _count(driver).items():
                 ports.add_metric([name, place, state], count)
-        for name, times in self._times.items():
             requests.add_metric([name, "hit"], times.hits)
             requests.add_metric([name, "miss"], times.misses)
             waits.add_metric([name], list(times.buckets.items()), times.seconds)

@@ -57,7 +57,8 @@ class MultiPool(VIFPoolDriver):
         found = [collector for pool in self._pools.values() for collector in pool.collectors()]
         own = [collector for collector in found if isinstance(collector, PoolCollector)]
         others = [collector for collector in found if not isinstance(collector, PoolCollector)]
-        return [PoolCollector.combine(own), *others]
+        sources = [source for collector in own for source in collector.sources]
+        return [PoolCollector(sources), *others]
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         for pool in self._pools.values():
