@@ -147,17 +147,9 @@ class VIFPoolDriver(Driver):
     async def release_unrecorded(self, pod_uid: str) -> int:
         """Release ports that no KuryrPort names: see :meth:`PodVIFDriver.release_unrecorded`."""
 
-    async def discard(self, port: Json) -> None:
-        """Remove an unnamed port: see :meth:`PodVIFDriver.discard`."""
-        await self._vif.discard(port)
-
-    def serves(self, vif: VIFBase) -> bool:
-        """Return whether the pod_vif drivers behind it make such VIFs, and so release them."""
-        return self._vif.releases(vif)
-
-    def has_driver(self, vif: PodVIFDriver) -> bool:
-        """Return whether it stands before this pod_vif driver."""
-        return vif is self._vif
+    def vif_drivers(self) -> Sequence[PodVIFDriver]:
+        """List the pod_vif drivers that it stands before: all their VIFs are its business."""
+        return (self._vif,)
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called when a Pod's port is found to be gone."""

@@ -18,7 +18,6 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
 
-Json = dict[str, Any]
 MAPPING = "[vif_pool] vif_pool_mapping"
 
 
@@ -64,11 +63,8 @@ class MultiPool(VIFPoolDriver):
         for pool in self._pools.values():
             pool.on_lost(callback)
 
-    def has_driver(self, vif: PodVIFDriver) -> bool:
-        return vif in self._vifs.values()
-
-    def serves(self, vif: VIFBase) -> bool:
-        return any(pool.serves(vif) for pool in self._pools.values())
+    def vif_drivers(self) -> Sequence[PodVIFDriver]:
+        return tuple(self._vifs.values())
 
     def part_of(self, node: Node) -> VIFPoolDriver:
         name = node.pod_vif or self._default
@@ -93,17 +89,12 @@ class MultiPool(VIFPoolDriver):
         await self._of_vif(vif).release(vif, pod_uid)
 
     def _of_vif(self, vif: VIFBase) -> VIFPoolDriver:
-        for name, pool in self._pools.items():
-            if type(vif) is self._vifs[name].kind:
-                return pool
-        for pool in self._pools.values():
-            if pool.serves(vif):
-                return pool
-        raise errors.Refused(f"no driver of {MAPPING} knows a {type(vif).__name__}")
+        drivers = self._vifs.items()
+        names = [name for name, driver in drivers if type(vif) is driver.kind]
+        names = names or [name for name, driver in drivers if driver.releases(vif)]
+        if not names:
+            raise errors.Refused(f"no driver of {MAPPING} knows a {type(vif).__name__}")
+        return self._pools[names[0]]
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         return sum([await pool.release_unrecorded(pod_uid) for pool in self._pools.values()])
-
-    async def discard(self, port: Json) -> None:
-        makers = [vif for vif in self._vifs.values() if vif.made(port)]
-        await (makers or [self._vifs[self._default]])[0].discard(port)

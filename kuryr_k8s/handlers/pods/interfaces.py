@@ -1,8 +1,5 @@
 """The interfaces of a Pod, each made and released by the driver whose kind it is."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     Drivers,
@@ -16,8 +13,6 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.vif import VIFBase
-
-Json = dict[str, Any]
 
 
 class Interfaces:
@@ -72,14 +67,14 @@ class Interfaces:
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         """Give the interface's port these security groups, and no others."""
-        if self._pool.serves(vif):
+        if self._is_pools(vif):
             await self._pool.update_security_groups(vif, groups)
         else:
             await self._driver_of(vif).update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase, pod_uid: str) -> None:
         """Take the interface back from the Pod, once the node has let go of it."""
-        if self._pool.serves(vif):
+        if self._is_pools(vif):
             await self._pool.release(vif, pod_uid)
         else:
             await self._driver_of(vif).release(vif)
@@ -90,21 +85,13 @@ class Interfaces:
             await driver.release_unrecorded(pod_uid)
         await self._pool.release_unrecorded(pod_uid)
 
-    async def discard(self, port: Json) -> None:
-        """Remove a port that one of the drivers made and that nothing names."""
-        for driver in self._others():
-            if driver.made(port):
-                await driver.discard(port)
-                return
-        await self._pool.discard(port)
+    def _is_pools(self, vif: VIFBase) -> bool:
+        return any(driver.releases(vif) for driver in self._pool.vif_drivers())
 
-    def _others(self) -> Sequence[PodVIFDriver]:
+    def _others(self) -> list[PodVIFDriver]:
         """Return the pod_vif drivers that the pool does not stand before."""
-        return [
-            driver
-            for driver in self._drivers.of_slot(PodVIFDriver)
-            if not self._pool.has_driver(driver)
-        ]
+        pools = self._pool.vif_drivers()
+        return [driver for driver in self._drivers.of_slot(PodVIFDriver) if driver not in pools]
 
     def _driver_of(self, vif: VIFBase) -> PodVIFDriver:
         for driver in self._others():

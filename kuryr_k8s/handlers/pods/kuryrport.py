@@ -66,7 +66,7 @@ class KuryrPortHandler(Handler):
 
     def loops(self) -> Sequence[Controller[Any]]:
         """Return the sweep of ports, by which pools recover as well."""
-        return (PortSweep(self._context, self._interfaces).loop,)
+        return (PortSweep(self._context).loop,)
 
     async def reconcile(self, key: Key) -> float | None:
         recorded = self._context.informers.of(KURYRPORTS).get(key)

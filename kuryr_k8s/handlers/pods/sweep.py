@@ -15,7 +15,6 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import Holder, PodVIFDriver, Records, VIFPoolDriver, keepers
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
 from kuryr_k8s.k8s.resources import KURYRPORTS
 from kuryr_k8s.model.kuryrport import KuryrPort
@@ -51,7 +50,7 @@ class PortSweep(Sweep[Json]):
     :raises errors.ConfigError: nothing marks the ports of this cluster.
     """
 
-    def __init__(self, context: HandlerContext, interfaces: Interfaces) -> None:
+    def __init__(self, context: HandlerContext) -> None:
         defaults = context.conf.neutron_defaults
         super().__init__(
             "port-sweeper",
@@ -65,7 +64,6 @@ class PortSweep(Sweep[Json]):
         self._neutron = context.neutron
         self._kube = context.kube
         self._kuryrports = context.informers.of(KURYRPORTS)
-        self._interfaces = interfaces
         self._drivers = context.drivers
         self._pool = context.drivers[VIFPoolDriver]
         self._keepers = keepers(self._pool)
@@ -111,7 +109,9 @@ class PortSweep(Sweep[Json]):
             item["name"],
             self._pod_uid_of(item),
         )
-        await self._interfaces.discard(item)
+        maker = self._maker_of(item)
+        if maker is not None:  # as with all that a search finds
+            await maker.discard(item)
 
     def _device_owners(self) -> tuple[str, ...]:
         drivers = self._drivers.of_slot(PodVIFDriver)
