@@ -19,13 +19,13 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
     PooledPort,
-    PooledVIFDriver,
     PoolKey,
     PortRequest,
 )
 from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.drivers.vif.node_trunks import NodeTrunks
+from kuryr_k8s.drivers.vif.tagged_ports import TaggedPorts
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkPorts
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFVlanNested
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
-class NestedVLAN(PooledVIFDriver):
+class NestedVLAN(TaggedPorts):
     """Subports of the nodes' trunks, identified by (cluster tag, Pod's tag, interface's tag)."""
 
     kind = VIFVlanNested
@@ -43,11 +43,7 @@ class NestedVLAN(PooledVIFDriver):
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
-        defaults = context.conf.neutron_defaults
-        self._neutron = context.neutron
         self._trunks = NodeTrunks(context.neutron, context.conf)
-        self._tags = tuple(defaults.resource_tags)
-        self._mtu = defaults.network_device_mtu
         self._creating = 0  # calls of create_pooled that are in progress
 
     async def start(self) -> None:
@@ -77,20 +73,14 @@ class NestedVLAN(PooledVIFDriver):
         return nested_plan.vif_of(pooled, request.pod_network, self._mtu)
 
     async def _find(self, request: PortRequest) -> Json | None:
-        """Find the port that an earlier attempt made, and give it its tags if they are missing."""
+        """Find the port that an earlier attempt made."""
         query = {
             "project_id": request.project_id,
             "network_id": request.pod_network.network.id,
         }
         mark = nested_plan.pod_tag(request.pod_uid)
         tags = (*self._tags, vif_plan.interface_tag(request.ifname), mark)
-        found = await self._neutron.list_ports(query | {"tags": ",".join(tags)})
-        if not found and not self._neutron.keeps_tags:
-            untagged = {"description": mark, "not-tags-any": ",".join(tags)}
-            found = await self._neutron.list_ports(query | untagged)
-            for port in found[:1]:
-                await self._neutron.set_port_tags(port["id"], tags)
-        return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+        return await self._find_tagged(query, tags, untagged=query | {"description": mark})
 
     async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
         """Bring a port of an earlier attempt up to date: options or the VM may have changed."""
@@ -105,10 +95,7 @@ class NestedVLAN(PooledVIFDriver):
         return await self._neutron.update_port(port["id"], {"security_groups": groups})
 
     async def _create(self, request: PortRequest) -> Json:
-        try:
-            return await self._neutron.create_port(nested_plan.port_body(request, self._tags))
-        except errors.OverQuota as error:
-            raise vif_plan.explained(error, request) from error
+        return await self._create_for(request, nested_plan.port_body(request, self._tags))
 
     async def _attach(self, trunk: TrunkPorts, port_id: str) -> int:
         try:
@@ -126,18 +113,13 @@ class NestedVLAN(PooledVIFDriver):
                 f"Neutron attached port {port_id} incompletely; it is attached again"
             )
 
-    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
-        await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
-
     async def release(self, vif: VIFBase) -> None:
         await self._remove(vif.id)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         mark = nested_plan.pod_tag(pod_uid)
         found = await self._neutron.list_ports({"tags": ",".join((*self._tags, mark))})
-        if not self._neutron.keeps_tags:
-            untagged = {"description": mark, "not-tags-any": ",".join(self._tags)}
-            found += await self._neutron.list_ports(untagged)
+        found += await self._list_untagged({"description": mark}, self._tags)
         for port in found:
             LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
             await self._remove(port["id"])

@@ -14,11 +14,11 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
     PooledPort,
-    PooledVIFDriver,
     PoolKey,
     PortRequest,
 )
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
+from kuryr_k8s.drivers.vif.tagged_ports import TaggedPorts
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch
 
@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
-class NeutronVIF(PooledVIFDriver):
+class NeutronVIF(TaggedPorts):
     """Ports bound to the nodes' hosts, identified by (cluster tag, Pod uid, interface name).
 
     A port has all of these marks from its creation, so that after a lost answer it is found
@@ -37,11 +37,7 @@ class NeutronVIF(PooledVIFDriver):
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
-        defaults = context.conf.neutron_defaults
-        self._neutron = context.neutron
-        self._tags = tuple(defaults.resource_tags)
-        self._bridge = defaults.ovs_bridge
-        self._mtu = defaults.network_device_mtu
+        self._bridge = context.conf.neutron_defaults.ovs_bridge
 
     async def ensure(self, request: PortRequest) -> VIFBase:
         request.require_plain("neutron-vif")
@@ -57,7 +53,7 @@ class NeutronVIF(PooledVIFDriver):
             raise
 
     async def _find(self, request: PortRequest) -> Json | None:
-        """Find the port that an earlier attempt made, and give it its tags if they are missing.
+        """Find the port that an earlier attempt made.
 
         The query names all marks: a port that merely has the Pod's uid belongs to somebody else.
         """
@@ -68,12 +64,7 @@ class NeutronVIF(PooledVIFDriver):
             "network_id": request.pod_network.network.id,
         }
         tags = (*self._tags, vif_plan.interface_tag(request.ifname))
-        found = await self._neutron.list_ports(query | {"tags": ",".join(tags)})
-        if not found and not self._neutron.keeps_tags:
-            found = await self._neutron.list_ports(query | {"not-tags-any": ",".join(tags)})
-            for port in found[:1]:
-                await self._neutron.set_port_tags(port["id"], tags)
-        return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+        return await self._find_tagged(query, tags, untagged=query)
 
     async def _adopt(self, port: Json, request: PortRequest) -> Json:
         """Bring a port of an earlier attempt up to date: the configuration may have changed."""
@@ -95,15 +86,7 @@ class NeutronVIF(PooledVIFDriver):
 
     async def _create(self, request: PortRequest) -> Json:
         host_id = vif_plan.host_id_of(request.node)
-        try:
-            return await self._neutron.create_port(
-                vif_plan.port_body(request, host_id, self._tags)
-            )
-        except errors.OverQuota as error:
-            raise vif_plan.explained(error, request) from error
-
-    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
-        await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
+        return await self._create_for(request, vif_plan.port_body(request, host_id, self._tags))
 
     async def release(self, vif: VIFBase) -> None:
         await self._neutron.delete_port(vif.id)
@@ -111,9 +94,7 @@ class NeutronVIF(PooledVIFDriver):
     async def release_unrecorded(self, pod_uid: str) -> int:
         query = {"device_id": pod_uid, "device_owner": DEVICE_OWNER}
         found = await self._neutron.list_ports(query | {"tags": ",".join(self._tags)})
-        if not self._neutron.keeps_tags:
-            untagged = {"not-tags-any": ",".join(self._tags)}
-            found += await self._neutron.list_ports(query | untagged)
+        found += await self._list_untagged(query, self._tags)
         for port in found:
             if POOL_TAG in port["tags"]:
                 continue  # a pool's port that the Pod has used

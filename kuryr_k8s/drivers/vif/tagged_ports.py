@@ -1,0 +1,53 @@
+"""Neutron ports with tags that name their Pods: what the pod_vif drivers of this package share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import DriverContext, PooledVIFDriver, PortRequest
+from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
+from kuryr_k8s.model.vif import VIFBase
+
+Json = dict[str, Any]
+
+
+class TaggedPorts(PooledVIFDriver):
+    """Creates ports, and finds those of earlier tries by their tags.
+
+    A Neutron that does not keep the tags of a new port may not have given them to it yet. Such a
+    port is found by other fields that it has from its creation.
+    """
+
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        defaults = context.conf.neutron_defaults
+        self._neutron = context.neutron
+        self._tags = tuple(defaults.resource_tags)
+        self._mtu = defaults.network_device_mtu
+
+    async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
+        await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
+
+    async def _create_for(self, request: PortRequest, body: Json) -> Json:
+        try:
+            return await self._neutron.create_port(body)
+        except errors.OverQuota as error:
+            raise vif_plan.explained(error, request) from error
+
+    async def _find_tagged(self, query: Json, tags: Sequence[str], untagged: Json) -> Json | None:
+        """Find the oldest port with these tags, and give it its tags if they are missing.
+
+        :param untagged: the query for a port whose tags are missing.
+        """
+        found = await self._neutron.list_ports(query | {"tags": ",".join(tags)})
+        if not found:
+            found = await self._list_untagged(untagged, tags)
+            for port in found[:1]:
+                await self._neutron.set_port_tags(port["id"], tags)
+        return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+
+    async def _list_untagged(self, query: Json, tags: Sequence[str]) -> list[Json]:
+        """List the ports without these tags, unless new ports have theirs at once."""
+        if self._neutron.keeps_tags:
+            return []
+        return await self._neutron.list_ports(query | {"not-tags-any": ",".join(tags)})
