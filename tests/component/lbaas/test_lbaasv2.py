@@ -19,24 +19,16 @@ from kuryr_k8s.drivers.lbaas.work import NotTaken
 from kuryr_k8s.model.load_balancer import HealthMonitor
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.patience import PATIENCE
+from tests.component.lbaas.octavia_calls import FAULTS, calls
 from tests.kit.clock import ManualClock
 from tests.kit.confs import TAG
 from tests.kit.contexts import driver_context
-from tests.kit.fakes.faults import WRITES, answer, cut, garble, lose_reply
+from tests.kit.fakes.faults import lose_reply
 from tests.kit.fakes.octavia.kinds import POOL
 from tests.kit.load_balancer_worker import wanted
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
 OTHER = Owner("0e3b7d10-1111-4222-8333-444455556666")
-
-
-def calls(cloud, *, writes):
-    """Those of Octavia since the last clear."""
-    return [
-        f"{one.method} {one.what.rpartition('/lbaas/')[2]}"
-        for one in cloud.calls
-        if "/lbaas/" in one.path and (one.method in WRITES) == writes
-    ]
 
 
 def trees(cloud):
@@ -273,15 +265,6 @@ async def _live(worker, cloud):
     return trees(cloud)
 
 
-FAULTS = {
-    "reply lost": lose_reply(),
-    "not sent": cut(),
-    "half a reply": garble(),
-    "500 applied": answer(500, applied=True),
-    "503": answer(503),
-    "409": answer(409, message="Load Balancer x is immutable and cannot be updated."),
-    "404": answer(404),
-}
 WRITES_OF_A_LIFE = 11
 
 

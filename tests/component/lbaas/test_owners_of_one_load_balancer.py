@@ -10,7 +10,7 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.model.owner import Owner, Role
-from tests.component.lbaas.test_lbaasv2 import FAULTS, calls
+from tests.component.lbaas.octavia_calls import FAULTS, calls
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.load_balancer_worker import wanted
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kuryr_k8s.drivers.vif import nested_plan
-from tests.component.pools.test_pools import OPTIONS, end
+from tests.component.pools.pods import OPTIONS, end
 from tests.kit import confs
 from tests.kit.confs import HOST, NODE
 from tests.kit.fakes.faults import lose_reply

@@ -3,8 +3,7 @@
 import pytest
 
 from kuryr_k8s.cli.local import LocalController
-from tests.component.pools.test_pool_faults import pool
-from tests.component.pools.test_pools import run, until_ports
+from tests.component.pools.pods import pool, run, until_ports
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import answer, lose_reply
 from tests.kit.ledger import settle

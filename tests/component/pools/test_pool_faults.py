@@ -2,45 +2,25 @@
 
 import pytest
 
-from kuryr_k8s.model.annotations import HOST_ID
-from tests.component.pools.test_pools import end, until_ports
+from tests.component.pools.pods import (
+    OTHER,
+    add,
+    add_other_node,
+    available,
+    end,
+    pool,
+    run,
+    until_ports,
+)
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import Hang, make_some
 from tests.kit.ledger import counts_of, named, settle
-from tests.lives.pools import options
 
-OTHER = "node2"
 LONG = 150.0  # seconds for what is tried every half a minute, and then may need another try
-
-
-def pool(*, sweep="1", **changes):
-    groups = options(**changes)
-    groups["neutron_defaults"]["sweep_interval"] = sweep
-    return groups
-
-
-async def add(stage, name, node=NODE):
-    return await stage.cluster.add_pod(name, node=node)
-
-
-async def run(stage, name, node=NODE):
-    """Have a Pod run; it, and the id of its port."""
-    pod = await add(stage, name, node)
-    vif = await stage.until_plugged_in(name)
-    await stage.activate(name)
-    return pod, vif["id"]
-
-
-async def add_other_node(stage, host="chassis2"):
-    return await stage.cluster.add_node(OTHER, annotations={HOST_ID: host})
 
 
 async def tidied(stage, app):
     await settle(stage, lambda: app)
-
-
-def available(stage, *ports):
-    return [port for port in stage.cloud.ports if port not in ports]
 
 
 # -- quota

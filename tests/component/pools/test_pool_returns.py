@@ -2,8 +2,16 @@
 
 import pytest
 
-from tests.component.pools.test_pool_faults import OTHER, add, add_other_node, available, pool, run
-from tests.component.pools.test_pools import end, until_ports
+from tests.component.pools.pods import (
+    OTHER,
+    add,
+    add_other_node,
+    available,
+    end,
+    pool,
+    run,
+    until_ports,
+)
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import answer
 from tests.kit.ledger import counts_of, named, settle

@@ -6,41 +6,12 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s.cli.local import ControllerError, LocalController
+from tests.component.pools.pods import OPTIONS, end, run, until_ports
 from tests.kit.confs import HOST, NODE, TAG
-
-OPTIONS = {
-    "ports_pool_min": "2",
-    "ports_pool_batch": "3",
-    "ports_pool_update_frequency": "1",
-    "ports_pool_cooldown": "0",
-    "ports_pool_fill_rate": "100",
-    "ports_pool_cleanup_rate": "100",
-    "port_names": "false",
-    "park_ports": "false",
-}
 
 
 def pool(**options):
     return {"kubernetes": {"vif_pool_driver": "neutron"}, "vif_pool": OPTIONS | options}
-
-
-async def run(stage, name):
-    """Have a Pod run; the id of its port."""
-    pod = await stage.cluster.add_pod(name, node=NODE)
-    vif = await stage.until_plugged_in(name)
-    await stage.activate(name)
-    return pod, vif["id"]
-
-
-async def end(stage, name, pod):
-    await stage.cluster.delete_pod(pod)
-    await stage.until_deleting(name)
-    await stage.let_go(name)
-    await stage.until_gone(name)
-
-
-async def until_ports(stage, count):
-    await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == count)
 
 
 async def test_first_pod_makes_the_pool_and_fills_it(stage):

@@ -5,22 +5,11 @@ import json
 
 import pytest
 
+from tests.component.services.web import HTTP, TWO, UP, run
 from tests.kit.load_balancer_services import open_up
 from tests.kit.service_stage import CUT, FINALIZER, SPEC, STATE, VERSION
 
-HTTP = ("http", 80)
-TWO = {("10.62.0.5", 8080): 1, ("10.62.0.6", 8080): 1}
-UP = {("TCP", 80): TWO}
 DRAINING = {"ready": False, "serving": True, "terminating": True}
-
-
-async def run(services, *ports, **spec):
-    """A Service with two endpoints is created and served."""
-    await services.set_slice("a", "10.62.0.5", "10.62.0.6", ports=[("http", 8080)])
-    service = await services.add_service("web", *(ports or (HTTP,)), **spec)
-    await services.until_members(UP)
-    await services.until_published()
-    return service
 
 
 async def test_service_gets_a_load_balancer_with_its_endpoints(services):

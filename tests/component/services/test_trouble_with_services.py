@@ -6,7 +6,7 @@ import pytest
 
 from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
 from kuryr_k8s.handlers.services.state import BUDGET
-from tests.component.services.test_life_of_a_service import HTTP, TWO, UP, run
+from tests.component.services.web import HTTP, TWO, UP, run
 from tests.kit.fakes.faults import answer
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.kube.objects import make_endpointslice, path_of

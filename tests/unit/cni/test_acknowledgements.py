@@ -8,7 +8,7 @@ from kuryr_k8s.cni.pods.acknowledgements import Acknowledgements
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.unit.cni.test_attachments import Node, started
+from tests.unit.cni.node import Node, started
 
 KEY = Key("default", "web")
 

@@ -2,58 +2,17 @@
 
 import asyncio
 import contextlib
-import json
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from kuryr_k8s.cni.bindings.base import BindingError, Bindings, NamespaceGone, Stray, Unusable
-from kuryr_k8s.cni.dispatcher import Dispatcher
-from kuryr_k8s.cni.patience import Patience
-from kuryr_k8s.cni.pods.adds import Adds
-from kuryr_k8s.cni.pods.attachments import Attachments
-from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
+from kuryr_k8s.cni.bindings.base import BindingError, NamespaceGone, Stray, Unusable
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import (
-    Api,
-    Cache,
-    FakeBinding,
     kuryrport,
     ovs_vif,
-    request_bytes,
     vlan_vif,
 )
-
-
-class Node:
-    def __init__(self, *, add_timeout=60.0, patience=60.0, unusable=None):
-        self.cache = Cache()
-        self.api = Api(self.cache)
-        self.binding = FakeBinding()
-        settled = asyncio.Event()
-        settled.set()
-        self.attachments = Attachments(
-            Bindings({"VIFOpenVSwitch": self.binding}, unusable),
-            KuryrPorts(self.cache, self.api, Patience(kuryrport=patience)),
-            adds=Adds(),
-            settled=settled,
-            add_timeout=add_timeout,
-        )
-        self.dispatcher = Dispatcher(self.attachments)
-        self.registry = CollectorRegistry()
-        for collector in (*self.attachments.collectors(), *self.dispatcher.collectors()):
-            self.registry.register(collector)
-        self.changed = []
-        self.attachments.subscribe(self.changed.append)
-
-    async def ask(self, command, container="c1", **options):
-        code, answer = await self.dispatcher.handle(request_bytes(command, container, **options))
-        decoded = json.loads(answer) if answer else None
-        assert code == (1 if decoded and "code" in decoded else 0)
-        return decoded
-
-    def containers(self):
-        return sorted({attachment.container_id for attachment in self.binding.attached})
+from tests.unit.cni.node import Node, started, turns
 
 
 @pytest.fixture
@@ -61,20 +20,6 @@ async def node():
     node = Node()
     node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
     return node
-
-
-async def turns(count=20):
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-@contextlib.asynccontextmanager
-async def started(coroutine):
-    """The request in the background, as far as it gets by itself."""
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(coroutine)
-        await turns()
-        yield task
 
 
 async def test_add_then_del(node):

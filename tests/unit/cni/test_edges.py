@@ -20,7 +20,7 @@ from kuryr_k8s.cni.spool import Spool
 from tests.kit.cni_program import SOURCE, kuryr_cni
 from tests.kit.node.fakes import kuryrport, ovs_vif, request_bytes
 from tests.kit.paths import ETC
-from tests.unit.cni.test_attachments import Node, turns
+from tests.unit.cni.node import Node, turns
 
 
 async def exchange(path, request):

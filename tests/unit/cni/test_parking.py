@@ -10,7 +10,7 @@ from kuryr_k8s.cni.ovs.switch import PARKED, InterfaceRow
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import PoolApi, PoolCache, ovs_vif, pool_entry, pool_item
-from tests.unit.cni.test_attachments import Node
+from tests.unit.cni.node import Node
 
 KEY = Key("", "node1")
 ONE, TWO = ovs_vif(1), ovs_vif(2)

@@ -1,0 +1,22 @@
+"""Calls of Octavia, and faults of any of them."""
+
+from tests.kit.fakes.faults import WRITES, answer, cut, garble, lose_reply
+
+FAULTS = {
+    "reply lost": lose_reply(),
+    "not sent": cut(),
+    "half a reply": garble(),
+    "500 applied": answer(500, applied=True),
+    "503": answer(503),
+    "409": answer(409, message="Load Balancer x is immutable and cannot be updated."),
+    "404": answer(404),
+}
+
+
+def calls(cloud, *, writes):
+    """Those of Octavia since the last clear."""
+    return [
+        f"{one.method} {one.what.rpartition('/lbaas/')[2]}"
+        for one in cloud.calls
+        if "/lbaas/" in one.path and (one.method in WRITES) == writes
+    ]
