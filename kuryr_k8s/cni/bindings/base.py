@@ -32,8 +32,6 @@ ENTRY_POINTS = "kuryr_k8s.cni.binding"
 class BindingError(errors.KuryrError):
     """An interface cannot be plugged, or is not what it should be; the message is for users."""
 
-    reason = "KuryrPlugFailed"
-
 
 class NamespaceGone(BindingError):
     """The Pod's network namespace does not exist."""
