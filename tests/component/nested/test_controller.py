@@ -4,6 +4,8 @@ import pytest
 
 from tests.kit import confs
 from tests.kit.confs import TAG
+from tests.kit.fakes.faults import delay
+from tests.kit.kube.objects import path_of
 from tests.kit.vms import (
     pod_ports,
     subports,
@@ -31,6 +33,26 @@ async def test_pod_on_a_node_without_a_trunk_is_told_and_runs_when_there_is_one(
         cloud.trunk = cloud.trunks[made["trunk"]["id"]]
         vif = await stage.until_plugged_in("web")
         assert subports(cloud) == {vif["id"]: vif["vlan_id"]}
+
+
+async def test_trunk_that_is_disabled_is_told_once_and_takes_the_pods_port_when_it_is_not(
+    vm_stage, options, cloud
+):
+    stage = vm_stage
+    cloud.store.change("trunk", cloud.trunk, {"admin_state_up": False})
+    async with stage.controller(**options):
+        pod = await stage.cluster.add_pod("web", node="vm")
+        assert "disabled" in await stage.until_event("KuryrTrunkUnfit")
+        attempts = cloud.faults.add(path="/add_subports", times=None, action=delay(0))
+        for number in (1, 2):
+            labels = {"metadata": {"labels": {"number": f"n{number}"}}}
+            await stage.client.patch(path_of(pod), labels)
+            await cloud.wait_for(lambda number=number: attempts.hits >= number)
+        cloud.store.change("trunk", cloud.trunk, {"admin_state_up": True})
+        await stage.client.patch(path_of(pod), {"metadata": {"labels": None}})
+        vif = await stage.until_plugged_in("web")
+        assert [reason for reason, _note in await stage.events()] == ["KuryrTrunkUnfit"]
+    assert set(subports(cloud)) == {vif["id"]}
 
 
 async def test_trunk_deleted_under_a_pod_lets_the_pod_go(vm_stage, options, transport, cloud):

@@ -7,8 +7,10 @@ import asyncio
 import math
 
 import pytest
+from aiohttp import web
 
 from kuryr_k8s.model.annotations import PROJECT
+from tests.kit.fakes.faults import answer
 from tests.tables.runs import PATIENCE
 
 POD = "web"
@@ -60,6 +62,22 @@ async def no_free_address(stage):
     return mend
 
 
+def neutron_that_answers(method, path, action):
+    async def spoil(stage):
+        rule = stage.cloud.faults.add(method=method, path=path, times=None, action=action)
+
+        async def mend():
+            rule.remove()
+
+        return mend
+
+    return spoil
+
+
+async def nothing_of_a_port(_request, _proceed):
+    return web.json_response({"port": {}, "ports": [{}]}, status=201)
+
+
 async def junk_for_a_project(stage):
     path = f"/api/v1/namespaces/{stage.cluster.namespace}"
     annotation = {PROJECT: "{no: [project"}
@@ -79,6 +97,16 @@ CASES = {
     "security group deleted": (gone("security_groups"), "OpenStackObjectNotFound", "ecurity"),
     "quota of zero": (quota_of_zero, "OpenStackQuotaExceeded", "quota for ports is exhausted"),
     "no free address": (no_free_address, "OpenStackQuotaExceeded", "no free address in network"),
+    "Neutron that fails": (
+        neutron_that_answers("POST", "/ports$", answer(503, message="come later")),
+        "OpenStackFailed",
+        "come later",
+    ),
+    "answer that makes no sense": (
+        neutron_that_answers("POST", "/ports$", nothing_of_a_port),
+        "KuryrFailed",
+        "'id'",
+    ),
     "junk for a project": (junk_for_a_project, "KuryrRefused", "does not grant"),
 }
 

@@ -25,6 +25,7 @@ from tests.kit.load_balancer_services import (
 from tests.kit.service_stage import FINALIZER
 
 ADDRESS = f"{PREFIX}load-balancer-address"
+USED = "172.24.4.99"
 CIDRS = ["192.0.2.0/24", "198.51.100.7/32"]
 
 
@@ -317,6 +318,39 @@ async def test_annotation_that_cannot_be_read_tears_nothing_down(services):
         )
         await until_condition(services, READY, "True")
     assert [reason for reason, _note in await services.events()] == ["KuryrRefused"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ("in use", "KuryrFloatingIPInUse"),
+        ("not there", "KuryrFloatingIPNotPermitted"),
+        ("in no external network", "KuryrFloatingNetworkUnfit"),
+    ],
+)
+async def test_address_that_cannot_be_had_is_told_once_and_another_one_taken_when_asked_for(
+    services, wanted, reason
+):
+    cloud = services.cloud
+    name, value = {
+        "in use": ("openstack.org/kuryr-load-balancer-ip", USED),
+        "not there": ("openstack.org/kuryr-load-balancer-ip", "172.24.4.200"),
+        "in no external network": (f"{PREFIX}floating-network-id", cloud.pods["id"]),
+    }[wanted]
+    others = cloud.add_port(cloud.services["id"])
+    cloud.add_floating_ip(cloud.public["id"], floating_ip_address=USED, port_id=others["id"])
+    async with services.controller():
+        await expose(services, annotations={name: value})
+        assert (await until_condition(services, READY, "False"))[0] == reason
+        await services.until_event(reason)
+        await services.set_slice("a", "10.62.0.6", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.0.6", 8080): 1}})
+        await services.set_slice("a", "10.62.0.7", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.0.7", 8080): 1}})
+        await services.patch_service(metadata={"annotations": {name: None}})
+        await until_reached(services)
+        await until_condition(services, READY, "True")
+        assert [found for found, _note in await services.events()] == [reason]
 
 
 async def test_quota_of_addresses_that_is_used_up_is_told_and_waited_for(services):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from aiohttp import web
 
 from kuryr_k8s.handlers.services.loadbalancer import LoadBalancerHandler
 from kuryr_k8s.handlers.services.state import BUDGET
@@ -307,6 +308,28 @@ async def test_members_that_octavia_refuses_once_are_asked_for_again_soon(servic
         await services.until_event("OpenStackRefused")
         await services.set_slice("a", "10.62.0.9", ports=[("http", 8080)])
         await services.until_members({("TCP", 80): {("10.62.0.9", 8080): 1}})
+
+
+async def test_change_that_octavia_accepts_and_does_not_make_is_told_once(services):
+    async def accept(_request, _proceed):
+        return web.Response(status=202)
+
+    async with services.controller(patience={"unseen_change": 0.0}):
+        await run(services)
+        ignored = services.cloud.faults.add(
+            method="PUT", path="/members", times=None, action=accept
+        )
+        await services.set_slice("a", "10.62.0.8", ports=[("http", 8080)])
+        await services.until_event("KuryrLoadBalancerUnchanged")
+        hits = ignored.hits
+        label = {"metadata": {"labels": {"looked": "again"}}}
+        await services.patch_service(**label)
+        await services.cloud.wait_for(lambda: ignored.hits > hits)
+        ignored.remove()
+        await services.patch_service(metadata={"labels": None})
+        await services.until_members({("TCP", 80): {("10.62.0.8", 8080): 1}})
+        told = [reason for reason, _note in await services.events()]
+    assert told == ["KuryrLoadBalancerUnchanged"]
 
 
 @pytest.mark.parametrize("settings", [{}, {"openstack.org/kuryr-timeout-client-data": "7000"}])
