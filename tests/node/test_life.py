@@ -105,6 +105,25 @@ def _offload(sandbox):
     return int(done.stdout)
 
 
+async def test_end_in_the_bridge_that_was_set_down_is_up_with_the_pods_end(
+    tmp_path, remote, sandbox
+):
+    """ovs-vswitchd sets it down when a port of the same name was removed just before."""
+    vif = ovs_vif(1)
+    async with a_node(tmp_path, remote) as node:
+        node.controller.enabled = False
+        node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
+        async with asyncio.TaskGroup() as group:
+            added = group.create_task(node.cni("ADD", netns=path(sandbox)))
+            await eventually(node.switch.interfaces)
+            shell(f"ip link set {vif.vif_name} down")
+            node.controller.enabled = True
+            await node.controller.mark()
+        assert added.result()[0] == 0
+        [link] = ip("link", "show", vif.vif_name)
+        assert "UP" in link["flags"]
+
+
 async def test_adding_again_gives_the_same_answer_and_changes_nothing(tmp_path, remote, sandbox):
     async with a_node(tmp_path, remote) as node:
         node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))

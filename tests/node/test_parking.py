@@ -365,6 +365,29 @@ async def test_addresses_are_announced_at_the_hand_over(tmp_path, remote, sandbo
             await eventually(lambda: seen.extend(frames(sniffer)) or announced(seen))
 
 
+@pytest.mark.parametrize("installed", ["installed before", "installed after"])
+async def test_end_in_the_bridge_that_was_set_down_is_up_again(
+    tmp_path, remote, sandbox, installed
+):
+    """ovs-vswitchd sets it down when a port of the same name was removed just before."""
+    async with a_node(tmp_path, remote) as node:
+        node.controller.enabled = installed == "installed before"
+        node.pool.name(dict.fromkeys([VIF], "keep"))
+        await eventually(lambda: parked_rows(node))
+        if node.controller.enabled:
+            await eventually(lambda: all(row.installed for row in parked_rows(node)))
+        shell(f"ip link set {VIF.vif_name} down")
+        node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
+        async with asyncio.TaskGroup() as group:
+            added = group.create_task(node.cni("ADD", netns=path(sandbox)))
+            await eventually(lambda: not parked_rows(node))
+            node.controller.enabled = True
+            await node.controller.mark()
+        assert added.result()[0] == 0
+        assert "UP" in end(VIF.vif_name)["flags"]
+        assert kind(end("eth0", netns=sandbox)) == "macvlan"  # it was handed over
+
+
 def announced(seen):
     """Are both addresses, by ARP and by a neighbour advertisement?"""
     mac, ipv4 = bytes.fromhex(VIF.address.replace(":", "")), ipaddress.ip_address("10.77.0.11")

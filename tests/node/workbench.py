@@ -159,6 +159,11 @@ class Controller:
             if change.values is None:
                 self.seen.put_nowait("")
 
+    async def mark(self):
+        """Mark all ports that are there; for those that came while this was not enabled."""
+        rows = {str(row) for row in self._database.idl.tables["Interface"].rows}
+        await self._database.commit(Mark(self._database, rows))
+
     async def run(self):
         async with asyncio.TaskGroup() as group:
             group.create_task(self._database.run())

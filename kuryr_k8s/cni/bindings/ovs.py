@@ -146,7 +146,7 @@ class OpenVSwitchBinding(Binding):
             if known is not None and known.parked:
                 await self._links.activate_parked(vif.vif_name, attachment.netns, wiring)
             else:
-                await self._links.activate(attachment.netns, wiring)
+                await self._links.activate(attachment.netns, wiring, host=vif.vif_name)
         except netlink.NamespaceError as error:
             raise NamespaceGone(str(error)) from error
         except netlink.LinkError as error:

@@ -49,9 +49,14 @@ class Links:
         """
         return await self._threads.run(lambda: _create(host, alias, netns, wiring))
 
-    async def activate(self, netns: str, wiring: Wiring) -> None:
-        """Set the Pod's end up, with its routes, and announce its addresses."""
-        await self._threads.run(lambda: _activate(netns, wiring))
+    async def activate(self, netns: str, wiring: Wiring, *, host: str = "") -> None:
+        """Set the Pod's end up, with its routes, and announce its addresses.
+
+        :param host: the host's end, which is set up as well. It was up when it was made, but
+            ovs-vswitchd may have set it down since: when a port of the same name was removed just
+            before, ovs-vswitchd restores flags that it had read before.
+        """
+        await self._threads.run(lambda: _activate(netns, wiring, host))
 
     async def observe(self, netns: str, ifname: str) -> Observed | None:
         """Return the Pod's end as it is; None if it or the namespace does not exist."""
@@ -152,9 +157,13 @@ def _create(host: str, alias: str, netns: str, wiring: Wiring) -> str:
             raise
 
 
-def _activate(netns: str, wiring: Wiring) -> None:
-    with namespace.opened(netns) as target, namespace.entered(target) as inside:
-        namespace.activate(inside, wiring)
+def _activate(netns: str, wiring: Wiring, host: str) -> None:
+    with namespace.opened(netns) as target:
+        if host:
+            with rtnl.Rtnl() as home:
+                home.do(rtnl.up(socket.if_nametoindex(host)))
+        with namespace.entered(target) as inside:
+            namespace.activate(inside, wiring)
 
 
 def _prepare(netns: str, wiring: Wiring) -> None:

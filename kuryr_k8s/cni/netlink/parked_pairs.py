@@ -77,7 +77,7 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
     """
     below = lower(host)
     with namespace.opened(netns) as target, rtnl.Rtnl() as home:
-        index = socket.if_nametoindex(below)
+        index, opened = socket.if_nametoindex(below), _opened(host)
         wiring = dataclasses.replace(wiring, offload=True)  # the lower end computes checksums
         if device.mac(below) != wiring.mac.lower():
             raise LinkError(f"the MAC of {below} has been changed")
@@ -86,7 +86,7 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
             with namespace.entered(target) as inside:
                 namespace.prepare(inside, wiring)
                 if up:
-                    home.do(rtnl.up(index))
+                    home.do(*opened)
                     namespace.activate(inside, wiring)
             return device.mac(host)
         except BaseException:
@@ -97,7 +97,7 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
 def activate(host: str, netns: str, wiring: Wiring) -> None:
     """Set a Pod's end up that was handed over down."""
     with namespace.opened(netns) as target, rtnl.Rtnl() as home:
-        home.do(rtnl.up(socket.if_nametoindex(lower(host))))
+        home.do(*_opened(host))
         with namespace.entered(target) as inside:
             namespace.activate(inside, wiring)
 
@@ -145,6 +145,11 @@ def in_use(host: str) -> bool:
     with rtnl.Rtnl() as home:
         found = home.attributes(lower(host))
     return found is not None and rtnl.number(found[rtnl.PROMISCUITY]) > 0
+
+
+def _opened(host: str) -> list[rtnl.Request]:
+    """Request that both ends are up; the bridge's, too, for the reason in `Links.activate`."""
+    return [rtnl.up(socket.if_nametoindex(end)) for end in (host, lower(host))]
 
 
 def _delete(home: rtnl.Rtnl, ifname: str) -> None:
