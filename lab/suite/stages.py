@@ -51,7 +51,7 @@ HERE = (
     Stage("lint", Needs.ENVIRONMENT, command=("sh", ".ci/lint")),
     Stage("unit", Needs.ENVIRONMENT, ("tests/unit",), ("--numprocesses=2",)),
     Stage("fakes", Needs.ENVIRONMENT, ("tests/contract",), ("--real=no",)),
-    Stage("node", Needs.CLOUD, ("tests/node",)),
+    Stage("node", Needs.CLOUD, ("tests/node",), _TWO),
     Stage("component", Needs.PROGRAMS, ("tests/component",), _TWO),
     Stage("tables", Needs.PROGRAMS, ("tests/tables",), _TWO),
     Stage(

@@ -65,6 +65,12 @@ class Choice:
         shared = life.shared and place in record.before[life.shared]
         return {} if shared and not self.everything else crashes
 
+    def frozen(self, life, record):
+        """Return the writes in the midst of which the controller is frozen."""
+        if self.everything:
+            return record.writes
+        return self._random(life, "frozen").sample(record.writes, -(-len(record.writes) // 3))
+
     def _one_of_each(self, classes, life, place):
         chosen = self._random(life, place)
         names = [chosen.choice(sorted(one)) for one in classes]

@@ -1,5 +1,7 @@
 """Two controllers: whatever the one was doing when it died, the other one brings to its end."""
 
+import pytest
+
 from tests.kit.pair import Kill, Pair
 from tests.lives.pods import LIVES, deleted, other_groups
 from tests.tables.report import judge
@@ -17,6 +19,7 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize("life", lives, ids=str)
 
 
+@pytest.mark.sampled(2)
 async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed(
     life, lanes_for, choice, request
 ):

@@ -22,6 +22,7 @@ def faults(which):
     return restarts(lab, kill=True) if which == "killed" else crashes(lab, lab.nodes[-1])[:1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("which", ["killed", "node killed"])
 def test_pods_that_come_and_go_meanwhile_leave_nothing_and_none_is_stuck(cluster, which):
     campaign = Campaign(Lab(), cluster.namespace, count=PODS, calm=0.5)
