@@ -11,8 +11,7 @@ from kuryr_k8s.cni import installation
 from kuryr_k8s.cni.protocol import VERSIONS
 from tests.kit.cni_program import variant
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.test_life import a_node, path
-from tests.node.workbench import Controller, cni, eventually, shell
+from tests.node.workbench import Controller, a_node, cni, eventually, path, shell
 
 VIF = ovs_vif(1)
 ARGS = "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_UID=u1"

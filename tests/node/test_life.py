@@ -12,29 +12,12 @@ import pytest
 
 from kuryr_k8s.cni.ovs.switch import OURS
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.workbench import Controller, Node, eventually, ip, shell
-
-
-@contextlib.asynccontextmanager
-async def a_node(tmp_path, remote, *, delay=0.02, **options):
-    async with asyncio.TaskGroup() as group:
-        controller = Controller(remote, delay)
-        task = group.create_task(controller.run())
-        try:
-            async with Node(tmp_path, remote, **options).running() as node:
-                node.controller = controller
-                yield node
-        finally:
-            task.cancel()
+from tests.node.workbench import a_node, eventually, frames, ip, path, shell
 
 
 @pytest.fixture
 def sandbox(namespaces):
     return namespaces()
-
-
-def path(name):
-    return f"/run/netns/{name}"
 
 
 async def test_add_wires_both_families_and_del_leaves_nothing(tmp_path, remote, sandbox):
@@ -304,14 +287,6 @@ async def test_addresses_are_announced_when_the_port_is_ready_and_not_before(
 
             await eventually(announced)
         await node.cni("DEL")
-
-
-def frames(sniffer):
-    found = []
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            found.append(sniffer.recv(2000))
-    return found
 
 
 async def test_what_another_daemon_plugged_on_this_machine_is_no_leftover(

@@ -5,8 +5,7 @@ from kuryr_example.binding import IsolatedBinding
 from kuryr_example.model import VIFIsolated
 
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.test_life import a_node, path
-from tests.node.workbench import eventually, ip, shell
+from tests.node.workbench import a_node, eventually, ip, path, shell
 
 OTHERS = {"VIFIsolated": IsolatedBinding}
 LIKE = ovs_vif(2)

@@ -12,42 +12,13 @@ from kuryr_k8s.cni.netlink import LinkError
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.cni.ovs.switch import OURS, PARKED
 from tests.kit.node.fakes import kuryrport, ovs_vif, pool_entry, pool_item
-from tests.node.test_life import a_node, frames, path
-from tests.node.workbench import NODE, eventually, ip, shell
-
-VIF = ovs_vif(1, active=True)
+from tests.node.parked_ports import VIF, end, kind, parked, parked_rows, pool
+from tests.node.workbench import NODE, a_node, eventually, frames, ip, path, shell
 
 
 @pytest.fixture
 def sandbox(namespaces):
     return namespaces()
-
-
-def parked_rows(node):
-    return [row for row in node.switch.interfaces() if row.parked and not row.attached]
-
-
-async def parked(node, *vifs, told=True):
-    """Name these ports in the pool, and wait until they are parked."""
-    node.pool.name(dict.fromkeys(vifs, "keep"))
-    wanted = {vif.id for vif in vifs}
-    await eventually(lambda: {row.iface_id for row in parked_rows(node)} == wanted)
-    await eventually(lambda: all(row.installed for row in parked_rows(node)))
-    if told:
-        await eventually(lambda: pool(node).parked == wanted)
-
-
-def pool(node):
-    return node.pool.get(NODE)
-
-
-def end(name, *, netns=""):
-    [link] = ip("-d", "link", "show", name, netns=netns)
-    return link
-
-
-def kind(link):
-    return link["linkinfo"]["info_kind"]
 
 
 async def test_port_of_the_pool_is_plugged_with_its_peer_down_and_reported(tmp_path, remote):

@@ -9,9 +9,8 @@ import pytest
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from tests.kit.node.fakes import kuryrport
 from tests.node.dying_daemon import VIF
-from tests.node.test_life import a_node, path
-from tests.node.test_parking import end, kind, parked_rows, pool
-from tests.node.workbench import PATIENCE, Controller, cni, eventually, ip, shell
+from tests.node.parked_ports import end, kind, parked_rows, pool
+from tests.node.workbench import PATIENCE, Controller, a_node, cni, eventually, ip, path, shell
 
 PARKING = ["before:park", "after:park", "after:add_ports"]
 HANDING_OVER = [

@@ -7,9 +7,8 @@ import pytest
 from kuryr_k8s.cni.netlink.parked_pairs import lower
 from kuryr_k8s.cni.ovs.switch import OURS
 from tests.kit.node.fakes import kuryrport
-from tests.node.test_life import a_node, path
-from tests.node.test_parking import VIF, end, kind, parked, parked_rows, pool
-from tests.node.workbench import eventually
+from tests.node.parked_ports import VIF, end, kind, parked, parked_rows, pool
+from tests.node.workbench import a_node, eventually, path
 
 
 @pytest.fixture

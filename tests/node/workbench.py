@@ -334,3 +334,28 @@ def ip(*words, netns=""):
 
 def available():
     return os.geteuid() == 0 and all(map(shutil.which, ("ovsdb-server", "ovsdb-tool", "ip")))
+
+
+@contextlib.asynccontextmanager
+async def a_node(tmp_path, remote, *, delay=0.02, **options):
+    async with asyncio.TaskGroup() as group:
+        controller = Controller(remote, delay)
+        task = group.create_task(controller.run())
+        try:
+            async with Node(tmp_path, remote, **options).running() as node:
+                node.controller = controller
+                yield node
+        finally:
+            task.cancel()
+
+
+def path(name):
+    return f"/run/netns/{name}"
+
+
+def frames(sniffer):
+    found = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            found.append(sniffer.recv(2000))
+    return found
