@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterable
 
 from kuryr_k8s.cni.netlink import device, namespace, rtnl
+from kuryr_k8s.cni.netlink.messages import Request
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Wiring
 
 
@@ -147,7 +148,7 @@ def in_use(host: str) -> bool:
     return found is not None and rtnl.number(found[rtnl.PROMISCUITY]) > 0
 
 
-def _opened(host: str) -> list[rtnl.Request]:
+def _opened(host: str) -> list[Request]:
     """Request that both ends are up; the bridge's, too, for the reason in `Links.activate`."""
     return [rtnl.up(socket.if_nametoindex(end)) for end in (host, lower(host))]
 
