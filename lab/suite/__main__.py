@@ -113,10 +113,9 @@ class Suite:
         return ready
 
     def _programs(self) -> bool:
-        """Build first the programs that the row without a lab waits for."""
-        return self.runner.step(
-            "programs", [_PYTHON, "-m", "lab", "build", "etcd", "kube-apiserver"]
-        )
+        """Build the programs before tests want the processors: builds use all there are."""
+        names = () if Needs.PRODUCT in self._needed() else _API_SERVER
+        return self.runner.step("programs", [_PYTHON, "-m", "lab", "build", *names])
 
     def _needed(self) -> set[Needs]:
         """Collect what the stages of this run need, and what has to be there before that."""
