@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import Json, KubeApi
+from kuryr_k8s.k8s.learned import Learned
 from kuryr_k8s.k8s.resources import Key, Resource, Versioned
 
 LOG = logging.getLogger(__name__)
@@ -66,9 +67,7 @@ class Informer(Generic[T]):
         self._idle = idle
         self.replaying = False  # what is reported now comes of a list, and is no event
         self._cache: dict[Key, _Known[T]] = {}
-        self._ahead: dict[Key, int] = {}  # versions learned that the watch has yet to reach
-        self._gone: dict[Key, str] = {}  # uids learned to be gone, likewise
-        self._unseen: set[Key] = set()  # those of both that were there at the last bookmark
+        self._learned = Learned()
         self._subscribers: list[Subscriber[T]] = []
         self._kept: frozenset[str] = frozenset()  # annotations that somebody reads
         self._version = ""  # the resourceVersion seen last; empty: list first
@@ -122,33 +121,18 @@ class Informer(Generic[T]):
         if "deletionTimestamp" in meta and not meta.get("finalizers"):
             # the answer has the version of before the deletion: known by then is this very object
             if 0 < newest <= version:
-                self._gone[key] = meta["uid"]
-                self._ahead.pop(key, None)
+                self._learned.end(key, meta["uid"], version)
                 self._apply("DELETED", item)
-        elif version > max(newest, int(self._version or 0)) and self._gone.get(key) != meta["uid"]:
-            self._ahead[key] = version
+        elif version > max(newest, int(self._version or 0)) and not self._learned.is_gone(
+            key, meta["uid"]
+        ):
+            self._learned.change(key, version)
             self._apply("MODIFIED", item)
-
-    def _is_stale(self, kind: str, item: Json) -> bool:
-        """Return whether we already knew better than this event."""
-        key, meta = _key(item), item["metadata"]
-        if self._gone.get(key) == meta["uid"]:
-            if kind == "DELETED":
-                del self._gone[key]
-            return True
-        ahead = self._ahead.get(key)
-        if ahead is None:
-            return False
-        if int(meta["resourceVersion"]) >= ahead:
-            del self._ahead[key]
-        return int(meta["resourceVersion"]) <= ahead
 
     def _list_again(self) -> None:
         """Forget everything that was learned: the server's present state is right."""
         self._version = ""
-        self._ahead.clear()
-        self._gone.clear()
-        self._unseen.clear()
+        self._learned.clear()
 
     async def run(self) -> None:
         """Follow the kind for ever; whatever the server does, try again."""
@@ -201,7 +185,7 @@ class Informer(Generic[T]):
                 elif fresh is not None:
                     key = _key(event["object"])
                     fresh[key] = self._same_or_read(key, event["object"])
-                elif not self._is_stale(event["type"], event["object"]):
+                elif not self._learned.covers(event["type"], _key(event["object"]), meta):
                     self._apply(event["type"], event["object"])
                 if fresh is None:
                     self._version = meta["resourceVersion"]
@@ -235,11 +219,9 @@ class Informer(Generic[T]):
 
         If not, etcd was set back to before our write, and what we know of it never happened.
         """
-        learned = self._ahead.keys() | self._gone.keys()
-        if learned & self._unseen:
+        if self._learned.is_overdue():
             LOG.warning("%s: the server does not know of our own writes", self.resource.plural)
             raise errors.KubeGone("the server does not know of our own writes", status=410)
-        self._unseen = learned
 
     async def _list(self) -> None:
         """List in pages, for servers without streaming lists (WatchList)."""
@@ -266,12 +248,13 @@ class Informer(Generic[T]):
 
     def _replace(self, fresh: dict[Key, _Known[T]], version: str) -> None:
         """Replace the cache by the list of this version, except for what was learned since."""
-        for key, ahead in self._ahead.items():
-            if ahead > int(version):
-                fresh[key] = self._cache[key]
-        for key, uid in self._gone.items():
-            if key in fresh and fresh[key].view.uid == uid:
+        uids = {key: fresh[key].view.uid for key in self._learned.gone & fresh.keys()}
+        self._learned.forget_listed(int(version), uids)
+        for key, uid in uids.items():
+            if self._learned.is_gone(key, uid):
                 del fresh[key]
+        for key in self._learned.changed:
+            fresh[key] = self._cache[key]
         before, self._cache = self._cache, fresh
         with self._replay():
             for key in before.keys() - fresh.keys():

@@ -25,8 +25,8 @@ class View:
         return cls(meta["uid"], meta["resourceVersion"], item.get("state", ""))
 
 
-def item(version, state="", uid="u1", *, gone=False, notes=None):
-    meta = {"namespace": "ns", "name": "web", "uid": uid, "resourceVersion": str(version)}
+def item(version, state="", uid="u1", *, name="web", gone=False, notes=None):
+    meta = {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": str(version)}
     meta |= {"annotations": notes} if notes else {}
     return {"metadata": meta | ({"deletionTimestamp": "now"} if gone else {}), "state": state}
 
@@ -158,6 +158,73 @@ async def test_what_was_learned_stands_while_a_list_from_before_it_comes(followe
     followed.server.tell("ADDED", item(30, "learned"))
     await followed.heard()
     assert followed.told == ["learned"]
+
+
+async def test_list_that_shows_what_was_learned_meanwhile_costs_no_further_list(followed):
+    """Neither the change nor the end of an object comes as an event after it."""
+    followed.server.tell("ADDED", item(15, "first"))
+    followed.server.tell("ADDED", item(16, "other", name="other"))
+    followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+    await followed.server.until_asked(2)
+    followed.informer.learn(item(20, "learned"))
+    followed.informer.learn(item(16, "other", name="other", gone=True))
+    followed.server.tell("ADDED", item(20, "learned"))
+    followed.server.bookmark(30, end_of_list=True)
+    for version in (40, 50, 60):
+        followed.server.bookmark(version)
+    await followed.heard()
+    assert followed.state == "learned"
+    assert followed.informer.get(Key("ns", "other")) is None
+    assert len(followed.server.queries) == 2
+
+
+async def test_end_learned_while_a_list_that_shows_the_object_comes_is_no_surprise(followed):
+    followed.server.tell("ADDED", item(15, "made"))
+    followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+    await followed.server.until_asked(2)
+    followed.informer.learn(item(15, "made", gone=True))
+    followed.server.tell("ADDED", item(15, "made"))
+    followed.server.bookmark(20, end_of_list=True)
+    followed.server.tell("MODIFIED", item(25, "going"))
+    followed.server.tell("DELETED", item(30, "going"))
+    await followed.heard()
+    assert followed.told == ["made", None]
+
+
+async def test_successor_learned_while_a_list_that_shows_the_first_comes_is_kept(followed):
+    followed.server.tell("ADDED", item(15, "first"))
+    followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+    await followed.server.until_asked(2)
+    followed.informer.learn(item(15, "first", gone=True))
+    followed.informer.learn(item(30, "second", uid="u2"))
+    followed.server.tell("ADDED", item(15, "first"))
+    followed.server.bookmark(20, end_of_list=True)
+    followed.server.tell("DELETED", item(25, "first"))
+    followed.server.tell("ADDED", item(30, "second", uid="u2"))
+    await followed.heard()
+    assert followed.told == ["first", None, "second"]
+
+
+async def test_short_life_after_a_list_does_not_come_back_by_late_events(followed):
+    followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+    await followed.server.until_asked(2)
+    followed.informer.learn(item(30, "made"))
+    followed.informer.learn(item(30, "made", gone=True))
+    followed.server.bookmark(20, end_of_list=True)
+    followed.server.tell("ADDED", item(30, "made"))
+    followed.server.tell("DELETED", item(31, "made"))
+    await followed.heard()
+    assert followed.told == ["made", None]
+
+
+async def test_writes_of_one_object_in_succession_are_not_taken_for_one(followed):
+    """Each is seen after the bookmark that follows its answer."""
+    for version in range(20, 50, 10):
+        followed.informer.learn(item(version, "made"))
+        followed.server.bookmark(version - 1)
+        followed.server.tell("MODIFIED", item(version, "made"))
+        await followed.heard()
+    assert len(followed.server.queries) == 1
 
 
 async def test_annotation_that_somebody_reads_is_that_of_the_newest_version(followed):
