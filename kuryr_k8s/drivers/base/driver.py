@@ -139,7 +139,8 @@ class Drivers:
 
     def of_slot(self, slot: type[D]) -> tuple[D, ...]:
         """Return all drivers of a slot that are in use."""
-        return tuple(cast("D", made) for made in self._made.values() if made.slot == slot.slot)
+        made = self._made.items()
+        return tuple(cast("D", driver) for (name, _), driver in made if name == slot.slot)
 
     def seal(self) -> tuple[Driver, ...]:
         """Return all drivers in use, each after those that it asked for; make no more."""

@@ -9,7 +9,12 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.config import read
 from kuryr_k8s.drivers import registry
-from kuryr_k8s.drivers.base import Drivers, PodProjectDriver, PodVIFDriver
+from kuryr_k8s.drivers.base import (
+    Drivers,
+    PodProjectDriver,
+    PodVIFDriver,
+    ServiceProjectDriver,
+)
 from kuryr_k8s.drivers.policy.project import DefaultProject
 
 STRANGER = """
@@ -54,6 +59,15 @@ def test_shipped_driver_is_found_by_its_name_and_made_once(drivers):
     assert type(drivers[PodProjectDriver]) is DefaultProject
     assert drivers.named(PodProjectDriver, "default") is drivers[PodProjectDriver]
     assert drivers.seal() == (drivers[PodProjectDriver],)
+
+
+def test_class_that_serves_two_slots_is_found_by_each(drivers):
+    """Its attribute ``slot`` can name one of them only."""
+    project = drivers[ServiceProjectDriver]
+    assert drivers.of_slot(ServiceProjectDriver) == (project,)
+    assert drivers.of_slot(PodProjectDriver) == ()
+    of_pods = drivers[PodProjectDriver]
+    assert drivers.of_slot(PodProjectDriver) == (of_pods,)
 
 
 def test_nothing_is_made_once_the_program_has_started(drivers):
