@@ -3,9 +3,9 @@
 from typing import TypeVar
 
 from stevedore import DriverManager, ExtensionManager
-from stevedore.exception import NoMatches
+from stevedore.exception import MultipleMatches, NoMatches
 
-from kuryr_k8s import errors
+from kuryr_k8s import entry_points, errors
 
 T = TypeVar("T")
 
@@ -14,8 +14,8 @@ def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]
     """Return the class that the entry point ``name`` names.
 
     :param option: The option that names the entry point, for the message.
-    :raises errors.ConfigError: There is no such entry point, or it is not a ``kind``; the message
-        names what is installed.
+    :raises errors.ConfigError: There is no such entry point, there are several, or it is not a
+        ``kind``; the message names what is installed.
     """
     try:
         loaded: object = DriverManager(
@@ -26,6 +26,11 @@ def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]
         ).driver
     except NoMatches as error:
         raise errors.ConfigError(_unknown(namespace, name, option)) from error
+    except MultipleMatches as error:
+        raise errors.ConfigError(
+            f"{option}: {name!r} is not unique: {entry_points.packages(namespace, name)}; "
+            "remove all but one of these packages"
+        ) from error
     if not (isinstance(loaded, type) and issubclass(loaded, kind)):
         raise errors.ConfigError(f"{option}: {name!r} is not a {kind.__name__}")
     return loaded

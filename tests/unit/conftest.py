@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from stevedore import ExtensionManager
 
 ANY_MACHINE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
@@ -20,3 +21,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(1200))  # a state machine has many cases
+
+
+@pytest.fixture
+def site_packages(tmp_path, monkeypatch):
+    """A directory whose packages are installed; ``tmp_path``."""
+    monkeypatch.syspath_prepend(tmp_path)
+    # this process may have looked for entry points before: stevedore remembers what it found
+    monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
+    return tmp_path

@@ -7,6 +7,7 @@ and metrics (:class:`kuryr_k8s.cni.parts.Part`), what is attached, and what is l
 """
 
 import abc
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from oslo_config import cfg
 from stevedore.extension import Extension, ExtensionManager
 
-from kuryr_k8s import errors
+from kuryr_k8s import entry_points, errors
 from kuryr_k8s.cni.caches import Caches
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
@@ -232,9 +233,16 @@ class Bindings:
 def load(context: BindingContext) -> Bindings:
     """Load all bindings that are installed.
 
-    :raises errors.ConfigError: one of them is broken.
+    :raises errors.ConfigError: one of them is broken, or two have the same name.
     """
     found: ExtensionManager[Any] = ExtensionManager(ENTRY_POINTS, on_load_failure_callback=_broken)
+    # before any is made: what a binding has subscribed to cannot be taken back
+    for name, count in Counter(extension.name for extension in found).items():
+        if count > 1:
+            raise errors.ConfigError(
+                f"binding {name!r} is not unique: {entry_points.packages(ENTRY_POINTS, name)}; "
+                "remove all but one of these packages"
+            )
     usable: dict[str, Binding] = {}
     unusable: dict[str, Unusable] = {}
     for extension in found:

@@ -16,7 +16,10 @@ from kuryr_k8s.drivers.base import (
     ServiceProjectDriver,
 )
 from kuryr_k8s.drivers.policy.project import DefaultProject
+from tests.kit.packages import describe_package
 
+POD_PROJECT = "kuryr_k8s.controller.drivers.pod_project"
+SHIPPED = "kuryr_k8s.drivers.policy.project"
 STRANGER = """
 from kuryr_k8s.drivers.base import PodProjectDriver
 
@@ -40,12 +43,7 @@ print(asyncio.run(drivers.named(PodProjectDriver, "moon").project(None)))
 def strangers_package(tmp_path):
     """What a third party installs: a module, and metadata with an entry point."""
     (tmp_path / "stranger.py").write_text(STRANGER)
-    info = tmp_path / "stranger-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[kuryr_k8s.controller.drivers.pod_project]\nmoon = stranger:ByTheMoon\n"
-    )
+    describe_package(tmp_path, "stranger", POD_PROJECT, "moon = stranger:ByTheMoon")
     return tmp_path
 
 
@@ -83,6 +81,18 @@ def test_strangers_driver_is_found_by_its_name(strangers_package):
         [sys.executable, "-c", USE], env={"PYTHONPATH": path}, capture_output=True, text=True
     )
     assert (run.stdout.strip(), run.returncode) == ("moon", 0), run.stderr
+
+
+def test_name_that_two_packages_use_is_answered_with_both(site_packages):
+    describe_package(site_packages, "first", POD_PROJECT, f"moon = {SHIPPED}:DefaultProject")
+    describe_package(site_packages, "second", POD_PROJECT, f"moon = {SHIPPED}:AnnotationProject")
+    with pytest.raises(errors.ConfigError) as caught:
+        registry.load_class(POD_PROJECT, "moon", PodProjectDriver, "[kubernetes] x")
+    assert str(caught.value) == (
+        f"[kubernetes] x: 'moon' is not unique: {SHIPPED}:AnnotationProject of the package second "
+        f"1.0 and {SHIPPED}:DefaultProject of the package first 1.0; "
+        "remove all but one of these packages"
+    )
 
 
 def test_unknown_name_is_answered_with_those_installed(drivers):
