@@ -18,6 +18,7 @@ from typing import Any
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
+from kuryr_k8s import errors
 from kuryr_k8s.admin.pools import PoolAdmin
 from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
@@ -33,6 +34,7 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
 from kuryr_k8s.engine.systemd import notify
+from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext
 from kuryr_k8s.handlers.pods.takeover import Takeover
 from kuryr_k8s.k8s import connect as kube_connect
@@ -158,15 +160,14 @@ class ControllerApp:
         admin = PoolAdmin(context, leads)
         drivers = context.drivers.seal()
         loops += [loop for driver in drivers for loop in driver.loops()]
-        queues = {loop.name: loop.queue for loop in (*(loop for _, loop in handlers), *loops)}
+        queues = _queues([*(loop for _, loop in handlers), *loops])
         calls = {name: _in_flight(transport) for name, transport in clouds.items()}
         caches = context.informers.seal()
         status = Status(lease, leads, calls, caches, queues)
         self.registry.register(status)
         self.registry.register(QueueMetrics(queues))
         for driver in drivers:
-            for collector in driver.collectors():
-                self.registry.register(collector)
+            self._register(driver)
         options = self.conf.health_server
         health = HealthServer(
             options.address,
@@ -178,6 +179,14 @@ class ControllerApp:
         return health, Parts(
             caches=caches, drivers=drivers, handlers=handlers, loops=loops, takeover=takeover
         )
+
+    def _register(self, driver: Driver) -> None:
+        for collector in driver.collectors():
+            try:
+                self.registry.register(collector)
+            except ValueError as error:
+                name = type(driver).__qualname__
+                raise errors.ConfigError(f"metrics of the driver {name}: {error}") from error
 
     def _handlers(self, context: HandlerContext) -> list[tuple[Handler, Controller[Key]]]:
         """Make each enabled handler, with the loop that reconciles its keys."""
@@ -264,6 +273,16 @@ class ControllerApp:
         """Return the seconds left for writes: none may be under way when the Lease ends."""
         margin = MARGIN * float(self.conf.kubernetes.lease_duration)
         return self._lease.remaining - margin if self._lease is not None else 0.0
+
+
+def _queues(loops: Sequence[Controller[Any]]) -> dict[str, WorkQueue[Any]]:
+    """Return the queues by the names of their loops, under which metrics show them."""
+    queues: dict[str, WorkQueue[Any]] = {}
+    for loop in loops:
+        if loop.name in queues:
+            raise errors.ConfigError(f"two loops of handlers or drivers are named {loop.name!r}")
+        queues[loop.name] = loop.queue
+    return queues
 
 
 def _in_flight(transport: Transport) -> Any:

@@ -4,6 +4,7 @@ A Node's label ``pod_vif`` names the pod_vif driver for its Pods (without it: ``
 pod_vif_driver``), and ``[vif_pool] vif_pool_mapping`` the pool driver that stands before it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.drivers.base import DriverContext, PodVIFDriver, PortRequest, VIFPoolDriver
 from kuryr_k8s.drivers.base.driver import NAMESPACE
-from kuryr_k8s.drivers.pools.metrics import PoolCollector
+from kuryr_k8s.drivers.pools.metrics import JointCollector
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
@@ -49,15 +50,17 @@ class MultiPool(VIFPoolDriver):
             await pool.start()
 
     def loops(self) -> Sequence[Controller[Any]]:
-        return [loop for pool in self._pools.values() for loop in pool.loops()]
+        """Return the loops of all pool drivers, each with a name of its own."""
+        loops = [(vif, loop) for vif, pool in self._pools.items() for loop in pool.loops()]
+        names = Counter(loop.name for _, loop in loops)
+        for vif, loop in loops:
+            if names[loop.name] > 1:
+                loop.name = f"{loop.name}-{vif}"
+        return [loop for _, loop in loops]
 
     def collectors(self) -> Sequence[Collector]:
         """Return the metrics of all pool drivers, each metric once."""
-        found = [collector for pool in self._pools.values() for collector in pool.collectors()]
-        own = [collector for collector in found if isinstance(collector, PoolCollector)]
-        others = [collector for collector in found if not isinstance(collector, PoolCollector)]
-        sources = [source for collector in own for source in collector.sources]
-        return [PoolCollector(sources), *others]
+        return (JointCollector({vif: pool.collectors() for vif, pool in self._pools.items()}),)
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         for pool in self._pools.values():

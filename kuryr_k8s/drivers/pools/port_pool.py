@@ -32,7 +32,7 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.filling import Filling
 from kuryr_k8s.drivers.pools.inventory import Inventory
-from kuryr_k8s.drivers.pools.metrics import PoolCollector, Source
+from kuryr_k8s.drivers.pools.metrics import PoolCollector
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parking import Parking
 from kuryr_k8s.drivers.pools.parts import UPKEEP, PoolContext, PoolTask
@@ -124,7 +124,7 @@ class PortPool(KeepsPorts):
         )
 
     def collectors(self) -> Sequence[Collector]:
-        return (PoolCollector([Source(self, self._waiters.times)]),)
+        return (PoolCollector(self, self._waiters.times),)
 
     # -- Pods
 

@@ -20,6 +20,10 @@ WRONG = {
         "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, "
         "lbaas_spec, loadbalancer, vif)",
     ),
+    "handler named twice": (
+        {"kubernetes": {"enabled_handlers": "vif,kuryrport,vif"}},
+        "two loops of handlers or drivers are named 'vif'",
+    ),
     "missing subnet": (
         {"neutron_defaults": {"pod_subnet": "no-such-subnet"}},
         "[neutron_defaults] pod_subnet: no such subnet in Neutron",
