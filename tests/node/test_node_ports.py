@@ -19,7 +19,9 @@ from pyroute2 import NFCTSocket
 from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.netlink import Links, flows
+from kuryr_k8s.cni.netlink import Flows, Links
+from kuryr_k8s.cni.netlink.flows import NETFILTER
+from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.patience import USUAL
 from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.cni.services.health_checks import HealthChecks
@@ -64,14 +66,31 @@ def node_ports_of():
     """Makes what a daemon has that starts now, for these Services."""
     links = Links()
 
-    def make(services, registry=None):
-        node_ports = NodePorts(services, links.flows, PATIENT)
+    def make(services, registry=None, flows=links.flows):
+        node_ports = NodePorts(services, flows, PATIENT)
         for collector in node_ports.collectors() if registry else ():
             registry.register(collector)
         return node_ports
 
     yield make
     links.close()
+
+
+class ByTurns:
+    """Flows that each correction asks for by another protocol of netlink."""
+
+    def __init__(self, threads, protocols):
+        self._flows = [Flows(threads, protocol=protocol) for protocol in reversed(protocols)]
+
+    async def correct(self, targets):
+        return await self._flows.pop().correct(targets)
+
+
+@pytest.fixture
+def by_turns():
+    threads = Threads("conntrack", 1)
+    yield lambda *protocols: ByTurns(threads, protocols)
+    threads.close()
 
 
 def lead(port, addresses, target=80, protocol="TCP"):
@@ -350,10 +369,11 @@ def warnings_of(caplog):
 
 
 async def test_flows_that_could_not_be_corrected_are_so_the_next_time(
-    crossing, node_ports_of, monkeypatch, caplog
+    crossing, node_ports_of, by_turns, caplog
 ):
     services = Services(lead(DNS, WEB, 53, "UDP"))
-    node_ports = node_ports_of(services)
+    nothing = socket.NETLINK_CRYPTO + 1  # the kernel has none
+    node_ports = node_ports_of(services, flows=by_turns(NETFILTER, nothing, NETFILTER))
     await node_ports.reconcile(KEY)
     with (
         Answering(crossing, "web", WEB[V4], 53, socket.SOCK_DGRAM),
@@ -361,9 +381,7 @@ async def test_flows_that_could_not_be_corrected_are_so_the_next_time(
     ):
         assert old.ask() == "web"
         services.put(())
-        with monkeypatch.context() as patch:
-            patch.setattr(flows, "NETFILTER", socket.NETLINK_CRYPTO + 1)  # the kernel has none
-            await until_reconciled(node_ports)
+        await until_reconciled(node_ports)
         [record] = warnings_of(caplog)
         assert "Protocol not supported" in record.getMessage()
         assert old.ask() == "web"

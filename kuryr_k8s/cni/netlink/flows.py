@@ -74,10 +74,13 @@ class Flows:
     """The flows of the node's own network namespace.
 
     All methods raise :class:`LinkError` if the kernel refuses.
+
+    :param protocol: of netlink, by which the kernel is asked.
     """
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, *, protocol: int = NETFILTER) -> None:
         self._threads = threads
+        self._protocol = protocol
 
     async def correct(self, targets: Iterable[UdpTarget]) -> int:
         """Forget UDP flows that go elsewhere than to these targets.
@@ -89,12 +92,12 @@ class Flows:
         :returns: how many were forgotten.
         """
         wanted = tuple(targets)
-        return await self._threads.run(lambda: _correct(wanted))
+        return await self._threads.run(lambda: _correct(self._protocol, wanted))
 
 
-def _correct(targets: Collection[UdpTarget]) -> int:
+def _correct(protocol: int, targets: Collection[UdpTarget]) -> int:
     forgotten = 0
-    with Channel(NETFILTER) as conntrack, Rtnl() as routes:
+    with Channel(protocol) as conntrack, Rtnl() as routes:
         is_own = functools.cache(functools.partial(_is_own, routes))
         for version, family in FAMILY.items():
             by_port = {target.port: target for target in targets if target.version == version}
