@@ -167,9 +167,10 @@ def make_worker(cloud, load_conf, neutron):
     load_balancers.furnish(cloud)
     cloud.octavia_pending = 0.01
 
-    def make(patience=None, **groups):
+    def make(patience=None, options=None, **groups):
         conf = load_conf(**groups)
-        return load_balancers.Worker(conf, neutron, **(patience or {})).running()
+        worker = load_balancers.Worker(conf, neutron, options=options, **(patience or {}))
+        return worker.running()
 
     return make
 

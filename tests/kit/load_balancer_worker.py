@@ -51,9 +51,12 @@ def wanted(cloud, owner, *, pods=2, ports=("http", "dns"), address=None, **chang
 
 
 class Worker:
-    """One life of a controller: the driver, and what runs it."""
+    """One life of a controller: the driver, and what runs it.
 
-    def __init__(self, conf, neutron, **patience):
+    :param options: arguments of the driver, besides its context.
+    """
+
+    def __init__(self, conf, neutron, *, options=None, **patience):
         adapter = connect.ServiceAdapter(connect.connect(conf, connections=16), "load_balancer")
         self.transport = Transport(adapter, limit=16, deadline=lambda: 60.0)
         short = {
@@ -66,7 +69,7 @@ class Worker:
         patience = dataclasses.replace(UNHURRIED, **(short | patience))
         drivers = {ServiceSubnetsDriver: Subnets()}
         context = driver_context(conf, neutron, Octavia(self.transport), drivers, patience)
-        self.driver = LBaaSv2(context)
+        self.driver = LBaaSv2(context, **(options or {}))
         self.wanted, self.places, self.found, self.problems = {}, {}, {}, {}
         self._changed = asyncio.Condition()
         self._queue = WorkQueue(base=0.02, cap=0.2)

@@ -37,10 +37,13 @@ class Octavia:
     Bodies are those of :mod:`kuryr_k8s.cloud.octavia.bodies`. Whatever makes or changes something
     raises :class:`errors.Unsupported` where Octavia, its configuration or the provider of the load
     balancer cannot do what the body asks for.
+
+    :param page: the most objects of a list that are asked for at once.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, *, page: int = PAGE) -> None:
         self._transport = transport
+        self._page = page
 
     async def microversions(self) -> frozenset[tuple[int, int]]:
         """Return the versions of the API, for example (2, 11)."""
@@ -283,7 +286,7 @@ class Octavia:
         """Return everything that matches, page by page; Octavia's own pages may be shorter."""
         kind = path.rpartition("/")[2]
         found: list[Json] = []
-        page = {"limit": str(PAGE)}
+        page = {"limit": str(self._page)}
         while True:
             try:
                 answer = await self._transport.call("GET", path, query={**query, **page})

@@ -19,7 +19,7 @@ from kuryr_k8s.drivers.lbaas.attached import Attachments
 from kuryr_k8s.drivers.lbaas.record import Deletion, LoadBalancerFailed, View
 from kuryr_k8s.drivers.lbaas.records import Records
 from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep, is_vip_port
-from kuryr_k8s.drivers.lbaas.work import SOON, Gone, StillPending, Work
+from kuryr_k8s.drivers.lbaas.work import IMMUTABLE_LIMIT, SOON, Gone, StillPending, Work
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.model.load_balancer import DELETED, ERROR, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
@@ -28,9 +28,12 @@ LOG = logging.getLogger(__name__)
 
 
 class LBaaSv2(LBaaSDriver):
-    """Driver ``lbaasv2``."""
+    """Driver ``lbaasv2``.
 
-    def __init__(self, context: DriverContext) -> None:
+    :param immutable_limit: see :class:`Work`.
+    """
+
+    def __init__(self, context: DriverContext, *, immutable_limit: int = IMMUTABLE_LIMIT) -> None:
         super().__init__(context)
         tags = context.conf.neutron_defaults.resource_tags
         if not tags:
@@ -44,6 +47,7 @@ class LBaaSv2(LBaaSDriver):
             self.wake,
             limit=context.conf.octavia_defaults.rebuild_limit,
             longest=context.conf.neutron_defaults.lbaas_activation_timeout,
+            immutable_limit=immutable_limit,
         )
         self._attached = Attachments(self._octavia, self._work, self._records, tags)
         self._vip_ports = VIPPortSweep(context)

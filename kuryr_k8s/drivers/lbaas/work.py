@@ -27,7 +27,7 @@ from kuryr_k8s.model.owner import Owner
 Json = dict[str, Any]
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
-IMMUTABLE_LIMIT = 3  # refusals in a row to change what does not look PENDING
+IMMUTABLE_LIMIT = 3
 
 
 class StillPending(errors.Refused):
@@ -68,6 +68,8 @@ class Work:
     :param wake: called for an owner that can go on.
     :param limit: how often what is in ERROR is made anew.
     :param longest: seconds that Octavia may be at work before users are told.
+    :param immutable_limit: refusals in a row to change what does not look PENDING, after which
+        users are told.
     """
 
     def __init__(
@@ -78,12 +80,14 @@ class Work:
         *,
         limit: int,
         longest: float,
+        immutable_limit: int = IMMUTABLE_LIMIT,
     ) -> None:
         self._octavia = context.octavia
         self._clock = context.clock
         self._patience = context.patience
         self._limit = limit
         self._longest = longest
+        self._immutable_limit = immutable_limit
         self._changing: set[str] = set()  # ids of load balancers that are being changed
         self.capabilities = Capabilities(context.octavia)
         self.pending = PendingLoadBalancers(context, tags, wake)
@@ -267,7 +271,7 @@ class Work:
                     f"load balancer {view.id} has changed: look again", delay=SOON
                 ) from error
             view.immutable += 1
-            if not isinstance(error, errors.Immutable) or view.immutable >= IMMUTABLE_LIMIT:
+            if not isinstance(error, errors.Immutable) or view.immutable >= self._immutable_limit:
                 raise
             self.pending.watch(view.id, view.owner, "PENDING_UPDATE", foreign=view.foreign)
             raise self.at_work(view) from error

@@ -9,7 +9,6 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.octavia import api as octavia_calls
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
@@ -198,7 +197,7 @@ async def test_restarted_controller_reads_lists_and_members_and_writes_nothing(m
     assert sorted(calls(cloud, writes=False)) == sorted([*lists, *members])
 
 
-async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud, monkeypatch):
+async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud):
     owners = [OWNER, OTHER, Owner("third"), Owner("fourth"), Owner("fifth")]
     monitor = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
     for number, owner in enumerate(owners):
@@ -206,7 +205,7 @@ async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud, monke
         first, second = one.pools
         first = dataclasses.replace(first, health_monitor=monitor)
         await worker.have(owner, dataclasses.replace(one, pools=(first, second)))
-    octavia = Octavia(worker.transport)
+    octavia = Octavia(worker.transport, page=2)
     await octavia.create_pool(
         {
             "name": "loose",
@@ -216,7 +215,6 @@ async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud, monke
         }
     )
     cloud.octavia.progress.finish(next(iter(cloud.load_balancers)))
-    monkeypatch.setattr(octavia_calls, "PAGE", 2)
     cloud.calls.clear()
     listed = await octavia.survey({"tags": TAG})
     assert calls(cloud, writes=False).count("GET loadbalancers") == 3

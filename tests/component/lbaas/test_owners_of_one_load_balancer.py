@@ -8,7 +8,6 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
-from kuryr_k8s.drivers.lbaas import work as lb_work
 from kuryr_k8s.model.owner import Owner, Role
 from tests.component.lbaas.octavia_calls import FAULTS, calls
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
@@ -264,18 +263,18 @@ async def test_work_of_others_is_waited_for_and_not_told(worker, cloud):
     assert SECOND not in worker.problems
 
 
-async def test_owners_that_change_at_the_same_time_wait_for_each_other(worker, cloud, monkeypatch):
-    monkeypatch.setattr(lb_work, "IMMUTABLE_LIMIT", 1)  # one that is refused is told
-    x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
-    for pods in (1, 2, 3):
-        worker.want(OWNER, wanted(cloud, OWNER, ports=["http"], pods=pods))
-        worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=pods))
-        worker.want_in(THIRD, x, wanted(cloud, THIRD, ports=["sip"], pods=pods))
-    for owner in (OWNER, SECOND, THIRD):
-        await worker.done(owner)
-    three = ["10.62.1.1", "10.62.1.2", "10.62.1.3"]
-    assert [pods for _, pods in shown(cloud).values()] == [three] * 3
-    assert not worker.problems
+async def test_owners_that_change_at_the_same_time_wait_for_each_other(make_worker, cloud):
+    async with make_worker(options={"immutable_limit": 1}) as worker:  # a refusal is told
+        x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
+        for pods in (1, 2, 3):
+            worker.want(OWNER, wanted(cloud, OWNER, ports=["http"], pods=pods))
+            worker.want_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=pods))
+            worker.want_in(THIRD, x, wanted(cloud, THIRD, ports=["sip"], pods=pods))
+        for owner in (OWNER, SECOND, THIRD):
+            await worker.done(owner)
+        three = ["10.62.1.1", "10.62.1.2", "10.62.1.3"]
+        assert [pods for _, pods in shown(cloud).values()] == [three] * 3
+        assert not worker.problems
 
 
 @pytest.mark.parametrize("how", ["error", "project", "none"])
