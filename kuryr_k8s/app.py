@@ -73,7 +73,10 @@ class Parts:
 
 
 class ControllerApp:
-    """One controller process. Tests run it in their own loop."""
+    """One controller process. Tests run it in their own loop.
+
+    ``handlers`` are those of the running controller.
+    """
 
     def __init__(
         self, conf: cfg.ConfigOpts, patience: Patience = PATIENCE, clock: Clock = CLOCK
@@ -81,6 +84,7 @@ class ControllerApp:
         self.conf = conf
         self.registry = CollectorRegistry()
         self.leading = asyncio.Event()
+        self.handlers: Sequence[Handler] = ()
         self._reconciles = ReconcileMetrics(self.registry)
         self._patience = patience
         self._clock = clock
@@ -94,10 +98,14 @@ class ControllerApp:
         """
         async with AsyncExitStack() as stack:
             lock = stack.enter_context(HostLock(Path(self.conf.kubernetes.lock_file)))
-            kube = await kube_connect.connect(self.conf, deadline=self._left)
+            kube = await kube_connect.connect(
+                self.conf, deadline=self._left, patience=self._patience
+            )
             stack.push_async_callback(kube.close)
             # the Lease is not to wait behind the work that it stands for
-            lease_kube = await kube_connect.connect(self.conf, connections=1)
+            lease_kube = await kube_connect.connect(
+                self.conf, connections=1, patience=self._patience
+            )
             stack.push_async_callback(lease_kube.close)
             self._lease = lease = self._make_lease(lease_kube, lock)
             neutron, octavia = self._transports()
@@ -105,6 +113,7 @@ class ControllerApp:
             stack.callback(octavia.close)
             context = self._context(kube, Neutron(neutron), Octavia(octavia))
             health, parts = self._build(context, lease, {"neutron": neutron, "octavia": octavia})
+            self.handlers = [handler for handler, _ in parts.handlers]
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(health.run(), name="health")
             await self._start(kube, parts, group)
@@ -248,10 +257,16 @@ class ControllerApp:
     def _transports(self) -> tuple[Transport, Transport]:
         """Make the transports to Neutron and Octavia: one token, and a limit for each."""
         limits = self.conf.neutron.max_calls, self.conf.octavia_defaults.max_calls
-        connection = cloud_connect.connect(self.conf, connections=max(limits))
+        connection = cloud_connect.connect(
+            self.conf, connections=max(limits), patience=self._patience
+        )
+        adapters = (
+            ServiceAdapter(connection, "network", self._patience),
+            ServiceAdapter(connection, "load_balancer", self._patience),
+        )
         return (
-            self._transport("neutron", ServiceAdapter(connection, "network"), limits[0]),
-            self._transport("octavia", ServiceAdapter(connection, "load_balancer"), limits[1]),
+            self._transport("neutron", adapters[0], limits[0]),
+            self._transport("octavia", adapters[1], limits[1]),
         )
 
     def _transport(self, name: str, adapter: ServiceAdapter, limit: int) -> Transport:

@@ -14,6 +14,10 @@ class Patience:
         that has just started refuses for a moment what its policy allows.
     :param refused: until it is tried again after that.
     :param longest_asked: the most that a ``Retry-After`` of a server is obeyed.
+    :param kube_call: that one call to Kubernetes may take.
+    :param authentication: for each request of authentication and discovery; calls of OpenStack
+        have their own.
+    :param failed_authentication: for which a failed one counts for all that waited for it.
     :param starting_call: that one call to OpenStack may take before the controller leads.
     :param sweep_retry: the longest back-off of a sweep, and of the work of pools.
     :param lost_port: until ports are swept after one was found missing.
@@ -44,6 +48,9 @@ class Patience:
     first_refused: float = 5.0
     refused: float = 30.0
     longest_asked: float = 300.0
+    kube_call: float = 30.0
+    authentication: float = 8.0
+    failed_authentication: float = 1.0
     starting_call: float = 8.0
     sweep_retry: float = 30.0
     lost_port: float = 2.0

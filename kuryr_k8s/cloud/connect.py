@@ -17,14 +17,14 @@ from openstack import exceptions as sdk
 from oslo_config import cfg
 
 from kuryr_k8s import errors
+from kuryr_k8s.patience import PATIENCE, Patience
 
-# Seconds for each request of authentication and discovery. Calls of the API have their own.
-AUTHENTICATION = 8.0
 VERSIONS = ("/v2", "/v2.0")  # of Octavia: its address in the catalogue may end with one of them
-AGAIN = 1.0  # seconds for which a failed authentication counts for all that waited for it
 
 
-def connect(conf: cfg.ConfigOpts, *, connections: int) -> openstack.connection.Connection:
+def connect(
+    conf: cfg.ConfigOpts, *, connections: int, patience: Patience = PATIENCE
+) -> openstack.connection.Connection:
     """Create a connection to the cloud without sending anything.
 
     :param connections: Number of HTTP connections that are kept open, one for each call in flight.
@@ -36,7 +36,7 @@ def connect(conf: cfg.ConfigOpts, *, connections: int) -> openstack.connection.C
             if conf.neutron.cloud
             else _from_options(conf)
         )
-        connection.session.timeout = AUTHENTICATION
+        connection.session.timeout = patience.authentication
         session = connection.session.session
     except (sdk.ConfigException, sdk.SDKException, ksa.ClientException) as error:
         raise errors.ConfigError(f"[neutron]: {error}") from error
@@ -73,9 +73,11 @@ class ServiceAdapter:
         self,
         connection: openstack.connection.Connection,
         service: Literal["network", "load_balancer"],
+        patience: Patience = PATIENCE,
     ) -> None:
         self._connection = connection
         self._service = service
+        self._patience = patience
         self._lock = threading.Lock()
         self._failure: tuple[float, errors.CloudError] | None = None
         self._octavia: Any = None
@@ -86,10 +88,11 @@ class ServiceAdapter:
         One thread asks and the others wait for it. If Keystone is silent, they must not wait for
         one timeout after another.
         """
-        if not self._lock.acquire(timeout=AUTHENTICATION):
+        if not self._lock.acquire(timeout=self._patience.authentication):
             raise errors.CloudError("[neutron]: Keystone does not answer")
         try:
-            if self._failure and time.monotonic() - self._failure[0] < AGAIN:
+            counts = self._patience.failed_authentication
+            if self._failure and time.monotonic() - self._failure[0] < counts:
                 raise self._failure[1]
             self._failure = None
             return self._authenticate()

@@ -18,13 +18,18 @@ from oslo_config import cfg
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.gate import Deadline
+from kuryr_k8s.patience import PATIENCE, Patience
 
 TOKEN_LIFE = 60.0  # seconds after which the token's file is read again
 CONNECTIONS = 20  # four of them are watches; each costs a quarter of a MiB
 
 
 async def connect(
-    conf: cfg.ConfigOpts, *, connections: int = CONNECTIONS, deadline: Deadline | None = None
+    conf: cfg.ConfigOpts,
+    *,
+    connections: int = CONNECTIONS,
+    deadline: Deadline | None = None,
+    patience: Patience = PATIENCE,
 ) -> KubeApi:
     """Make a client of the API server; nothing is sent yet.
 
@@ -46,7 +51,7 @@ async def connect(
             InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME).load_and_set(
                 configuration
             )
-        return KubeApi(ApiClient(configuration), deadline=deadline)
+        return KubeApi(ApiClient(configuration), timeout=patience.kube_call, deadline=deadline)
     except ConfigException as error:
         raise errors.ConfigError(f"[kubernetes] api_root is not set, and {error}") from error
     except (OSError, ValueError, yaml.YAMLError) as error:

@@ -12,8 +12,6 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.k8s import connect as kube_connect
-from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit import confs
 from tests.kit import load_balancer_worker as load_balancers
@@ -183,11 +181,10 @@ async def worker(make_worker):
 
 
 @pytest.fixture
-def short_calls(monkeypatch):
+def short_calls():
     """Deadlines of calls that tests can wait for, and that no other call misses, though the loop
-    be late; the options that go with them."""
-    monkeypatch.setattr(kube_connect, "KubeApi", functools.partial(KubeApi, timeout=12.0))
-    return {"neutron": {"call_timeout": "10"}}
+    be late."""
+    return {"neutron": {"call_timeout": "10"}, "patience": {"kube_call": 12.0}}
 
 
 @pytest.fixture

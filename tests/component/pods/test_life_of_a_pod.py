@@ -4,23 +4,9 @@ import asyncio
 
 import pytest
 
-from kuryr_k8s.handlers.base import Handler
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit.confs import HOST, NODE, TAG
 from tests.kit.fakes.faults import Hang, answer
-
-
-@pytest.fixture
-def handlers(monkeypatch):
-    """Those that are made in the test."""
-    made, make = [], Handler.__init__
-
-    def remember(handler, context):
-        make(handler, context)
-        made.append(handler)
-
-    monkeypatch.setattr(Handler, "__init__", remember)
-    return made
 
 
 async def test_scheduled_pod_gets_a_kuryrport_and_a_port(stage):
@@ -390,16 +376,16 @@ async def test_pod_that_is_being_ended_keeps_its_kuryrport_until_it_is_gone(stag
         await stage.until_deleting("web")
 
 
-async def test_nothing_is_remembered_of_pods_that_are_gone(stage, handlers):
+async def test_nothing_is_remembered_of_pods_that_are_gone(stage):
     def remembered():
         return {
             name: values
-            for handler in handlers
+            for handler in app.handlers
             for name, values in vars(handler).items()
             if isinstance(values, dict) and values
         }
 
-    async with stage.controller():
+    async with stage.controller() as app:
         for name in ("web", "job", "never"):
             node = "nowhere" if name == "never" else NODE
             pod = await stage.cluster.add_pod(name, node=node)
@@ -417,7 +403,7 @@ async def test_nothing_is_remembered_of_pods_that_are_gone(stage, handlers):
             await stage.until_gone(name)
             if name == "job":
                 await stage.cluster.delete_pod(pod)
-        assert len(handlers) == 3
+        assert len(app.handlers) == 3
 
         async def nothing():
             return not remembered()

@@ -14,6 +14,7 @@ from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.policy.subnets import DefaultSubnets
 from kuryr_k8s.drivers.vif.neutron import NeutronVIF
 from kuryr_k8s.model.pod import Node
+from kuryr_k8s.patience import Patience
 from tests.kit import port_requests as requests
 from tests.kit.confs import HOST, TAG
 from tests.kit.contexts import driver_context
@@ -206,12 +207,12 @@ async def test_network_shared_with_our_own_project_is_not_shared_with_others(
         await subnets.pod_network(None, tenant)
 
 
-async def test_silent_keystone_ends_a_call_all_the_same(load_conf, cloud, monkeypatch):
-    monkeypatch.setattr(connect, "AUTHENTICATION", 0.3)
+async def test_silent_keystone_ends_a_call_all_the_same(load_conf, cloud):
     silence = Hang()
     cloud.faults.add(method="POST", path="/v3/auth/tokens", times=None, action=silence)
-    adapter = connect.ServiceAdapter(connect.connect(load_conf(), connections=1), "network")
-    transport = Transport(adapter, limit=1)
+    patience = Patience(authentication=0.3)
+    connection = connect.connect(load_conf(), connections=1, patience=patience)
+    transport = Transport(connect.ServiceAdapter(connection, "network", patience), limit=1)
     async with asyncio.timeout(60):
         with pytest.raises(errors.CloudError):
             await Neutron(transport).list_ports({})
@@ -240,15 +241,19 @@ async def test_token_that_is_not_taken_any_more_is_replaced_within_the_call(
 
 
 async def test_service_that_is_missing_in_the_catalogue_is_found_when_it_is_there(
-    neutron, cloud, monkeypatch
+    load_conf, cloud
 ):
-    monkeypatch.setattr(connect, "AGAIN", 0.0)
+    connection = connect.connect(load_conf(), connections=1)
+    patience = Patience(failed_authentication=0.0)
+    transport = Transport(connect.ServiceAdapter(connection, "network", patience), limit=1)
+    neutron = Neutron(transport)
     url = cloud.keystone.endpoints.pop("network")
     with pytest.raises(errors.CloudError) as caught:
         await neutron.list_ports({})
     assert caught.value.status == 404
     cloud.keystone.endpoints["network"] = url
     assert await neutron.list_ports({}) == []
+    transport.close()
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 409])

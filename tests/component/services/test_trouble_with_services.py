@@ -251,46 +251,36 @@ async def test_the_api_servers_own_service_is_served_with_its_addresses(
         await everywhere.client.patch(path, nothing)
 
 
-@pytest.fixture
-def handler(monkeypatch):
-    """A function that gives the controller's handler."""
-    made, init = [], LoadBalancerHandler.__init__
-
-    def remember(self, context):
-        init(self, context)
-        made.append(self)
-
-    monkeypatch.setattr(LoadBalancerHandler, "__init__", remember)
-    return lambda: made[-1]
+def handler_of(app):
+    """The controller's handler of load balancers."""
+    [found] = [one for one in app.handlers if isinstance(one, LoadBalancerHandler)]
+    return found
 
 
-async def test_nothing_is_remembered_of_a_service_that_went_before_it_had_a_finalizer(
-    services, handler
-):
+async def test_nothing_is_remembered_of_a_service_that_went_before_it_had_a_finalizer(services):
     services.proxy.faults.add(method="PATCH", path="/services/", times=None, action=answer(500))
 
     async def remembered():
-        return handler()._settings
+        return handler_of(app)._settings
 
     async def forgotten():
-        return not handler()._settings
+        return not handler_of(app)._settings
 
-    async with services.controller():
+    async with services.controller() as app:
         await services.add_service("web", HTTP)
         await services.until(remembered)
         await services.delete_service()
         await services.until(forgotten)
 
 
-async def test_since_when_a_service_waits_is_forgotten_when_it_is_no_more_ours(services, handler):
-
+async def test_since_when_a_service_waits_is_forgotten_when_it_is_no_more_ours(services):
     async def waits():
-        return handler()._unsliced
+        return handler_of(app)._unsliced
 
     async def forgotten():
-        return not handler()._unsliced
+        return not handler_of(app)._unsliced
 
-    async with services.controller(patience={"service_slices": 60.0}):
+    async with services.controller(patience={"service_slices": 60.0}) as app:
         await services.add_service("web", HTTP)
         await services.until(waits)
         outside = {"type": "ExternalName", "externalName": "example.org"}
