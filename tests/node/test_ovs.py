@@ -133,7 +133,7 @@ async def test_waiting_ends_when_the_very_row_is_installed(remote):
         assert not waiting.done()
         await install(switch, "tap1")
         async with asyncio.timeout(PATIENCE):
-            await waiting
+            assert (await waiting).installed
 
 
 async def test_what_changed_while_away_is_seen_afterwards(database, remote):

@@ -140,10 +140,10 @@ class OpenVSwitchBinding(Binding):
         if attachment in self._announced:
             self._announced.discard(attachment)
             return
-        await self._switch.wait_installed(vif.vif_name, _port_id(vif))
-        known, wiring = self._switch.find(vif.vif_name), self._wiring(attachment, vif)
+        row = await self._switch.wait_installed(vif.vif_name, _port_id(vif))
+        wiring = self._wiring(attachment, vif)
         try:
-            if known is not None and known.parked:
+            if row.parked:
                 await self._links.activate_parked(vif.vif_name, attachment.netns, wiring)
             else:
                 await self._links.activate(attachment.netns, wiring, host=vif.vif_name)

@@ -179,12 +179,15 @@ class OpenVSwitch(Part):
         self._removed[name] = await self._database.commit(DelPort(self._database, name)) or 0
         self._removed = {n: cfg for n, cfg in self._removed.items() if cfg > self._cur_cfg}
 
-    async def wait_installed(self, name: str, iface_id: str) -> None:
-        """Wait until ovn-controller has installed the flows of a port; the caller sets a limit."""
+    async def wait_installed(self, name: str, iface_id: str) -> InterfaceRow:
+        """Wait until ovn-controller has installed the flows of a port; the caller sets a limit.
+
+        :returns: the row that is installed.
+        """
         while True:
             found = self._names.get(name)
             if found is not None and found.iface_id == iface_id and found.installed:
-                return
+                return found
             await self._change(name)
 
     async def _wait_removed(self, name: str) -> None:
