@@ -2,12 +2,16 @@
 
 spec:   podUid, podNodeName, podStatic
 status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versioned object>}}
+
+An interface that does not follow the security groups of its Pod has ``ownSecurityGroups: true``
+beside its ``vif``.
 """
 
 import json
 import re
 import sys
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +21,7 @@ from kuryr_k8s.model.vif import VIFBase
 
 Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
+OWN_GROUPS = "ownSecurityGroups"
 UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -76,6 +81,16 @@ class KuryrPort:
         except (AttributeError, KeyError, TypeError) as error:
             raise DecodeError(f"status.vifs of {self.namespace}/{self.name}: {error!r}") from error
 
+    def following(self) -> list[VIFBase]:
+        """Return the interfaces that have the security groups of the Pod, the default one first.
+
+        :raises kuryr_k8s.model.codec.DecodeError: another program has written them.
+        """
+        vifs = self.vifs()
+        entries = json.loads(self._vifs_json) if vifs else {}
+        names = sorted(vifs, key=lambda name: name != DEFAULT_IFNAME)
+        return [vifs[name] for name in names if not entries[name].get(OWN_GROUPS)]
+
     @property
     def has_vifs(self) -> bool:
         """Return whether the controller has made the interfaces."""
@@ -102,9 +117,13 @@ class KuryrPort:
         return False
 
 
-def write_vifs(vifs: dict[str, VIFBase]) -> Json:
-    """Return ``status.vifs`` for these interfaces."""
+def write_vifs(vifs: dict[str, VIFBase], own_groups: Collection[str] = ()) -> Json:
+    """Return ``status.vifs`` for these interfaces.
+
+    :param own_groups: the names of those that do not follow the security groups of the Pod.
+    """
     return {
         name: {"default": name == DEFAULT_IFNAME, "vif": vif.to_json()}
+        | ({OWN_GROUPS: True} if name in own_groups else {})
         for name, vif in vifs.items()
     }

@@ -204,7 +204,7 @@ class InterfaceRequest:
         Pod's node. Its Multi-VIF driver must have asked for that driver in its constructor
         (``context.drivers.named(PodVIFDriver, name)``).
     :param vnic_type: Neutron's ``binding:vnic_type``.
-    :param security_groups: None: those of the Pod's default interface.
+    :param security_groups: None: those of the Pod's default interface, now and when they change.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
     :param port_security: None: as the network has it.
     """
@@ -217,6 +217,11 @@ class InterfaceRequest:
     security_groups: tuple[str, ...] | None = None
     addresses: tuple[str, ...] = ()
     port_security: bool | None = None
+
+    @property
+    def has_own_groups(self) -> bool:
+        """True if the interface does not follow the security groups of the Pod."""
+        return self.security_groups is not None or self.port_id is not None
 
 
 class MultiVIFDriver(Driver):

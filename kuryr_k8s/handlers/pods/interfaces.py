@@ -42,14 +42,6 @@ class Interfaces:
             raise errors.Refused(f"two interfaces of the Pod have one name: {', '.join(names)}")
         return requests
 
-    async def following(self, pod: Pod, project_id: str) -> frozenset[str]:
-        """Return the names of the interfaces that have the security groups of their Pod."""
-        return frozenset(
-            request.ifname
-            for request in await self.wanted(pod, project_id)
-            if request.security_groups is None and request.port_id is None
-        )
-
     async def ensure(self, request: PortRequest, vif_driver: str | None) -> VIFBase:
         """Return the interface, made if need be.
 

@@ -89,19 +89,19 @@ class KuryrPortHandler(Handler):
         groups = await self._groups.security_groups(pod, project)
         if recorded.has_vifs:
             self._starved.pop(key, None)
-            await self._follow_groups(key, recorded, pod, project, groups)
+            await self._follow_groups(key, recorded, groups)
             return
         if pod.deleting:
             return  # it will not start any more
         try:
-            vifs = await self._request(key, recorded, pod, project, groups)
+            vifs, own_groups = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:
             self._starved[key] = project
             raise
         status = {
             "projectId": project,
             "securityGroupIds": list(groups),
-            "vifs": write_vifs(vifs),
+            "vifs": write_vifs(vifs, own_groups),
         }
         try:
             await self._patch_status(key, recorded, status)
@@ -112,13 +112,16 @@ class KuryrPortHandler(Handler):
 
     async def _request(
         self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
-    ) -> dict[str, VIFBase]:
-        """Return all interfaces of the Pod; those made by an earlier try are found again."""
+    ) -> tuple[dict[str, VIFBase], frozenset[str]]:
+        """Ensure all interfaces of the Pod; those made by an earlier try are found again.
+
+        :returns: the interfaces, and the names of those with security groups of their own.
+        """
         node = self._node(recorded.node)
         requests = await self._interfaces.wanted(pod, project)
         may_exist = self._may_exist(key, recorded)
         self._tried[key] = recorded.pod_uid
-        return {
+        vifs = {
             request.ifname: await self._interfaces.ensure(
                 PortRequest(
                     pod_uid=recorded.pod_uid,
@@ -141,6 +144,7 @@ class KuryrPortHandler(Handler):
             )
             for request in requests
         }
+        return vifs, frozenset(request.ifname for request in requests if request.has_own_groups)
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
         """Return whether anybody can have made ports for the Pod.
@@ -163,19 +167,19 @@ class KuryrPortHandler(Handler):
             raise NodeNotReady(f"there is no node {name}")
         return node
 
-    async def _follow_groups(
-        self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
-    ) -> None:
-        """Give the Pod's groups to the interfaces that have no groups of their own."""
+    async def _follow_groups(self, key: Key, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
+        """Give the Pod's groups to the interfaces that had none of their own when they were made.
+
+        What the Pod asks for by now does not matter: its interfaces are those that it has. The
+        default one comes first, so that no trouble with another one keeps the groups from it.
+        """
         uid, told = self._unrecorded.get(key, ("", None))
         told = told if uid == recorded.uid else None
         if recorded.security_groups == groups and told is None:
             return
         if told != groups:
-            following = await self._interfaces.following(pod, project)
-            for ifname, vif in recorded.vifs().items():
-                if ifname in following:
-                    await self._interfaces.update_security_groups(vif, groups)
+            for vif in recorded.following():
+                await self._interfaces.update_security_groups(vif, groups)
             self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
         self._unrecorded.pop(key, None)

@@ -5,9 +5,11 @@ from stevedore import ExtensionManager
 
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER
 from tests.kit.confs import NODE
+from tests.kit.kube.objects import path_of
 from tests.outside.installed import install
 
 ANNOTATION = "example.org/isolated-interface"
+GROUPS = "example.org/isolated-security-groups"
 REPORTS = "/apis/example.org/v1/namespaces/{}/networkreports"
 
 
@@ -97,6 +99,68 @@ async def test_interface_of_a_driver_that_is_not_in_use_stays_until_it_is(stage,
         assert finalizers == [KURYRPORT_FINALIZER]
     async with stage.controller(**MULTI_VIF):
         await stage.until_gone("web")
+
+
+def groups_of(stage, pod):
+    """The security groups of a Pod's default interface, and of its second one."""
+    isolated = {"kuryr-example" in port["tags"]: port for port in stage.ports_of(pod)}
+    return isolated[False]["security_groups"], isolated[True]["security_groups"]
+
+
+def with_groups(group):
+    return MULTI_VIF | {"neutron_defaults": {"pod_security_groups": group}}
+
+
+async def until_followed(stage, group):
+    """Wait until the KuryrPort says that its interfaces have the group."""
+
+    async def followed():
+        return (await stage.kuryrport("web"))["status"]["securityGroupIds"] == [group]
+
+    await stage.until(followed)
+
+
+@pytest.mark.parametrize("changed", ["iso0", None, "eth0"])
+async def test_groups_of_a_pod_reach_all_its_interfaces_whatever_its_annotation_has_become(
+    stage, package, changed
+):
+    other = stage.cloud.add_security_group("other")["id"]
+    async with stage.controller(**MULTI_VIF):
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "iso0"})
+        await stage.until_plugged_in("web")
+    patch = {"metadata": {"annotations": {ANNOTATION: changed}}}
+    await stage.client.patch(path_of(pod), patch)
+    async with stage.controller(**with_groups(other)):
+        await until_followed(stage, other)
+        assert groups_of(stage, pod) == ([other], [other])
+
+
+async def test_interface_with_security_groups_of_its_own_keeps_them(stage, package):
+    own, other = (stage.cloud.add_security_group(name)["id"] for name in ("own", "other"))
+    annotations = {ANNOTATION: "iso0", GROUPS: own}
+    async with stage.controller(**MULTI_VIF):
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
+        await stage.until_plugged_in("web")
+        assert groups_of(stage, pod) == ([stage.cloud.group["id"]], [own])
+    await stage.client.patch(path_of(pod), {"metadata": {"annotations": {GROUPS: None}}})
+    async with stage.controller(**with_groups(other)):
+        await until_followed(stage, other)
+        assert groups_of(stage, pod) == ([other], [own])
+
+
+async def test_default_interface_has_its_new_groups_though_another_cannot_get_them(stage, package):
+    before, other = stage.cloud.group["id"], stage.cloud.add_security_group("other")["id"]
+    async with stage.controller(**MULTI_VIF):
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "a0"})
+        await stage.until_plugged_in("web")
+    settings = with_groups(other) | {"kubernetes": {"multi_vif_drivers": "noop"}}
+    async with stage.controller(**settings):
+        await stage.until_event("KuryrRefused")
+        assert groups_of(stage, pod) == ([other], [before])
+        assert (await stage.kuryrport("web"))["status"]["securityGroupIds"] == [before]
+    async with stage.controller(**with_groups(other)):
+        await until_followed(stage, other)
+        assert groups_of(stage, pod) == ([other], [other])
 
 
 async def test_handler_with_a_kind_of_its_own_has_its_cache_queue_and_metrics(

@@ -33,7 +33,8 @@ class IsolatedVIFDriver(PodVIFDriver):
         return _vif(port, request)
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
-        """Do nothing: no packet passes."""
+        """Change the port, although no packet passes."""
+        await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
 
     async def release(self, vif: VIFBase) -> None:
         """Delete the port."""
