@@ -18,11 +18,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
 from lab.paths import REPOSITORY
+from lab.suite.imports import importers, reached
 
 _REQUIREMENTS = ("requirements.txt", "test-requirements.txt", "test-constraints.txt")
 _UNIT = PurePath("tests/unit")
 # A change of these concerns all unit tests.
-_EVERYTHING = ("setup.cfg", "test-constraints.txt", "requirements.txt", "tests/unit/conftest.py")
+_EVERYTHING = {"setup.cfg", "tests/conftest.py", "tests/unit/conftest.py", *_REQUIREMENTS}
+# Names the files of tests that are not Python, and of the repository.
+_PATHS = "tests/kit/paths.py"
 _NO_TESTS = 5  # pytest's exit code
 
 
@@ -68,27 +71,36 @@ def select(changed: Iterable[str], root: Path) -> list[str]:
     """Choose the tests that a change concerns, as paths below the root.
 
     A package of the product has its unit tests in the directory of the same name below tests/unit,
-    or in the nearest directory above it.
+    or in the nearest directory above it. What tests have in common concerns the unit tests that
+    import it, and those of tests/unit/kit.
     """
-    lanes = _lanes(root)
+    changed = list(changed)
+    of_tests = any(name.startswith("tests/") for name in changed)
+    lanes, imported_by = _lanes(root), importers(root) if of_tests else {}
     found: set[str] = set()
     for name in changed:
         path = PurePath(name)
-        if name in _EVERYTHING:
+        concerned = {name}
+        if path.parts[0] == "tests":
+            found.add(str(_UNIT / "kit"))
+            concerned = reached(name if path.suffix == ".py" else _PATHS, imported_by)
+            found.update(file for file in concerned if _is_unit_test(PurePath(file)))
+        if not concerned.isdisjoint(_EVERYTHING):
             return [str(_UNIT)]
         for prefix, tests in lanes:
             if name.startswith(prefix):
                 found.update(tests)
-        if path.is_relative_to(_UNIT):
-            is_test = path.name.startswith("test_") and path.suffix == ".py"
-            found.add(str(path if is_test else path.parent))
-        elif path.parts[0] in ("kuryr_k8s", "lab", "bench") and path.suffix in (".py", ".c"):
+        if path.parts[0] in ("kuryr_k8s", "lab", "bench") and path.suffix in (".py", ".c"):
             parts = path.parent.parts[1:] if path.parts[0] == "kuryr_k8s" else path.parent.parts
             found.add(_nearest(parts, root))
         elif path.parts[0] in ("etc", "docs") or path.suffix == ".md":
             found.update(str(file.relative_to(root)) for file in (root / _UNIT).glob("test_*.py"))
     there = sorted(name for name in found if (root / name.partition("::")[0]).exists())
     return [name for name in there if not _covered(name, there)]
+
+
+def _is_unit_test(path: PurePath) -> bool:
+    return path.is_relative_to(_UNIT) and path.match("test_*.py")
 
 
 def _covered(name: str, others: Iterable[str]) -> bool:

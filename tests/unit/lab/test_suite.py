@@ -62,11 +62,27 @@ def test_only_the_complete_run_has_another_python():
 
 @pytest.fixture
 def tree(tmp_path):
-    for name in ("tests/unit/drivers/lbaas", "tests/unit/lab"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "tests/unit/drivers/test_registry.py").touch()
-    (tmp_path / "tests/unit/test_documents.py").touch()
+    files = {
+        "tests/unit/drivers/lbaas/test_plan.py": "from tests.kit.lbaas import plans",
+        "tests/unit/drivers/test_registry.py": "from tests.kit.packages import install",
+        "tests/unit/lab/test_suite.py": "",
+        "tests/unit/kit/test_lanes.py": "from tests.kit.paths import REPOSITORY",
+        "tests/unit/cni/node.py": "import tests.kit.node.fakes",
+        "tests/unit/cni/test_parking.py": "from tests.unit.cni.node import Node",
+        "tests/unit/model/test_codec.py": "from tests.kit.paths import GOLDEN",
+        "tests/unit/test_documents.py": "",
+        "tests/conftest.py": "from tests import samples",
+        "tests/kit/lbaas/plans.py": "from tests.kit.clock import Clock",
+        "tests/outside/installed.py": "",
+        "tests/component/test_pods.py": "from tests.outside import installed",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     return tmp_path
+
+
+KIT = "tests/unit/kit"
 
 
 @pytest.mark.parametrize(
@@ -76,8 +92,22 @@ def tree(tmp_path):
         (["kuryr_k8s/drivers/vif/neutron.py"], ["tests/unit/drivers"]),
         (["kuryr_k8s/app.py"], ["tests/unit"]),
         (["lab/suite/check.py"], ["tests/unit/lab"]),
-        (["tests/unit/drivers/test_registry.py"], ["tests/unit/drivers/test_registry.py"]),
-        (["tests/unit/drivers/test_deleted.py"], []),
+        (
+            ["tests/unit/drivers/test_registry.py"],
+            ["tests/unit/drivers/test_registry.py", KIT],
+        ),
+        (["tests/unit/drivers/test_deleted.py"], [KIT]),
+        (["tests/unit/cni/node.py"], ["tests/unit/cni/test_parking.py", KIT]),
+        (["tests/kit/node/fakes.py"], ["tests/unit/cni/test_parking.py", KIT]),
+        (["tests/kit/lbaas/plans.py"], ["tests/unit/drivers/lbaas/test_plan.py", KIT]),
+        (["tests/kit/clock.py"], ["tests/unit/drivers/lbaas/test_plan.py", KIT]),
+        (["tests/golden/vlan.json"], [KIT, "tests/unit/model/test_codec.py"]),
+        (["tests/lives/pods.py"], [KIT]),
+        (["tests/tables/test_takeover.py"], [KIT]),
+        (["tests/outside/installed.py"], [KIT]),
+        (["tests/conftest.py"], ["tests/unit"]),
+        (["tests/samples.py"], ["tests/unit"]),
+        (["test-requirements.txt"], ["tests/unit"]),
         (["README.md"], ["tests/unit/test_documents.py"]),
         (["setup.cfg", "README.md"], ["tests/unit"]),
         (
