@@ -1,1 +1,0 @@
-"""Periodic searches for cloud objects that nothing names any more."""
