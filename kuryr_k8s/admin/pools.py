@@ -1,4 +1,4 @@
-"""The pools over HTTP, for ``kuryr-k8s pools``: cli/pools.py describes requests and answers.
+"""The pools over HTTP, for ``kuryr-k8s pools``: model/pool_requests.py describes them.
 
 The health server serves it: reading to everybody who may read metrics, changes to this host alone.
 Only the controller that leads knows its pools; a standby answers 503.
@@ -12,7 +12,6 @@ from typing import Any
 from aiohttp import web
 
 from kuryr_k8s import errors
-from kuryr_k8s.cli.pools import NUMBERS
 from kuryr_k8s.drivers.base import (
     KeepsPorts,
     PodProjectDriver,
@@ -29,6 +28,7 @@ from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import NAMESPACES, NODES, Key
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Node, Pod
+from kuryr_k8s.model.pool_requests import NUMBERS
 
 Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.Response]]

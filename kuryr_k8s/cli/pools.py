@@ -1,18 +1,4 @@
-"""``kuryr-k8s pools``: the pools of ports of the controller that leads.
-
-Requests and answers are JSON::
-
-    GET  /pools                 {"pools": [POOL, ...]}
-    GET  /pools/ID              POOL + {"ports": [{"id", "mac", "addresses", "state"}, ...]}
-    POST /pools/ID/populate     {"count": N} -> {"ports": how many are being made}
-    POST /pools                 {"node", "namespace", "count"} -> {"id", "ports"}
-    POST /pools/ID/free         {"count": N or null} -> {"ports": how many are being deleted}
-
-POOL is ``{"id", "project_id", "place", "node", "network_id", "network_name", "subnet_ids",
-"security_groups"}`` and the numbers of :data:`NUMBERS`. ``place`` is the host or trunk; ``node``
-and ``network_name`` are empty while the controller does not know them. An error is
-``{"error": "..."}`` with a status of 400 or more.
-"""
+"""``kuryr-k8s pools``: the pools of ports of the controller that leads."""
 
 import argparse
 from typing import Any
@@ -21,11 +7,11 @@ from urllib.parse import quote
 from kuryr_k8s import errors
 from kuryr_k8s.cli.local import LocalController
 from kuryr_k8s.cli.table import table
+from kuryr_k8s.model.pool_requests import NUMBERS
 
 Json = dict[str, Any]
 LISTED = ("available", "parked", "in_use", "target", "waiting")
 SHORT = 8  # characters of an id that stands in for a name
-NUMBERS = ("available", "parked", "in_use", "creating", "returning", "target", "waiting")
 
 
 def add_commands(parser: argparse.ArgumentParser, everywhere: argparse.ArgumentParser) -> None:

@@ -21,7 +21,9 @@ from kuryr_k8s.drivers.base.load_balancers import (
 )
 from kuryr_k8s.drivers.base.pods import (
     DEVICE_OWNER,
+    NAME_LIMIT,
     POOL_TAG,
+    BindingFailed,
     InterfaceRequest,
     MultiVIFDriver,
     NodeNotReady,
@@ -33,6 +35,8 @@ from kuryr_k8s.drivers.base.pods import (
     PortRequest,
 )
 from kuryr_k8s.drivers.base.pools import (
+    AVAILABLE,
+    LEAVING,
     Holder,
     KeepsPorts,
     ParkablePort,
@@ -55,8 +59,12 @@ from kuryr_k8s.drivers.base.services import (
 )
 
 __all__ = [
+    "AVAILABLE",
     "DEVICE_OWNER",
+    "LEAVING",
+    "NAME_LIMIT",
     "POOL_TAG",
+    "BindingFailed",
     "Driver",
     "DriverContext",
     "Drivers",

@@ -13,6 +13,7 @@ from kuryr_k8s.model.vif import VIFBase
 
 DEVICE_OWNER = "compute:kuryr"  # of the ports that the drivers make
 POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
+NAME_LIMIT = 255  # characters of a port's name
 NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
 
 
@@ -84,6 +85,12 @@ class NodeNotReady(errors.Refused):
     """The node's daemon has not published Neutron's name of the node on the Node yet."""
 
     reason = "KuryrNodeNotReady"
+
+
+class BindingFailed(errors.Refused):
+    """Neutron has no live agent that could bind the port on its host."""
+
+    reason = "PortBindingFailed"
 
 
 class PodProjectDriver(Driver):

@@ -12,6 +12,8 @@ from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
 
 Json = dict[str, Any]
+AVAILABLE = "available-port"  # the name of a pool's port while no Pod has it
+LEAVING = "leaving-port"  # the name of a pool's port while it is being deleted
 
 
 class PoolKey(NamedTuple):

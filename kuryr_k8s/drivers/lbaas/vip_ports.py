@@ -13,8 +13,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers.base import DriverContext, ServiceSubnetsDriver
-from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.drivers.base import DriverContext, ServiceSubnetsDriver, granted
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.model.load_balancer import LoadBalancer
 

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.drivers.base import granted
 
 Json = dict[str, Any]
 REFRESH = 600.0  # seconds after which the group is compared again

@@ -7,8 +7,8 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     PodSecurityGroupsDriver,
     ServiceSecurityGroupsDriver,
+    granted,
 )
-from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.drivers.policy.member_group import MemberGroup
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Service

@@ -11,8 +11,8 @@ from kuryr_k8s.drivers.base import (
     PodNetwork,
     PodSubnetsDriver,
     ServiceSubnetsDriver,
+    granted,
 )
-from kuryr_k8s.drivers.policy import granted
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Service
 

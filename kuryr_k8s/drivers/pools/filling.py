@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.drivers.base import PooledPort, PoolKey
+from kuryr_k8s.drivers.base import BindingFailed, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
-from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
 CREATIONS = 4  # simultaneous creations for one pool
 SIZE = 20  # ports of one creation
@@ -140,7 +139,7 @@ class Filling:
         finally:
             self._finish(key, count, ports, failure, ordered)
         if failure is None and not all(port.fit for port in ports):
-            failure = vif_plan.BindingFailed(
+            failure = BindingFailed(
                 f"Neutron could not bind ports on {key.place!r}: is an agent of that host name "
                 "alive (openstack network agent list)?"
             )

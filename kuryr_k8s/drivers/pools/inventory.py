@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s.drivers.base import (
+    AVAILABLE,
     POOL_TAG,
     PooledPort,
     PoolKey,
@@ -12,7 +13,6 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.parts import PoolContext
 from kuryr_k8s.drivers.pools.pool import Claim
-from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -86,7 +86,7 @@ class Inventory:
 
     def _take_in(self, port: PooledPort) -> list[Claim]:
         now = self._context.now()
-        unused = (port.name, port.device_id) == (vif_plan.AVAILABLE, self.device)
+        unused = (port.name, port.device_id) == (AVAILABLE, self.device)
         if port.fit and not unused:
             self._state.recover(port, "", now)
             self._state.return_port(port.id, now)

@@ -13,12 +13,11 @@ from typing import NamedTuple
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.drivers.base import PooledPort, PoolKey
+from kuryr_k8s.drivers.base import AVAILABLE, LEAVING, NAME_LIMIT, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.parts import PoolContext
 from kuryr_k8s.drivers.pools.pool import Pool
-from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, object]
@@ -65,7 +64,7 @@ class Upkeep:
 
     def used(self, port: PooledPort, pod: str) -> None:
         """Note that a Pod has the port, which should bear the Pod's namespace/name in time."""
-        if self._names and port.name == vif_plan.AVAILABLE:
+        if self._names and port.name == AVAILABLE:
             record = self._state.record(port.id)
             key = record.port.key if record is not None else port.key
             self._pod_names[key][port.id] = pod
@@ -144,9 +143,7 @@ class Upkeep:
         :returns: False where there is no budget for that.
         """
         device = self._inventory.device
-        wanted = dataclasses.replace(
-            found, key=known.key, name=vif_plan.AVAILABLE, device_id=device
-        )
+        wanted = dataclasses.replace(found, key=known.key, name=AVAILABLE, device_id=device)
         if wanted != found:
             if not self._may_call(known.key):
                 return False
@@ -197,7 +194,7 @@ class Upkeep:
             if name is None or record is None or record.holder is None:
                 continue  # the port has returned meanwhile
             holder = record.holder.pod_uid
-            fields: Json = {"name": name[: vif_plan.NAME_LIMIT], "device_id": holder}
+            fields: Json = {"name": name[:NAME_LIMIT], "device_id": holder}
             await self._update(port_id, fields)
             names.pop(port_id, None)
         return 1.0 if len(ripe) > AT_ONCE else 0.0
@@ -232,11 +229,11 @@ class Upkeep:
 
     async def _mark(self, port: PooledPort) -> bool:
         """Give the port the name of ports that leave, and tell whether it still exists."""
-        if port.name == vif_plan.LEAVING:
+        if port.name == LEAVING:
             return True
-        if not await self._update(port.id, {"name": vif_plan.LEAVING}):
+        if not await self._update(port.id, {"name": LEAVING}):
             return False
-        self._state.rename(port.id, vif_plan.LEAVING)
+        self._state.rename(port.id, LEAVING)
         return True
 
 

@@ -17,8 +17,13 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import floating_ips
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
-from kuryr_k8s.drivers.base import DriverContext, Owned, PublicIPRequest, ServicePublicIPDriver
-from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    Owned,
+    PublicIPRequest,
+    ServicePublicIPDriver,
+    granted,
+)
 from kuryr_k8s.drivers.public_ip import marks as fip_marks
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, Marks
 from kuryr_k8s.drivers.public_ip.records import Records

@@ -11,6 +11,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
     POOL_TAG,
+    BindingFailed,
     DriverContext,
     PodNetwork,
     PooledPort,
@@ -48,7 +49,7 @@ class NeutronVIF(TaggedPorts):
             port = await self._adopt(port, request)
         try:
             return vif_plan.vif_of(port, request.pod_network, self._bridge, self._mtu)
-        except vif_plan.BindingFailed:
+        except BindingFailed:
             await self._neutron.delete_port(port["id"])
             raise
 

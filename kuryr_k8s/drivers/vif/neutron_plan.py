@@ -7,8 +7,12 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import api as neutron
 from kuryr_k8s.drivers.base import (
+    AVAILABLE,
     DEVICE_OWNER,
+    LEAVING,
+    NAME_LIMIT,
     POOL_TAG,
+    BindingFailed,
     NodeNotReady,
     PodNetwork,
     PooledPort,
@@ -19,16 +23,7 @@ from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
-AVAILABLE = "available-port"  # the name of such a port while no Pod has it
-LEAVING = "leaving-port"  # the name of such a port while it is being deleted
-NAME_LIMIT = 255
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
-
-
-class BindingFailed(errors.Refused):
-    """Neutron has no live agent that could bind the port on its host."""
-
-    reason = "PortBindingFailed"
 
 
 def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:

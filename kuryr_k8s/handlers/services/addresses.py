@@ -11,8 +11,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
-from kuryr_k8s.drivers.base import LBaaSDriver, NobodyConnects
-from kuryr_k8s.drivers.policy import granted
+from kuryr_k8s.drivers.base import LBaaSDriver, NobodyConnects, granted
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import family_of, ranges_of
 from kuryr_k8s.handlers.services.reconcile import Place

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.policy.granted import Grants
+from kuryr_k8s.drivers.base.granted import Grants
 
 
 class Policy:
