@@ -92,7 +92,7 @@ class ControllerApp:
         self._fenced = False  # from now on, no call without the Lease
 
     async def run(self) -> None:
-        """Run until cancelled; then wait for the calls in flight and give the Lease back.
+        """Run until cancelled; then wait for the calls in flight and release the Lease.
 
         :raises errors.ConfigError: the configuration is wrong.
         """

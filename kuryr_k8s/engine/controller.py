@@ -93,9 +93,9 @@ class Controller(Generic[K]):
         if self._observe is not None:
             self._observe(self.name, outcome, time.monotonic() - started)
         if outcome != "wait":
-            await self._tell(key, problem)
+            await self._report_outcome(key, problem)
 
-    async def _tell(self, key: K, problem: Exception | None) -> None:
+    async def _report_outcome(self, key: K, problem: Exception | None) -> None:
         """Report the outcome; a report that fails has no consequences."""
         if self._report is None:
             return
@@ -103,7 +103,7 @@ class Controller(Generic[K]):
             async with asyncio.timeout(self._deadline):
                 await self._report(key, problem, self.queue.failures(key))
         except Exception:
-            LOG.exception("%s %s: users could not be told", self.name, key)
+            LOG.exception("%s %s: the outcome was not reported", self.name, key)
 
     def _decide(self, key: K, problem: Exception | None, again: float | None) -> str:
         """Decide when to look at the key again.

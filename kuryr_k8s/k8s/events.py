@@ -23,8 +23,8 @@ REMEMBERED = 10_000  # conditions; beyond it the oldest are forgotten
 AGAIN = 3600.0
 NOTE_LIMIT = 1000  # the API server takes a little more
 # Errors that a user or the operator can mend
-TOLD_AT_ONCE = (errors.Refused, errors.OverQuota, errors.NotFound)
-TELL_AFTER = 3  # failures in a row before users hear of something that may pass by itself
+REPORTED_AT_ONCE = (errors.Refused, errors.OverQuota, errors.NotFound)
+REPORT_AFTER = 3  # failures in a row before users hear of something that may pass by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class EventRecorder:
         self._instance = instance
         self._enabled = enabled
         self._clock = clock
-        self._told: OrderedDict[tuple[str, str], tuple[str, str, float]] = OrderedDict()
+        self._reported: OrderedDict[tuple[str, str], tuple[str, str, float]] = OrderedDict()
 
     async def warn(self, source: str, about: Reference, reason: str, note: str) -> None:
         """Report that something is wrong with an object, unless that is reported already.
@@ -65,19 +65,19 @@ class EventRecorder:
         :param source: who noticed: one handler may find the object well, and another may not.
         """
         condition = (source, about.uid)
-        told = self._told.get(condition)
-        if told and told[:2] == (reason, note) and self._clock() - told[2] < AGAIN:
+        reported = self._reported.get(condition)
+        if reported and reported[:2] == (reason, note) and self._clock() - reported[2] < AGAIN:
             return
-        self._told[condition] = (reason, note, self._clock())
-        self._told.move_to_end(condition)
-        if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._reported[condition] = (reason, note, self._clock())
+        self._reported.move_to_end(condition)
+        if len(self._reported) > REMEMBERED:
+            self._reported.popitem(last=False)
         if not await self._post(about, "Warning", reason, note):
-            self._told.pop(condition, None)
+            self._reported.pop(condition, None)
 
     def well(self, source: str, about: Reference) -> None:
         """Forget what ``source`` reported: nothing is wrong with the object any more."""
-        self._told.pop((source, about.uid), None)
+        self._reported.pop((source, about.uid), None)
 
     async def _post(self, about: Reference, kind: str, reason: str, note: str) -> bool:
         """Post an Event.
@@ -117,7 +117,7 @@ def words_for_users(error: Exception, failures: int) -> tuple[str, str] | None:
 
     :param failures: how many attempts in a row have failed.
     """
-    if not isinstance(error, TOLD_AT_ONCE) and failures < TELL_AFTER:
+    if not isinstance(error, REPORTED_AT_ONCE) and failures < REPORT_AFTER:
         return None
     reason = getattr(error, "reason", errors.KuryrError.reason)
     return reason, getattr(error, "brief", str(error)) or type(error).__name__

@@ -23,7 +23,7 @@ from kuryr_k8s.k8s.resources import LEASES, Key
 
 LOG = logging.getLogger(__name__)
 LOOK = 2.0  # seconds
-RELEASE = 5.0  # seconds that giving the Lease back may take
+RELEASE = 5.0  # seconds that the release of the Lease may take
 LATE = 0.01  # seconds: so much after its end a Lease is taken, not before
 
 
@@ -96,7 +96,7 @@ class Lease:
 
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
-        told = False
+        logged = False
         while True:
             before, known = self.holder, self._version
             try:
@@ -106,19 +106,19 @@ class Lease:
                     LOG.info("this controller (%s) holds the Lease %s", self.identity, self.key)
                     return
                 self._deaf = known not in ("", self._version)
-                if not told:
+                if not logged:
                     LOG.info("standing by: %s holds the Lease %s", self.holder, self.key)
-                    told = True
-                if await self._is_given_back():
+                    logged = True
+                if await self._is_released():
                     continue
             except errors.KubeError as error:
                 LOG.log(
-                    logging.DEBUG if told else logging.WARNING, "Lease %s: %s", self.key, error
+                    logging.DEBUG if logged else logging.WARNING, "Lease %s: %s", self.key, error
                 )
-                self._deaf = told = True
+                self._deaf = logged = True
             await self._clock.sleep(self._look)
 
-    async def _is_given_back(self) -> bool:
+    async def _is_released(self) -> bool:
         """Watch until it is time to try for the Lease (True), or until the watch ends."""
         loop = asyncio.get_running_loop()
         query = {"fieldSelector": f"metadata.name={self.key.name}"}
@@ -236,4 +236,4 @@ class Lease:
                 if lease and lease.get("spec", {}).get("holderIdentity") == self.identity:
                     await self._write(lease, {"holderIdentity": ""})
         except (errors.KubeError, TimeoutError) as error:
-            LOG.warning("the Lease %s was not given back: %s", self.key, error)
+            LOG.warning("the Lease %s was not released: %s", self.key, error)

@@ -139,7 +139,7 @@ class VIFPoolDriver(Driver):
 
     @abc.abstractmethod
     async def release(self, vif: VIFBase, pod_uid: str) -> None:
-        """Take the port back from the Pod.
+        """Release the port that the Pod had.
 
         Called only after the node has let go of the port. It may be called once more when another
         Pod has the port already.

@@ -65,7 +65,7 @@ class Interfaces:
             await self._driver_of(vif).update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase, pod_uid: str) -> None:
-        """Take the interface back from the Pod, once the node has let go of it."""
+        """Release the interface, once the node has unplugged it."""
         if self._is_pools(vif):
             await self._pool.release(vif, pod_uid)
         else:

@@ -31,7 +31,7 @@ from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
 LOG = logging.getLogger(__name__)
-GIVEN_BACK = "given back"
+RELEASED = "released"
 
 
 class KuryrPortHandler(Handler):
@@ -44,7 +44,9 @@ class KuryrPortHandler(Handler):
         self._interfaces = Interfaces(context.drivers)
         self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
-        self._unrecorded: dict[Key, tuple[str, object]] = {}  # told Neutron, not yet the KuryrPort
+        self._unrecorded: dict[
+            Key, tuple[str, object]
+        ] = {}  # in Neutron, not yet in the KuryrPort
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -106,7 +108,7 @@ class KuryrPortHandler(Handler):
         try:
             await self._patch_status(key, recorded, status)
         except (errors.KubeNotFound, errors.KubeConflict):
-            await self._take_back(key, recorded)
+            await self._release_unnamed(key, recorded)
             raise
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
 
@@ -173,11 +175,11 @@ class KuryrPortHandler(Handler):
         What the Pod asks for by now does not matter: its interfaces are those that it has. The
         default one comes first, so that no trouble with another one keeps the groups from it.
         """
-        uid, told = self._unrecorded.get(key, ("", None))
-        told = told if uid == recorded.uid else None
-        if recorded.security_groups == groups and told is None:
+        uid, sent = self._unrecorded.get(key, ("", None))
+        sent = sent if uid == recorded.uid else None
+        if recorded.security_groups == groups and sent is None:
             return
-        if told != groups:
+        if sent != groups:
             for vif in recorded.following():
                 await self._interfaces.update_security_groups(vif, groups)
             self._unrecorded[key] = (recorded.uid, groups)
@@ -192,27 +194,27 @@ class KuryrPortHandler(Handler):
         informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
         informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
 
-    async def _take_back(self, key: Key, recorded: KuryrPort) -> None:
+    async def _release_unnamed(self, key: Key, recorded: KuryrPort) -> None:
         """Release ports that nobody will name if the KuryrPort went while they were made."""
         live = await self._context.kube.find(KURYRPORTS, key)
         self._context.informers.of(KURYRPORTS).learn(live)  # changed by other hands: so it is now
         if live is None or live["metadata"]["uid"] != recorded.uid:
             await self._interfaces.release_unrecorded(recorded.pod_uid)
 
-    # -- giving back
+    # -- releasing
 
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Release the ports, once it is certain that the node has unplugged them."""
         self._starved.pop(key, None)
         if KURYRPORT_FINALIZER not in recorded.finalizers:
-            return  # all is given back; another's finalizer holds it
+            return  # all is released; another's finalizer holds it
         if NODE_FINALIZER in recorded.finalizers and not (
             await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
         ):
             return  # the daemon's word comes as a change of the KuryrPort
-        if self._unrecorded.get(key) != (recorded.uid, GIVEN_BACK):
-            await self._give_back(key, recorded)
-            self._unrecorded[key] = (recorded.uid, GIVEN_BACK)
+        if self._unrecorded.get(key) != (recorded.uid, RELEASED):
+            await self._release_ports(key, recorded)
+            self._unrecorded[key] = (recorded.uid, RELEASED)
         answer = await self._context.kube.remove_finalizers(
             KURYRPORTS,
             key,
@@ -225,12 +227,12 @@ class KuryrPortHandler(Handler):
         self._forget(key)
         self._wake_starved()
 
-    async def _give_back(self, key: Key, recorded: KuryrPort) -> None:
+    async def _release_ports(self, key: Key, recorded: KuryrPort) -> None:
         if not recorded.has_vifs:
             await self._interfaces.release_unrecorded(recorded.pod_uid)
             return
         vifs = recorded.vifs()
-        LOG.info("Pod %s is gone: ports %s go back", key, ", ".join(_ids(vifs)))
+        LOG.info("Pod %s is gone: ports %s are released", key, ", ".join(_ids(vifs)))
         for vif in vifs.values():
             await self._interfaces.release(vif, recorded.pod_uid)
 

@@ -32,7 +32,7 @@ class LostPorts:
         self._context = context
         self._neutron = context.neutron
 
-    async def tell(self, recorded: Iterable[KuryrPort], ports: Sequence[Json]) -> None:
+    async def help_pods(self, recorded: Iterable[KuryrPort], ports: Sequence[Json]) -> None:
         """Help the Pods whose ports are gone.
 
         :param recorded: The KuryrPorts as they were before Neutron listed its ``ports``, so that

@@ -86,7 +86,7 @@ class PortSweep(Sweep[Json]):
             recorded_live = records(await self._live())
             for keeper, before in zip(self._keepers, known, strict=True):
                 ports = await keeper.survey(before, ports, recorded_live)
-        await self._lost.tell(recorded, listed)
+        await self._lost.help_pods(recorded, listed)
         return nameless(ports, self._kuryrports.values(), self._pod_uid_of)
 
     def identity(self, item: Json) -> str:
@@ -135,7 +135,7 @@ def records(kuryrports: Iterable[KuryrPort]) -> Records:
     """Return what pools need to know about the KuryrPorts."""
     holders: dict[str, Holder] = {}
     pods = set()
-    # of two that name a port, the one that goes has given it back in an earlier life
+    # of two that name a port, the one that goes released it in an earlier life
     for recorded in sorted(kuryrports, key=lambda kuryrport: not kuryrport.deleting):
         holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
         holders |= dict.fromkeys(recorded.uuids(), holder)

@@ -106,7 +106,7 @@ class LoadBalancerHandler(Handler):
             again = await self._publish(reconcile)
         except errors.KubeError as error:  # the Service is served all the same
             unpublished = error
-        # a refusal is looked at again after minutes, and told as well when nothing is waited for
+        # a refusal is looked at again after minutes, and reported if nothing is waited for
         reconcile.problems.sort(key=lambda problem: not isinstance(problem, errors.Wait))
         await self._reports.write(reconcile)
         if reconcile.problems:
@@ -161,7 +161,7 @@ class LoadBalancerHandler(Handler):
         patience = self._context.patience.service_spec
         try:
             specs = await self._service_specs.of(service)
-        except errors.Refused as error:  # the other handler tells users
+        except errors.Refused as error:  # the other handler reports it
             raise errors.Wait(str(error), delay=patience) from error
         endpoints = self._endpoints.get(key)
         wanted = (text_of(specs[0]), service.lbaas_spec_version)
@@ -224,7 +224,7 @@ class LoadBalancerHandler(Handler):
         """
         if not reconcile.exposed:
             service = reconcile.service
-            await self._outside.withdraw(reconcile.key, service, keep=keeps_address(service))
+            await self._outside.release(reconcile.key, service, keep=keeps_address(service))
         if reconcile.unreadable:
             raise errors.Refused("; ".join(reconcile.unreadable))
         if not reconcile.exposed or len(reconcile.inner) < len(reconcile.given.specs):

@@ -110,7 +110,7 @@ class Outside:
         elif not needed:
             note = f"load balancer {front.found.id} and its address stay until others have left it"
             exposure = dataclasses.replace(exposure, notes={**exposure.notes, SHARED: note})
-        await self._sharing.withdraw(key, service)
+        await self._sharing.release(key, service)
         return exposure
 
     async def _ensure_external(self, reconcile: Reconcile) -> Outcome:
@@ -139,7 +139,7 @@ class Outside:
             notes=notes,
         )
 
-    async def withdraw(self, key: Key, service: Service, *, keep: bool) -> None:
+    async def release(self, key: Key, service: Service, *, keep: bool) -> None:
         """Remove everything; what never existed costs nothing.
 
         :param keep: leave the floating IP to the project.
@@ -148,7 +148,7 @@ class Outside:
         """
         stuck: errors.Refused | None = None
         try:
-            await self._sharing.withdraw(key, service)
+            await self._sharing.release(key, service)
         except errors.Refused as error:  # another's load balancer may be in ERROR for long
             stuck = error
         await self._release_address(key, service, keep=keep)
@@ -170,7 +170,7 @@ class Outside:
         key, service, owner = reconcile.key, reconcile.service, reconcile.owner()
         if _are_ranges_refused(error):
             await self._public_ips.detach(owner)
-            await self._sharing.withdraw(key, service, refused=True)
+            await self._sharing.release(key, service, refused=True)
             with contextlib.suppress(errors.Refused):  # others use it: our parts of it go
                 await self._requests.release(key, reconcile.owner(Role.EXTERNAL), refused=True)
             return True

@@ -51,7 +51,7 @@ class Removal:
             await self._check_live(key, service)
         stuck: errors.Refused | None = None
         try:
-            await self._outside.withdraw(key, service, keep=keeps_address(service))
+            await self._outside.release(key, service, keep=keeps_address(service))
         except errors.Refused as error:  # what depends on others holds up nothing else
             stuck = error
         for owner in owners_of(service):

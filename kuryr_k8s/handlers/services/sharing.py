@@ -102,7 +102,7 @@ class Sharing:
             if not known.readers:
                 del self._addresses[port_id]
 
-    async def withdraw(self, key: Key, service: Service, *, refused: bool = False) -> None:
+    async def release(self, key: Key, service: Service, *, refused: bool = False) -> None:
         """Remove the Service's parts; what never existed costs nothing.
 
         :param refused: they are still asked for, and cannot be had.
