@@ -33,6 +33,7 @@ from kuryr_k8s.drivers.base.pods import (
     PodSubnetsDriver,
     PodVIFDriver,
     PortRequest,
+    maker_of,
 )
 from kuryr_k8s.drivers.base.pools import (
     AVAILABLE,
@@ -100,4 +101,5 @@ __all__ = [
     "StillShared",
     "VIFPoolDriver",
     "keepers",
+    "maker_of",
 ]

@@ -1,7 +1,7 @@
 """The slots for decisions about Pods' interfaces, and for the drivers that make them."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -146,11 +146,14 @@ class PodVIFDriver(Driver):
 
     :cvar kind: the class of its VIFs.
     :cvar device_owners: the values of ``device_owner`` that its ports may have.
+    :cvar claims_unmarked: whether :meth:`made` is true of ports without any mark that only this
+        driver gives. Such a driver gets what no other driver has made.
     """
 
     slot = "pod_vif"
     kind: ClassVar[type[VIFBase]]
     device_owners: ClassVar[tuple[str, ...]] = (DEVICE_OWNER,)
+    claims_unmarked: ClassVar[bool] = False
 
     @abc.abstractmethod
     async def ensure(self, request: PortRequest) -> VIFBase:
@@ -179,10 +182,10 @@ class PodVIFDriver(Driver):
         """
 
     def made(self, port: dict[str, Any]) -> bool:
-        """Return whether this driver made the port.
+        """Return whether this driver made the port, as far as the port itself shows.
 
-        Override it where the ``device_owner`` alone does not tell, for example where another
-        driver's ports have the same one.
+        Override it where the ``device_owner`` alone does not tell: ``compute:kuryr`` is that of
+        several drivers. Look for a mark that only this driver gives, such as a tag.
 
         :param port: a port with the tags of this cluster, as Neutron shows it.
         """
@@ -198,6 +201,12 @@ class PodVIFDriver(Driver):
     async def discard(self, port: dict[str, Any]) -> None:
         """Remove a port that it made and that nothing names; a port that is gone is no error."""
         await self._context.neutron.delete_port(port["id"])
+
+
+def maker_of(port: dict[str, Any], drivers: Iterable[PodVIFDriver]) -> PodVIFDriver | None:
+    """Return the driver that made the port: one that knows it by a mark, before others."""
+    makers = [driver for driver in drivers if driver.made(port)]
+    return min(makers, key=lambda driver: driver.claims_unmarked, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

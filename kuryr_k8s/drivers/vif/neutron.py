@@ -35,6 +35,7 @@ class NeutronVIF(TaggedPorts):
     """
 
     kind = VIFOpenVSwitch
+    claims_unmarked = True  # device_owner and device_id are those that others may use, too
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
@@ -96,12 +97,12 @@ class NeutronVIF(TaggedPorts):
         query = {"device_id": pod_uid, "device_owner": DEVICE_OWNER}
         found = await self._neutron.list_ports(query | {"tags": ",".join(self._tags)})
         found += await self._list_untagged(query, self._tags)
-        for port in found:
-            if POOL_TAG in port["tags"]:
-                continue  # a pool's port that the Pod has used
+        # a pool's port is one that the Pod has used
+        unrecorded = [port for port in found if self.made(port) and POOL_TAG not in port["tags"]]
+        for port in unrecorded:
             LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
             await self._neutron.delete_port(port["id"])
-        return len(found)
+        return len(unrecorded)
 
     def made(self, port: Json) -> bool:
         return vif_plan.is_made_here(port)

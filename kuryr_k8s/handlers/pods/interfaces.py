@@ -72,8 +72,11 @@ class Interfaces:
             await self._driver_of(vif).release(vif)
 
     async def release_unrecorded(self, pod_uid: str) -> None:
-        """Remove every port made for the Pod that no KuryrPort came to name."""
-        for driver in self._others():
+        """Remove every port made for the Pod that no KuryrPort came to name.
+
+        A driver that claims unmarked ports comes after others: by then, theirs are gone.
+        """
+        for driver in sorted(self._others(), key=lambda driver: driver.claims_unmarked):
             await driver.release_unrecorded(pod_uid)
         await self._pool.release_unrecorded(pod_uid)
 

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import Holder, PodVIFDriver, Records, VIFPoolDriver, keepers
+from kuryr_k8s.drivers.base import (
+    Holder,
+    PodVIFDriver,
+    Records,
+    VIFPoolDriver,
+    keepers,
+    maker_of,
+)
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
@@ -119,8 +126,7 @@ class PortSweep(Sweep[Json]):
 
     def _maker_of(self, port: Json) -> PodVIFDriver | None:
         """Return the driver that made the port; other ports may have the cluster's tag, too."""
-        drivers = self._drivers.of_slot(PodVIFDriver)
-        return next((driver for driver in drivers if driver.made(port)), None)
+        return maker_of(port, self._drivers.of_slot(PodVIFDriver))
 
     def _pod_uid_of(self, port: Json) -> str | None:
         maker = self._maker_of(port)

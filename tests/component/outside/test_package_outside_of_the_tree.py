@@ -4,7 +4,7 @@ import pytest
 from stevedore import ExtensionManager
 
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER
-from tests.kit.confs import NODE
+from tests.kit.confs import NODE, TAG
 from tests.kit.kube.objects import path_of
 from tests.outside.installed import install
 
@@ -41,7 +41,7 @@ async def test_pod_has_its_default_interface_by_one_driver_and_a_second_by_anoth
         await stage.until_plugged_in("web")
         recorded = await stage.kuryrport("web")
         assert vifs_of(recorded) == {"eth0": "VIFOpenVSwitch", "iso0": "VIFIsolated"}
-        tags = sorted("kuryr-example" in port["tags"] for port in stage.ports_of(pod))
+        tags = sorted("kuryr-example" in port["tags"] for port in stage.cloud.ports.values())
         assert tags == [False, True]
         await stage.cluster.delete_pod(pod)
         await stage.until_deleting("web")
@@ -101,9 +101,10 @@ async def test_interface_of_a_driver_that_is_not_in_use_stays_until_it_is(stage,
         await stage.until_gone("web")
 
 
-def groups_of(stage, pod):
-    """The security groups of a Pod's default interface, and of its second one."""
-    isolated = {"kuryr-example" in port["tags"]: port for port in stage.ports_of(pod)}
+def groups_of_ports(stage):
+    """The security groups of the Pod's default interface, and of its second one."""
+    ports = stage.cloud.ports.values()
+    isolated = {"kuryr-example" in port["tags"]: port for port in ports}
     return isolated[False]["security_groups"], isolated[True]["security_groups"]
 
 
@@ -132,7 +133,7 @@ async def test_groups_of_a_pod_reach_all_its_interfaces_whatever_its_annotation_
     await stage.client.patch(path_of(pod), patch)
     async with stage.controller(**with_groups(other)):
         await until_followed(stage, other)
-        assert groups_of(stage, pod) == ([other], [other])
+        assert groups_of_ports(stage) == ([other], [other])
 
 
 async def test_interface_with_security_groups_of_its_own_keeps_them(stage, package):
@@ -141,26 +142,50 @@ async def test_interface_with_security_groups_of_its_own_keeps_them(stage, packa
     async with stage.controller(**MULTI_VIF):
         pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
         await stage.until_plugged_in("web")
-        assert groups_of(stage, pod) == ([stage.cloud.group["id"]], [own])
+        assert groups_of_ports(stage) == ([stage.cloud.group["id"]], [own])
     await stage.client.patch(path_of(pod), {"metadata": {"annotations": {GROUPS: None}}})
     async with stage.controller(**with_groups(other)):
         await until_followed(stage, other)
-        assert groups_of(stage, pod) == ([other], [own])
+        assert groups_of_ports(stage) == ([other], [own])
 
 
 async def test_default_interface_has_its_new_groups_though_another_cannot_get_them(stage, package):
     before, other = stage.cloud.group["id"], stage.cloud.add_security_group("other")["id"]
     async with stage.controller(**MULTI_VIF):
-        pod = await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "a0"})
+        await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "a0"})
         await stage.until_plugged_in("web")
     settings = with_groups(other) | {"kubernetes": {"multi_vif_drivers": "noop"}}
     async with stage.controller(**settings):
         await stage.until_event("KuryrRefused")
-        assert groups_of(stage, pod) == ([other], [before])
+        assert groups_of_ports(stage) == ([other], [before])
         assert (await stage.kuryrport("web"))["status"]["securityGroupIds"] == [before]
     async with stage.controller(**with_groups(other)):
         await until_followed(stage, other)
-        assert groups_of(stage, pod) == ([other], [other])
+        assert groups_of_ports(stage) == ([other], [other])
+
+
+@pytest.mark.parametrize("handlers", ["vif,kuryrport", "kuryrportpool,vif,kuryrport"])
+async def test_port_is_its_drivers_whichever_driver_was_asked_for_first(
+    stage, package, neutron, handlers
+):
+    """The handler of pools asks for neutron-vif, that of KuryrPorts for the package's first."""
+    kubernetes = MULTI_VIF["kubernetes"] | {"enabled_handlers": handlers}
+    body = {
+        "network_id": stage.cloud.pods["id"],
+        "device_owner": "compute:kuryr",
+        "device_id": "kuryr-example",
+        "tags": [TAG, "kuryr-example", "kuryr-example-pod:gone"],
+    }
+    settings = {"kubernetes": kubernetes, "neutron_defaults": {"sweep_interval": "1"}}
+    async with stage.controller(**settings):
+        await stage.cluster.add_pod("web", node=NODE, annotations={ANNOTATION: "iso0"})
+        await stage.until_plugged_in("web")
+        ports = set(stage.cloud.ports)
+        assert len(ports) == 2
+        for _ in range(2):  # after the second, the sweep has been through with the Pod's, too
+            leaked = await neutron.create_port(body)
+            await stage.cloud.wait_for(lambda port=leaked["id"]: port not in stage.cloud.ports)
+        assert set(stage.cloud.ports) == ports
 
 
 async def test_handler_with_a_kind_of_its_own_has_its_cache_queue_and_metrics(

@@ -96,6 +96,17 @@ async def test_port_that_only_claims_the_pods_uid_is_not_taken(
     assert list(cloud.ports) == [foreign["id"]]
 
 
+async def test_port_of_the_pod_that_another_driver_has_marked_is_not_released(
+    driver, request_port, cloud, neutron
+):
+    body = {"network_id": cloud.pods["id"], "device_id": UID, "device_owner": "compute:kuryr"}
+    marks = {"tags": [TAG], "description": f"kuryr-pod:{UID}"}
+    subport = await neutron.create_port(body | marks)
+    await driver.ensure(await request_port())
+    assert await driver.release_unrecorded(UID) == 1
+    assert list(cloud.ports) == [subport["id"]]
+
+
 async def test_neutron_that_drops_tags_at_creation_gets_them_right_after(
     driver, request_port, cloud
 ):

@@ -1,4 +1,7 @@
-"""The pod_vif driver of isolated interfaces: ports that are bound to no host."""
+"""The pod_vif driver of isolated interfaces: ports that are bound to no host.
+
+Tags name the driver and the Pod; ``device_id`` names no Pod.
+"""
 
 from typing import Any
 
@@ -10,6 +13,7 @@ from kuryr_k8s.model.vif import FixedIP, Network, Subnet, VIFBase
 Json = dict[str, Any]
 DEVICE_OWNER = "compute:kuryr"
 TAG = "kuryr-example"
+POD = "kuryr-example-pod:"  # the beginning of the tag that names the Pod
 
 
 class IsolatedVIFDriver(PodVIFDriver):
@@ -24,11 +28,10 @@ class IsolatedVIFDriver(PodVIFDriver):
 
     async def ensure(self, request: PortRequest) -> VIFBase:
         """Return the interface; an earlier attempt's port is found by its tags."""
-        tags = (*self._tags, f"kuryr-ifname:{request.ifname}")
+        tags = (*self._tags, f"{POD}{request.pod_uid}", f"kuryr-ifname:{request.ifname}")
         found = []
         if request.may_exist:
-            query = {"device_id": request.pod_uid, "tags": ",".join(tags)}
-            found = await self._neutron.list_ports(query)
+            found = await self._neutron.list_ports({"tags": ",".join(tags)})
         port = found[0] if found else await self._neutron.create_port(_body(request, tags))
         return _vif(port, request)
 
@@ -42,8 +45,8 @@ class IsolatedVIFDriver(PodVIFDriver):
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         """Delete the ports that were made for the Pod; return how many."""
-        query = {"device_id": pod_uid, "tags": ",".join(self._tags)}
-        found = await self._neutron.list_ports(query)
+        tags = (*self._tags, f"{POD}{pod_uid}")
+        found = await self._neutron.list_ports({"tags": ",".join(tags)})
         for port in found:
             await self._neutron.delete_port(port["id"])
         return len(found)
@@ -52,13 +55,17 @@ class IsolatedVIFDriver(PodVIFDriver):
         """Return whether the port bears this driver's tag."""
         return TAG in port["tags"]
 
+    def pod_uid_of(self, port: Json) -> str | None:
+        """Return the uid that the port's tag names."""
+        return next((tag.removeprefix(POD) for tag in port["tags"] if tag.startswith(POD)), "")
+
 
 def _body(request: PortRequest, tags: tuple[str, ...]) -> Json:
     return {
         "network_id": request.pod_network.network.id,
         "project_id": request.project_id,
         "fixed_ips": [{"subnet_id": subnet.id} for subnet in request.pod_network.subnets],
-        "device_id": request.pod_uid,
+        "device_id": TAG,
         "device_owner": DEVICE_OWNER,
         "security_groups": list(request.security_groups),
         "name": request.pod_name,
