@@ -9,7 +9,7 @@ import functools
 import gc
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +123,7 @@ class ControllerApp:
 
     def _context(self, kube: KubeApi, neutron: Neutron, octavia: Octavia) -> HandlerContext:
         """Return what handlers are handed; the drivers in it have the same clients and caches."""
-        informers = Informers(kube)
+        informers = Informers(kube, self._patience)
         events = EventRecorder(
             kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
         )
@@ -223,11 +223,11 @@ class ControllerApp:
     async def _start(self, kube: KubeApi, parts: Parts, group: asyncio.TaskGroup) -> None:
         """Reach all APIs, check the configuration, and fill the caches."""
         for cache in parts.caches:
-            await reach("Kubernetes", functools.partial(kube.probe, cache.resource))
+            await self._reach("Kubernetes", functools.partial(kube.probe, cache.resource))
         for driver in parts.drivers:
-            await reach(driver.asks, driver.start)
+            await self._reach(driver.asks, driver.start)
         for handler, _ in parts.handlers:
-            await reach("Kubernetes", handler.start)
+            await self._reach("Kubernetes", handler.start)
         for cache in parts.caches:
             group.create_task(cache.run(), name=f"informer-{cache.resource.plural}")
         for cache in parts.caches:
@@ -235,10 +235,13 @@ class ControllerApp:
         gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
 
+    async def _reach(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
+        await reach(what, call, self._patience)
+
     async def _lead(self, parts: Parts) -> None:
         """Run all loops as long as the Lease is ours."""
         self._fenced = True
-        await reach("Kubernetes", parts.takeover.run)
+        await self._reach("Kubernetes", parts.takeover.run)
         self.leading.set()
         async with asyncio.TaskGroup() as group:
             for loop in parts.loops:

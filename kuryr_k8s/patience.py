@@ -14,11 +14,20 @@ class Patience:
         that has just started refuses for a moment what its policy allows.
     :param refused: until it is tried again after that.
     :param longest_asked: the most that a ``Retry-After`` of a server is obeyed.
+    :param start_retry: between two calls to an API that is down when the program starts.
+    :param start_grace: for which an API that is just starting may refuse what it will grant later:
+        an API server has not loaded its permissions yet (403), Neutron does not show us everything
+        yet (404).
     :param kube_call: that one call to Kubernetes may take.
     :param authentication: for each request of authentication and discovery; calls of OpenStack
         have their own.
     :param failed_authentication: for which a failed one counts for all that waited for it.
     :param starting_call: that one call to OpenStack may take before the controller leads.
+    :param first_watch_retry: until a watch that failed is asked for again for the first time; from
+        then on it takes twice as long each time.
+    :param first_retry: until a handler's work that failed is tried again for the first time; from
+        then on it takes twice as long each time.
+    :param first_pool_retry: until work of a pool that failed is tried again for the first time.
     :param sweep_retry: the longest back-off of a sweep, and of the work of pools.
     :param lost_port: until ports are swept after one was found missing.
     :param refused_vip: until VIPs' ports are swept after a creation was refused.
@@ -48,10 +57,15 @@ class Patience:
     first_refused: float = 5.0
     refused: float = 30.0
     longest_asked: float = 300.0
+    start_retry: float = 2.0
+    start_grace: float = 5.0
     kube_call: float = 30.0
     authentication: float = 8.0
     failed_authentication: float = 1.0
     starting_call: float = 8.0
+    first_watch_retry: float = 0.5
+    first_retry: float = 0.5
+    first_pool_retry: float = 0.5
     sweep_retry: float = 30.0
     lost_port: float = 2.0
     refused_vip: float = 5.0

@@ -16,13 +16,10 @@ from oslo_config import cfg
 
 from kuryr_k8s import config, errors
 from kuryr_k8s.engine.systemd import notify
+from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-RETRY = 2.0  # seconds between two calls to an API that is down at start
-# Seconds for which an API that is just starting may refuse what it will grant later: an API server
-# has not loaded its permissions yet (403), Neutron does not show us everything yet (404).
-GRACE = 5.0
 # Failures that waiting does not cure, in the words of the C library and of OpenSSL.
 HOPELESS = (
     "Name or service not known",
@@ -81,7 +78,9 @@ async def _until_signal(program: Program) -> None:
         LOG.info("stopped")
 
 
-async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
+async def reach(
+    what: str, call: Callable[[], Awaitable[Any]], patience: Patience = PATIENCE
+) -> None:
     """Make the first call to an API; while it is merely down, wait and say so.
 
     :param what: the API's name, for users.
@@ -98,14 +97,14 @@ async def reach(what: str, call: Callable[[], Awaitable[Any]]) -> None:
                 refused_since = None
             elif refused_since is None:
                 refused_since = now  # the time in which it was down does not count
-            if refused_since is None or now - refused_since > GRACE:
+            if refused_since is None or now - refused_since > patience.start_grace:
                 if isinstance(error, errors.ConfigError):
                     raise
                 if is_hopeless(error):
                     raise errors.ConfigError(f"{what}: {error}") from error
             LOG.warning("waiting for %s: %s", what, error)
             notify(f"STATUS=waiting for {what}: {error}")
-            await asyncio.sleep(RETRY)
+            await asyncio.sleep(patience.start_retry)
         else:
             return
 

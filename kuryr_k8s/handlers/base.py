@@ -65,7 +65,7 @@ class Handler(abc.ABC):
 
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
-        self.queue = WorkQueue[Key](context.clock)
+        self.queue = WorkQueue[Key](context.clock, base=context.patience.first_retry)
 
     def wake(self, key: Key) -> None:
         """Queue the key."""

@@ -21,6 +21,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.learned import Learned
 from kuryr_k8s.k8s.resources import Key, Resource, Versioned
+from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
 SHORT = 2.0  # seconds; a watch that ends sooner is a failure, even if the server says nothing
@@ -58,6 +59,7 @@ class Informer(Generic[T]):
         *,
         selectors: Mapping[str, str] | None = None,
         idle: float = 150.0,
+        patience: Patience = PATIENCE,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -65,6 +67,7 @@ class Informer(Generic[T]):
         self._read = read
         self._selectors = dict(selectors or {})
         self._idle = idle
+        self._patience = patience
         self.replaying = False  # what is reported now comes of a list, and is no event
         self._cache: dict[Key, _Known[T]] = {}
         self._learned = Learned()
@@ -153,7 +156,8 @@ class Informer(Generic[T]):
                 expected = isinstance(problem, errors.KubeGone) or failures > 1
                 level = logging.DEBUG if expected else logging.WARNING
                 LOG.log(level, "%s: %s", self.resource.plural, problem)
-            delay = min(8.0, 0.25 * 2.0 ** min(failures, 8)) if failures else 0.0
+            first = self._patience.first_watch_retry
+            delay = min(8.0, first * 2.0 ** min(failures - 1, 8)) if failures else 0.0
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
 
     async def _problem_of_following(self) -> errors.KubeError | None:
@@ -296,8 +300,9 @@ class Informers:
     started, no further kind can be requested: nobody would fill its cache.
     """
 
-    def __init__(self, api: KubeApi) -> None:
+    def __init__(self, api: KubeApi, patience: Patience = PATIENCE) -> None:
         self._api = api
+        self._patience = patience
         self._made: dict[Resource[Any], Informer[Any]] = {}
         self._sealed = False
 
@@ -309,7 +314,9 @@ class Informers:
         if resource not in self._made:
             if self._sealed:
                 raise LookupError(f"ask for the cache of {resource.plural} before the start")
-            self._made[resource] = Informer(self._api, resource, resource.view)
+            self._made[resource] = Informer(
+                self._api, resource, resource.view, patience=self._patience
+            )
         return cast("Informer[T]", self._made[resource])
 
     def seal(self) -> tuple[Informer[Any], ...]:

@@ -12,12 +12,12 @@ read did, the Lease is read regularly.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 
 from kuryr_k8s import errors
-from kuryr_k8s.engine.clock import CLOCK, Clock
+from kuryr_k8s.engine.clock import CLOCK, Clock, TimerHandle
 from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.resources import LEASES, Key
 
@@ -120,11 +120,10 @@ class Lease:
 
     async def _is_released(self) -> bool:
         """Watch until it is time to try for the Lease (True), or until the watch ends."""
-        loop = asyncio.get_running_loop()
         query = {"fieldSelector": f"metadata.name={self.key.name}"}
         events = self._api.watch(LEASES, query, namespace=self.key.namespace, idle=self.duration)
         try:
-            async with asyncio.timeout(self._patience()) as silence, aclosing(events):
+            async with self._silence() as heard, aclosing(events):
                 async for event in events:
                     version = int(event["object"]["metadata"]["resourceVersion"])
                     if event["type"] == "DELETED" or version <= int(self._version or 0):
@@ -132,10 +131,35 @@ class Lease:
                     self._deaf = False
                     if self._may_take(event["object"]):
                         return True
-                    silence.reschedule(loop.time() + self._patience())
+                    heard()
         except TimeoutError:
             return True
         return False
+
+    @asynccontextmanager
+    async def _silence(self) -> AsyncGenerator[Callable[[], None]]:
+        """End the body with a TimeoutError if the watch shows nothing for too long.
+
+        :returns: what to call when it has shown something.
+        """
+        loop = asyncio.get_running_loop()
+        timer: TimerHandle | None = None
+        async with asyncio.timeout(None) as silence:
+
+            def heard() -> None:
+                nonlocal timer
+                if timer is not None:
+                    timer.cancel()
+                timer = self._clock.call_later(
+                    self._patience(), lambda: silence.reschedule(loop.time())
+                )
+
+            heard()
+            try:
+                yield heard
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     def _patience(self) -> float:
         """Return the seconds until the Lease must be read if the watch shows nothing."""

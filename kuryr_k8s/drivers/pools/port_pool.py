@@ -72,7 +72,8 @@ class PortPool(KeepsPorts):
         self._now = context.clock.now
         self._patience = context.patience
         # Pods wait for pools: so attempts follow each other soon
-        self._queue = WorkQueue[PoolTask](context.clock, cap=context.patience.sweep_retry)
+        first, longest = self._patience.first_pool_retry, self._patience.sweep_retry
+        self._queue = WorkQueue[PoolTask](context.clock, base=first, cap=longest)
         self._pooled_vif: PooledVIFDriver = vif
         self._nodes: dict[str, str] = {}  # names of the Nodes, by place
         self._on_change: list[Callable[[str], None]] = []

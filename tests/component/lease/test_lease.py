@@ -8,6 +8,7 @@ import pytest
 from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.resources import Key
+from tests.kit.clock import ManualClock
 from tests.kit.fakes.faults import answer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -77,33 +78,45 @@ async def test_expiry_is_found_out_without_a_watch(stage, candidate, broken):
         stage.proxy.faults.add(
             path="/leases", times=None, action=answer(403), when=lambda r: "watch" in r.query
         )
-    leader, standby = await candidate("one", 12.0), await candidate("two", 12.0)
+    clock = ManualClock()
+    leader = await candidate("one", 12.0, clock=clock)
+    standby = await candidate("two", 12.0, clock=clock)
     await leader.acquire()
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
         waiting = group.create_task(standby.acquire())
         await stage.proxy.wait_for(lambda: stage.proxy.calls.count("watch", "leases"))
         for _ in range(3):  # it lives: nobody takes it
             await leader.acquire()  # renews it
-            while leader.remaining > 10.0:
+            until = clock.now() + 6.0
+            while clock.now() < until:
+                await let_pass(clock)
                 assert not waiting.done()
-                await asyncio.sleep(0.1)
-        async with asyncio.timeout(leader.remaining + 11.0):  # not as long as two Leases
-            await waiting
+        end = clock.now() + leader.remaining
+        while not waiting.done():
+            await let_pass(clock)
+    assert end <= clock.now() < end + 11.0  # not as long as two Leases
     assert leader.remaining <= 0
+
+
+async def let_pass(clock):
+    """Let half a second pass if somebody waits for it, and not for an answer."""
+    if clock.pending:
+        clock.advance(0.5)
+    await asyncio.sleep(0.01)
 
 
 async def test_lease_deleted_by_hand_is_not_free_before_its_end(stage, candidate):
     """Whoever held it still writes."""
-    leader, standby = await candidate("one", 4.0), await candidate("two", 4.0)
+    clock = ManualClock()
+    leader = await candidate("one", 4.0, clock=clock)
+    standby = await candidate("two", 4.0, clock=clock)
     await leader.acquire()
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
         waiting = group.create_task(standby.acquire())
         await stage.proxy.wait_for(lambda: stage.proxy.watching("leases"))
         await stage.client.delete(candidate.path)
-        while leader.remaining > 0.5:
-            assert not waiting.done()
-            await asyncio.sleep(0.1)
-        await waiting
+        while not waiting.done():
+            await let_pass(clock)
     assert leader.remaining <= 0
 
 

@@ -17,9 +17,10 @@ OPTIONS = {
 }
 
 
-def pool(*, sweep="1", **changes):
+def pool(*, sweep="1", patience=None, **changes):
     groups = options(**changes)
     groups["neutron_defaults"]["sweep_interval"] = sweep
+    groups["patience"] = groups["patience"] | (patience or {})
     return groups
 
 

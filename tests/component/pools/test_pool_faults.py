@@ -1,5 +1,7 @@
 """What others do to a pool's ports, quota or node: it ends up right, and tells of it once."""
 
+import time
+
 import pytest
 
 from tests.component.pools.pods import (
@@ -65,15 +67,14 @@ async def test_pools_give_up_spare_ports_for_pods_of_their_project(stage):
 async def test_port_that_comes_back_to_one_pool_makes_room_for_a_pod_of_another(stage):
     stage.cloud.set_quota(stage.cloud.project_id, port=2)
     await add_other_node(stage)
-    async with stage.controller(**pool(ports_pool_min="0")):
+    never = {"first_pool_retry": 600.0, "sweep_retry": 600.0}  # nobody tries it unasked
+    async with stage.controller(**pool(patience=never, ports_pool_min="0")):
         pod, _ = await run(stage, "one")
         await run(stage, "two")
         await add(stage, "three", OTHER)
         await stage.until(lambda: stage.node_events(OTHER))
-        for _ in range(6):  # by now it is tried every half a minute
-            await stage.cloud.wait_for(_more_posts(stage))
         await end(stage, "one", pod)
-        await stage.until_plugged_in("three", within=25)
+        await stage.until_plugged_in("three")
         assert len(stage.cloud.ports) == 2
 
 
@@ -118,7 +119,9 @@ async def test_bulk_creation_that_breaks_off_leaves_ports_that_are_used(stage, h
 
 async def test_node_without_an_agent_makes_no_storm_and_is_told_of_once(stage):
     await add_other_node(stage, host="nowhere")
-    async with stage.controller(**pool()) as app:
+    again = 1.5  # seconds
+    patience = {"first_refused": again, "refused": again}
+    async with stage.controller(**pool(patience=patience)) as app:
         for number in range(10):
             await add(stage, f"web-{number}", OTHER)
 
@@ -128,11 +131,12 @@ async def test_node_without_an_agent_makes_no_storm_and_is_told_of_once(stage):
 
         await stage.until(lambda: stage.node_events(OTHER))
         await stage.until(at_rest)
-        deleted = stage.cloud.calls.count("DELETE")
+        deleted, since = stage.cloud.calls.count("DELETE"), time.monotonic()
         assert deleted <= 10
         await stage.cloud.wait_for(lambda: stage.cloud.calls.count("DELETE") > deleted)
         await stage.until(at_rest)
-        assert stage.cloud.calls.count("DELETE") == deleted + 1
+        tries = 1 + (time.monotonic() - since) // again  # each of them with one port
+        assert stage.cloud.calls.count("DELETE") <= deleted + tries
         assert len(await stage.node_events(OTHER)) == 1
 
 

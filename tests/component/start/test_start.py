@@ -9,6 +9,15 @@ from tests.kit.confs import LEASE, NODE
 from tests.kit.fakes.faults import answer
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
+# With less patience, but with the same outcomes.
+HURRIED = """
+import sys
+from kuryr_k8s.app import NAME, ControllerApp
+from kuryr_k8s.patience import Patience
+from kuryr_k8s.process import start
+patience = Patience(start_retry=0.3, start_grace=0.8)
+sys.exit(start(NAME, sys.argv[1:], lambda conf: ControllerApp(conf, patience)))
+"""
 DAEMON = "from kuryr_k8s.cni.app import main; main()"
 WRONG = {
     "unknown driver": (
@@ -86,7 +95,7 @@ async def launch(stage, write_conf, kube_server, tmp_path):
 async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
     options, expected = WRONG[what]
     async with asyncio.timeout(120):
-        process = await launch(**options)
+        process = await launch(HURRIED, **options)
         _, printed = await process.communicate()
     told = [line for line in printed.decode().splitlines() if line.startswith("kuryr-k8s-")]
     assert process.returncode == 2, printed.decode()
@@ -123,11 +132,11 @@ async def test_subnet_that_neutron_does_not_show_yet_is_asked_for_again(stage, l
     await stage.until_plugged_in("web")
 
 
-async def test_neutron_that_was_down_for_long_may_still_hide_a_subnet_for_a_while(stage, launch):
+async def test_neutron_that_was_down_for_long_may_still_hide_a_group_for_a_while(stage, launch):
     down = stage.cloud.faults.add(path="/v2.0/", times=None, action=answer(503))
-    process = await launch()
-    await waits_for_neutron(process, times=5)  # looks at it, two seconds apart
-    stage.cloud.faults.add(method="GET", path=r"/subnets/", times=1, action=answer(404))
+    process = await launch(HURRIED)
+    await waits_for_neutron(process, times=5)  # it looks for longer than the grace
+    stage.cloud.faults.add(method="GET", path=r"/security-groups/", times=1, action=answer(404))
     down.remove()
     await stage.cluster.add_pod("web", node=NODE)
     await stage.until_plugged_in("web")

@@ -56,7 +56,7 @@ async def test_server_without_streaming_lists_is_listed_in_pages(stage):
 
 @pytest.mark.parametrize("status", [410, 429, 500, 503])
 async def test_watch_that_is_refused_for_a_while_is_asked_for_again(stage, status):
-    async with stage.controller():
+    async with stage.controller(patience={"first_watch_retry": 0.1}):
         await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 1)
         stage.proxy.faults.add(when=is_watch, times=3, action=answer(status))
         stage.proxy.cut_watches("pods")
