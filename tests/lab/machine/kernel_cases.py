@@ -1,6 +1,7 @@
 """The cases of VIFVlanNested, which want a kernel with VLANs: the host's need not have them."""
 
 import ast
+import shlex
 import shutil
 import sys
 import xml.etree.ElementTree as ET
@@ -34,17 +35,19 @@ def run_in_machine():
     # the machine shares this directory with its host, at the same path, and caches nothing of it
     clone = Paths.from_environment().node(worker.name).root / "clone"
     copy_to(clone)
+    report = clone / "report.xml"
     script = (
         # programs of the host may have changed since the machine read them
         "echo 2 > /proc/sys/vm/drop_caches && mkdir -p /run/netns && "
         # PYTEST_ADDOPTS comes along from here, and may name files that are only here
-        f"cd {clone} && unset PYTEST_ADDOPTS && export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. && "
-        f"export PATH={lab.bin}:$PATH && "  # Open vSwitch's tools
-        f"{sys.executable} -m pytest -q -p no:cacheprovider --junitxml={clone}/report.xml {CASES}"
+        f"cd {shlex.quote(str(clone))} && unset PYTEST_ADDOPTS && "
+        "export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. && "
+        f"export PATH={shlex.quote(str(lab.bin))}:$PATH && "  # Open vSwitch's tools
+        f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider "
+        f"--junitxml={shlex.quote(str(report))} {CASES}"
     )
     printed = run([*worker.command, "/bin/sh", "-c", script], timeout=800, check=False)
     print(printed)
-    report = clone / "report.xml"
     assert report.exists(), printed
     return {
         case.get("name"): outcome(case) for case in ET.parse(report).getroot().iter("testcase")

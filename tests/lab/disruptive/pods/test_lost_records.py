@@ -8,7 +8,7 @@ import pytest
 from lab.kuryr.installation import CONTROLLER, daemon, kubectl
 from lab.suite import interrupted
 from tests.lab.cluster import pod
-from tests.lab.disruptive.pods.test_status_and_gc import garbage_collection
+from tests.lab.disruptive.pods.cni_requests import garbage_collection
 
 HOST_ID = "openstack.org/kuryr-host-id"
 NODE = "nowhere"

@@ -1,13 +1,12 @@
 """STATUS and GC as libcni sends them, with the conflist that the daemon installed."""
 
-import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from lab.kuryr.installation import daemon
 from tests.lab.cluster import pod
+from tests.lab.disruptive.pods.cni_requests import garbage_collection
 
 pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 
@@ -35,31 +34,6 @@ def test_status_speaks_of_the_daemon(cluster):
     finally:
         cluster.supervisor.start(daemon("node2"))
     assert cnitool(cluster, "status")[0] == 0
-
-
-def garbage_collection(cluster, valid):
-    """GC as libcni sends it, to the plugin itself: (exit code, what it printed).
-
-    Not by cnitool: it gives no list, for which libcni sends a DEL to whatever any runtime of
-    the machine has cached.
-    """
-    node = cluster.lab.nodes["node2"]
-    conflist = json.loads((Path(node.cni_conf_dir) / "10-kuryr.conflist").read_text())
-    config = conflist["plugins"][0] | {
-        "name": conflist["name"],
-        "cniVersion": "1.1.0",
-        "cni.dev/valid-attachments": valid,
-        "cni.dev/attachments": valid,
-    }
-    done = subprocess.run(
-        [f"{node.cni_bin_dir}/kuryr-cni"],
-        env={"CNI_COMMAND": "GC", "CNI_PATH": node.cni_bin_dir},
-        input=json.dumps(config),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
 
 
 def test_gc_of_a_runtime_that_lost_its_records_takes_no_running_pods_interface(cluster):
