@@ -22,7 +22,7 @@ from lab.lifecycle.lab import Lab
 from lab.paths import Paths
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
-from lab.suite import interrupted, orphans
+from lab.suite import cloud_remains, interrupted, orphans
 
 REPLICAS = 4
 PATIENCE = 240  # seconds
@@ -76,6 +76,8 @@ def run_demo(paths: Paths, progress: Progress) -> int:
     installation.up()
     lab = installation.lab
     interrupted.clear(lab)
+    with progress.during("remove what interrupted tests have left in the cloud"):
+        cloud_remains.clear(lab.cloud)
     with progress.during("remove what an earlier demonstration has left"):
         remove(lab)
     hosts = {name: node.chassis for name, node in lab.nodes.items()}

@@ -128,7 +128,9 @@ class Suite:
 
     def _cloud(self) -> bool:
         """Bring up OpenStack alone: stages test it while Kubernetes is built."""
-        return self.runner.step("cloud up", [*_UP, "--vm", "0", *_CLOUD])
+        return self.runner.step("cloud up", [*_UP, "--vm", "0", *_CLOUD]) and self.runner.step(
+            "cloud clear", [_PYTHON, "-m", "lab.suite.cloud_remains"]
+        )
 
     def _product(self) -> bool:
         """Bring up the rest of the lab, and put the product on it."""

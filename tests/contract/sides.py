@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 import openstack
 from openstack.connection import Connection
 
+from lab.suite.cloud_remains import mark
 from tests.kit.fakes import FakeCloud
 
 Json = dict[str, Any]
@@ -104,7 +104,7 @@ class Side:
     stranger: Neutron
     host: str
     fake: FakeCloud | None = None
-    mark: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex[:12]}")
+    mark: str = field(default_factory=mark)
 
     async def network(self, *cidrs: str, owner: Neutron | None = None, **attributes: Any) -> Json:
         """A network with subnets, of the cluster's project if not said."""
