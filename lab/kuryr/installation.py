@@ -93,6 +93,7 @@ class Installation:
         options = ["--pool", self.pool, "--controllers", str(controllers)]
         options += ["--services", "--provider", self._provider] if self._with_services else []
         write_atomic(_options_file(self.paths), json.dumps(options))
+        self.before_tests.unlink(missing_ok=True)  # of a killed run: not to be restored any more
         with locked(self.root / "lock"):
             with self.progress.during("install the product"):
                 changed = wheel.install(self.root, self.progress)
@@ -128,6 +129,11 @@ class Installation:
             self.progress.note(f"Services have load balancers ({self._provider}); DNS is one")
         else:
             dns.down(self.lab, wait=False)
+
+    @property
+    def before_tests(self) -> Path:
+        """The file in which tests keep the configuration from before them."""
+        return self.root / "configuration-before-tests.json"
 
     def _link_client(self) -> None:
         """Make kuryr-k8s a program of the lab that reads the configuration of the controller."""

@@ -227,6 +227,8 @@ class Suite:
         verdict = "all stages passed" if ok else "not all stages passed"
         print(f"\n{verdict}, after {time.monotonic() - self._begin:.0f} s")
         print(f"{passed} passed, {failed} failed, {skipped} skipped; samples: {self._seed}")
+        if self.runner.interrupted and Needs.CLOUD in self._there:
+            print("interrupted: the lab stays as it is now; `python3 -m lab down` takes it down")
         for result in results:
             found = list(reports.failures(self.reports / f"{result.name}.xml"))
             for reason in found or (() if result.ok else result.end):

@@ -104,7 +104,7 @@ def _configuration():
 
 def _note():
     """Return the file that keeps the configuration from before the tests."""
-    return Installation(progress=Progress(quiet=True)).root / "configuration-before-tests.json"
+    return Installation(progress=Progress(quiet=True)).before_tests
 
 
 def _lock():
