@@ -32,6 +32,7 @@ class Request:
     decision: str  # the authorizer's: allow or forbid
     message: str
     when: datetime
+    answered: datetime
     identity: str
 
     @property
@@ -80,13 +81,15 @@ class Start:
     def covers(self, request, requests):
         """Return whether this server could refuse the request though it is granted.
 
-        :param requests: all of the log. One that was granted before `begin` had an answer by the
-            server before, and so had those that came earlier.
+        :param requests: all of the log. One that was answered before `begin`, and granted, had its
+            answer from the server before, and so had those that came earlier. One that came before
+            `begin` may have queued until the permissions were read: the authorizer comes after the
+            queue.
         """
         if request.when > self.loaded + ABSORBING:
             return False
         return not any(
-            request.when < other.when < self.begin and other.decision == "allow"
+            request.when < other.when and other.answered < self.begin and other.decision == "allow"
             for other in requests
         )
 
@@ -125,6 +128,7 @@ def _read(entry):
         decision=entry.get("annotations", {}).get("authorization.k8s.io/decision", ""),
         message=status.get("message", ""),
         when=_moment(entry["requestReceivedTimestamp"]),
+        answered=_moment(entry["stageTimestamp"]),
         identity=entry["auditID"],
     )
 

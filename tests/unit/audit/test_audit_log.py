@@ -1,7 +1,8 @@
 """How the audit tells requests apart: a stage of its own, so its judgement is tested here."""
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from tests.audit import audit_log, grants
 from tests.kit.paths import ETC
@@ -20,6 +21,7 @@ def entry(verb, resource, *, user=DAEMON, code=200, decision="allow", message=""
         "objectRef": {"resource": resource, **about},
         "responseStatus": {"code": code, "message": message},
         "requestReceivedTimestamp": NOON,
+        "stageTimestamp": NOON,
         "annotations": {"authorization.k8s.io/decision": decision},
     }
 
@@ -75,3 +77,18 @@ def test_grant_covers_its_namespace_name_and_subresource_alone(tmp_path):
     assert not covered("patch", "leases", controller, **ours | {"namespace": "default"})
     assert covered("patch", "kuryrports", subresource="status", apiGroup="openstack.org")
     assert not covered("patch", "kuryrports", subresource="scale", apiGroup="openstack.org")
+
+
+def test_server_that_starts_may_refuse_until_one_before_it_has_granted_and_answered(tmp_path):
+    (refused,) = read(tmp_path, entry("list", "pods", code=403, decision="forbid"))
+    (granted,) = read(tmp_path, entry("list", "nodes"))
+    second = timedelta(seconds=1)
+    begin = refused.when + 3 * second
+    start = audit_log.Start(begin, begin + second)
+
+    def covers(answered):
+        other = replace(granted, when=refused.when + second, answered=answered)
+        return start.covers(refused, [refused, other])
+
+    assert covers(begin + second)  # it queued until the permissions were read
+    assert not covers(begin - second)
