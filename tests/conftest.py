@@ -28,18 +28,18 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Choose the seed, or take the one of the session that this process is a part of."""
     given = getattr(config, "workerinput", {}).get("seed", config.getoption("--seed"))
-    config.stash[report.SEED] = secrets.randbelow(10**6) if given is None else given
+    config.stash[samples.SEED] = secrets.randbelow(10**6) if given is None else given
 
 
 def pytest_report_header(config):
     """Tell the seed, by which the same samples can be run again."""
-    return f"samples: chosen by --seed={config.stash[report.SEED]}"
+    return f"samples: chosen by --seed={config.stash[samples.SEED]}"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node):
     """Tell a process of this session the seed."""
-    node.workerinput["seed"] = node.config.stash[report.SEED]
+    node.workerinput["seed"] = node.config.stash[samples.SEED]
 
 
 def pytest_collection_modifyitems(config, items):
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if any(name.endswith("lanes") for name in getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(600))
-    samples.choose(items, config.stash[report.SEED])
+    samples.choose(items, config.stash[samples.SEED])
 
 
 # Component tests run in several processes; each hands its part of the tables to the first.

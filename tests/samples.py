@@ -10,6 +10,8 @@ from collections import defaultdict
 
 import pytest
 
+SEED = pytest.StashKey[int]()  # of the session
+
 
 def choose(items, seed):
     """Mark the tests outside the samples as ``complete``; each group keeps at least one.

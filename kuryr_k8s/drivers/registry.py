@@ -27,10 +27,7 @@ def load_class(namespace: str, name: str, kind: type[T], option: str) -> type[T]
     except NoMatches as error:
         raise errors.ConfigError(_unknown(namespace, name, option)) from error
     except MultipleMatches as error:
-        raise errors.ConfigError(
-            f"{option}: {name!r} is not unique: {entry_points.packages(namespace, name)}; "
-            "remove all but one of these packages"
-        ) from error
+        raise errors.ConfigError(f"{option}: {entry_points.ambiguity(namespace, name)}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, kind)):
         raise errors.ConfigError(f"{option}: {name!r} is not a {kind.__name__}")
     return loaded

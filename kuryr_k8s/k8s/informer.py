@@ -33,7 +33,7 @@ Subscriber = Callable[[Key, T | None, T | None], None]
 
 
 class _Known(NamedTuple, Generic[T]):
-    """What is known of an object: its view, and those of its annotations that somebody reads."""
+    """An object as last heard of: its view, and the annotations that :meth:`keep` asked for."""
 
     view: T
     annotations: Mapping[str, str]

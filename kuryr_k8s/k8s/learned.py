@@ -1,4 +1,4 @@
-"""What the answers to our own writes told before the watch did: pure."""
+"""Changes and deletions known from answers to our own writes, ahead of the watch: pure."""
 
 from collections.abc import KeysView, Mapping
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What ``kuryr-k8s pools`` asks the controller over HTTP, and what it answers.
+"""Requests of ``kuryr-k8s pools`` to the controller over HTTP, and the answers.
 
 Requests and answers are JSON::
 

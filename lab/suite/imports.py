@@ -1,4 +1,4 @@
-"""Which modules of tests import a module of tests, directly or by way of others."""
+"""Imports among the modules of tests, direct and indirect."""
 
 from __future__ import annotations
 

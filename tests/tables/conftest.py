@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests import samples
 from tests.kit.fixtures import *  # noqa: F403
 from tests.kit.fixtures import OutsideLanes, ServiceLanes
 from tests.kit.stages import Lanes, NestedLanes
-from tests.tables import report
 from tests.tables.faults import Choice
 
 ENVIRONMENTS = {
@@ -26,4 +26,4 @@ def lanes_for(lanes_of):
 def choice(request):
     """What the session runs of the product."""
     config = request.config
-    return Choice(config.stash[report.SEED], everything=config.getoption("--all-faults"))
+    return Choice(config.stash[samples.SEED], everything=config.getoption("--all-faults"))

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
+from tests.samples import SEED
 from tests.tables.faults import COLUMNS
 
 CELLS = pytest.StashKey[list]()
 PRODUCT = pytest.StashKey[Counter]()  # runs of the whole product, by life
 PARTS = pytest.StashKey[list]()  # what the processes of the session have to say
-SEED = pytest.StashKey[int]()
 
 
 def judge(config, cells, *, of=None):

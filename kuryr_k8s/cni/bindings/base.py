@@ -239,10 +239,7 @@ def load(context: BindingContext) -> Bindings:
     # before any is made: what a binding has subscribed to cannot be taken back
     for name, count in Counter(extension.name for extension in found).items():
         if count > 1:
-            raise errors.ConfigError(
-                f"binding {name!r} is not unique: {entry_points.packages(ENTRY_POINTS, name)}; "
-                "remove all but one of these packages"
-            )
+            raise errors.ConfigError(f"binding {entry_points.ambiguity(ENTRY_POINTS, name)}")
     usable: dict[str, Binding] = {}
     unusable: dict[str, Unusable] = {}
     for extension in found:

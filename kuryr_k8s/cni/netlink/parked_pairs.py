@@ -13,7 +13,6 @@ import socket
 from collections.abc import Iterable
 
 from kuryr_k8s.cni.netlink import device, namespace, rtnl
-from kuryr_k8s.cni.netlink.messages import Request
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Wiring
 
 
@@ -78,7 +77,7 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
     """
     below = lower(host)
     with namespace.opened(netns) as target, rtnl.Rtnl() as home:
-        index, opened = socket.if_nametoindex(below), _opened(host)
+        upper, index = _indexes(host)
         wiring = dataclasses.replace(wiring, offload=True)  # the lower end computes checksums
         if device.mac(below) != wiring.mac.lower():
             raise LinkError(f"the MAC of {below} has been changed")
@@ -87,7 +86,7 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
             with namespace.entered(target) as inside:
                 namespace.prepare(inside, wiring)
                 if up:
-                    home.do(*opened)
+                    home.do(rtnl.up(upper), rtnl.up(index))
                     namespace.activate(inside, wiring)
             return device.mac(host)
         except BaseException:
@@ -98,7 +97,7 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
 def activate(host: str, netns: str, wiring: Wiring) -> None:
     """Set a Pod's end up that was handed over down."""
     with namespace.opened(netns) as target, rtnl.Rtnl() as home:
-        home.do(*_opened(host))
+        home.do(*map(rtnl.up, _indexes(host)))
         with namespace.entered(target) as inside:
             namespace.activate(inside, wiring)
 
@@ -132,8 +131,7 @@ def block(host: str) -> bool:
     :returns: whether both ends exist.
     """
     try:
-        socket.if_nametoindex(host)
-        index = socket.if_nametoindex(lower(host))
+        _, index = _indexes(host)
     except OSError:
         return False
     with rtnl.Rtnl() as home:
@@ -148,9 +146,12 @@ def in_use(host: str) -> bool:
     return found is not None and rtnl.number(found[rtnl.PROMISCUITY]) > 0
 
 
-def _opened(host: str) -> list[Request]:
-    """Request that both ends are up; the bridge's, too, for the reason in `Links.activate`."""
-    return [rtnl.up(socket.if_nametoindex(end)) for end in (host, lower(host))]
+def _indexes(host: str) -> tuple[int, int]:
+    """Return the indexes of the end in the bridge and of the lower end.
+
+    Whoever sets the lower end up sets both up, for the reason in :meth:`Links.activate`.
+    """
+    return socket.if_nametoindex(host), socket.if_nametoindex(lower(host))
 
 
 def _delete(home: rtnl.Rtnl, ifname: str) -> None:

@@ -44,9 +44,8 @@ class KuryrPortHandler(Handler):
         self._interfaces = Interfaces(context.drivers)
         self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
-        self._unrecorded: dict[
-            Key, tuple[str, object]
-        ] = {}  # in Neutron, not yet in the KuryrPort
+        # done in Neutron, not yet recorded in the KuryrPort
+        self._unrecorded: dict[Key, tuple[str, object]] = {}
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
