@@ -89,11 +89,12 @@ class Suite:
             lab_row = pool.submit(self._lab_row, pool)
             for stage in stages.HERE:
                 self._run(stage, behind=True)
+            collected = None if self._partial else self._collect()
             lab_row.result()
             self._run(stages.AUDIT)
         if not self.runner.interrupted:
-            if not self._partial:
-                self._verify()
+            if collected:
+                self._verify(collected)
             if Needs.CLOUD in self._there:
                 self._leave()
         return self._summary()
@@ -183,23 +184,26 @@ class Suite:
     def _inside(self, environment: str, argv: Sequence[str]) -> list[str]:
         return [*tox.inside(self.paths, self._tox, environment), *argv]
 
-    def _verify(self) -> None:
-        """Fail unless the stages ran all tests that there are."""
+    def _collect(self) -> Path | None:
+        """List all tests that there are.
+
+        :returns: where pytest's list is.
+        """
         if not self._there[Needs.ENVIRONMENT].result():
-            return
+            return None
         more = stages.COMPLETE if self._complete else stages.SAMPLED
         listing = self.reports / "collected.txt"
         script = 'listing="$1"; shift; exec "$@" > "$listing"'
         argv = ["pytest", *stages.COLLECTION, *more, self._seed, "--collect-only", "-q"]
         collect = self._inside("py", [*argv, "-p", "no:cacheprovider"])
-        if not self.runner.step(
-            "collect",
-            ["sh", "-c", script, "sh", str(listing), *collect],
-            env=stages.COLLECTION_ENV,
-        ):
-            return
+        command = [*_BEHIND, "sh", "-c", script, "sh", str(listing), *collect]
+        done = self.runner.step("collect", command, env=stages.COLLECTION_ENV)
+        return listing if done else None
+
+    def _verify(self, collected: Path) -> None:
+        """Fail unless the stages ran all tests that pytest listed."""
         written = [self.reports / f"{name}.xml" for name in self._stages]
-        never = reports.never_run(listing.read_text(), written)
+        never = reports.never_run(collected.read_text(), written)
         end = tuple(f"no stage ran {line}" for line in reports.by_file(never))
         # first: its reasons are those of the stages after it
         self.runner.results.insert(0, Result("every test", not never, end=end))

@@ -44,6 +44,7 @@ class Stage:
 SAMPLED = ("-m", "not complete")
 COMPLETE = ("--all-faults",)
 _TWO = ("--numprocesses=2", "--dist=worksteal")
+_TWO_FILES = ("--numprocesses=2", "--dist=loadfile")
 _NEW_PYTHON = "py313"
 
 # This row needs the processors only: it uses what the other one leaves while that one waits.
@@ -77,7 +78,7 @@ LAB = (
     Stage("contract", Needs.CLOUD, ("tests/contract",), ("--real=only", "--numprocesses=4")),
     Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),
     Stage("disruptive", Needs.PRODUCT, ("tests/lab/disruptive",)),
-    Stage("machine", Needs.MACHINE, ("tests/lab/machine",)),
+    Stage("machine", Needs.MACHINE, ("tests/lab/machine",), _TWO_FILES),
 )
 
 # After all others: reads what they left in logs.

@@ -1,4 +1,4 @@
-"""Everything is killed while 30 Pods come and go: nothing is stuck or left.
+"""Everything is killed while Pods come and go: nothing is stuck or left.
 
 `python -m lab.churn` is the long version: orderly restarts and a node's reboot too, with a look at
 everything after each single fault.
@@ -12,7 +12,7 @@ from lab.churn.pings import INTERVAL
 from lab.lifecycle.lab import Lab
 from tests.lab.cluster import addresses, ports_of
 
-PODS = 30
+PODS = 16  # at a time
 NOISE = 0.2  # seconds: a busy machine loses a ping now and then, with no fault at all
 pytestmark = [pytest.mark.lab_only, pytest.mark.product("plain")]
 

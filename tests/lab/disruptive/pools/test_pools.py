@@ -158,24 +158,24 @@ def test_next_pods_take_ports_that_are_parked_and_none_is_made(cluster, pools):
     cluster.until_pings("second-0", addresses(cluster.get("pod", "second-2"))[0])
 
 
-def test_programs_that_restart_or_are_killed_lose_no_port(cluster, pools):
+@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.complete), "killed"])
+def test_program_that_is_started_again_loses_no_port(cluster, pools, how):
     cluster.apply(pod("here", node="node1"), pod("there", node="node2"))
     cluster.wait_ready("here", "there")
     there = addresses(cluster.get("pod", "there"))[0]
     cluster.until_pings("here", there)
     until_nobody_lacks_a_port(cluster, pools)
     before, plugged = set(cluster.ports()), parked(cluster)
+    strike = {"stopped": cluster.supervisor.stop, "killed": cluster.supervisor.kill}[how]
     for program in (CONTROLLER, daemon("node2")):
-        for strike in (cluster.supervisor.stop, cluster.supervisor.kill):
-            name = f"{program}-{strike.__name__}"
-            cluster.apply(pod(name, node="node2"))
-            strike(program)
-            cluster.supervisor.start(program)
-            cluster.wait_ready(name)
-            until_nobody_lacks_a_port(cluster, pools)
-            assert before <= set(cluster.ports())
-            # the node says so of one that it had to plug anew a moment later
-            cluster.wait_for("all are plugged", lambda: plugged <= parked(cluster))
+        cluster.apply(pod(program, node="node2"))
+        strike(program)
+        cluster.supervisor.start(program)
+        cluster.wait_ready(program)
+        until_nobody_lacks_a_port(cluster, pools)
+        assert before <= set(cluster.ports())
+        # the node says so of one that it had to plug anew a moment later
+        cluster.wait_for("all are plugged", lambda: plugged <= parked(cluster))
     cluster.ping("here", there)
 
 
