@@ -5,11 +5,12 @@ and no driver sleeps or retries by itself.
 """
 
 import asyncio
+import copy
 import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.engine.workqueue import WorkQueue
@@ -64,6 +65,12 @@ class Controller(Generic[K]):
         self._observe = observe
         self._patience = patience
         self._refused: set[K] = set()  # keys whose last outcome was a refusal
+
+    def renamed(self, name: str) -> Self:
+        """Return this loop under another name; run one of the two."""
+        loop = copy.copy(self)
+        loop.name = name
+        return loop
 
     async def run(self) -> None:
         """Work until cancelled; only a bug in this class, not one in a handler, stops the loop."""

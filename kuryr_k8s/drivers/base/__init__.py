@@ -34,6 +34,7 @@ from kuryr_k8s.drivers.base.pods import (
     PodVIFDriver,
     PortRequest,
     maker_of,
+    releaser_of,
 )
 from kuryr_k8s.drivers.base.pools import (
     AVAILABLE,
@@ -102,4 +103,5 @@ __all__ = [
     "VIFPoolDriver",
     "keepers",
     "maker_of",
+    "releaser_of",
 ]

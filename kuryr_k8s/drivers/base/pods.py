@@ -209,6 +209,12 @@ def maker_of(port: dict[str, Any], drivers: Iterable[PodVIFDriver]) -> PodVIFDri
     return min(makers, key=lambda driver: driver.claims_unmarked, default=None)
 
 
+def releaser_of(vif: VIFBase, drivers: Iterable[PodVIFDriver]) -> PodVIFDriver | None:
+    """Return the driver that releases the VIF: the one of exactly its kind, before others."""
+    releasers = [driver for driver in drivers if driver.releases(vif)]
+    return min(releasers, key=lambda driver: driver.kind is not type(vif), default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceRequest:
     """An interface that a Pod asks for besides its default one.

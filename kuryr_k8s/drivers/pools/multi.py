@@ -12,7 +12,13 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers import registry
-from kuryr_k8s.drivers.base import DriverContext, PodVIFDriver, PortRequest, VIFPoolDriver
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    PodVIFDriver,
+    PortRequest,
+    VIFPoolDriver,
+    releaser_of,
+)
 from kuryr_k8s.drivers.base.driver import NAMESPACE
 from kuryr_k8s.drivers.pools.metrics import JointCollector
 from kuryr_k8s.engine.controller import Controller
@@ -53,10 +59,10 @@ class MultiPool(VIFPoolDriver):
         """Return the loops of all pool drivers, each with a name of its own."""
         loops = [(vif, loop) for vif, pool in self._pools.items() for loop in pool.loops()]
         names = Counter(loop.name for _, loop in loops)
-        for vif, loop in loops:
-            if names[loop.name] > 1:
-                loop.name = f"{loop.name}-{vif}"
-        return [loop for _, loop in loops]
+        return [
+            loop.renamed(f"{loop.name}-{vif}") if names[loop.name] > 1 else loop
+            for vif, loop in loops
+        ]
 
     def collectors(self) -> Sequence[Collector]:
         """Return the metrics of all pool drivers, each metric once."""
@@ -92,12 +98,11 @@ class MultiPool(VIFPoolDriver):
         await self._of_vif(vif).release(vif, pod_uid)
 
     def _of_vif(self, vif: VIFBase) -> VIFPoolDriver:
-        drivers = self._vifs.items()
-        names = [name for name, driver in drivers if type(vif) is driver.kind]
-        names = names or [name for name, driver in drivers if driver.releases(vif)]
-        if not names:
-            raise errors.Refused(f"no driver of {MAPPING} knows a {type(vif).__name__}")
-        return self._pools[names[0]]
+        driver = releaser_of(vif, self._vifs.values())
+        for name, pool in self._pools.items():
+            if self._vifs[name] is driver:
+                return pool
+        raise errors.Refused(f"no driver of {MAPPING} knows a {type(vif).__name__}")
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         return sum([await pool.release_unrecorded(pod_uid) for pool in self._pools.values()])

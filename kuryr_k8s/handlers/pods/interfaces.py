@@ -9,6 +9,7 @@ from kuryr_k8s.drivers.base import (
     PodVIFDriver,
     PortRequest,
     VIFPoolDriver,
+    releaser_of,
 )
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Pod
@@ -59,17 +60,19 @@ class Interfaces:
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         """Give the interface's port these security groups, and no others."""
-        if self._is_pools(vif):
+        driver = self._releaser_of(vif)
+        if driver in self._pool.vif_drivers():
             await self._pool.update_security_groups(vif, groups)
         else:
-            await self._driver_of(vif).update_security_groups(vif, groups)
+            await driver.update_security_groups(vif, groups)
 
     async def release(self, vif: VIFBase, pod_uid: str) -> None:
         """Release the interface, once the node has unplugged it."""
-        if self._is_pools(vif):
+        driver = self._releaser_of(vif)
+        if driver in self._pool.vif_drivers():
             await self._pool.release(vif, pod_uid)
         else:
-            await self._driver_of(vif).release(vif)
+            await driver.release(vif)
 
     async def release_unrecorded(self, pod_uid: str) -> None:
         """Remove every port made for the Pod that no KuryrPort came to name.
@@ -80,18 +83,15 @@ class Interfaces:
             await driver.release_unrecorded(pod_uid)
         await self._pool.release_unrecorded(pod_uid)
 
-    def _is_pools(self, vif: VIFBase) -> bool:
-        return any(driver.releases(vif) for driver in self._pool.vif_drivers())
-
     def _others(self) -> list[PodVIFDriver]:
         """Return the pod_vif drivers that the pool does not stand before."""
         pools = self._pool.vif_drivers()
         return [driver for driver in self._drivers.of_slot(PodVIFDriver) if driver not in pools]
 
-    def _driver_of(self, vif: VIFBase) -> PodVIFDriver:
-        for driver in self._others():
-            if driver.releases(vif):
-                return driver
+    def _releaser_of(self, vif: VIFBase) -> PodVIFDriver:
+        drivers = [*self._pool.vif_drivers(), *self._others()]
+        if (driver := releaser_of(vif, drivers)) is not None:
+            return driver
         raise errors.Refused(
             f"no pod_vif driver in use knows a {type(vif).__name__} (port {vif.id}): enable the "
             "Multi-VIF driver that asked for it"

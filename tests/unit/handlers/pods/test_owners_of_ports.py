@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 
-from kuryr_k8s.drivers.base import PodVIFDriver, maker_of
+from kuryr_k8s.drivers.base import PodVIFDriver, maker_of, releaser_of
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
+from kuryr_k8s.model.vif import VIFOpenVSwitch, VIFVlanNested
+from tests.kit.node.fakes import vlan_vif
 
 
 class VIFDriver(PodVIFDriver):
@@ -36,6 +38,19 @@ class Claiming(VIFDriver):
     """Claims ports of others, too."""
 
     claims_unmarked = True
+
+
+class Releasing(VIFDriver):
+    """Releases VIFs of all kinds."""
+
+    kind = VIFOpenVSwitch
+
+    def releases(self, vif):
+        return True
+
+
+class OfVlans(VIFDriver):
+    kind = VIFVlanNested
 
 
 class Nothing:
@@ -91,3 +106,11 @@ async def test_driver_that_claims_ports_of_others_releases_after_them(names):
     await Interfaces(InUse(drivers_of(names, released))).release_unrecorded("u1")
     assert sorted(released) == ["claiming", "one", "two"]
     assert released[-1] == "claiming"
+
+
+@pytest.mark.parametrize("kinds", list(itertools.permutations([Releasing, OfVlans])))
+def test_vif_is_released_by_the_driver_of_exactly_its_kind(kinds):
+    drivers = [kind(kind.__name__, []) for kind in kinds]
+    assert releaser_of(vlan_vif(), drivers).name == "OfVlans"
+    assert releaser_of(vlan_vif(), [Releasing("one", [])]).name == "one"
+    assert releaser_of(vlan_vif(), []) is None
