@@ -56,15 +56,23 @@ async def install(switch, name):
     await switch._database.commit(Install(switch._database))
 
 
+def value_of(gauge):
+    [metric] = gauge.collect()
+    return metric.samples[0].value
+
+
 async def test_the_server_may_come_later(database, remote):
     database.stop()
     async with following(remote) as switch:
         told = []
         switch.subscribe(lambda: told.append(switch.host_id()))
         await asyncio.sleep(0.3)
+        [reached] = switch.collectors()
         assert not switch.connected.is_set()
+        assert value_of(reached) == 0
         database.start()
         await eventually(switch.connected.is_set)
+        assert value_of(reached) == 1
         assert told == ["chassis1"]
         assert switch.in_user_space("br-int")
 

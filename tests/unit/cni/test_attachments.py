@@ -320,6 +320,15 @@ async def test_requests_are_counted(node):
     assert count("kuryr_cni_request_seconds_count", {"command": "ADD"}) == 2
 
 
+async def test_adds_in_flight_are_counted(node):
+    node.binding.ready_gate.clear()
+    count = node.registry.get_sample_value
+    async with started(node.ask("ADD")):
+        assert count("kuryr_cni_adds_in_flight") == 1
+        node.binding.ready_gate.set()
+    assert count("kuryr_cni_adds_in_flight") == 0
+
+
 async def test_a_binding_that_this_node_cannot_use_says_why():
     node = Node(unusable={"VIFVlanNested": Unusable("this node has no trunk")})
     node.cache.put(kuryrport("web", "u1", {"eth0": vlan_vif(1)}))
