@@ -77,7 +77,9 @@ class Keeper:
 
     async def _until_over(self):
         async with asyncio.TaskGroup() as group:
-            ends = [group.create_task(one.wait()) for one in (self._crash.struck, self._replace)]
+            ends = [
+                group.create_task(event.wait()) for event in (self._crash.struck, self._replace)
+            ]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in ends:
                 task.cancel()

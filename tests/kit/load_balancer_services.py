@@ -51,7 +51,7 @@ async def until_ingress(services, expected, name="web"):
     """Wait until these are the ingress' addresses."""
 
     async def told():
-        return [one.get("ip") for one in await ingress_of(services, name)] == expected
+        return [entry.get("ip") for entry in await ingress_of(services, name)] == expected
 
     await services.until(told)
 
@@ -66,11 +66,11 @@ async def until_condition(services, kind, status, name="web"):
 
     async def said():
         found = (await services.service(name))["status"].get("conditions", [])
-        by_type = {one["type"]: one for one in found}
-        one = by_type.get(kind, {})
-        if one.get("status") != status:
+        by_type = {condition["type"]: condition for condition in found}
+        condition = by_type.get(kind, {})
+        if condition.get("status") != status:
             return None
-        return (one["reason"], one["message"]) if one else ("", "")
+        return (condition["reason"], condition["message"]) if condition else ("", "")
 
     return await services.until(said)
 
@@ -92,8 +92,8 @@ def listener(services, part=""):
 def floating(services):
     """{floating address: VIP that it leads to}."""
     return {
-        one["floating_ip_address"]: one["fixed_ip_address"]
-        for one in services.cloud.floating_ips.values()
+        floating_ip["floating_ip_address"]: floating_ip["fixed_ip_address"]
+        for floating_ip in services.cloud.floating_ips.values()
     }
 
 

@@ -30,7 +30,8 @@ def wanted(cloud, owner, *, pods=2, ports=("http", "dns"), address=None, **chang
         protocol, number = PORTS[port]
         addresses = [f"10.62.1.{pod + 1}" for pod in range(pods)]
         members = tuple(
-            Member(address=one, port=8080, name=f"default/{one}:8080") for one in addresses
+            Member(address=pod_address, port=8080, name=f"default/{pod_address}:8080")
+            for pod_address in addresses
         )
         pools.append(
             Pool(name=port, protocol=protocol, lb_algorithm="ROUND_ROBIN", members=members)

@@ -73,8 +73,11 @@ class Pair(Keeper):
     async def _run(self):
         while True:
             first, second = Member(self._stage, 1), Member(self._stage, 2)
-            async with contextlib.AsyncExitStack() as standing, contextlib.AsyncExitStack() as one:
-                await one.enter_async_context(first.running(self._groups, leading=True))
+            async with (
+                contextlib.AsyncExitStack() as standing,
+                contextlib.AsyncExitStack() as leading,
+            ):
+                await leading.enter_async_context(first.running(self._groups, leading=True))
                 await standing.enter_async_context(second.running(self._groups, leading=False))
                 await self._until_hot()
                 if isinstance(self._crash, Kill):
@@ -82,7 +85,7 @@ class Pair(Keeper):
                 self._leads.set()
                 await self._until_over()
                 if self._crash.struck.is_set():
-                    await one.aclose()
+                    await leading.aclose()
                     self._crash.bury()
                     await self._replace.wait()
             self._replace.clear()

@@ -42,7 +42,7 @@ def furnish(cloud):
             "member_mode": "L2",
             "lb_algorithm": "SOURCE_IP_PORT",
         },
-        "neutron_defaults": {"service_subnet": ",".join(one["id"] for one in subnets)},
+        "neutron_defaults": {"service_subnet": ",".join(subnet["id"] for subnet in subnets)},
     }
 
 
@@ -125,14 +125,14 @@ class ServiceStage(Stage):
 
     def trees(self):
         """What all load balancers are and have."""
-        return [self.cloud.octavia.tree(one) for one in self.cloud.load_balancers]
+        return [self.cloud.octavia.tree(balancer_id) for balancer_id in self.cloud.load_balancers]
 
     def members(self):
         """{(protocol, port): {(address, port): weight}} of all listeners of all load balancers."""
         return {
             (listener["protocol"], listener["protocol_port"]): {
-                (one["address"], one["protocol_port"]): one["weight"]
-                for one in listener["pool"]["members"]
+                (member["address"], member["protocol_port"]): member["weight"]
+                for member in listener["pool"]["members"]
             }
             for tree in self.trees()
             for listener in tree["listeners"]
@@ -162,11 +162,11 @@ class ServiceStage(Stage):
         found = {}
         for plural in ("services", "endpoints"):
             objects = await self.client.list(f"{prefix}/{plural}")
-            for one in objects:
-                marks = one["metadata"].get("annotations") or {}
-                one["metadata"]["marked"] = bool(marks.pop(VERSION, None))
-            found[plural] = [one["metadata"] for one in objects]
-            found[f"status of {plural}"] = [one.get("status") for one in objects]
+            for item in objects:
+                marks = item["metadata"].get("annotations") or {}
+                item["metadata"]["marked"] = bool(marks.pop(VERSION, None))
+            found[plural] = [item["metadata"] for item in objects]
+            found[f"status of {plural}"] = [item.get("status") for item in objects]
         floating = list(self.cloud.floating_ips.values())
         return found | {"trees": self.trees(), "floating IPs": floating}
 
@@ -215,7 +215,7 @@ class ServiceStage(Stage):
 
         async def none():
             tree = self.cloud.octavia.tree(load_balancer_id)
-            ours = [one for one in tree["listeners"] if one["tags"]]
+            ours = [listener for listener in tree["listeners"] if listener["tags"]]
             return not ours and not tree["loose_pools"]
 
         await self.until(none)
@@ -227,9 +227,10 @@ class ServiceStage(Stage):
             marks = ((await self.endpoints(name)) or {})["metadata"].get("annotations") or {}
             state = json.loads(marks.get(STATE, '{"versioned_object.data": {"members": []}}'))
             members = [
-                one["versioned_object.data"] for one in state["versioned_object.data"]["members"]
+                member["versioned_object.data"]
+                for member in state["versioned_object.data"]["members"]
             ]
-            return {(one["ip"], one["port"]) for one in members} == set(expected)
+            return {(member["ip"], member["port"]) for member in members} == set(expected)
 
         await self.until(shown)
 

@@ -26,7 +26,7 @@ VM = node_at(confs.VM)
 
 def subports(cloud):
     """VLAN ids by ports, as the trunk has them."""
-    return {one["port_id"]: one["segmentation_id"] for one in cloud.trunk["sub_ports"]}
+    return {subport["port_id"]: subport["segmentation_id"] for subport in cloud.trunk["sub_ports"]}
 
 
 def pod_ports(cloud):
@@ -40,7 +40,7 @@ def requests_for(cloud, path):
 async def together(*coroutines):
     """All at the same time; their results."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in coroutines]
+        tasks = [group.create_task(coroutine) for coroutine in coroutines]
     return [task.result() for task in tasks]
 
 

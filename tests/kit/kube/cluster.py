@@ -101,7 +101,10 @@ class Cluster:
         )
         async for event in watch:
             conditions = event["object"].get("status", {}).get("conditions") or []
-            if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+            if any(
+                condition["type"] == "Established" and condition["status"] == "True"
+                for condition in conditions
+            ):
                 break
         await watch.aclose()
         await self._served(crd)
@@ -130,11 +133,11 @@ class Cluster:
                 return
             raise
         for item in items:
-            one = f"{path}/{item['metadata']['name']}"
+            item_path = f"{path}/{item['metadata']['name']}"
             try:
                 if item["metadata"].get("finalizers"):
-                    await self.client.patch(one, {"metadata": {"finalizers": None}})
-                await self.client.delete(one, gracePeriodSeconds=0)
+                    await self.client.patch(item_path, {"metadata": {"finalizers": None}})
+                await self.client.delete(item_path, gracePeriodSeconds=0)
             except KubeRefusal as refusal:
                 if refusal.status != 404:
                     raise
@@ -142,5 +145,9 @@ class Cluster:
 
 def _manifests(directory: Path) -> list[Json]:
     paths = sorted(directory.glob("*.yaml"))
-    found = [one for path in paths for one in yaml.safe_load_all(path.read_text())]
-    return [one for one in found if one and one["kind"] == "CustomResourceDefinition"]
+    found = [document for path in paths for document in yaml.safe_load_all(path.read_text())]
+    return [
+        document
+        for document in found
+        if document and document["kind"] == "CustomResourceDefinition"
+    ]

@@ -63,7 +63,7 @@ def make_node(
         "kind": "Node",
         "metadata": metadata,
         "status": {
-            "addresses": [{"type": "InternalIP", "address": one} for one in addresses],
+            "addresses": [{"type": "InternalIP", "address": address} for address in addresses],
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
@@ -113,7 +113,10 @@ def make_endpointslice(
 ) -> Json:
     """A slice of the Service; endpoints are addresses of Pods that are ready, or (address,
     conditions)."""
-    named = [one if isinstance(one, tuple) else (one, {"ready": True}) for one in endpoints]
+    named = [
+        endpoint if isinstance(endpoint, tuple) else (endpoint, {"ready": True})
+        for endpoint in endpoints
+    ]
     labels = {"kubernetes.io/service-name": service}
     return {
         "apiVersion": "discovery.k8s.io/v1",

@@ -20,12 +20,14 @@ def differences(desired, found):
         return int(found is not desired)
     if found.provisioning_status == ERROR or not _same_frame(desired, found):
         return 2
-    listeners = {one.listener.key: one for one in found.listeners if not _broken(one)}
-    pools = [one for one in found.pools if not _broken(one)]
-    wanted = {one.key: one for one in desired.listeners}
+    listeners = {
+        listener.listener.key: listener for listener in found.listeners if not _broken(listener)
+    }
+    pools = [pool for pool in found.pools if not _broken(pool)]
+    wanted = {listener.key: listener for listener in desired.listeners}
     kept = _kept(desired, listeners, pools)
-    broken = [one for one in (*found.listeners, *found.pools) if _broken(one)]
-    broken += [one for one in pools if one.health_monitor_status == ERROR]
+    broken = [part for part in (*found.listeners, *found.pools) if _broken(part)]
+    broken += [pool for pool in pools if pool.health_monitor_status == ERROR]
     calls = len(broken) + len(pools) - len(kept) + len(listeners.keys() - wanted.keys())
     for pool in desired.pools if found.provider != "ovn" else map(drained, desired.pools):
         new = 1 + bool(pool.members) + bool(pool.health_monitor)
@@ -38,7 +40,7 @@ def differences(desired, found):
 
 def drained(pool):
     """As a provider without weights has it."""
-    return replace(pool, members=tuple(one for one in pool.members if one.weight))
+    return replace(pool, members=tuple(member for member in pool.members if member.weight))
 
 
 def _broken(found):
@@ -56,27 +58,31 @@ def _kept(desired, listeners, pools):
     """By name; of two that would do, the one in its place."""
     kept = {}
     for wanted in desired.pools:
-        front = next((one.key for one in desired.listeners if one.pool == wanted.name), None)
+        front = next(
+            (listener.key for listener in desired.listeners if listener.pool == wanted.name), None
+        )
         place = listeners[front].pool_id if front in listeners else None
         alike = [
-            one
-            for one in pools
-            if (one.pool.name, one.pool.protocol) == (wanted.name, wanted.protocol)
+            pool
+            for pool in pools
+            if (pool.pool.name, pool.pool.protocol) == (wanted.name, wanted.protocol)
         ]
         if alike:
-            kept[wanted.name] = min(alike, key=lambda one, place=place: (one.id != place, one.id))
+            kept[wanted.name] = min(
+                alike, key=lambda pool, place=place: (pool.id != place, pool.id)
+            )
     return kept
 
 
 def _pool(wanted, found, anew):
-    there = {one.key: one for one in found.pool.members}
-    members = {one.key: one for one in wanted.members}
+    there = {member.key: member for member in found.pool.members}
+    members = {member.key: member for member in wanted.members}
     unlike = (
         there.keys() != members.keys()
         or ERROR in found.member_statuses.values()
         or any(
-            one.weight != there[key].weight or not like(one.subnet_id, there[key].subnet_id)
-            for key, one in members.items()
+            member.weight != there[key].weight or not like(member.subnet_id, there[key].subnet_id)
+            for key, member in members.items()
         )
     )
     settings = (
@@ -114,7 +120,9 @@ def _listener(wanted, found, kept):
 
 def _circles(wanted, listeners, kept):
     """Rings of listeners that have each other's pools: one of each must go for a while."""
-    wanter = {kept[one.pool].id: key for key, one in wanted.items() if one.pool in kept}
+    wanter = {
+        kept[listener.pool].id: key for key, listener in wanted.items() if listener.pool in kept
+    }
     follows = {
         key: wanter[listeners[key].pool_id]
         for key in wanted.keys() & listeners.keys()

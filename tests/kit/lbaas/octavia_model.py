@@ -73,9 +73,9 @@ class OctaviaModel:
         require(self.found is not None, "404")
         require(self.found.provisioning_status == ACTIVE, "409: immutable")
         parts = (*self.found.listeners, *self.found.pools)
-        broken = {one.id for one in parts if one.provisioning_status == ERROR}
+        broken = {part.id for part in parts if part.provisioning_status == ERROR}
         pools = self.found.pools
-        broken |= {one.health_monitor_id for one in pools if one.health_monitor_status == ERROR}
+        broken |= {pool.health_monitor_id for pool in pools if pool.health_monitor_status == ERROR}
         deletes = isinstance(
             step,
             lb_steps.DeleteListener | lb_steps.DeletePool | lb_steps.DeleteHealthMonitor,
@@ -86,8 +86,8 @@ class OctaviaModel:
                 require(found_id == self.found.id, "404")
                 self._check_port(listener)
                 self._check_pool(listener.protocol, pool_id)
-                one = found_listener(listener, pool_id)
-                self._put("listeners", one)
+                new_listener = found_listener(listener, pool_id)
+                self._put("listeners", new_listener)
             case lb_steps.UpdateListener(listener_id, listener, pool_id):
                 old = self._get("listeners", listener_id)
                 require(old.listener.key == listener.key, "400: cannot be changed")
@@ -102,14 +102,16 @@ class OctaviaModel:
                 self._drop("listeners", self._get("listeners", listener_id))
             case lb_steps.CreatePool(found_id, pool, listener_id):
                 require(found_id == self.found.id, "404")
-                require(pool.name not in [one.pool.name for one in self.found.pools], "two names")
-                one = found_pool(replace(pool, members=(), health_monitor=None))
-                self._put("pools", one)
+                require(
+                    pool.name not in [other.pool.name for other in self.found.pools], "two names"
+                )
+                new_pool = found_pool(replace(pool, members=(), health_monitor=None))
+                self._put("pools", new_pool)
                 if listener_id is not None:
                     listener = self._get("listeners", listener_id)
                     require(listener.pool_id is None, "409: the listener has a pool")
-                    self._check_pool(listener.listener.protocol, one.id)
-                    self._put("listeners", replace(listener, pool_id=one.id))
+                    self._check_pool(listener.listener.protocol, new_pool.id)
+                    self._put("listeners", replace(listener, pool_id=new_pool.id))
             case lb_steps.UpdatePool(pool_id, pool):
                 old = self._get("pools", pool_id)
                 wanted, is_now = (pool.name, pool.protocol), (old.pool.name, old.pool.protocol)
@@ -119,13 +121,13 @@ class OctaviaModel:
                 self._put("pools", replace(old, pool=found_pool(replace(pool, **has)).pool))
             case lb_steps.DeletePool(pool_id):
                 self._drop("pools", self._get("pools", pool_id))
-                for one in self.found.listeners:
-                    if one.pool_id == pool_id:
-                        self._put("listeners", replace(one, pool_id=None))
+                for user in self.found.listeners:
+                    if user.pool_id == pool_id:
+                        self._put("listeners", replace(user, pool_id=None))
             case lb_steps.SetMembers(pool_id, members):
                 old = self._get("pools", pool_id)
-                require(len({one.key for one in members}) == len(members), "400: twice")
-                statuses = dict.fromkeys((one.key for one in members), ACTIVE)
+                require(len({member.key for member in members}) == len(members), "400: twice")
+                statuses = dict.fromkeys((member.key for member in members), ACTIVE)
                 changed = replace(old.pool, members=members)
                 self._put("pools", replace(old, pool=changed, member_statuses=statuses))
             case lb_steps.CreateHealthMonitor(pool_id, monitor):
@@ -144,10 +146,12 @@ class OctaviaModel:
                 raise Refused(f"no such step: {step}")
 
     def users(self, pool_id):
-        return [one for one in self.found.listeners if one.pool_id == pool_id]
+        return [listener for listener in self.found.listeners if listener.pool_id == pool_id]
 
     def _check_port(self, listener):
-        taken = {(L4[one.listener.protocol], one.listener.port) for one in self.found.listeners}
+        taken = {
+            (L4[other.listener.protocol], other.listener.port) for other in self.found.listeners
+        }
         require((L4[listener.protocol], listener.port) not in taken, "409: the port is taken")
 
     def _check_pool(self, protocol, pool_id):
@@ -156,19 +160,19 @@ class OctaviaModel:
         require(not self.users(pool_id), "the pool is another listener's")
 
     def _get(self, parts, found_id):
-        for one in getattr(self.found, parts):
-            if one.id == found_id:
-                return one
+        for part in getattr(self.found, parts):
+            if part.id == found_id:
+                return part
         raise Refused(f"404: {found_id}")
 
     def _monitored(self, monitor_id):
-        for one in self.found.pools:
-            if one.health_monitor_id == monitor_id:
-                return one
+        for pool in self.found.pools:
+            if pool.health_monitor_id == monitor_id:
+                return pool
         raise Refused(f"404: {monitor_id}")
 
     def _drop(self, parts, gone):
-        left = tuple(one for one in getattr(self.found, parts) if one.id != gone.id)
+        left = tuple(part for part in getattr(self.found, parts) if part.id != gone.id)
         self.found = replace(self.found, **{parts: left})
 
     def _put(self, parts, new):
@@ -178,7 +182,7 @@ class OctaviaModel:
 
 def found_listener(listener: Listener, pool_id, status=ACTIVE):
     """As Octavia shows it: what was not given has a value."""
-    missing = {name: one for name, one in LIMITS.items() if getattr(listener, name) is None}
+    missing = {name: limit for name, limit in LIMITS.items() if getattr(listener, name) is None}
     shown = replace(listener, **missing)
     return FoundListener(
         id=new_id("listener"), provisioning_status=status, listener=shown, pool_id=pool_id
@@ -193,8 +197,8 @@ def found_pool(pool: Pool, status=ACTIVE, broken=()):
         provisioning_status=status,
         pool=pool,
         member_statuses={
-            Address(one.address, one.port): ERROR if one.key in broken else ACTIVE
-            for one in pool.members
+            Address(member.address, member.port): ERROR if member.key in broken else ACTIVE
+            for member in pool.members
         },
     )
     return monitored(found, pool.health_monitor)
@@ -224,7 +228,9 @@ def made(wanted):
         provisioning_status=ACTIVE,
         operating_status="ONLINE",
         tags=wanted.tags,
-        listeners=tuple(found_listener(one, pools[one.pool].id) for one in wanted.listeners),
+        listeners=tuple(
+            found_listener(listener, pools[listener.pool].id) for listener in wanted.listeners
+        ),
         pools=tuple(pools.values()),
         vip_network_id=wanted.vip_network_id or "network",
         flavor_id=wanted.flavor_id,

@@ -9,7 +9,7 @@ MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retri
 
 
 def pool(name="web", protocol="TCP", *, members=("10.2.0.1",), **values):
-    some = tuple(Member(address=one, port=8080) for one in members)
+    some = tuple(Member(address=address, port=8080) for address in members)
     return Pool(name=name, protocol=protocol, lb_algorithm="ROUND_ROBIN", members=some, **values)
 
 
@@ -25,8 +25,8 @@ def wanted(*parts, **values):
         vip_address=values.pop("vip_address", "10.3.0.1"),
         provider=values.pop("provider", None),
         tags=("cluster", "kuryr-service:u1"),
-        listeners=tuple(one for one in parts if isinstance(one, Listener)),
-        pools=tuple(one for one in parts if isinstance(one, Pool)),
+        listeners=tuple(part for part in parts if isinstance(part, Listener)),
+        pools=tuple(part for part in parts if isinstance(part, Pool)),
     )
 
 

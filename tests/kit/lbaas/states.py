@@ -142,13 +142,13 @@ def any_found(draw):
     for name in draw(st.lists(st.sampled_from(NAMES), max_size=5)):
         protocol = draw(st.sampled_from(["TCP", "PROXY", "UDP", "SCTP", "HTTP"]))
         pool = draw(pools(name, protocol))
-        broken = draw(st.sets(st.sampled_from([one.key for one in pool.members] or [None])))
+        broken = draw(st.sets(st.sampled_from([member.key for member in pool.members] or [None])))
         broken = broken if draw(st.integers(0, 5)) == 0 else ()
         found = found_pool(pool, draw(STATUSES), broken)
         some_pools.append(monitored(found, pool.health_monitor, draw(STATUSES)))
     some_listeners = []
     for front in draw(fronts):
-        fitting = [one for one in some_pools if one.pool.protocol in POOLS_OF[front[0]]]
+        fitting = [pool for pool in some_pools if pool.pool.protocol in POOLS_OF[front[0]]]
         pool = draw(st.sampled_from([None, *fitting, *fitting]))
         listener = draw(listeners(front, pool.pool.name if pool else ""))
         some_listeners.append(found_listener(listener, pool and pool.id, draw(STATUSES)))
@@ -180,20 +180,24 @@ def near(draw, wanted) -> FoundLoadBalancer:
         kept_pools += strange.pools
     fits = {pool.id: pool.pool.protocol for pool in kept_pools}
     kept_listeners = []
-    for one in found.listeners:
+    for listener in found.listeners:
         if draw(st.integers(0, 3)) == 0:
             continue
-        pool_id = one.pool_id if one.pool_id in ids else None
+        pool_id = listener.pool_id if listener.pool_id in ids else None
         if draw(st.integers(0, 2)) == 0:
-            allowed = POOLS_OF[one.listener.protocol]
+            allowed = POOLS_OF[listener.listener.protocol]
             options = [pool_id for pool_id, protocol in fits.items() if protocol in allowed]
             pool_id = draw(st.sampled_from([None, *options]))
-        kept_listeners.append(replace(one, pool_id=pool_id, provisioning_status=draw(STATUSES)))
-    taken = {(L4[one.listener.protocol], one.listener.port) for one in kept_listeners}
-    for one in strange.listeners:
-        if (L4[one.listener.protocol], one.listener.port) not in taken and draw(st.booleans()):
-            known = one.pool_id if one.pool_id in fits else None
-            kept_listeners.append(replace(one, pool_id=known))
+        kept_listeners.append(
+            replace(listener, pool_id=pool_id, provisioning_status=draw(STATUSES))
+        )
+    taken = {
+        (L4[listener.listener.protocol], listener.listener.port) for listener in kept_listeners
+    }
+    for extra in strange.listeners:
+        if (L4[extra.listener.protocol], extra.listener.port) not in taken and draw(st.booleans()):
+            known = extra.pool_id if extra.pool_id in fits else None
+            kept_listeners.append(replace(extra, pool_id=known))
     return replace(found, listeners=tuple(kept_listeners), pools=tuple(kept_pools))
 
 

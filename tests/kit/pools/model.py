@@ -140,7 +140,7 @@ class PoolModel:
         for key in KEYS:
             if key not in self.state.pools:
                 assert not self.queues[key]
-                assert not any(one == key for one, *_ in self.creations)
+                assert not any(pool_key == key for pool_key, *_ in self.creations)
                 self.closed.discard(key)
                 self.resting.discard(key)
                 self.used.pop(key, None)
@@ -149,7 +149,7 @@ class PoolModel:
             self.used.setdefault(key, self.now)
             assert list(pool.waiting) == self.queues[key]
             assert not (pool.waiting and pool.available), "somebody waits for what is there"
-            under_way = sum(count for one, count, *_ in self.creations if one == key)
+            under_way = sum(count for pool_key, count, *_ in self.creations if pool_key == key)
             assert pool.creating == under_way
             checks = {port: record.check for port, record in pool.returning.items()}
             passed = {port for port, check in checks.items() if check is Check.PASSED}
@@ -183,7 +183,7 @@ class PoolModel:
         if key not in self.state.pools or key in self.closed:
             assert (awaited, refill) == (0, 0)
             return
-        coming = sum(count for one, count, *_ in self.creations if one == key)
+        coming = sum(count for pool_key, count, *_ in self.creations if pool_key == key)
         coming += len([port for port in self.pool(key, "returning") if port not in self.doubtful])
         assert awaited == max(0, len(self.queues[key]) - coming)
         left = len(self.pool(key, "available")) + coming + awaited - len(self.queues[key])

@@ -137,15 +137,17 @@ class FloatingIPs:
 
 
 def _fixed_address(port: Json, fixed: str | None) -> Json:
-    addresses = [one for one in port["fixed_ips"] if ip_address(one["ip_address"]).version == 4]
+    addresses = [
+        address for address in port["fixed_ips"] if ip_address(address["ip_address"]).version == 4
+    ]
     if fixed is None:
         if len(addresses) == 1:
             return addresses[0]
         some = "multiple fixed IPv4 addresses" if addresses else "no fixed IPv4 addresses"
         raise _bad(f"Cannot add floating IP to port {port['id']} that has {some}")
-    for one in addresses:
-        if one["ip_address"] == fixed:
-            return one
+    for address in addresses:
+        if address["ip_address"] == fixed:
+            return address
     raise _bad(f"Port {port['id']} does not have fixed ip {fixed}")
 
 

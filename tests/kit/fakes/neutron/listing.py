@@ -51,7 +51,11 @@ class Listing:
         """The resources that the most selective index gives, or all."""
         resources = self._store.of(kind.name)
         if "id" in filters:
-            return [resources[one] for one in set(filters["id"]) if one in resources]
+            return [
+                resources[resource_id]
+                for resource_id in set(filters["id"])
+                if resource_id in resources
+            ]
         if kind.name == "port":
             for name, index in (
                 ("device_id", self._store.ports_by_device),
@@ -60,7 +64,7 @@ class Listing:
                 if name in filters:
                     wanted = filters[name][:1] if name == "tags" else filters[name]
                     ids = set().union(*(index.get(value.split(",")[0], ()) for value in wanted))
-                    return [resources[one] for one in ids]
+                    return [resources[port_id] for port_id in ids]
         return list(resources.values())
 
 
@@ -121,9 +125,9 @@ def _sort(kind: Kind, found: list[Json], query: MultiMapping[str]) -> None:
     if wrong:
         raise errors.malformed(f"{wrong} is invalid attribute for sort_keys")
     if "limit" in query or keys:
-        found.sort(key=lambda one: one["id"])
+        found.sort(key=lambda resource: resource["id"])
     for key, way in reversed(list(zip(keys, ways, strict=True))):
-        found.sort(key=lambda one, key=key: str(one[key]), reverse=way == "desc")
+        found.sort(key=lambda resource, key=key: str(resource[key]), reverse=way == "desc")
 
 
 def _page(found: list[Json], query: MultiMapping[str]) -> tuple[int, list[Json]]:
@@ -139,7 +143,7 @@ def _page(found: list[Json], query: MultiMapping[str]) -> tuple[int, list[Json]]
         return 0, found
     start = 0
     if marker:
-        start = next((at + 1 for at, one in enumerate(found) if one["id"] == marker), 0)
+        start = next((at + 1 for at, resource in enumerate(found) if resource["id"] == marker), 0)
     return limit, found[start : start + limit]
 
 

@@ -83,7 +83,7 @@ class Tags:
     async def _remove(self, kind: Kind, request: web.Request) -> web.Response:
         resource, tag = self._of_member(kind, request), request.match_info["tag"]
         self._check_has(resource, tag)
-        self._set(kind, resource, [one for one in resource["tags"] if one != tag])
+        self._set(kind, resource, [other for other in resource["tags"] if other != tag])
         return web.Response(status=204)
 
     def _of_member(self, kind: Kind, request: web.Request) -> Json:

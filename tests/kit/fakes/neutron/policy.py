@@ -127,8 +127,8 @@ class Policy:
             return resource | {"shared": self._shared(context, network)}
         if kind == "port" and (trunk := self.store.trunk_on(resource["id"])):
             subports = [
-                one | {"mac_address": self.store.ports[one["port_id"]]["mac_address"]}
-                for one in trunk["sub_ports"]
+                subport | {"mac_address": self.store.ports[subport["port_id"]]["mac_address"]}
+                for subport in trunk["sub_ports"]
             ]
             return resource | {"trunk_details": {"trunk_id": trunk["id"], "sub_ports": subports}}
         if kind == "security_group":

@@ -72,10 +72,10 @@ class Ports:
         self._check_no_trunk(port["id"])
         self._free(port["fixed_ips"])
         self._store.remove("port", port)
-        for one in self._store.floatingips.values():
-            if one["port_id"] == port["id"]:
+        for floating_ip in self._store.floatingips.values():
+            if floating_ip["port_id"] == port["id"]:
                 nowhere = {"port_id": None, "fixed_ip_address": None, "router_id": None}
-                self._store.change("floatingip", one, nowhere)
+                self._store.change("floatingip", floating_ip, nowhere)
 
     def _check_no_trunk(self, port_id: str) -> None:
         if trunk := self._store.trunk_carrying(port_id):
@@ -126,10 +126,10 @@ class Ports:
         try:
             if asked is None:
                 for version in (4, 6):
-                    of_version = [one for one in subnets if one["ip_version"] == version]
+                    of_version = [subnet for subnet in subnets if subnet["ip_version"] == version]
                     if of_version:
                         done.append(self._any_of(network, of_version))
-            for item in sorted(asked or (), key=lambda one: "ip_address" not in one):
+            for item in sorted(asked or (), key=lambda item: "ip_address" not in item):
                 done.append(self._one(network, subnets, item))  # noqa: PERF401 kept if one fails
         except BaseException:
             self._free(done)
@@ -186,18 +186,22 @@ class Ports:
 
     def _move(self, port: Json, asked: list[Json]) -> list[Json]:
         """Other addresses for the port; one that is asked for again stays."""
-        kept = [one for one in port["fixed_ips"] if one in asked or _same_subnet(one, asked)]
+        kept = [
+            fixed_ip
+            for fixed_ip in port["fixed_ips"]
+            if fixed_ip in asked or _same_subnet(fixed_ip, asked)
+        ]
         new = [item for item in asked if item not in kept and not _same_subnet(item, kept)]
         network = self._store.networks[port["network_id"]]
         added = self._allocate(network, new)
-        self._free([one for one in port["fixed_ips"] if one not in kept])
+        self._free([fixed_ip for fixed_ip in port["fixed_ips"] if fixed_ip not in kept])
         return kept + added
 
     def _free(self, addresses: list[Json]) -> None:
-        for one in addresses:
-            allocator = self._store.allocators.get(one["subnet_id"])
+        for address in addresses:
+            allocator = self._store.allocators.get(address["subnet_id"])
             if allocator is not None:
-                allocator.free(one["ip_address"])
+                allocator.free(address["ip_address"])
 
 
 def _same_subnet(one: Json, others: list[Json]) -> bool:

@@ -128,7 +128,7 @@ class Resources:
     def _delete_subnet(self, subnet: Json) -> None:
         for port_id in self._store.ports_by_network[subnet["network_id"]]:
             addresses = self._store.ports[port_id]["fixed_ips"]
-            if any(one["subnet_id"] == subnet["id"] for one in addresses):
+            if any(address["subnet_id"] == subnet["id"] for address in addresses):
                 message = (
                     f"Unable to complete operation on subnet {subnet['id']}: One or more ports"
                     " have an IP allocation from this subnet."

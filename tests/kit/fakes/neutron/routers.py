@@ -79,7 +79,9 @@ class Routers:
         """The router from the subnet to the external network."""
         for router in self._store.routers.values():
             ports = self._ports_of(router)
-            inside = any(one["device_owner"] == INTERFACE and _in(one, subnet_id) for one in ports)
+            inside = any(
+                port["device_owner"] == INTERFACE and _in(port, subnet_id) for port in ports
+            )
             outside = (router["external_gateway_info"] or {}).get("network_id")
             if inside and outside == network_id:
                 return router
@@ -88,9 +90,10 @@ class Routers:
     def _needed(self, router: Json, subnet_id: str) -> bool:
         ports = self._store.ports
         return any(
-            one["router_id"] == router["id"] and _in(ports[one["port_id"]], subnet_id)
-            for one in self._store.floatingips.values()
-            if one["port_id"]
+            floating_ip["router_id"] == router["id"]
+            and _in(ports[floating_ip["port_id"]], subnet_id)
+            for floating_ip in self._store.floatingips.values()
+            if floating_ip["port_id"]
         )
 
     def _add_port(
@@ -105,7 +108,7 @@ class Routers:
 
     def _ports_of(self, router: Json) -> list[Json]:
         ids = self._store.ports_by_device.get(router["id"], ())
-        return [self._store.ports[one] for one in tuple(ids)]
+        return [self._store.ports[port_id] for port_id in tuple(ids)]
 
     @staticmethod
     def _info(router: Json, port: Json, subnet_id: str) -> Json:
@@ -153,4 +156,4 @@ class Interfaces:
 
 
 def _in(port: Json, subnet_id: str) -> bool:
-    return any(one["subnet_id"] == subnet_id for one in port["fixed_ips"])
+    return any(fixed_ip["subnet_id"] == subnet_id for fixed_ip in port["fixed_ips"])

@@ -79,7 +79,7 @@ class Store:
         """How many resources of the kind the project has."""
         if kind == "port":
             return self._ports_of_project[project_id]
-        return sum(one["project_id"] == project_id for one in self.of(kind).values())
+        return sum(resource["project_id"] == project_id for resource in self.of(kind).values())
 
     def is_shared(self, network: Json, project_id: str | None) -> bool:
         """Whether an RBAC policy gives the network to the project; None: to everybody."""
@@ -93,14 +93,14 @@ class Store:
 
     def trunk_on(self, port_id: str) -> Json | None:
         """The trunk whose parent the port is."""
-        return next((one for one in self.trunks.values() if one["port_id"] == port_id), None)
+        return next((trunk for trunk in self.trunks.values() if trunk["port_id"] == port_id), None)
 
     def trunk_carrying(self, port_id: str) -> Json | None:
         """The trunk whose subport the port is."""
         if self.ports.get(port_id, {}).get("device_owner") != "trunk:subport":
             return None
         for trunk in self.trunks.values():
-            if any(one["port_id"] == port_id for one in trunk["sub_ports"]):
+            if any(subport["port_id"] == port_id for subport in trunk["sub_ports"]):
                 return trunk
         return None
 

@@ -51,7 +51,7 @@ class Trunks:
         """Detach all or none; the trunk as the answer shows it."""
         _check_enabled(trunk)
         _check_unique(items)
-        attached = {one["port_id"]: one for one in trunk["sub_ports"]}
+        attached = {subport["port_id"]: subport for subport in trunk["sub_ports"]}
         for item in items:
             if item["port_id"] not in attached:
                 message = f"SubPort {item['port_id']} on trunk {trunk['id']} could not be found."
@@ -65,8 +65,8 @@ class Trunks:
     def delete(self, trunk: Json) -> None:
         """Its subports are ordinary ports again."""
         _check_enabled(trunk)
-        for one in trunk["sub_ports"]:
-            self._unset(one["port_id"])
+        for subport in trunk["sub_ports"]:
+            self._unset(subport["port_id"])
         self._store.remove("trunk", trunk)
 
     def _checked(self, parent: str, items: list[Json]) -> list[Json]:
@@ -109,7 +109,7 @@ class Trunks:
         return int(self._store.networks[port["network_id"]]["mtu"])
 
     def _insert(self, trunk: Json, items: list[Json]) -> None:
-        taken = {one["segmentation_id"] for one in trunk["sub_ports"]}
+        taken = {subport["segmentation_id"] for subport in trunk["sub_ports"]}
         for item in items:
             if item["segmentation_id"] in taken:
                 message = (

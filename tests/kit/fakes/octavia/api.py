@@ -120,7 +120,7 @@ class OctaviaAPI:
             asked = context.project_id
         owner = request.query.get("loadbalancer_id")
         some = self.store.parts(kind, owner) if owner else self.store.of(kind).values()
-        mine = (one for one in some if asked in (None, one["project_id"]))
+        mine = (resource for resource in some if asked in (None, resource["project_id"]))
         found = listing.select(kind, mine, request.query)
         return self._page(kind, found, request)
 
@@ -132,7 +132,7 @@ class OctaviaAPI:
     def _page(self, kind: Kind, found: list[Json], request: web.Request) -> web.Response:
         some, links = listing.page(found, request.url)
         fields = request.query.getall("fields", [])
-        shown = [listing.cut(self._views.show(kind, one), fields) for one in some]
+        shown = [listing.cut(self._views.show(kind, resource), fields) for resource in some]
         return web.json_response({kind.plural: shown, f"{kind.plural}_links": links})
 
     async def _show(self, kind: Kind, request: web.Request) -> web.Response:

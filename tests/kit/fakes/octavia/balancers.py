@@ -38,8 +38,8 @@ class Balancers:
         What is refused after its port was made leaves the port behind, as in Octavia.
         """
         body = LOAD_BALANCER.check_create(body)
-        listeners = [_inside(LISTENER, one) for one in body.pop("listeners")]
-        pools = [_inside(POOL, one) for one in body.pop("pools")]
+        listeners = [_inside(LISTENER, listener) for listener in body.pop("listeners")]
+        pools = [_inside(POOL, pool) for pool in body.pop("pools")]
         provider = body.setdefault("provider", self.default_provider)
         vips.choose(self._neutron.store, body)
         self._check_choices(body)
@@ -150,8 +150,11 @@ class Balancers:
                 complete = with_defaults(monitor) | {"pool_id": pool_id}
                 made.append(self._add(HEALTH_MONITOR, load_balancer, complete)["id"])
             self._check_quota(MEMBER, project_id, len(members))
-            owned = [one | {"pool_id": pool_id} for one in members]
-            made += [pool_id, *(self._add(MEMBER, load_balancer, one)["id"] for one in owned)]
+            owned = [member | {"pool_id": pool_id} for member in members]
+            made += [
+                pool_id,
+                *(self._add(MEMBER, load_balancer, member)["id"] for member in owned),
+            ]
         return ids, made
 
     def _add(self, kind: Kind, load_balancer: Json, body: Json) -> Json:
@@ -169,7 +172,7 @@ def _inside(kind: Kind, body: Json) -> Json:
     if inner and inner.keys() != {"name"}:
         checked["default_pool"] = _inside(POOL, inner)
     if kind is POOL and "members" in checked:
-        checked["members"] = [MEMBER.check_create(one) for one in checked["members"]]
+        checked["members"] = [MEMBER.check_create(member) for member in checked["members"]]
     if kind is POOL and "healthmonitor" in checked:
         checked["healthmonitor"] = HEALTH_MONITOR.check_create(
             checked["healthmonitor"], inside=True

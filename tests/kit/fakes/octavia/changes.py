@@ -51,7 +51,7 @@ class Changes:
 
     def begin(self, load_balancer: Json, parts: list[Json]) -> None:
         """Everything that a change concerns is PENDING until it is done."""
-        for one in (load_balancer, *parts):
-            if not one["provisioning_status"].startswith("PENDING"):
-                self._store.set_status(one, "PENDING_UPDATE")
-        self._progress.begin(load_balancer, [one["id"] for one in parts])
+        for resource in (load_balancer, *parts):
+            if not resource["provisioning_status"].startswith("PENDING"):
+                self._store.set_status(resource, "PENDING_UPDATE")
+        self._progress.begin(load_balancer, [part["id"] for part in parts])

@@ -112,7 +112,7 @@ def _cidrs(value: Any) -> str | None:
 
 
 def _tags(value: Any) -> str | None:
-    return next((reason for one in value if (reason := _text(one))), None)
+    return next((reason for tag in value if (reason := _text(tag))), None)
 
 
 _CHECKS: dict[str, Callable[[Any], str | None]] = {

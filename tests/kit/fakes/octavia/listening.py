@@ -93,12 +93,12 @@ def _check_cidrs(load_balancer: Json, cidrs: list[str]) -> None:
 
 def _check_duplicates(listeners: list[Json], body: Json) -> None:
     """409 where one has the port already, unless it is UDP or SCTP and the other is not."""
-    for one in listeners:
-        same = _transport(one["protocol"]) == _transport(body["protocol"])
-        if same and one["protocol_port"] == body["protocol_port"]:
+    for listener in listeners:
+        same = _transport(listener["protocol"]) == _transport(body["protocol"])
+        if same and listener["protocol_port"] == body["protocol_port"]:
             text = (
                 "Another Listener on this Load Balancer is already using protocol"
-                f" {one['protocol']} and protocol_port {body['protocol_port']}"
+                f" {listener['protocol']} and protocol_port {body['protocol_port']}"
             )
             raise Answer(409, message=text)
 

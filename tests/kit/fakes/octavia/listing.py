@@ -28,8 +28,12 @@ def select(kind: Kind, resources: Iterable[Json], query: MultiMapping[str]) -> l
         known = name in _TAGS or name in _COMMON or name in kind.filters
         if not known or (name not in _TAGS and len(values) > 1):
             raise Answer(400, message="One or more arguments are either duplicate or invalid")
-    found = [one for one in resources if all(_fits(one, *item) for item in filters.items())]
-    return sorted(found, key=lambda one: (one["created_at"], one["id"]))
+    found = [
+        resource
+        for resource in resources
+        if all(_fits(resource, *item) for item in filters.items())
+    ]
+    return sorted(found, key=lambda resource: (resource["created_at"], resource["id"]))
 
 
 def page(found: list[Json], url: URL) -> tuple[list[Json], list[Json]]:
@@ -40,7 +44,7 @@ def page(found: list[Json], url: URL) -> tuple[list[Json], list[Json]]:
     limit = min(int(text), PAGE) if int(text) > 0 else len(found) + 1
     start = 0
     if marker is not None:
-        at = next((at for at, one in enumerate(found) if one["id"] == marker), None)
+        at = next((at for at, resource in enumerate(found) if resource["id"] == marker), None)
         if at is None:
             raise Answer(400, message=f"Supplied pagination marker '{marker}' is not valid.")
         start = at + 1

@@ -59,8 +59,8 @@ class Monitors:
         load_balancer, listeners = self._changes.owner(pool), self._store.listeners_of(pool)
         told = listeners if load_balancer["provider"] != "ovn" else []
         self._changes.begin(load_balancer, [monitor, pool, *told])
-        for one in listeners:
-            self._store.set_status(one, "PENDING_UPDATE")
+        for listener in listeners:
+            self._store.set_status(listener, "PENDING_UPDATE")
 
     def delete(self, monitor: Json) -> None:
         """Begin to delete."""

@@ -110,13 +110,13 @@ class Parts:
         wanted = [MEMBER.check_create(body) for body in bodies]
         load_balancer = self._changes.owner(pool)
         self._changes.check_pool_mutable(pool)
-        present = {_key(one): one for one in self._store.members(pool["id"])}
-        new = [one for one in wanted if _key(one) not in present]
-        kept = [one for one in wanted if _key(one) in present]
-        if len({_key(one) for one in kept}) < len(kept):
+        present = {_key(member): member for member in self._store.members(pool["id"])}
+        new = [body for body in wanted if _key(body) not in present]
+        kept = [body for body in wanted if _key(body) in present]
+        if len({_key(body) for body in kept}) < len(kept):
             raise errors.invalid("Member must be updated only once in the same request.")
         going = [] if additive else [
-            one for key, one in present.items() if key not in set(map(_key, wanted))
+            member for key, member in present.items() if key not in set(map(_key, wanted))
         ]  # fmt: skip
         if not (new or kept or going):
             return
@@ -126,15 +126,16 @@ class Parts:
         subnet = self._subnets.get(load_balancer["vip_subnet_id"])
         providers.check_members(load_balancer, subnet, wanted)
         changed = [
-            self._changes.add(MEMBER, load_balancer, one | {"pool_id": pool["id"]}) for one in new
+            self._changes.add(MEMBER, load_balancer, body | {"pool_id": pool["id"]})
+            for body in new
         ]
         given = {(body["address"], body["protocol_port"]): body for body in bodies}
-        for one in kept:
-            member = present[_key(one)]
-            self._store.change(member, given[_key(one)] | {"weight": one["weight"]})
+        for body in kept:
+            member = present[_key(body)]
+            self._store.change(member, given[_key(body)] | {"weight": body["weight"]})
             changed.append(member)
-        for one in going:
-            self._store.set_status(one, "PENDING_DELETE")
+        for old in going:
+            self._store.set_status(old, "PENDING_DELETE")
         listeners = self._store.listeners_of(pool)
         self._changes.begin(load_balancer, [pool, *listeners, *changed, *going])
 
@@ -144,7 +145,7 @@ class Parts:
         self._check_new([*self._store.members(pool["id"]), wanted])
         self.set_members(pool, [body], additive=True)
         members = self._store.members(pool["id"])
-        return next(one for one in members if _key(one) == _key(wanted))
+        return next(member for member in members if _key(member) == _key(wanted))
 
     def delete_member(self, member: Json) -> None:
         """Begin to delete one."""

@@ -46,12 +46,12 @@ class Progress:
         self._done([load_balancer_id, *self._store.ids_inside(load_balancer_id)])
 
     def _done(self, ids: Iterable[str]) -> None:
-        for one in ids:
-            part = self._store.part(one)
+        for part_id in ids:
+            part = self._store.part(part_id)
             if part is None:
                 continue
             if part["provisioning_status"] == "PENDING_DELETE":
-                self._discard(one)
+                self._discard(part_id)
             elif part["provisioning_status"].startswith("PENDING"):
                 self._store.set_status(part, "ACTIVE")
                 if part["operating_status"] == "OFFLINE":

@@ -82,7 +82,7 @@ class Store:
 
     def ids_inside(self, load_balancer_id: str) -> list[str]:
         """Ids of all that is in the load balancer."""
-        return [one["id"] for kind in _INSIDE for one in self.parts(kind, load_balancer_id)]
+        return [part["id"] for kind in _INSIDE for part in self.parts(kind, load_balancer_id)]
 
     def members(self, pool_id: str) -> list[Json]:
         """The pool's members."""
@@ -95,7 +95,7 @@ class Store:
     def listeners_of(self, pool: Json) -> list[Json]:
         """The listeners whose default pool it is."""
         listeners = self.parts(LISTENER, pool[OWNER])
-        return [one for one in listeners if one["default_pool_id"] == pool["id"]]
+        return [listener for listener in listeners if listener["default_pool_id"] == pool["id"]]
 
     def remove(self, resource_id: str) -> None:
         """Forget the resource and all that is in it."""
@@ -104,9 +104,9 @@ class Store:
             listener["default_pool_id"] = None
         monitor = self.monitor(resource_id)
         of_pool = [*self.members(resource_id), *([monitor] if monitor else [])]
-        ids = [resource_id, *self.ids_inside(resource_id), *(one["id"] for one in of_pool)]
-        for one in ids:
-            self._forget(one)
+        ids = [resource_id, *self.ids_inside(resource_id), *(part["id"] for part in of_pool)]
+        for part_id in ids:
+            self._forget(part_id)
 
     def count(self, kind: Kind, project_id: str) -> int:
         """How many resources of the kind the project has."""

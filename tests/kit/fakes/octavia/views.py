@@ -54,17 +54,19 @@ class Views:
         """A load balancer with all that is in it: what a create answers."""
         shown = self.show(LOAD_BALANCER, load_balancer)
         shown["listeners"] = [
-            _without(self.show(LISTENER, one), "loadbalancers")
-            for one in self._store.parts(LISTENER, load_balancer["id"])
+            _without(self.show(LISTENER, listener), "loadbalancers")
+            for listener in self._store.parts(LISTENER, load_balancer["id"])
         ]
         shown["pools"] = [
-            self._full_pool(one) for one in self._store.parts(POOL, load_balancer["id"])
+            self._full_pool(pool) for pool in self._store.parts(POOL, load_balancer["id"])
         ]
         return shown
 
     def _full_pool(self, pool: Json) -> Json:
         shown = _without(self.show(POOL, pool), "loadbalancers", "healthmonitor_id")
-        shown["members"] = [self.show(MEMBER, one) for one in self._store.members(pool["id"])]
+        shown["members"] = [
+            self.show(MEMBER, member) for member in self._store.members(pool["id"])
+        ]
         if monitor := self._store.monitor(pool["id"]):
             shown["healthmonitor"] = _without(self.show(HEALTH_MONITOR, monitor), "pools")
         return shown
@@ -80,28 +82,30 @@ class Views:
 
     def tree(self, load_balancer: Json) -> Json:
         """What there is, without ids, times and statuses: two of the same are equal."""
-        pools = {one["id"]: one for one in self._store.parts(POOL, load_balancer["id"])}
-        owned = {one["id"] for one in pools.values() if self._store.listeners_of(one)}
+        pools = {pool["id"]: pool for pool in self._store.parts(POOL, load_balancer["id"])}
+        owned = {pool["id"] for pool in pools.values() if self._store.listeners_of(pool)}
         listeners = [
-            {name: one[name] for name in _OF_LISTENER}
-            | {"tags": sorted(one["tags"])}
-            | {"pool": self._pool_tree(pools.get(one["default_pool_id"] or ""))}
-            for one in self._store.parts(LISTENER, load_balancer["id"])
+            {name: listener[name] for name in _OF_LISTENER}
+            | {"tags": sorted(listener["tags"])}
+            | {"pool": self._pool_tree(pools.get(listener["default_pool_id"] or ""))}
+            for listener in self._store.parts(LISTENER, load_balancer["id"])
         ]
-        loose = [self._pool_tree(one) for one in pools.values() if one["id"] not in owned]
+        loose = [self._pool_tree(pool) for pool in pools.values() if pool["id"] not in owned]
         return {name: load_balancer[name] for name in _OF_BALANCER} | {
             "tags": sorted(load_balancer["tags"]),
             "listeners": sorted(
-                listeners, key=lambda one: (one["protocol_port"], one["protocol"])
+                listeners, key=lambda listener: (listener["protocol_port"], listener["protocol"])
             ),
-            "loose_pools": sorted(loose, key=lambda one: str(one and one["name"])),
+            "loose_pools": sorted(loose, key=lambda pool: str(pool and pool["name"])),
         }
 
     def _pool_tree(self, pool: Json | None) -> Json | None:
         if pool is None:
             return None
         named = ("name", "address", "protocol_port", "subnet_id", "weight")
-        members = [{name: one[name] for name in named} for one in self._store.members(pool["id"])]
+        members = [
+            {name: member[name] for name in named} for member in self._store.members(pool["id"])
+        ]
         monitor = self._store.monitor(pool["id"])
         return {
             "name": pool["name"],
@@ -110,22 +114,25 @@ class Views:
             "session_persistence": pool["session_persistence"],
             "tags": sorted(pool["tags"]),
             "health_monitor": monitor and {name: monitor[name] for name in _OF_MONITOR},
-            "members": sorted(members, key=lambda one: (one["address"], one["protocol_port"])),
+            "members": sorted(
+                members, key=lambda member: (member["address"], member["protocol_port"])
+            ),
         }
 
     def _in_pool(self, pool: Json) -> Json:
         """What the status tree has below a pool."""
         monitor = self._store.monitor(pool["id"])
         members = [
-            _status(one) | {"address": one["address"], "protocol_port": one["protocol_port"]}
-            for one in self._store.members(pool["id"])
+            _status(member)
+            | {"address": member["address"], "protocol_port": member["protocol_port"]}
+            for member in self._store.members(pool["id"])
         ]
         shown = _status(monitor) | {"type": monitor["type"]} if monitor else None
         return {"health_monitor": shown, "members": members}
 
 
 def _ids(resources: Iterable[Json]) -> list[Json]:
-    return [{"id": one["id"]} for one in resources]
+    return [{"id": resource["id"]} for resource in resources]
 
 
 def _status(resource: Json) -> Json:

@@ -77,7 +77,7 @@ def _choose_by_port(neutron: Neutron, body: Json) -> None:
     for name, wanted in (("subnet_id", body.get("vip_subnet_id")),
                          ("ip_address", body.get("vip_address"))):  # fmt: skip
         if wanted is not None:
-            own = [one for one in own if one[name] == wanted]
+            own = [fixed_ip for fixed_ip in own if fixed_ip[name] == wanted]
             if not own:
                 text = (
                     "No VIP address found on the specified VIP port within the specified subnet."
@@ -96,15 +96,15 @@ def _choose_by_port(neutron: Neutron, body: Json) -> None:
 def _choose_by_network(neutron: Neutron, body: Json) -> None:
     """Without an address: in a subnet of IPv4, if there is one."""
     network = _find(neutron.networks, "Network", body["vip_network_id"])
-    subnets = [neutron.subnets[one] for one in network["subnets"]]
+    subnets = [neutron.subnets[subnet_id] for subnet_id in network["subnets"]]
     address = body.get("vip_address")
     if body.get("vip_subnet_id"):
         return
     if address is not None:
-        near = (one for one in subnets if ip_address(address) in ip_network(one["cidr"]))
+        near = (subnet for subnet in subnets if ip_address(address) in ip_network(subnet["cidr"]))
         text = "Supplied network does not contain a subnet for VIP address specified."
     else:
-        near = iter(sorted(subnets, key=lambda one: int(one["ip_version"])))
+        near = iter(sorted(subnets, key=lambda subnet: int(subnet["ip_version"])))
         text = "Supplied network does not contain a subnet."
     found = next(near, None)
     if found is None:
