@@ -55,7 +55,7 @@ class Octavia(Neutron):
         async with asyncio.timeout(WITHIN):
             while True:
                 found: list[Json] = (await self.get(f"{POOLS}/{pool_id}/members")).body["members"]
-                if sorted(one["address"] for one in found) == sorted(addresses):
+                if sorted(member["address"] for member in found) == sorted(addresses):
                     return found
                 await asyncio.sleep(PAUSE)
 
@@ -88,12 +88,12 @@ class Octavia(Neutron):
     async def clean(self) -> None:
         """Remove the load balancers; the ports that refused ones have left go with the side."""
         ids = [path.rpartition("/")[2] for path in self.made if path.startswith(BALANCERS)]
-        for one in ids:
-            if (await self.get(f"{BALANCERS}/{one}")).status == 200:
-                await self.settled(one)
-                await self.delete(f"{BALANCERS}/{one}?cascade=true")
-        for one in ids:
-            await self.gone(one)
+        for balancer_id in ids:
+            if (await self.get(f"{BALANCERS}/{balancer_id}")).status == 200:
+                await self.settled(balancer_id)
+                await self.delete(f"{BALANCERS}/{balancer_id}?cascade=true")
+        for balancer_id in ids:
+            await self.gone(balancer_id)
 
 
 def statuses(tree: Any) -> set[str]:
@@ -120,7 +120,7 @@ async def vip_subnet(side: Side, *, owner: Neutron | None = None) -> str:
 async def vip_ports(side: Side) -> list[Json]:
     """The ports of VIPs on the networks of this case."""
     networks = (await side.admin.get("/networks", name=side.mark)).body["networks"]
-    query = {"network_id": [one["id"] for one in networks], "device_owner": list(OWNERS)}
+    query = {"network_id": [network["id"] for network in networks], "device_owner": list(OWNERS)}
     found = (await side.admin.get("/ports", **query)).body["ports"]
     # those of amphorae have the id of a server
     return [port for port in found if port["device_id"].startswith("lb-")]

@@ -42,8 +42,8 @@ async def vip(side: Side, public: Json) -> AsyncIterator[Json]:
     path, interface = f"/routers/{router['id']}", {"subnet_id": inside["subnets"][0]}
     assert (await side.kuryr.put(f"{path}/add_router_interface", interface)).status == 200
     yield await side.kuryr.create("port", network_id=inside["id"], name=side.mark)
-    for one in (await side.admin.get(PATH, floating_network_id=public["id"])).body["floatingips"]:
-        await side.admin.delete(f"{PATH}/{one['id']}")
+    for left in (await side.admin.get(PATH, floating_network_id=public["id"])).body["floatingips"]:
+        await side.admin.delete(f"{PATH}/{left['id']}")
     assert (await side.kuryr.put(f"{path}/remove_router_interface", interface)).status == 200
 
 
@@ -138,10 +138,10 @@ async def test_network_and_subnets_by_our_client(
     side: Side, public: Json, client: FloatingIPs
 ) -> None:
     await side.subnet(public["id"], "2001:db8:113::/64")
-    [one] = await client.subnets_of(public["id"])
-    assert (one.name, one.cidr, one.tags) == (side.mark, "203.0.113.0/29", ())
-    await side.admin.put(f"/subnets/{one.id}/tags", {"tags": ["gold"]})
-    assert (await client.get_subnet(one.id)).tags == ("gold",)
+    [subnet] = await client.subnets_of(public["id"])
+    assert (subnet.name, subnet.cidr, subnet.tags) == (side.mark, "203.0.113.0/29", ())
+    await side.admin.put(f"/subnets/{subnet.id}/tags", {"tags": ["gold"]})
+    assert (await client.get_subnet(subnet.id)).tags == ("gold",)
     inside = await side.network("10.216.0.0/24")
     assert await client.is_external(public["id"])
     assert not await client.is_external(inside["id"])
@@ -183,7 +183,7 @@ async def test_what_it_leads_to_must_be_reached_by_a_router_and_be_there(
     nobodys = {"floatingip": {"port_id": NOBODY}}
     assert refusal(await side.kuryr.put(path, nobodys)) == (404, "PortNotFound")
     listed = (await side.kuryr.get(PATH, floating_network_id=public["id"])).body["floatingips"]
-    assert [one["id"] for one in listed] == [made["id"]]
+    assert [floating_ip["id"] for floating_ip in listed] == [made["id"]]
 
 
 async def test_an_address_is_chosen_by_administrators(side: Side, public: Json) -> None:
@@ -216,8 +216,8 @@ async def test_exhausted_network_or_subnet_is_told_as_a_quota(
     with pytest.raises(errors.OverQuota) as told:
         await client.create(whole)
     assert told.value.kind != floating_ips.QUOTA
-    for one in made:
-        await client.delete(one.id)
+    for floating_ip in made:
+        await client.delete(floating_ip.id)
 
 
 async def test_quota(side: Side, public: Json, client: FloatingIPs) -> None:
@@ -281,28 +281,30 @@ async def test_life_of_the_driver(
 
     await start().start()
     address = await start().ensure(wanted())
-    [one] = await shown()
-    assert (one["floating_ip_address"], one["port_id"]) == (address, vip["id"])
-    assert {f"kuryr-service:{NOBODY}", side.mark} <= set(one["tags"])
-    assert await start().list_owned() == [Owned(Owner(NOBODY), "default", one["id"])]
-    await side.kuryr.put(f"{PATH}/{one['id']}", {"floatingip": {"port_id": None}})
+    [made] = await shown()
+    assert (made["floating_ip_address"], made["port_id"]) == (address, vip["id"])
+    assert {f"kuryr-service:{NOBODY}", side.mark} <= set(made["tags"])
+    assert await start().list_owned() == [Owned(Owner(NOBODY), "default", made["id"])]
+    await side.kuryr.put(f"{PATH}/{made['id']}", {"floatingip": {"port_id": None}})
     assert await start().ensure(wanted()) == address
-    [one] = await shown()
-    assert one["port_id"] == vip["id"]
+    [made] = await shown()
+    assert made["port_id"] == vip["id"]
     await start().release(Owner(NOBODY), keep=True)
-    [one] = await shown()
-    assert (one["port_id"], one["tags"], one["description"]) == (None, [], "")
+    [made] = await shown()
+    assert (made["port_id"], made["tags"], made["description"]) == (None, [], "")
 
     assert await start().ensure(wanted(address=address)) == address
     with pytest.raises(InUse):
         await start().ensure(wanted(owner=Owner(NOBODY, Role.EXTERNAL), address=address))
-    another = next(one for one in ("203.0.113.5", "203.0.113.6") if one != address)
+    another = next(
+        candidate for candidate in ("203.0.113.5", "203.0.113.6") if candidate != address
+    )
     with pytest.raises(NotPermitted):
         await start().ensure(wanted(address=another))
     await start().release(Owner(NOBODY), keep=False)
-    [one] = await shown()
-    assert (one["port_id"], one["tags"]) == (None, [])
+    [made] = await shown()
+    assert (made["port_id"], made["tags"]) == (None, [])
 
     await start().ensure(wanted())
     await start().release(Owner(NOBODY), keep=False)
-    assert [other["id"] for other in await shown()] == [one["id"]]
+    assert [other["id"] for other in await shown()] == [made["id"]]

@@ -99,7 +99,7 @@ async def carry_out(
         await take(client, step)
         taken.append(type(step).__name__)
         if isinstance(step, lb_steps.SetMembers):
-            await octavia.until_members(step.pool_id, *(one.address for one in step.members))
+            await octavia.until_members(step.pool_id, *(member.address for member in step.members))
         if isinstance(step, lb_steps.DeletePool):
             await octavia.until_gone(f"{POOLS}/{step.id}")
         assert statuses(await octavia.settled(balancer_id)) == {"ACTIVE"}
@@ -110,8 +110,8 @@ def with_parts(desired: LoadBalancer, listener: Json, pool: Json) -> LoadBalance
     """The same with changes of every listener and every pool."""
     return dataclasses.replace(
         desired,
-        listeners=tuple(dataclasses.replace(one, **listener) for one in desired.listeners),
-        pools=tuple(dataclasses.replace(one, **pool) for one in desired.pools),
+        listeners=tuple(dataclasses.replace(part, **listener) for part in desired.listeners),
+        pools=tuple(dataclasses.replace(part, **pool) for part in desired.pools),
     )
 
 
@@ -124,7 +124,9 @@ async def test_all_of_it_is_made_by_one_call_and_nothing_is_left_to_do(
     for path, tag in ((LISTENERS, "listener"), (POOLS, "pool")):
         found = (await octavia.get(path, tags=f"{side.mark},{tag}")).body[path.rpartition("/")[2]]
         assert len(found) == 2
-    [tree] = [one["pools"][0] for one in (await octavia.settled(balancer_id))["listeners"]][:1]
+    [tree] = [
+        listener["pools"][0] for listener in (await octavia.settled(balancer_id))["listeners"]
+    ][:1]
     assert tree["health_monitor"].keys() >= {"id", "type", "provisioning_status"}
     await client.delete_load_balancer(balancer_id)
     await octavia.gone(balancer_id)
@@ -200,7 +202,7 @@ async def test_a_pool_has_one_monitor_of_a_type_that_fits(
     octavia: Octavia, side: Side, subnet: str, client: Client, provider: str
 ) -> None:
     balancer_id = await make(octavia, client, wanted(side, subnet, provider, "TCP:80", "UDP:80"))
-    pools = {one.pool.protocol: one for one in (await client.read(balancer_id)).pools}
+    pools = {pool.pool.protocol: pool for pool in (await client.read(balancer_id)).pools}
     tcp, udp = pools["TCP"], pools["UDP"]
     with pytest.raises(errors.Conflict, match="This pool already has a health monitor"):
         await client.create_monitor(octavia_bodies.monitor_body(MONITOR, tcp.id))
@@ -284,8 +286,8 @@ async def test_amphora_knows_http_headers_proxies_and_every_monitor(
     balancer_id = await make(octavia, client, desired)
     assert lb_plan.next_step(desired, await client.read(balancer_id)) is None
     without = dataclasses.replace(
-        desired, listeners=tuple(dataclasses.replace(one, insert_headers=(), allowed_cidrs=())
-                                 for one in desired.listeners)
+        desired, listeners=tuple(dataclasses.replace(listener, insert_headers=(), allowed_cidrs=())
+                                 for listener in desired.listeners)
     )  # fmt: skip
     steps = await carry_out(octavia, client, balancer_id, without)
     assert steps == ["UpdateListener", "UpdateListener"]

@@ -15,12 +15,12 @@ async def test_load_balancers_are_found_by_all_of_the_tags(
     side: Side, octavia: Octavia, subnet: str
 ) -> None:
     tags = ([side.mark], [side.mark, "x"], [side.mark, "x", "y"])
-    made = [(await octavia.make(bare(subnet, "ovn", tags=list(one))))["id"] for one in tags]
+    made = [(await octavia.make(bare(subnet, "ovn", tags=list(given))))["id"] for given in tags]
 
     async def found(**query: str) -> list[str]:
         reply = await octavia.get(BALANCERS, **query)
         assert reply.status == 200, reply.body
-        return sorted(one["id"] for one in reply.body["loadbalancers"])
+        return sorted(balancer["id"] for balancer in reply.body["loadbalancers"])
 
     assert await found(tags=side.mark) == sorted(made)
     assert await found(tags=f"{side.mark},x") == sorted(made[1:])
@@ -38,8 +38,8 @@ async def test_lists_come_in_pages_and_with_the_fields_asked_for(
     query = {"tags": side.mark, "fields": ["id", "provisioning_status"], "limit": 2}
     first = (await octavia.get(BALANCERS, **query)).body
     assert len(first["loadbalancers"]) == 2
-    for one in first["loadbalancers"]:
-        assert one.keys() == {"id", "provisioning_status"}
+    for balancer in first["loadbalancers"]:
+        assert balancer.keys() == {"id", "provisioning_status"}
     [link] = first["loadbalancers_links"]
     marker = first["loadbalancers"][-1]["id"]
     assert link["rel"] == "next"
@@ -47,7 +47,7 @@ async def test_lists_come_in_pages_and_with_the_fields_asked_for(
     second = (await octavia.get(BALANCERS, **query, marker=marker)).body
     assert len(second["loadbalancers"]) == 1
     assert "next" not in [link["rel"] for link in second["loadbalancers_links"]]
-    ids = [one["id"] for one in first["loadbalancers"] + second["loadbalancers"]]
+    ids = [balancer["id"] for balancer in first["loadbalancers"] + second["loadbalancers"]]
     assert sorted(ids) == sorted(made)
     reply = await octavia.get(BALANCERS, marker=NOBODY, limit=2)
     assert reply.fault == (400, GONE.format(marker=NOBODY))
@@ -61,7 +61,7 @@ async def test_members_come_in_pages(octavia: Octavia, subnet: str) -> None:
     assert [link["rel"] for link in first["members_links"]] == ["next"]
     second = (await octavia.get(path, limit=1, marker=marker)).body
     assert {marker, second["members"][0]["id"]} == {
-        one["id"] for one in made["pools"][0]["members"]
+        member["id"] for member in made["pools"][0]["members"]
     }
 
 
@@ -75,10 +75,10 @@ async def test_parts_of_a_project_come_in_pages(
         listed = None
         while listed is None:
             listed = await _all_pages(user, path, kind, octavia.project_id)
-        of = {one["id"]: one["loadbalancers"] for one in listed}
+        of = {part["id"]: part["loadbalancers"] for part in listed}
         assert len(of) == len(listed)
-        for one in made:
-            assert of[one[kind][0]["id"]] == [{"id": one["id"]}]
+        for balancer in made:
+            assert of[balancer[kind][0]["id"]] == [{"id": balancer["id"]}]
 
 
 async def _all_pages(user: Octavia, path: str, kind: str, project_id: str) -> list[Json] | None:
@@ -104,13 +104,13 @@ async def test_parts_are_listed_by_their_load_balancer(octavia: Octavia, subnet:
     other = await octavia.make(populated(subnet, "ovn"))
     for path, name in ((LISTENERS, "listeners"), (POOLS, "pools")):
         listed = (await octavia.get(path, loadbalancer_id=made["id"])).body[name]
-        assert [one["id"] for one in listed] == [made[name][0]["id"]]
+        assert [part["id"] for part in listed] == [made[name][0]["id"]]
         assert listed[0]["loadbalancers"] == [{"id": made["id"]}]
-        everything = {one["id"] for one in (await octavia.get(path)).body[name]}
+        everything = {part["id"] for part in (await octavia.get(path)).body[name]}
         assert {made[name][0]["id"], other[name][0]["id"]} <= everything
     [pool] = (await octavia.get(POOLS, loadbalancer_id=made["id"])).body["pools"]
-    ids = {one["id"] for one in made["pools"][0]["members"]}
-    assert {one["id"] for one in pool["members"]} == ids
+    ids = {member["id"] for member in made["pools"][0]["members"]}
+    assert {member["id"] for member in pool["members"]} == ids
     assert pool["listeners"] == [{"id": made["listeners"][0]["id"]}]
 
 
@@ -140,9 +140,9 @@ async def test_an_answer_has_these_attributes(octavia: Octavia, subnet: str) -> 
 
 async def test_versions_and_providers_are_told(octavia: Octavia) -> None:
     versions = (await octavia.get("/../")).body["versions"]
-    assert [one["id"] for one in versions] == [f"v2.{minor}" for minor in range(31)]
+    assert [version["id"] for version in versions] == [f"v2.{minor}" for minor in range(31)]
     listed = (await octavia.get("/lbaas/providers")).body["providers"]
-    assert {"ovn", "amphora"} <= {one["name"] for one in listed}
+    assert {"ovn", "amphora"} <= {provider["name"] for provider in listed}
 
 
 async def test_a_stranger_is_forbidden_what_it_does_not_own(
@@ -161,9 +161,9 @@ async def test_a_stranger_is_forbidden_what_it_does_not_own(
         status, text = reply.fault
         assert (status, text.startswith(forbidden)) == (403, True)
     listed = (await stranger.get(BALANCERS)).body["loadbalancers"]
-    assert made["id"] not in [one["id"] for one in listed]
+    assert made["id"] not in [balancer["id"] for balancer in listed]
     listed = (await admin.get(BALANCERS)).body["loadbalancers"]
-    assert made["id"] in [one["id"] for one in listed]
+    assert made["id"] in [balancer["id"] for balancer in listed]
 
 
 async def test_what_is_not_there_is_not_found(octavia: Octavia) -> None:

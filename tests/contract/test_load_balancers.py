@@ -75,15 +75,15 @@ async def test_one_call_makes_everything_and_answers_with_it(
     assert made.statuses() == {"PENDING_CREATE"}
     assert await client.tree_statuses(made.id) == {"ACTIVE"}
     found = await client.read(made.id)
-    for one in (made, found):
-        assert (one.name, one.provider) == (desired.name, provider)
-        assert one.vip_address == desired.vip_address
-        assert sorted(one.tags) == sorted(desired.tags)
-        pools = {pool.pool.name: pool for pool in one.pools}
+    for balancer in (made, found):
+        assert (balancer.name, balancer.provider) == (desired.name, provider)
+        assert balancer.vip_address == desired.vip_address
+        assert sorted(balancer.tags) == sorted(desired.tags)
+        pools = {pool.pool.name: pool for pool in balancer.pools}
         tcp, udp = pools["tcp"].pool, pools["udp"].pool
         assert sorted(tcp.members, key=lambda member: member.key) == list(desired.pools[0].members)
         assert udp == desired.pools[1]
-        listeners = {listener.listener.protocol: listener for listener in one.listeners}
+        listeners = {listener.listener.protocol: listener for listener in balancer.listeners}
         assert listeners["TCP"].listener.pool == "tcp"
         assert listeners["TCP"].listener.timeout_client_data == 20000
         assert listeners["UDP"].listener.timeout_client_data == 50000
@@ -138,14 +138,14 @@ async def test_a_batch_of_members_replaces_or_adds(
 ) -> None:
     made = await octavia.make(populated(subnet, provider))
     [pool] = made["pools"]
-    ids = {one["address"]: one["id"] for one in pool["members"]}
+    ids = {entry["address"]: entry["id"] for entry in pool["members"]}
 
     async def members(*addresses: str) -> dict[str, int]:
         await octavia.until_members(pool["id"], *addresses)
         await octavia.settled(made["id"])
         found = await client.read(made["id"])
         assert found.statuses() == {"ACTIVE"}
-        return {one.address: one.weight for one in found.pools[0].pool.members}
+        return {entry.address: entry.weight for entry in found.pools[0].pool.members}
 
     def member(number: int, weight: int = 1) -> Member:
         return Member(
@@ -164,7 +164,7 @@ async def test_a_batch_of_members_replaces_or_adds(
     await client.set_members(pool["id"], [member(104)], additive=True)
     assert await members(second, third, fourth) == {second: 0, third: 1, fourth: 1}
     reply = await octavia.get(f"{POOLS}/{pool['id']}/members", address=second)
-    assert [one["id"] for one in reply.body["members"]] == [ids[second]]
+    assert [entry["id"] for entry in reply.body["members"]] == [ids[second]]
     await client.set_members(pool["id"], [])
     assert await members() == {}
     await client.set_members(pool["id"], [])
@@ -199,7 +199,7 @@ async def test_piece_by_piece_a_listener_comes_before_its_pool(
     await octavia.settled(balancer_id)
     found = await client.read(balancer_id)
     assert found.listeners == ()
-    assert [one.id for one in found.pools] == [pool_id]
+    assert [pool.id for pool in found.pools] == [pool_id]
     await client.delete_pool(NOBODY)
     await client.delete_listener(NOBODY)
     await client.delete_load_balancer(NOBODY)
@@ -281,7 +281,7 @@ async def test_a_member_is_deleted_by_hand(octavia: Octavia, subnet: str, provid
     path = f"{POOLS}/{pool['id']}/members"
     await octavia.change(made["id"], await octavia.delete(f"{path}/{pool['members'][0]['id']}"))
     left = (await octavia.get(path)).body["members"]
-    assert [one["id"] for one in left] == [pool["members"][1]["id"]]
+    assert [member["id"] for member in left] == [pool["members"][1]["id"]]
 
 
 NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"

@@ -91,13 +91,13 @@ async def requests(side: Side, neutron: Neutron, pods: Json) -> Callable[[int], 
 
 async def together(*coroutines: Any) -> list[Any]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in coroutines]
+        tasks = [group.create_task(coroutine) for coroutine in coroutines]
     return [task.result() for task in tasks]
 
 
 async def subports(side: Side, trunk: Json) -> dict[str, int]:
     found = (await side.kuryr.get(f"/trunks/{trunk['id']}")).body["trunk"]
-    return {one["port_id"]: one["segmentation_id"] for one in found["sub_ports"]}
+    return {subport["port_id"]: subport["segmentation_id"] for subport in found["sub_ports"]}
 
 
 async def ours(side: Side) -> set[str]:
@@ -130,18 +130,18 @@ async def test_another_life_finds_what_was_made_and_foreign_vlan_ids_are_left_al
     requests: Callable[[int], list[PortRequest]],
 ) -> None:
     driver = make_driver()
-    [one] = requests(1)
-    first = await driver.ensure(one)
+    [request] = requests(1)
+    first = await driver.ensure(request)
     theirs = await side.kuryr.create("port", network_id=pods["id"])
     item = {"port_id": theirs["id"], "segmentation_type": "vlan", "segmentation_id": 2}
     await side.kuryr.put(f"/trunks/{trunk['id']}/add_subports", {"sub_ports": [item]})
     second = await driver.ensure(requests(1)[0])
     assert (first.vlan_id, second.vlan_id) == (1, 3)
     again = PortRequest(
-        **{name: getattr(one, name) for name in one.__slots__} | {"may_exist": True}
+        **{name: getattr(request, name) for name in request.__slots__} | {"may_exist": True}
     )
     assert await make_driver().ensure(again) == first
-    assert await make_driver().release_unrecorded(one.pod_uid) == 1
+    assert await make_driver().release_unrecorded(request.pod_uid) == 1
     assert await subports(side, trunk) == {theirs["id"]: 2, second.id: 3}
     await make_driver().release(second)
 

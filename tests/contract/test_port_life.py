@@ -43,7 +43,9 @@ async def test_a_port_with_a_host_comes_back_bound_with_one_address_of_each_fami
     assert port["status"] == "DOWN"
     assert port["project_id"] == port["tenant_id"] == side.kuryr.project_id
     assert re.fullmatch("fa:16:3e(:[0-9a-f]{2}){3}", port["mac_address"])
-    addresses = sorted(ip_address(one["ip_address"]).version for one in port["fixed_ips"])
+    addresses = sorted(
+        ip_address(fixed_ip["ip_address"]).version for fixed_ip in port["fixed_ips"]
+    )
     assert addresses == [4, 6]
     assert len(port["security_groups"]) == 1
     assert port["device_owner"] == "compute:kuryr"
@@ -188,9 +190,9 @@ async def test_addresses_come_from_the_pools_and_not_the_gateway(side: Side) -> 
     seen = set()
     for _ in range(3):
         port = await side.kuryr.create("port", network_id=network["id"])
-        for one in port["fixed_ips"]:
-            if one["subnet_id"] == subnet["id"]:
-                seen.add(one["ip_address"])
+        for fixed_ip in port["fixed_ips"]:
+            if fixed_ip["subnet_id"] == subnet["id"]:
+                seen.add(fixed_ip["ip_address"])
             else:
-                assert ip_address(one["ip_address"]) in ip_network("fd00:2141::/64")
+                assert ip_address(fixed_ip["ip_address"]) in ip_network("fd00:2141::/64")
     assert seen == {"10.214.1.10", "10.214.1.11", "10.214.1.12"}

@@ -124,7 +124,7 @@ async def test_filters_are_combined(
 ) -> None:
     places = {"mark": side.mark, "network": pods["id"], "project": side.kuryr.project_id}
     filled = {
-        name: [one.format(**places) for one in ([value] if isinstance(value, str) else value)]
+        name: [text.format(**places) for text in ([value] if isinstance(value, str) else value)]
         for name, value in filters.items()
     }
     if filters.get("tags-any"):
@@ -164,18 +164,18 @@ async def test_pages_follow_each_other_until_one_is_short(side: Side, three: lis
     reply = await side.kuryr.get("/ports", tags=side.mark, limit=2)
     first = reply.body["ports"]
     assert len(first) == 2
-    [link] = [one["href"] for one in reply.body["ports_links"] if one["rel"] == "next"]
+    [link] = [entry["href"] for entry in reply.body["ports_links"] if entry["rel"] == "next"]
     query = dict(parse_qsl(urlsplit(link).query))
     assert query == {"tags": side.mark, "limit": "2", "marker": first[-1]["id"]}
     reply = await side.kuryr.get("/ports", **query)
     assert ids(first) | ids(reply.body["ports"]) == ids(three)
     assert len(reply.body["ports"]) == 1
-    assert "next" not in [one["rel"] for one in reply.body["ports_links"]]
+    assert "next" not in [entry["rel"] for entry in reply.body["ports_links"]]
 
 
 async def test_a_full_last_page_is_followed_by_an_empty_one(side: Side, three: list[Json]) -> None:
     reply = await side.kuryr.get("/ports", tags=side.mark, limit=3)
-    assert "next" in [one["rel"] for one in reply.body["ports_links"]]
+    assert "next" in [entry["rel"] for entry in reply.body["ports_links"]]
     last = reply.body["ports"][-1]["id"]
     reply = await side.kuryr.get("/ports", tags=side.mark, limit=3, marker=last)
     assert reply.body["ports"] == []

@@ -61,7 +61,7 @@ async def test_a_network_shared_with_all_is_seen_by_all(side: Side) -> None:
     subnet = (await side.kuryr.get(f"/subnets/{subnet_id}")).body["subnet"]
     assert subnet["cidr"] == "10.218.0.0/24"
     listed = (await side.kuryr.get("/networks", name=side.mark)).body["networks"]
-    assert [one["id"] for one in listed] == [network["id"]]
+    assert [item["id"] for item in listed] == [network["id"]]
 
 
 async def test_what_the_cluster_user_sees_of_a_network_not_shared_with_it(side: Side) -> None:
@@ -126,7 +126,7 @@ async def test_ports_for_another_project_are_tagged_at_their_creation_or_never(
     reply = await side.kuryr.put(f"/ports/{port['id']}/tags", {"tags": ["other"]})
     assert (reply.status, reply.error["type"]) == (403, "PolicyNotAuthorized")
     listed = (await side.kuryr.get("/ports", tags=side.mark)).body["ports"]
-    assert [(one["id"], "tags" in one) for one in listed] == [(port["id"], False)]
+    assert [(item["id"], "tags" in item) for item in listed] == [(port["id"], False)]
     seen = (await side.admin.get(f"/ports/{port['id']}")).body["port"]
     assert seen["tags"] == [side.mark]
     reply = await side.kuryr.put(f"/ports/{port['id']}", {"port": {"name": side.mark}})
@@ -157,7 +157,7 @@ async def test_the_cluster_user_sees_and_changes_ports_of_all_projects(side: Sid
     network = await side.network("10.224.0.0/24", owner=side.stranger)
     port = await side.stranger.create("port", network_id=network["id"], name=side.mark)
     listed = (await side.kuryr.get("/ports", name=side.mark)).body["ports"]
-    assert [one["id"] for one in listed] == [port["id"]]
+    assert [item["id"] for item in listed] == [port["id"]]
     changes = {"binding:host_id": side.host, "device_id": "pod"}
     reply = await side.kuryr.put(f"/ports/{port['id']}", {"port": changes})
     assert reply.status == 200

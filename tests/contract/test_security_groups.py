@@ -33,7 +33,9 @@ def ingress(group: Json, prefix: str) -> Json:
 
 async def test_a_new_group_lets_everything_out_until_those_rules_are_deleted(side: Side) -> None:
     group = await make(side)
-    said = {(one["direction"], one["remote_ip_prefix"]) for one in group["security_group_rules"]}
+    said = {
+        (rule["direction"], rule["remote_ip_prefix"]) for rule in group["security_group_rules"]
+    }
     assert said == {("egress", None)}
     for rule in group["security_group_rules"]:
         assert (await side.kuryr.delete(f"/security-group-rules/{rule['id']}")).status == 204
@@ -46,15 +48,15 @@ async def test_rules_are_made_together_or_not_at_all(side: Side) -> None:
     both = [ingress(group, "10.96.0.0/15"), ingress(group, "fd96::/64")]
     assert (await rules(side, both)).status == 201
     [found] = await named(side, side.kuryr)
-    shown = [one for one in found["security_group_rules"] if one["direction"] == "ingress"]
-    assert sorted(one["remote_ip_prefix"] for one in shown) == ["10.96.0.0/15", "fd96::/64"]
-    for one in shown:
-        wanted = ingress(group, one["remote_ip_prefix"])
-        assert {name: one[name] for name in wanted} == wanted
+    shown = [rule for rule in found["security_group_rules"] if rule["direction"] == "ingress"]
+    assert sorted(rule["remote_ip_prefix"] for rule in shown) == ["10.96.0.0/15", "fd96::/64"]
+    for rule in shown:
+        wanted = ingress(group, rule["remote_ip_prefix"])
+        assert {name: rule[name] for name in wanted} == wanted
     reply = await rules(side, [ingress(group, "10.1.0.0/16"), both[0]])
     assert (reply.status, reply.error["type"]) == (409, "SecurityGroupRuleExists")
     [found] = await named(side, side.kuryr)
-    prefixes = [one["remote_ip_prefix"] for one in found["security_group_rules"]]
+    prefixes = [rule["remote_ip_prefix"] for rule in found["security_group_rules"]]
     assert "10.1.0.0/16" not in prefixes
 
 

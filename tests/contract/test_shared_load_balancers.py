@@ -81,10 +81,15 @@ def wanted(
 
 def tree(found: Any) -> set[tuple[str, int, str, int]]:
     """(protocol, port, pool, number of members) of each listener."""
-    members = {one.id: len(one.pool.members) for one in found.pools}
+    members = {pool.id: len(pool.pool.members) for pool in found.pools}
     return {
-        (one.listener.protocol, one.listener.port, one.listener.pool, members[one.pool_id])
-        for one in found.listeners
+        (
+            listener.listener.protocol,
+            listener.listener.port,
+            listener.listener.pool,
+            members[listener.pool_id],
+        )
+        for listener in found.listeners
     }
 
 
@@ -111,7 +116,7 @@ async def test_owners_come_and_go_on_an_operators_load_balancer(
     assert tree(await client.read(shared)) == own | first | second
     # another controller finds them again, and asks for nothing that is there
     again = Controller(side, client)
-    owned = [Owned(one, "default", shared) for one in (FIRST, SECOND)]
+    owned = [Owned(owner, "default", shared) for owner in (FIRST, SECOND)]
     assert await again.list_all() == owned
     await again.ensure(SECOND, shared, wanted(side, subnet, provider, SECOND, ("UDP", 82)))
     await again.done(lambda: again.leave(FIRST))
@@ -131,9 +136,9 @@ async def test_load_balancer_of_another_project_or_of_nobody_is_not_to_be_had(
     driver = Controller(side, client)
     try:
         theirs = (await stranger.make(bare(network["subnets"][0], "ovn")))["id"]
-        for one in (theirs, NOBODY):
-            with pytest.raises(Unusable, match=one):
-                await driver.ensure(FIRST, one, desired)
+        for balancer_id in (theirs, NOBODY):
+            with pytest.raises(Unusable, match=balancer_id):
+                await driver.ensure(FIRST, balancer_id, desired)
         assert (await stranger.get(LISTENERS, loadbalancer_id=theirs)).body["listeners"] == []
     finally:
         await stranger.clean()

@@ -49,7 +49,7 @@ async def remove(side: Side, trunk: Json, *port_ids: str, **headers: str) -> Rep
 
 async def subports(side: Side, trunk: Json) -> dict[str, int]:
     found = (await side.kuryr.get(f"/trunks/{trunk['id']}")).body["trunk"]
-    return {one["port_id"]: one["segmentation_id"] for one in found["sub_ports"]}
+    return {subport["port_id"]: subport["segmentation_id"] for subport in found["sub_ports"]}
 
 
 async def show(side: Side, port_id: str) -> Json:

@@ -76,8 +76,10 @@ async def test_ports_are_found_by_any_number_of_ids_in_short_requests(
     unknown = [str(uuid.uuid4()) for _ in range(others)]
     cloud.calls.clear()
     found = await neutron.list_ports_by_id([port["id"], *unknown, another["id"]], ["id", "status"])
-    expected = [{"id": one["id"], "status": "DOWN"} for one in (port, another)]
-    assert sorted(found, key=lambda one: one["id"]) == sorted(expected, key=lambda one: one["id"])
+    expected = [{"id": made["id"], "status": "DOWN"} for made in (port, another)]
+    assert sorted(found, key=lambda entry: entry["id"]) == sorted(
+        expected, key=lambda entry: entry["id"]
+    )
     assert cloud.calls.count("GET", "/v2.0/ports") == -(-(others + 2) // IDS)
     assert all(len(call.path) + len(call.query) < 8000 for call in cloud.calls)
 

@@ -108,5 +108,7 @@ async def test_the_audit_log_says_what_a_user_was_refused(
         with pytest.raises(KubeRefusal):
             await client.list(f"/api/v1/namespaces/{cluster.namespace}/secrets")
     lines = kube_server.audit_log.read_text().splitlines()
-    mine = [one for line in lines if cluster.namespace in (one := json.loads(line))["requestURI"]]
-    assert [(one["verb"], one["responseStatus"]["code"]) for one in mine] == [("list", 403)]
+    mine = [
+        entry for line in lines if cluster.namespace in (entry := json.loads(line))["requestURI"]
+    ]
+    assert [(entry["verb"], entry["responseStatus"]["code"]) for entry in mine] == [("list", 403)]

@@ -16,7 +16,7 @@ FAULTS = {
 def calls(cloud, *, writes):
     """Those of Octavia since the last clear."""
     return [
-        f"{one.method} {one.what.rpartition('/lbaas/')[2]}"
-        for one in cloud.calls
-        if "/lbaas/" in one.path and (one.method in WRITES) == writes
+        f"{call.method} {call.what.rpartition('/lbaas/')[2]}"
+        for call in cloud.calls
+        if "/lbaas/" in call.path and (call.method in WRITES) == writes
     ]

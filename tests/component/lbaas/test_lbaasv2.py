@@ -31,7 +31,7 @@ OTHER = Owner("0e3b7d10-1111-4222-8333-444455556666")
 
 
 def trees(cloud):
-    return [cloud.octavia.tree(one) for one in cloud.load_balancers]
+    return [cloud.octavia.tree(balancer_id) for balancer_id in cloud.load_balancers]
 
 
 def ids(cloud, kind):
@@ -52,9 +52,11 @@ async def test_service_is_one_write_and_everything_is_active_when_it_is_done(wor
 def _sorted_pools(found):
     """Octavia tells members in the order of their ids."""
     pools = []
-    for one in sorted(found.pools, key=lambda one: one.pool.name):
-        members = tuple(sorted(one.pool.members, key=lambda member: member.key))
-        pools.append(dataclasses.replace(one, pool=dataclasses.replace(one.pool, members=members)))
+    for pool in sorted(found.pools, key=lambda pool: pool.pool.name):
+        members = tuple(sorted(pool.pool.members, key=lambda member: member.key))
+        pools.append(
+            dataclasses.replace(pool, pool=dataclasses.replace(pool.pool, members=members))
+        )
     return pools
 
 
@@ -82,9 +84,9 @@ async def test_changed_endpoints_are_one_write_for_each_pool_and_no_read_before_
     pool = dataclasses.replace(old.pools[0], members=(member,))
     found = await worker.have(OWNER, dataclasses.replace(old, pools=(pool,)))
     assert calls(cloud, writes=True) == ["PUT pools/{pool_id}/members"]
-    first = next(one.method for one in cloud.calls if "/lbaas/" in one.path)
+    first = next(call.method for call in cloud.calls if "/lbaas/" in call.path)
     assert first == "PUT"
-    assert [one.address for one in found.pools[0].pool.members] == ["10.62.1.1"]
+    assert [member.address for member in found.pools[0].pool.members] == ["10.62.1.1"]
     assert found.statuses() == {"ACTIVE"}
 
 
@@ -115,7 +117,11 @@ async def _fresh_trees(worker, cloud, load_balancer, owner):
     """What an undisturbed creation makes."""
     before = set(cloud.load_balancers)
     await worker.have(owner, load_balancer)
-    return [cloud.octavia.tree(one) for one in cloud.load_balancers if one not in before]
+    return [
+        cloud.octavia.tree(balancer_id)
+        for balancer_id in cloud.load_balancers
+        if balancer_id not in before
+    ]
 
 
 def _comparable(tree):
@@ -129,7 +135,7 @@ async def test_another_provider_or_address_makes_it_anew(worker, cloud):
     second = await worker.have(OWNER, wanted(cloud, OWNER, address="10.3.0.11"))
     assert list(cloud.load_balancers) == [second.id] != [first.id]
     assert second.vip_address == "10.3.0.11"
-    assert len([one for one in cloud.ports.values() if "lb" in one["name"]]) == 1
+    assert len([port for port in cloud.ports.values() if "lb" in port["name"]]) == 1
 
 
 async def test_release_returns_when_it_is_gone(worker, cloud):
@@ -142,7 +148,7 @@ async def test_release_returns_when_it_is_gone(worker, cloud):
     cloud.octavia.progress.finish(found)
     await worker.done(OWNER)
     assert not cloud.load_balancers
-    assert not [one for one in cloud.ports.values() if "lb" in one["name"]]
+    assert not [port for port in cloud.ports.values() if "lb" in port["name"]]
     cloud.calls.clear()
     await worker.have(OWNER, None)
     assert calls(cloud, writes=True) == calls(cloud, writes=False) == []
@@ -201,10 +207,10 @@ async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud):
     owners = [OWNER, OTHER, Owner("third"), Owner("fourth"), Owner("fifth")]
     monitor = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
     for number, owner in enumerate(owners):
-        one = wanted(cloud, owner, pods=number)
-        first, second = one.pools
+        balancer = wanted(cloud, owner, pods=number)
+        first, second = balancer.pools
         first = dataclasses.replace(first, health_monitor=monitor)
-        await worker.have(owner, dataclasses.replace(one, pools=(first, second)))
+        await worker.have(owner, dataclasses.replace(balancer, pools=(first, second)))
     octavia = Octavia(worker.transport, page=2)
     await octavia.create_pool(
         {
@@ -252,9 +258,9 @@ async def _live(worker, cloud):
     await worker.have(OWNER, wanted(cloud, OWNER, ports=["http", "dns"], pods=2))
     changed = wanted(cloud, OWNER, ports=["http", "dns"], pods=2)
     listeners = tuple(
-        dataclasses.replace(one, timeout_client_data=1000) for one in changed.listeners
+        dataclasses.replace(listener, timeout_client_data=1000) for listener in changed.listeners
     )
-    pools = tuple(dataclasses.replace(one, persistence="SOURCE_IP") for one in changed.pools)
+    pools = tuple(dataclasses.replace(pool, persistence="SOURCE_IP") for pool in changed.pools)
     changed = dataclasses.replace(changed, listeners=listeners, pools=pools)
     await worker.have(OWNER, changed)
     await worker.have(

@@ -21,9 +21,9 @@ TAGS = (TAG, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}")
 def writes(cloud):
     """Those of Octavia since the last clear."""
     return [
-        f"{one.method} {one.what.rpartition('/lbaas/')[2]}"
-        for one in cloud.calls
-        if "/lbaas/" in one.path and one.method in WRITES
+        f"{call.method} {call.what.rpartition('/lbaas/')[2]}"
+        for call in cloud.calls
+        if "/lbaas/" in call.path and call.method in WRITES
     ]
 
 
@@ -31,8 +31,10 @@ def with_parts(desired, *, listener=None, pool=None):
     """The same with changes of every listener and every pool."""
     return dataclasses.replace(
         desired,
-        listeners=tuple(dataclasses.replace(one, **(listener or {})) for one in desired.listeners),
-        pools=tuple(dataclasses.replace(one, **(pool or {})) for one in desired.pools),
+        listeners=tuple(
+            dataclasses.replace(part, **(listener or {})) for part in desired.listeners
+        ),
+        pools=tuple(dataclasses.replace(part, **(pool or {})) for part in desired.pools),
     )
 
 
@@ -78,11 +80,11 @@ async def test_tags_that_a_former_version_did_not_give_are_put_on_once(make_work
     old = wanted(cloud, OWNER, ports=["http"])
     async with make_worker() as worker:
         await worker.have(OWNER, old)
-    for one in (
+    for part in (
         *cloud.octavia.store.of(LISTENER).values(),
         *cloud.octavia.store.of(POOL).values(),
     ):
-        one["tags"] = ["an-operator's"]
+        part["tags"] = ["an-operator's"]
     cloud.calls.clear()
     async with make_worker() as worker:
         await worker.have(OWNER, old)
@@ -107,7 +109,7 @@ async def _life_of_a_monitor(worker, cloud):
         await worker.have(OWNER, with_parts(bare, pool={"health_monitor": monitor}))
         seen.append(tree(cloud)["listeners"][0]["pool"]["health_monitor"])
     assert seen == [
-        one and dataclasses.asdict(one) for one in (None, MONITOR, slower, other, None)
+        monitor and dataclasses.asdict(monitor) for monitor in (None, MONITOR, slower, other, None)
     ]
 
 
@@ -158,7 +160,7 @@ async def test_monitor_that_is_pending_is_waited_for(worker, cloud):
     await worker.driver.list_owned()
     cloud.calls.clear()
     worker.want(OWNER, rich(cloud, pods=3))
-    await cloud.wait_for(lambda: any("/status" in one.path for one in cloud.calls))
+    await cloud.wait_for(lambda: any("/status" in call.path for call in cloud.calls))
     assert writes(cloud) == []
     cloud.octavia.progress.finish(found.id)
     assert len((await worker.done(OWNER)).pools[0].pool.members) == 3
@@ -227,10 +229,10 @@ async def test_refused_creation_leaves_the_address_to_the_next_one(worker, cloud
     worker.want(OWNER, with_parts(can, pool={"lb_algorithm": "ROUND_ROBIN"}))
     for _ in range(3):
         assert isinstance(await worker.trouble(OWNER), errors.Unsupported)
-    assert [one["device_owner"] for one in cloud.ports.values()] == []
+    assert [port["device_owner"] for port in cloud.ports.values()] == []
     found = await worker.have(OWNER, can)
     assert found.vip_address == "10.3.0.5"
-    assert [one["id"] for one in cloud.ports.values()] == [found.vip_port_id]
+    assert [port["id"] for port in cloud.ports.values()] == [found.vip_port_id]
 
 
 async def test_address_that_somebody_elses_load_balancer_has_stays_its_own(worker, cloud):

@@ -31,13 +31,13 @@ def make_worker(make_worker):
 
 def shown(cloud, *ids):
     """All that is in the load balancer, by port: whose it is, and its members."""
-    (one,) = ids or cloud.load_balancers
+    (balancer_id,) = ids or cloud.load_balancers
     return {
         (listener["protocol"], listener["protocol_port"]): (
             listener["name"].removeprefix("default/").partition(":")[0],
             [member["address"] for member in (listener["pool"] or {"members": []})["members"]],
         )
-        for listener in cloud.octavia.tree(one)["listeners"]
+        for listener in cloud.octavia.tree(balancer_id)["listeners"]
     }
 
 
@@ -71,7 +71,7 @@ async def test_two_services_have_their_ports_on_the_load_balancer_of_a_third(wor
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"], pods=1))).id
     found = await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
     await worker.have_in(THIRD, x, wanted(cloud, THIRD, ports=["dns-tcp", "sip"], pods=1))
-    assert [one.listener.port for one in found.listeners] == [53]
+    assert [listener.listener.port for listener in found.listeners] == [53]
     assert found.vip_address == cloud.load_balancers[x]["vip_address"]
     expected = {
         ("TCP", 80): (OWNER.uid, POD),
@@ -319,7 +319,9 @@ async def test_part_that_was_deleted_by_hand_is_made_again_after_a_resync(worker
     desired = wanted(cloud, SECOND, ports=["http"], pods=1)
     await worker.have_in(SECOND, x, desired)
     before = cloud.octavia.tree(x)
-    [mine] = [one for one in parts(cloud, LISTENER if kind == "listener" else POOL) if one["tags"]]
+    [mine] = [
+        part for part in parts(cloud, LISTENER if kind == "listener" else POOL) if part["tags"]
+    ]
     cloud.octavia.remove(mine["id"])
     await worker.driver.list_owned()
     await worker.have_in(SECOND, x, desired)

@@ -154,5 +154,5 @@ async def test_nothing_but_two_lists_is_asked_where_all_is_well(sweeper, cloud, 
     await sweeper()
     cloud.calls.clear()
     await sweeper(passed=600.0)
-    asked = [one.path.rpartition("/")[2] for one in cloud.calls if "subnets" not in one.path]
+    asked = [call.path.rpartition("/")[2] for call in cloud.calls if "subnets" not in call.path]
     assert asked == ["ports", "loadbalancers"]

@@ -53,7 +53,7 @@ async def test_bulk_answer_in_another_order_gives_no_pod_the_port_of_another(
     await together(*map(ask, wanted))
     rule.remove()
     assert len(answered) < len(wanted), "there was no bulk request"
-    await together(*(ask(dataclasses.replace(one, may_exist=True)) for one in wanted))
+    await together(*(ask(dataclasses.replace(request, may_exist=True)) for request in wanted))
     assert len(pod_ports(cloud)) == len(subports(cloud)) == len(wanted)
 
 
@@ -65,7 +65,7 @@ async def test_port_deleted_by_hand_before_it_is_attached_harms_no_other(
     rule = cloud.faults.add(path=ADD, times=None, action=held)
     wanted = [await request_port(pod_uid=f"pod-{number}") for number in range(4)]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_outcome(driver, one)) for one in wanted]
+        tasks = [group.create_task(_outcome(driver, request)) for request in wanted]
         await held.reached.wait()
         await cloud.wait_for(lambda: len(pod_ports(cloud)) == 4)
         [victim] = [port for port in cloud.ports.values() if port["description"].endswith("pod-2")]
@@ -73,8 +73,13 @@ async def test_port_deleted_by_hand_before_it_is_attached_harms_no_other(
         rule.remove()
         held.release()
     outcomes = [task.result() for task in tasks]
-    assert [isinstance(one, errors.NotFound) for one in outcomes] == [False, False, True, False]
-    assert set(subports(cloud)) == {one.id for one in outcomes if not isinstance(one, Exception)}
+    assert [isinstance(outcome, errors.NotFound) for outcome in outcomes] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert set(subports(cloud)) == {vif.id for vif in outcomes if not isinstance(vif, Exception)}
 
 
 async def _outcome(driver, request):

@@ -66,7 +66,9 @@ async def test_vlan_ids_are_those_of_the_trunk_alone(
 async def test_write_without_an_answer_never_makes_a_second_port(
     driver, context, request_port, cloud, path, fault
 ):
-    cloud.faults.add(path=path, times=1, action=fault, when=lambda one: one.method != "GET")
+    cloud.faults.add(
+        path=path, times=1, action=fault, when=lambda request: request.method != "GET"
+    )
     with pytest.raises(errors.CloudError):
         await driver.ensure(await request_port())
     for again in (driver, NestedVLAN(context)):
@@ -166,7 +168,9 @@ async def test_release_is_done_when_port_and_subport_are_gone(
 @pytest.mark.parametrize("fault", [lose_reply(), cut(), answer(500)])
 async def test_release_goes_on_where_it_was_interrupted(driver, request_port, cloud, path, fault):
     vif = await driver.ensure(await request_port())
-    cloud.faults.add(path=path, times=1, action=fault, when=lambda one: one.method != "GET")
+    cloud.faults.add(
+        path=path, times=1, action=fault, when=lambda request: request.method != "GET"
+    )
     with contextlib.suppress(errors.CloudError):
         await driver.release(vif)
     await driver.release(vif)

@@ -49,12 +49,14 @@ async def test_node_hears_of_services_with_node_ports_alone(services, cluster):
     made = await client.create(balanced)
     first = await told("balanced")
     [port] = made["spec"]["ports"]
-    assert {(one.port, one.target) for one in first.node_ports} == {(port["nodePort"], 80)}
+    assert {(node_port.port, node_port.target) for node_port in first.node_ports} == {
+        (port["nodePort"], 80)
+    }
     assert first.health_check_port == made["spec"]["healthCheckNodePort"]
     assert services.get(Key(namespace, "plain")) is None
 
     await client.patch(path_of(plain), {"spec": {"type": "NodePort"}})
-    assert {one.target for one in (await told("plain")).node_ports} == {80}
+    assert {node_port.target for node_port in (await told("plain")).node_ports} == {80}
     await client.patch(path_of(plain), {"spec": {"type": "ClusterIP"}})
     assert await told("plain") is None
     await client.delete(path_of(balanced))

@@ -336,7 +336,7 @@ async def test_second_controller_stands_by_and_takes_over_when_the_first_ends(st
 
 def keys_waiting(app):
     name, handlers = "kuryr_queue_keys", ("vif", "kuryrport")
-    return sum(app.registry.get_sample_value(name, {"handler": one}) for one in handlers)
+    return sum(app.registry.get_sample_value(name, {"handler": handler}) for handler in handlers)
 
 
 async def test_port_is_given_back_once_though_another_holds_the_kuryrport(stage):

@@ -177,7 +177,9 @@ async def test_unchanged_cluster_writes_nothing_and_asks_nothing(stage):
         async def told_of():
             """The Node's ports and their numbers as they are, and the Pod's name on its port."""
             shown = await stage.client.find(f"/apis/openstack.org/v1/kuryrportpools/{NODE}")
-            if shown is None or port not in [one["name"] for one in stage.cloud.ports.values()]:
+            if shown is None or port not in [
+                neutron_port["name"] for neutron_port in stage.cloud.ports.values()
+            ]:
                 return False
             counts = counts_of(app)
             expected = (counts["available"], counts["in_use"], counts["target"])

@@ -88,9 +88,9 @@ async def lose(driver, *, keep=False):
 def calls(cloud, *, writes):
     """Those of Neutron since the last clear."""
     return [
-        f"{one.method} {one.what.removeprefix('/v2.0/')}"
-        for one in cloud.calls
-        if one.path.startswith("/v2.0/") and (one.method in WRITES) == writes
+        f"{call.method} {call.what.removeprefix('/v2.0/')}"
+        for call in cloud.calls
+        if call.path.startswith("/v2.0/") and (call.method in WRITES) == writes
     ]
 
 
@@ -98,11 +98,11 @@ def shown(cloud):
     """What there is, but for what is anybody's choice."""
     left_out = ("id", "created_at", "updated_at", "revision_number", "router_id")
     found = [
-        {name: value for name, value in one.items() if name not in left_out}
-        | {"tags": sorted(one["tags"])}
-        for one in cloud.floating_ips.values()
+        {name: value for name, value in floating_ip.items() if name not in left_out}
+        | {"tags": sorted(floating_ip["tags"])}
+        for floating_ip in cloud.floating_ips.values()
     ]
-    return sorted(found, key=lambda one: one["floating_ip_address"])
+    return sorted(found, key=lambda floating_ip: floating_ip["floating_ip_address"])
 
 
 def promote(cloud, role):
@@ -113,16 +113,16 @@ def promote(cloud, role):
 
 
 def only(cloud):
-    [one] = cloud.floating_ips.values()
-    return one
+    [floating_ip] = cloud.floating_ips.values()
+    return floating_ip
 
 
 async def test_vip_gets_one_that_leads_to_it_and_bears_its_owner(driver, cloud):
     address = await driver.ensure(request(cloud))
-    one = only(cloud)
-    assert one["floating_ip_address"] == address
-    assert (one["port_id"], one["project_id"]) == (cloud.vips[0]["id"], cloud.project_id)
-    assert set(one["tags"]) == TAGS
+    made = only(cloud)
+    assert made["floating_ip_address"] == address
+    assert (made["port_id"], made["project_id"]) == (cloud.vips[0]["id"], cloud.project_id)
+    assert set(made["tags"]) == TAGS
     assert calls(cloud, writes=True) == ["POST floatingips", "PUT floatingips/{id}/tags"]
 
 
@@ -145,7 +145,9 @@ async def test_restart_reads_one_list_for_all(start, cloud):
     await again.release("somebody who has none", keep=False)
     assert (calls(cloud, writes=False), calls(cloud, writes=True)) == (["GET floatingips"], [])
     assert shown(cloud) == before
-    owned = {(one.owner, one.namespace) for one in await again.list_owned()}
+    owned = {
+        (floating_ip.owner, floating_ip.namespace) for floating_ip in await again.list_owned()
+    }
     assert owned == {(OWNER, "default"), (OTHER, "default")}
 
 
@@ -183,9 +185,9 @@ async def test_one_that_we_made_goes_unless_it_is_to_be_kept(driver, cloud, keep
     if not keep:
         assert not cloud.floating_ips
         return
-    one = only(cloud)
-    assert one["floating_ip_address"] == address
-    assert (one["port_id"], one["tags"], one["description"]) == (None, [], "")
+    kept = only(cloud)
+    assert kept["floating_ip_address"] == address
+    assert (kept["port_id"], kept["tags"], kept["description"]) == (None, [], "")
     assert await driver.list_owned() == []
 
 
@@ -238,14 +240,14 @@ async def test_of_two_services_that_ask_for_one_address_at_once_one_gets_it(driv
         for vip, owner in enumerate((OWNER, OTHER))
     ]
 
-    async def outcome(one):
+    async def outcome(asked):
         try:
-            return await driver.ensure(one)
+            return await driver.ensure(asked)
         except InUse as refusal:
             return refusal.reason
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(outcome(one)) for one in wanted]
+        tasks = [group.create_task(outcome(asked)) for asked in wanted]
     outcomes = [task.result() for task in tasks]
     assert sorted(outcomes) == [made["floating_ip_address"], InUse.reason]
     winner = outcomes.index(made["floating_ip_address"])
@@ -286,7 +288,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_left(driver, cloud, opti
         if name == "network_id":
             return getattr(cloud, value, {"id": value})["id"]
         if name == "subnet_ids":
-            return tuple(getattr(cloud, one)["subnets"][0] for one in value)
+            return tuple(getattr(cloud, network)["subnets"][0] for network in value)
         return value
 
     options = {name: resolve(name, value) for name, value in options.items()}
@@ -341,7 +343,9 @@ async def test_address_that_is_to_be_kept_outlives_its_replacement(driver, cloud
     before = await driver.ensure(request(cloud, keep=True))
     made = cloud.add_floating_ip(cloud.public["id"])
     await driver.ensure(request(cloud, address=made["floating_ip_address"], keep=True))
-    kept = next(one for one in cloud.floating_ips.values() if one is not made)
+    kept = next(
+        floating_ip for floating_ip in cloud.floating_ips.values() if floating_ip is not made
+    )
     assert kept["floating_ip_address"] == before
     assert (kept["port_id"], kept["description"], kept["tags"]) == (None, "", [])
 
@@ -369,8 +373,10 @@ async def test_network_that_no_router_leads_to_does_not_cost_what_was_there(driv
     for _ in range(2):
         with pytest.raises(NoNetwork):
             await driver.ensure(request(cloud, network_id=far["id"], address=address))
-    leading = [one for one in cloud.floating_ips.values() if one["port_id"]]
-    assert [one["floating_ip_address"] for one in leading] == [before]
+    leading = [
+        floating_ip for floating_ip in cloud.floating_ips.values() if floating_ip["port_id"]
+    ]
+    assert [floating_ip["floating_ip_address"] for floating_ip in leading] == [before]
     assert await driver.ensure(request(cloud)) == before
     assert (made["port_id"], made["tags"], len(cloud.floating_ips)) == (None, [], 2)
 
@@ -582,8 +588,8 @@ async def test_controller_that_dies_at_any_write_leaves_its_heir_to_finish(
     undisturbed = shown(cloud)
     await lose(start(), keep=keep)
     released = shown(cloud)
-    for one in list(cloud.floating_ips):
-        cloud.remove_floating_ip(one)
+    for floating_ip_id in list(cloud.floating_ips):
+        cloud.remove_floating_ip(floating_ip_id)
     for number in range(1, 3 + (2 if keep else 1)):
         hang = Hang(applied=applied)
         cloud.faults.at_write(number, hang)
@@ -599,8 +605,8 @@ async def test_controller_that_dies_at_any_write_leaves_its_heir_to_finish(
             assert shown(cloud) == undisturbed
         await lose(heir, keep=keep)
         assert shown(cloud) == released, number
-        for one in list(cloud.floating_ips):
-            cloud.remove_floating_ip(one)
+        for floating_ip_id in list(cloud.floating_ips):
+            cloud.remove_floating_ip(floating_ip_id)
 
 
 async def _whole_life(driver, cloud, keep):

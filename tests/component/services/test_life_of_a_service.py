@@ -46,8 +46,8 @@ async def test_spec_and_state_are_published_in_the_ancestors_formats(services):
     state = json.loads(on_endpoints[STATE])["versioned_object.data"]
     (balancer,) = services.cloud.load_balancers
     assert state["loadbalancer"]["versioned_object.data"]["id"] == balancer
-    members = [one["versioned_object.data"] for one in state["members"]]
-    assert {(one["ip"], one["port"]) for one in members} == set(TWO)
+    members = [member["versioned_object.data"] for member in state["members"]]
+    assert {(member["ip"], member["port"]) for member in members} == set(TWO)
     assert STATE not in on_service
     assert CUT not in on_endpoints
     assert now["metadata"]["finalizers"] == [FINALIZER]
@@ -203,7 +203,9 @@ async def test_services_of_others_are_left_alone(services):
         for name in ("headless", "outside", "proxied", "classed"):
             meta = (await services.service(name))["metadata"]
             assert not meta.get("annotations")
-            assert not any(one.startswith("kuryr") for one in meta.get("finalizers", ()))
+            assert not any(
+                finalizer.startswith("kuryr") for finalizer in meta.get("finalizers", ())
+            )
     assert len(services.cloud.load_balancers) == 1
     assert not await services.events()
 
@@ -302,7 +304,7 @@ async def test_dual_stack_service_is_served_in_both_families(services):
         async def served():
             found = {
                 tree["vip_address"]: [
-                    one["address"] for one in tree["listeners"][0]["pool"]["members"]
+                    member["address"] for member in tree["listeners"][0]["pool"]["members"]
                 ]
                 for tree in services.trees()
             }

@@ -94,8 +94,8 @@ async def test_address_goes_before_the_load_balancer_and_the_finalizer_last(serv
         (balancer_id,) = services.cloud.load_balancers
 
         async def going():
-            one = services.cloud.load_balancers[balancer_id]
-            return one["provisioning_status"] == "PENDING_DELETE"
+            load_balancer = services.cloud.load_balancers[balancer_id]
+            return load_balancer["provisioning_status"] == "PENDING_DELETE"
 
         await services.until(going)
         assert not floating(services)
@@ -162,8 +162,8 @@ async def test_address_that_is_asked_for_is_taken_if_it_is_there_and_followed(se
     cloud = services.cloud
     addresses = ("172.24.4.99", "172.24.5.77")
     kept = [
-        cloud.add_floating_ip(cloud.public["id"], floating_ip_address=one)["id"]
-        for one in addresses
+        cloud.add_floating_ip(cloud.public["id"], floating_ip_address=address)["id"]
+        for address in addresses
     ]
     async with services.controller():
         await expose(services, loadBalancerIP="172.24.4.99")
@@ -184,16 +184,16 @@ async def test_source_ranges_are_kept_and_the_cluster_ip_stays_open(services):
         service = await expose(services, HTTP, DNS, loadBalancerSourceRanges=CIDRS)
         (ingress,) = await until_reached(services)
         outer = balancer(services, "external")
-        assert [one["allowed_cidrs"] for one in outer["listeners"]] == [CIDRS, CIDRS]
+        assert [listener["allowed_cidrs"] for listener in outer["listeners"]] == [CIDRS, CIDRS]
         assert floating(services) == {ingress["ip"]: outer["vip_address"]}
         inner = balancer(services)
         assert inner["vip_address"] == service["spec"]["clusterIP"]
-        assert not any(one["allowed_cidrs"] for one in inner["listeners"])
+        assert not any(listener["allowed_cidrs"] for listener in inner["listeners"])
         await services.patch_service(spec={"loadBalancerSourceRanges": CIDRS[:1]})
 
         async def followed():
             found = balancer(services, "external")["listeners"]
-            return [one["allowed_cidrs"] for one in found] == [CIDRS[:1]] * 2
+            return [listener["allowed_cidrs"] for listener in found] == [CIDRS[:1]] * 2
 
         await services.until(followed)
         assert await ingress_of(services) == [ingress]
@@ -220,9 +220,9 @@ async def test_load_balancer_deleted_by_hand_is_made_again_and_the_address_leads
         await expose(services, loadBalancerSourceRanges=CIDRS)
         (ingress,) = await until_reached(services)
         (old,) = (
-            one["id"]
-            for one in services.cloud.load_balancers.values()
-            if one["name"].endswith("/external")
+            load_balancer["id"]
+            for load_balancer in services.cloud.load_balancers.values()
+            if load_balancer["name"].endswith("/external")
         )
         services.cloud.octavia.remove(old)
 
@@ -299,7 +299,7 @@ async def test_port_that_the_provider_cannot_serve_is_an_error_of_that_port_alon
         assert "TCP 80" in message
         assert "KuryrPortRefused" in dict(await services.events())
         outer = balancer(services, "external")
-        assert [one["protocol"] for one in outer["listeners"]] == ["UDP"]
+        assert [listener["protocol"] for listener in outer["listeners"]] == ["UDP"]
         assert services.members()["TCP", 80] == {("10.62.0.5", 8080): 1}  # at the ClusterIP
 
 
@@ -426,7 +426,9 @@ async def test_conditions_of_others_stay(services):
         await services.client.patch(path, {"status": {"conditions": [*found, other]}})
         await services.patch_service(metadata={"annotations": marks(connection_limit="x")})
         await until_condition(services, READY, "False")
-        kinds = [one["type"] for one in (await services.service())["status"]["conditions"]]
+        kinds = [
+            condition["type"] for condition in (await services.service())["status"]["conditions"]
+        ]
     assert sorted(kinds) == ["example.org/Other", READY]
 
 
@@ -458,7 +460,7 @@ async def test_what_a_load_balancer_cannot_do_is_an_event_and_a_condition(servic
 
 
 def vip_ports(services):
-    return [one for one in services.cloud.ports.values() if one["device_id"].startswith("lb-")]
+    return [port for port in services.cloud.ports.values() if port["device_id"].startswith("lb-")]
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -476,7 +478,9 @@ async def test_floating_ip_of_a_service_whose_finalizer_was_taken_off_goes_or_is
         await services.until_no_balancers()
 
         async def let_go():
-            return [one["tags"] for one in cloud.floating_ips.values()] == ([[]] if keep else [])
+            return [floating_ip["tags"] for floating_ip in cloud.floating_ips.values()] == (
+                [[]] if keep else []
+            )
 
         await services.until(let_go)
     assert list(floating(services)) == ([ingress["ip"]] if keep else [])
@@ -510,4 +514,4 @@ async def test_ingress_of_another_stays_when_services_without_a_class_are_no_mor
         await until_condition(services, READY, None)
         await services.until_published()
         await services.cloud.wait_for(lambda: not services.cloud.floating_ips)
-    assert [one["ip"] for one in await ingress_of(services)] == ["203.0.113.9"]
+    assert [entry["ip"] for entry in await ingress_of(services)] == ["203.0.113.9"]

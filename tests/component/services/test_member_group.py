@@ -11,7 +11,9 @@ NAME = "kuryr test-cluster: from load balancers"
 
 def ours(services):
     """The groups of that name."""
-    return [one for one in services.cloud.store.security_groups.values() if one["name"] == NAME]
+    return [
+        group for group in services.cloud.store.security_groups.values() if group["name"] == NAME
+    ]
 
 
 def rules_of(services, group):
@@ -114,7 +116,11 @@ async def test_pods_of_other_projects_may_use_it(services):
     (group,) = ours(services)
     assert group["id"] in groups
     policies = cloud.store.rbac_policys.values()
-    shared = [one["target_tenant"] for one in policies if one["object_id"] == group["id"]]
+    shared = [
+        rbac_policy["target_tenant"]
+        for rbac_policy in policies
+        if rbac_policy["object_id"] == group["id"]
+    ]
     assert shared == [other]
 
 

@@ -346,9 +346,9 @@ async def test_enable_health_monitor(services):
         await served(services, marks(enable_health_monitor="true"), *ports)
 
         def monitors():
-            return [one["pool"]["health_monitor"] for one in balancer(services)["listeners"]]
+            return [part["pool"]["health_monitor"] for part in balancer(services)["listeners"]]
 
-        found = {one["type"]: one for one in monitors()}
+        found = {monitor["type"]: monitor for monitor in monitors()}
         assert found.keys() == {"TCP", "UDP-CONNECT", "SCTP"}
         assert found["TCP"] == {
             "type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1, "max_retries_down": 3,
@@ -452,7 +452,9 @@ async def test_load_balancer_id_and_load_balancer_address_are_written_back(servi
         await until_written(services, "load-balancer-address", ingress["ip"])
         await services.patch_service(spec={"loadBalancerSourceRanges": ["192.0.2.0/24"]})
         await until_same(services, lambda: len(services.cloud.load_balancers), 2)
-        outer = next(one for one in services.cloud.load_balancers if one != balancer_id)
+        outer = next(
+            candidate for candidate in services.cloud.load_balancers if candidate != balancer_id
+        )
         await until_written(services, "load-balancer-id", outer)
     assert not await services.events()
 

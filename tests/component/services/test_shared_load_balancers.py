@@ -54,11 +54,11 @@ def on(services, load_balancer_id):
     """{(protocol, port): addresses of the members} of the load balancer."""
     tree = services.cloud.octavia.tree(load_balancer_id)
     return {
-        (one["protocol"], one["protocol_port"]): [
-            member["address"] for member in one["pool"]["members"]
+        (listener["protocol"], listener["protocol_port"]): [
+            member["address"] for member in listener["pool"]["members"]
         ]
-        for one in tree["listeners"]
-        if one["pool"] is not None
+        for listener in tree["listeners"]
+        if listener["pool"] is not None
     }
 
 
@@ -131,14 +131,14 @@ async def test_port_of_another_is_refused_to_the_later_one_and_the_earlier_is_as
         reason, _ = await until_condition(services, READY, "False", "other")
         assert reason == "KuryrPortTaken"
         assert on(services, shared) == MINE
-        assert [one["ip"] for one in await ingress_of(services)] == [address]
+        assert [entry["ip"] for entry in await ingress_of(services)] == [address]
         # what is free is had, and the status tells what is not
         ports = [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]
         await services.patch_service("other", spec={"ports": ports})
         await until_ingress(services, [address], "other")
         await until_condition(services, UNSUPPORTED, "True", "other")
         (ingress,) = await ingress_of(services, "other")
-    errors = {one["port"]: one.get("error") for one in ingress["ports"]}
+    errors = {port["port"]: port.get("error") for port in ingress["ports"]}
     assert errors == {80: "kuryr.openstack.org/ListenerRefused", 53: None}
     assert on(services, shared) == MINE | OTHERS
 
@@ -164,7 +164,7 @@ async def test_deletion_of_one_leaves_the_other(services):
         await services.delete_service("other")
         await services.until_service_gone("other")
         assert on(services, shared) == MINE
-        assert [one["ip"] for one in await ingress_of(services)] == [address]
+        assert [entry["ip"] for entry in await ingress_of(services)] == [address]
     assert len(services.trees()) == 1
 
 
@@ -196,7 +196,7 @@ async def test_service_that_names_it_no_more_has_its_own_again(services):
         await services.patch_service("other", metadata={"annotations": {ID: None}})
 
         async def apart():
-            found = [one.get("ip") for one in await ingress_of(services, "other")]
+            found = [entry.get("ip") for entry in await ingress_of(services, "other")]
             return len(found) == 1 and found != [address] and on(services, shared) == MINE
 
         await services.until(apart)
@@ -259,7 +259,10 @@ async def test_load_balancer_deleted_by_hand_comes_back_with_what_others_have_on
         services.cloud.octavia.remove(shared)
 
         async def back():
-            return any(on(services, one) == MINE | OTHERS for one in services.cloud.load_balancers)
+            return any(
+                on(services, balancer_id) == MINE | OTHERS
+                for balancer_id in services.cloud.load_balancers
+            )
 
         await services.until(back)
         await until_condition(services, READY, "True", "other")
@@ -273,7 +276,11 @@ async def test_second_family_that_others_still_use_holds_up_nothing_else(service
         await expose(services, ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv4", "IPv6"])
         await until_reached(services)
         balancers = cloud.load_balancers.values()
-        second = next(one["id"] for one in balancers if ":" in one["vip_address"])
+        second = next(
+            load_balancer["id"]
+            for load_balancer in balancers
+            if ":" in load_balancer["vip_address"]
+        )
         await share(services, second)
         await until_reached(services, "other")
         address = (await services.service())["spec"]["clusterIP"]
@@ -325,7 +332,11 @@ async def test_source_ranges_of_the_other_family_open_nothing_on_it(services):
         cidrs = [*cidrs, "192.0.2.0/24"]
         await services.patch_service(spec={"loadBalancerSourceRanges": cidrs})
         await until_reached(services)
-    (mine,) = [one for one in services.cloud.octavia.tree(shared)["listeners"] if one["tags"]]
+    (mine,) = [
+        listener
+        for listener in services.cloud.octavia.tree(shared)["listeners"]
+        if listener["tags"]
+    ]
     assert mine["allowed_cidrs"] == cidrs[1:]
 
 
@@ -336,9 +347,9 @@ async def test_external_load_balancer_and_its_address_stay_while_others_are_on_i
         address = ingress["ip"]
         vip = balancer(services, "external")["vip_address"]
         (shared,) = (
-            one["id"]
-            for one in services.cloud.load_balancers.values()
-            if one["vip_address"] == vip
+            load_balancer["id"]
+            for load_balancer in services.cloud.load_balancers.values()
+            if load_balancer["vip_address"] == vip
         )
         await share(services, shared)
         await until_ingress(services, [address], "other")
@@ -348,12 +359,12 @@ async def test_external_load_balancer_and_its_address_stay_while_others_are_on_i
         await until_condition(services, READY, "True")
         assert floating(services) == {address: vip}
         assert on(services, shared) == MINE | OTHERS
-        assert [one["ip"] for one in await ingress_of(services, "other")] == [address]
+        assert [entry["ip"] for entry in await ingress_of(services, "other")] == [address]
         # it goes with the last of them, and the address leads to the ClusterIP
         await services.delete_service("other")
         await until_condition(services, UNSUPPORTED, None)
         assert floating(services) == {address: (await services.service())["spec"]["clusterIP"]}
-        assert [one["ip"] for one in await ingress_of(services)] == [address]
+        assert [entry["ip"] for entry in await ingress_of(services)] == [address]
         await services.until_service_gone("other")
     assert len(services.trees()) == 1
 
@@ -397,7 +408,9 @@ async def test_service_that_names_its_own_external_load_balancer_shares_nothing(
 
         async def followed():
             found = balancer(services, "external")["listeners"]
-            return [one["name"].rpartition("/")[2] for one in found] == ["external:TCP:81"]
+            return [listener["name"].rpartition("/")[2] for listener in found] == [
+                "external:TCP:81"
+            ]
 
         await services.until(followed)
         await until_reached(services, but=ingress)

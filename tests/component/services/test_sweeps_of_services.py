@@ -39,7 +39,7 @@ async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(
         await cloud.wait_for(lambda: {marked, unmarked_yet}.isdisjoint(cloud.floating_ips))
         await cloud.wait_for(lambda: cloud.floating_ips[found]["tags"] == ["joes"])
     assert set(cloud.floating_ips) == {found, others, peoples}
-    assert [one["description"] for one in cloud.floating_ips.values()].count("ask Joe") == 2
+    assert [kept["description"] for kept in cloud.floating_ips.values()].count("ask Joe") == 2
     assert len(cloud.load_balancers) == 1
     assert FINALIZER in (await services.service("web"))["metadata"]["finalizers"]
     assert service["metadata"]["uid"] != GONE
@@ -62,4 +62,4 @@ async def test_address_that_a_refused_load_balancer_left_taken_is_free_soon(serv
 
 
 def vip_ports(cloud):
-    return [one for one in cloud.ports.values() if one["device_id"].startswith("lb-")]
+    return [port for port in cloud.ports.values() if port["device_id"].startswith("lb-")]

@@ -39,7 +39,7 @@ async def test_thousand_members_are_served_and_those_that_fit_are_published(serv
             some = addresses[start : start + 100]
             await services.set_slice(f"s{start}", *some, ports=[("http", 8080)])
         await services.add_service("web", HTTP)
-        await services.until_members({("TCP", 80): {(one, 8080): 1 for one in addresses}})
+        await services.until_members({("TCP", 80): {(address, 8080): 1 for address in addresses}})
 
         async def told_of_all():  # before, perhaps, of those slices that were heard of
             marks = await services.until_published()
@@ -83,7 +83,9 @@ async def test_annotations_of_users_are_never_taken_for_the_truth(services):
 
         async def put_right():
             places = (await services.service(), await services.endpoints())
-            return [one["metadata"]["annotations"][SPEC] for one in places] == [marks[SPEC]] * 2
+            return [place["metadata"]["annotations"][SPEC] for place in places] == [
+                marks[SPEC]
+            ] * 2
 
         await services.until(put_right)
     (tree,) = services.trees()
@@ -93,8 +95,11 @@ async def test_annotations_of_users_are_never_taken_for_the_truth(services):
 async def marks_of(services):
     """Return the annotations of the Service and its Endpoints, without the version read."""
     found = (await services.service(), await services.endpoints())
-    marks = [one["metadata"].get("annotations") or {} for one in found]
-    return [{name: text for name, text in one.items() if name != VERSION} for one in marks]
+    marks = [resource["metadata"].get("annotations") or {} for resource in found]
+    return [
+        {name: text for name, text in annotations.items() if name != VERSION}
+        for annotations in marks
+    ]
 
 
 async def test_annotations_that_are_lost_are_written_again_and_change_nothing(services):
@@ -253,7 +258,7 @@ async def test_the_api_servers_own_service_is_served_with_its_addresses(
 
 def handler_of(app):
     """The controller's handler of load balancers."""
-    [found] = [one for one in app.handlers if isinstance(one, LoadBalancerHandler)]
+    [found] = [handler for handler in app.handlers if isinstance(handler, LoadBalancerHandler)]
     return found
 
 

@@ -33,7 +33,9 @@ async def test_load_balancer_that_the_user_names_meanwhile_is_not_overwritten(se
     async with services.controller():
         await expose(services, ("http", 8888))
         await cloud.wait_for(
-            lambda: any("floatingips" in one.what and one.method == "POST" for one in cloud.calls)
+            lambda: any(
+                "floatingips" in call.what and call.method == "POST" for call in cloud.calls
+            )
         )
         await services.patch_service(metadata={"annotations": marks(load_balancer_id=named)})
         await until_ingress(services, [cloud.load_balancers[named]["vip_address"]])
@@ -50,7 +52,7 @@ async def test_state_that_has_no_room_is_published_without_members(services):
         )
         addresses = [f"10.62.0.{number}" for number in range(1, 41)]
         await services.set_slice("a", *addresses, ports=[("http", 8080)])
-        await services.until_members({("TCP", 80): {(one, 8080): 1 for one in addresses}})
+        await services.until_members({("TCP", 80): {(address, 8080): 1 for address in addresses}})
 
         async def cut():
             annotations = (await services.endpoints())["metadata"]["annotations"]
