@@ -34,12 +34,18 @@ class Grant:
 def shipped(directory):
     """All grants of a directory with roles and bindings, which are in one file each pair."""
     documents = [
-        one for path in directory.glob("*.yaml") for one in yaml.safe_load_all(path.read_text())
+        document
+        for path in directory.glob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text())
     ]
     roles = {
-        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")): one["rules"]
-        for one in documents
-        if one["kind"] in ("Role", "ClusterRole")
+        (
+            document["kind"],
+            document["metadata"]["name"],
+            document["metadata"].get("namespace", ""),
+        ): document["rules"]
+        for document in documents
+        if document["kind"] in ("Role", "ClusterRole")
     }
     grants = set()
     for binding in documents:

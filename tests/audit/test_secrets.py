@@ -53,7 +53,7 @@ def test_no_log_holds_a_secret(logs, secrets, show):
             for number, line in enumerate(lines, 1):
                 what = [name for name, secret in secrets.items() if secret in line]
                 what += [name for name, shape in SHAPES.items() if shape.search(line)]
-                found += [f"{path.name}:{number}: {one}" for one in what]
+                found += [f"{path.name}:{number}: {name}" for name in what]
     size = sum(path.stat().st_size for path in logs) >> 20
     names = f"{len(secrets)} secrets and {len(SHAPES)} shapes"
     show(f"Secrets in {len(logs)} logs ({size} MiB), of {names}:", found[:50])

@@ -53,7 +53,10 @@ class ServiceCluster(Cluster):
         """Return the names of the ports of VIPs whose load balancers are not there."""
         network = self.site.services_network
         ports = self.neutron.get("/ports", network_id=network)["ports"]
-        there = {one["vip_port_id"] for one in self.octavia.get("/loadbalancers")["loadbalancers"]}
+        there = {
+            balancer["vip_port_id"]
+            for balancer in self.octavia.get("/loadbalancers")["loadbalancers"]
+        }
         vips = [port for port in ports if _VIPS.match(port["name"])]
         return {port["name"] for port in vips if port["id"] not in there}
 
@@ -75,7 +78,7 @@ class ServiceCluster(Cluster):
         def are_active():
             found = self.load_balancers()
             mine = [found[owner] for owner in owners if owner in found]
-            active = [one for one in mine if self.statuses(one["id"]) == {"ACTIVE"}]
+            active = [balancer for balancer in mine if self.statuses(balancer["id"]) == {"ACTIVE"}]
             return active if len(active) == len(owners) else None
 
         return self.wait_for(f"both load balancers of {name} are ACTIVE", are_active)
@@ -89,8 +92,8 @@ class ServiceCluster(Cluster):
         uid = self.get("service", name)["metadata"]["uid"]
 
         def are_members():
-            one = self.load_balancers().get(uid)
-            return one and self.members(one["id"]) == {self.address(pod) for pod in pods}
+            balancer = self.load_balancers().get(uid)
+            return balancer and self.members(balancer["id"]) == {self.address(pod) for pod in pods}
 
         self.wait_for(f"the members of {name} are {pods}", are_members)
 
@@ -108,7 +111,7 @@ class ServiceCluster(Cluster):
     def ingress(self, name):
         """Return the addresses in the status of the Service."""
         status = self.get("service", name)["status"].get("loadBalancer", {})
-        return [one["ip"] for one in status.get("ingress", ())]
+        return [entry["ip"] for entry in status.get("ingress", ())]
 
     def until_ingress(self, name, *addresses):
         """Wait until its status names these addresses, and no others."""
@@ -121,14 +124,19 @@ class ServiceCluster(Cluster):
 
         def is_untouched():
             meta = self.get("service", name)["metadata"]
-            ours = [one for one in meta.get("annotations", {}) if "kuryr" in one]
+            ours = [
+                annotation for annotation in meta.get("annotations", {}) if "kuryr" in annotation
+            ]
             return not ours and not meta.get("finalizers")
 
         self.wait_for(f"nothing of ours is on {name}", is_untouched)
 
     def floating_ips(self):
         found = self.neutron.get("/floatingips", tags=self._tags)["floatingips"]
-        return {one["floating_ip_address"]: one["fixed_ip_address"] for one in found}
+        return {
+            floating_ip["floating_ip_address"]: floating_ip["fixed_ip_address"]
+            for floating_ip in found
+        }
 
     def url_of(self, name):
         return f"http://{self.get('service', name)['spec']['clusterIP']}/"
@@ -139,12 +147,14 @@ class ServiceCluster(Cluster):
         (and everything out, as all groups do); yield the names of the groups that it keeps."""
         path = f"/ports/{self.vif(pod)['id']}"
         groups = self.neutron.get(path)["port"]["security_groups"]
-        kept = [one for one in groups if one != self.site.pod_security_group]
+        kept = [group_id for group_id in groups if group_id != self.site.pod_security_group]
         body = {"name": self.namespace, "project_id": self.site.project_id}
         made = self.neutron.post("/security-groups", {"security_group": body})["security_group"]
         self.neutron.put(path, {"port": {"security_groups": [*kept, made["id"]]}})
-        shown = [self.neutron.get(f"/security-groups/{one}")["security_group"] for one in kept]
-        yield [one["name"] for one in shown]
+        shown = [
+            self.neutron.get(f"/security-groups/{group_id}")["security_group"] for group_id in kept
+        ]
+        yield [group["name"] for group in shown]
         self.neutron.put(path, {"port": {"security_groups": groups}})
         self.neutron.delete(f"/security-groups/{made['id']}")
 

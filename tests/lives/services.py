@@ -175,7 +175,9 @@ async def attached(stage, _keeper, at):
 
 async def _until_own(stage):
     """Wait until it is told that it has a load balancer of its own."""
-    (own,) = [one["id"] for one in stage.cloud.load_balancers.values() if one["tags"]]
+    (own,) = [
+        balancer["id"] for balancer in stage.cloud.load_balancers.values() if balancer["tags"]
+    ]
 
     async def told():
         return (await stage.service())["metadata"]["annotations"].get(ID) == own

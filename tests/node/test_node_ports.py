@@ -114,8 +114,8 @@ def listed(table=nftables.TABLE):
     if done.returncode:
         return None
     found = json.loads(done.stdout)["nftables"][1:]
-    for one in found:
-        for value in one.values():
+    for entry in found:
+        for value in entry.values():
             value.pop("handle", None)
     return found
 
@@ -123,8 +123,8 @@ def listed(table=nftables.TABLE):
 def led():
     """The node ports of the table: {(protocol, port): {addresses}}."""
     found = {}
-    for one in listed() or ():
-        for key, target in one.get("map", {}).get("elem", ()):
+    for entry in listed() or ():
+        for key, target in entry.get("map", {}).get("elem", ()):
             protocol, port = key["concat"]
             found.setdefault((protocol, port), set()).add(target["concat"][0])
     return found
@@ -157,10 +157,10 @@ def flows_to(port):
     """What the node remembers of IPv4 flows to a port: {destination: number of the memory}."""
     with NFCTSocket() as conntrack:
         found = [
-            (NFCTAttrTuple.from_netlink(socket.AF_INET, one.get_attr("CTA_TUPLE_ORIG")), one)
-            for one in conntrack.dump()
+            (NFCTAttrTuple.from_netlink(socket.AF_INET, flow.get_attr("CTA_TUPLE_ORIG")), flow)
+            for flow in conntrack.dump()
         ]
-    return {way.daddr: one.get_attr("CTA_ID") for way, one in found if way.dport == port}
+    return {way.daddr: flow.get_attr("CTA_ID") for way, flow in found if way.dport == port}
 
 
 @pytest.mark.parametrize("version", [V4, V6], ids=["IPv4", "IPv6"])
@@ -295,7 +295,9 @@ async def test_many_ports_are_no_more_work_than_one(crossing, node_ports_of):
         Datagrams(crossing, NODE[V4], DNS) as sender,
     ):
         assert sender.ask() == "web"
-        many = [one for port in range(31000, 32000) for one in lead(port, OTHER, 53, "UDP")]
+        many = [
+            node_port for port in range(31000, 32000) for node_port in lead(port, OTHER, 53, "UDP")
+        ]
         before = processor_time()
         await nftables.replace([*lead(DNS, WEB, 53, "UDP"), *many])
         of_table = processor_time() - before

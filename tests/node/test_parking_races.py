@@ -25,7 +25,7 @@ async def test_pod_whose_port_is_not_known_as_parked_is_plugged_in_the_ordinary_
         [row] = node.switch.interfaces()
         node.pool.name({VIF: "keep"})  # the other watch comes late
         await eventually(lambda: pool(node).parked == {VIF.id})
-        assert [one.row for one in node.switch.interfaces()] == [row.row]
+        assert [interface.row for interface in node.switch.interfaces()] == [row.row]
         assert (await node.cni("CHECK", netns=path(sandbox)))[0] == 0
         assert await node.cni("DEL") == (0, None)
         await eventually(lambda: len(parked_rows(node)) == 1)

@@ -223,10 +223,10 @@ async def test_record_without_interface_is_removed(daemon, namespaces):
     netns, binding = namespaces(), daemon()
     number = await binding._vlans.number(f"/run/netns/{netns}")
     vlan = Vlan(link="eth0", vlan_id=1)
-    one = VlanRecord(
+    record = VlanRecord(
         attachment=attachment(netns), vlan=vlan, number=number, name="tap1", port_id="p"
     )
-    binding._records.put(one)
+    binding._records.put(record)
     again = daemon()
     assert again.vanished(attachment(netns))
     await again.disconnect(attachment(netns))

@@ -45,11 +45,15 @@ class Choice:
         """Return the faults that strike this write, by name."""
         answers = (UNANSWERED, REFUSED) if place.side in life.answers else ()
         if self.everything:
-            return CRASHES | {name: fault for one in answers for name, fault in one.items()}
+            return CRASHES | {name: fault for faults in answers for name, fault in faults.items()}
         shared = record.before[life.shared] if life.shared else ()
         if place in shared:
             return {}
-        alike = [one for one in life.targets(record) if one[:3] == place[:3] and one not in shared]
+        alike = [
+            target
+            for target in life.targets(record)
+            if target[:3] == place[:3] and target not in shared
+        ]
         if self._random(life, place[:3]).choice(alike) != place:
             return CRASHES
         return CRASHES | self._one_of_each(answers, life, place)
@@ -73,8 +77,8 @@ class Choice:
 
     def _one_of_each(self, classes, life, place):
         chosen = self._random(life, place)
-        names = [chosen.choice(sorted(one)) for one in classes]
-        return {name: one[name] for name, one in zip(names, classes, strict=True)}
+        names = [chosen.choice(sorted(faults)) for faults in classes]
+        return {name: faults[name] for name, faults in zip(names, classes, strict=True)}
 
     def _random(self, life, what):
         """Return a source of choices for one place of a life, the same for the same seed."""

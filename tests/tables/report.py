@@ -43,15 +43,17 @@ def part(config):
 
 def summary(config):
     """Yield lines: the seed, for each life a table of requests and faults, and the sums."""
-    parts = [one for one in (*config.stash.get(PARTS, []), part(config)) if one["cells"]]
+    parts = [report for report in (*config.stash.get(PARTS, []), part(config)) if report["cells"]]
     if not parts:
         return
-    run, wrong, product = (sum(one[key] for one in parts) for key in ("cells", "wrong", "product"))
+    run, wrong, product = (
+        sum(report[key] for report in parts) for key in ("cells", "wrong", "product")
+    )
     yield f"faults: {run} of {product} runs of the whole product were made" + (
         "" if run == product else f", chosen by --seed={config.stash[SEED]} (all: --all-faults)"
     )
-    for one in parts:
-        for lines in one["tables"].values():
+    for report in parts:
+        for lines in report["tables"].values():
             yield from lines
     yield f"{run} runs, {wrong} of them differ from an undisturbed life"
     yield "ok: the same end, and no write repeated but the struck one; +n: writes more"

@@ -20,7 +20,7 @@ async def test_faults_at_every_write_end_as_an_undisturbed_life(life, lanes_for,
     lanes = lanes_for(life)
     record = await undisturbed(lanes, life)
     declared = {write.partition(" ")[0] for write in life.writes}  # the sides
-    assert tuple(str(one) for one in record.writes if one.side in declared) == life.writes
+    assert tuple(str(place) for place in record.writes if place.side in declared) == life.writes
     targets = life.targets(record)
     assert targets
     chosen = [(place, choice.at_write(life, record, place)) for place in targets]

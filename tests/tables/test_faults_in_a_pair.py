@@ -25,6 +25,6 @@ async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed(
 ):
     lanes = lanes_for(life)
     record = await undisturbed(lanes, life)
-    chosen = [(one, choice.crashes_at(life, record, one, KILLS)) for one in record.writes]
+    chosen = [(place, choice.crashes_at(life, record, place, KILLS)) for place in record.writes]
     cells = await strike_all(lanes, life, record, chosen, keeping=Pair)
     judge(request.config, cells, of=len(record.writes) * len(KILLS))

@@ -119,7 +119,7 @@ async def live(lanes, kind, lie, phase):
 
         async with asyncio.timeout(200), stage.controller(**options):
             await stage.proxy.wait_for(
-                lambda: all(stage.proxy.watching(one) == 1 for one in KINDS)
+                lambda: all(stage.proxy.watching(resource) == 1 for resource in KINDS)
             )
             await life(stage, at, lambda: lie(stage, kind), phase, node_goes=kind == "nodes")
             await asyncio.sleep(LATE)  # nothing may come any more

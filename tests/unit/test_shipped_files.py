@@ -18,7 +18,7 @@ UNITS = sorted(ETC.glob("systemd/*.service"))
 
 def documents(*directories):
     paths = [path for name in directories for path in (ETC / name).glob("*.yaml")]
-    return [one for path in paths for one in yaml.safe_load_all(path.read_text())]
+    return [document for path in paths for document in yaml.safe_load_all(path.read_text())]
 
 
 def scripts():
@@ -30,13 +30,15 @@ def scripts():
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifest_is_made_of_objects(path):
-    for one in yaml.safe_load_all(path.read_text()):
-        assert {"apiVersion", "kind", "metadata"} <= one.keys()
+    for document in yaml.safe_load_all(path.read_text()):
+        assert {"apiVersion", "kind", "metadata"} <= document.keys()
 
 
 def test_pods_run_programs_and_accounts_that_exist():
     accounts = {
-        one["metadata"]["name"] for one in documents("rbac") if one["kind"] == "ServiceAccount"
+        account["metadata"]["name"]
+        for account in documents("rbac")
+        if account["kind"] == "ServiceAccount"
     }
     for workload in documents("manifests"):
         spec = workload["spec"]["template"]["spec"]
@@ -56,7 +58,9 @@ def test_unit_starts_a_program_that_exists_and_says_when_it_is_ready(path):
 
 
 def test_controllers_pod_may_do_no_more_than_its_unit():
-    (controller,) = (one for one in documents("manifests") if one["kind"] == "Deployment")
+    (controller,) = (
+        workload for workload in documents("manifests") if workload["kind"] == "Deployment"
+    )
     context = controller["spec"]["template"]["spec"]["containers"][0]["securityContext"]
     unit = Unit.read(ETC / "systemd" / "kuryr-k8s-controller.service")
     assert unit.capabilities() == frozenset()
@@ -83,12 +87,12 @@ def crds():
 
 def test_crds_are_the_resources_that_we_speak_of():
     ours = (resources.KURYRPORTS, resources.KURYRPORTPOOLS)
-    assert crds().keys() == {f"{one.plural}.{one.group}" for one in ours}
-    for one in ours:
-        spec = crds()[f"{one.plural}.{one.group}"]
-        assert spec["versions"][0]["name"] == one.version
-        assert spec["names"]["kind"] == one.kind
-        assert (spec["scope"] == "Namespaced") is one.namespaced
+    assert crds().keys() == {f"{resource.plural}.{resource.group}" for resource in ours}
+    for resource in ours:
+        spec = crds()[f"{resource.plural}.{resource.group}"]
+        assert spec["versions"][0]["name"] == resource.version
+        assert spec["names"]["kind"] == resource.kind
+        assert (spec["scope"] == "Namespaced") is resource.namespaced
 
 
 def test_daemons_can_select_the_kuryrports_of_their_node():

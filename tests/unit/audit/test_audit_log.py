@@ -28,7 +28,7 @@ def entry(verb, resource, *, user=DAEMON, code=200, decision="allow", message=""
 
 def read(tmp_path, *entries, since=audit_log.BEGINNING):
     log = tmp_path / "audit.log"
-    lines = [json.dumps(one, separators=(",", ":")) + "\n" for one in entries]
+    lines = [json.dumps(event, separators=(",", ":")) + "\n" for event in entries]
     log.write_text("".join(lines) + '{"torn')
     return audit_log.requests(log, since)
 
@@ -58,7 +58,7 @@ def test_rotated_part_of_the_log_counts(tmp_path):
     (tmp_path / "audit-2026-01-01T11-00-00.000.log").write_text(
         json.dumps(entry("patch", "nodes"), separators=(",", ":")) + "\n"
     )
-    assert {one.verb for one in read(tmp_path, entry("get", "nodes"))} == {"get", "patch"}
+    assert {request.verb for request in read(tmp_path, entry("get", "nodes"))} == {"get", "patch"}
 
 
 def test_grant_covers_its_namespace_name_and_subresource_alone(tmp_path):

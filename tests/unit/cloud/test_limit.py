@@ -236,7 +236,9 @@ class LimitMachine(RuleBasedStateMachine):
         """Move who should begin from the waiting to those in flight."""
         for priority, queue in self.waiting.items():
             while queue:
-                others = sum(one is not POD for one, _ in self.in_flight.values())
+                others = sum(
+                    call_priority is not POD for call_priority, _ in self.in_flight.values()
+                )
                 kept = 0 if self.value == 1 else max(1, self.value // 4)
                 full = len(self.in_flight) >= self.value
                 if full or (priority is not POD and others >= self.value - kept):
@@ -303,7 +305,11 @@ class LimitMachine(RuleBasedStateMachine):
     def who_is_in_flight_is_as_expected(self):
         if hasattr(self, "calls"):
             for priority in Priority:
-                mine = [name for name, (one, _) in self.in_flight.items() if one is priority]
+                mine = [
+                    name
+                    for name, (call_priority, _) in self.in_flight.items()
+                    if call_priority is priority
+                ]
                 assert self.limit.in_flight(priority) == len(mine)
                 assert self.limit.waiting(priority) == len(self.waiting[priority])
                 assert set(mine) <= set(self.calls.begun)

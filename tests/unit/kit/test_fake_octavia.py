@@ -223,17 +223,21 @@ async def test_an_older_octavia_has_fewer_versions(cloud: FakeCloud, client: Oct
 
 async def test_long_lists_are_read_to_their_end(client: Octavia, body: Json) -> None:
     made = await client.create_load_balancer(body)
-    members = [Member(address=f"10.2.0.{1 + one % 250}", port=80 + one) for one in range(1100)]
+    members = [
+        Member(address=f"10.2.0.{1 + number % 250}", port=80 + number) for number in range(1100)
+    ]
     await client.set_members(made.pools[0].id, members)
     found = await client.read(made.id)
-    assert {member.key for member in found.pools[0].pool.members} == {one.key for one in members}
+    assert {member.key for member in found.pools[0].pool.members} == {
+        member.key for member in members
+    }
 
 
 async def test_a_list_whose_marker_is_gone_is_no_refusal(
     cloud: FakeCloud, client: Octavia, body: Json
 ) -> None:
     made = await client.create_load_balancer(body)
-    members = [Member(address="10.2.0.7", port=1 + one) for one in range(600)]
+    members = [Member(address="10.2.0.7", port=1 + number) for number in range(600)]
     await client.set_members(made.pools[0].id, members)
     path = "/members$"
     cloud.faults.add(
@@ -285,4 +289,4 @@ async def test_one_member_is_made_beside_the_others(
     assert (await asyncio.to_thread(post)).status_code == 409
     connection.close()
     (pool,) = (await client.read(made.id)).pools
-    assert {one.address for one in pool.pool.members} == {"10.2.0.100", "10.2.0.101"}
+    assert {member.address for member in pool.pool.members} == {"10.2.0.100", "10.2.0.101"}

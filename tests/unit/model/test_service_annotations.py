@@ -208,7 +208,7 @@ def test_table_in_the_documents_has_every_annotation_and_names_tests_that_there_
     words = " ".join(row[1] for row in rows)
     names = {name.rpartition("/")[2] for name in NAMES if name.startswith(PREFIX)}
     missing = {name for name in names if name not in words}
-    assert missing == {f"health-monitor-{one}" for one in ("timeout", "max-retries")} | {
+    assert missing == {f"health-monitor-{setting}" for setting in ("timeout", "max-retries")} | {
         "health-monitor-max-retries-down"
     }  # told together with health-monitor-delay
     tests = (root / "component" / "services" / "test_service_annotations.py").read_text()

@@ -47,10 +47,10 @@ def balanced(cluster, octavia):
         members = [addresses(cluster.get("pod", name))[number] for name in ("a", "b")]
         body = load_balancer(cluster.lab.cloud.project_id, subnet.id, members)
         made.append(octavia.post("/loadbalancers", {"loadbalancer": body})["loadbalancer"])
-    yield [until_active(cluster, octavia, one["id"]) for one in made]
-    for one in made:
-        octavia.call("DELETE", f"/loadbalancers/{one['id']}", query={"cascade": "true"})
-    cluster.wait_for("they are gone", lambda: all(is_gone(octavia, one) for one in made))
+    yield [until_active(cluster, octavia, balancer["id"]) for balancer in made]
+    for balancer in made:
+        octavia.call("DELETE", f"/loadbalancers/{balancer['id']}", query={"cascade": "true"})
+    cluster.wait_for("they are gone", lambda: all(is_gone(octavia, balancer) for balancer in made))
 
     def nothing_more():
         # what others had left may be gone by now
@@ -65,7 +65,7 @@ def load_balancer(project, subnet, members):
         "name": "web",
         "protocol": "TCP",
         "lb_algorithm": "ROUND_ROBIN",
-        "members": [{"address": one, "protocol_port": 8080} for one in members],
+        "members": [{"address": address, "protocol_port": 8080} for address in members],
     }
     listener = {"name": "web", "protocol": "TCP", "protocol_port": 80, "default_pool": pool}
     return {
@@ -86,9 +86,9 @@ def until_active(cluster, octavia, identifier):
     return cluster.wait_for("the load balancer is ACTIVE", active)
 
 
-def is_gone(octavia, one):
+def is_gone(octavia, balancer):
     try:
-        octavia.get(f"/loadbalancers/{one['id']}")
+        octavia.get(f"/loadbalancers/{balancer['id']}")
     except ApiError as error:
         return error.status == 404
     return False
@@ -107,14 +107,14 @@ def octavias_ports(cluster):
     return {port["id"] for port in ports if port["name"].startswith("octavia-lb")}
 
 
-def url_of(one):
-    address = one["vip_address"]
+def url_of(balancer):
+    address = balancer["vip_address"]
     return f"http://[{address}]/" if ":" in address else f"http://{address}/"
 
 
-def answers(cluster, one, count=4):
+def answers(cluster, balancer, count=4):
     """Who answers a Pod's requests, one after another; None: nobody."""
-    return [cluster.fetch("asks", url_of(one)) for _ in range(count)]
+    return [cluster.fetch("asks", url_of(balancer)) for _ in range(count)]
 
 
 def haproxies():
@@ -125,17 +125,20 @@ def haproxies():
 def test_load_balancer_spreads_requests_over_its_members_and_its_haproxy_comes_back(
     cluster, balanced
 ):
-    for one in balanced:
+    for balancer in balanced:
         # ACTIVE comes before its address is known everywhere
         cluster.wait_for(
-            "both members answer", lambda one=one: set(answers(cluster, one)) == {"a", "b"}
+            "both members answer",
+            lambda balancer=balancer: set(answers(cluster, balancer)) == {"a", "b"},
         )
     before = haproxies()
     for pid in before:
         with contextlib.suppress(ProcessLookupError):  # a worker ends with its master
             os.kill(pid, signal.SIGKILL)
-    for one in balanced:
-        cluster.wait_for("it answers again", lambda one=one: None not in answers(cluster, one, 1))
+    for balancer in balanced:
+        cluster.wait_for(
+            "it answers again", lambda balancer=balancer: None not in answers(cluster, balancer, 1)
+        )
     cluster.wait_for("others serve now", lambda: not haproxies() & before)
 
 

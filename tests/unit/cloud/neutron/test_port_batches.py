@@ -55,7 +55,7 @@ async def outcome(wanted):
 
 async def outcomes(wanted):
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(outcome(one)) for one in wanted]
+        tasks = [group.create_task(outcome(coroutine)) for coroutine in wanted]
     return [task.result() for task in tasks]
 
 

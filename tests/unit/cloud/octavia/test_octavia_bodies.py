@@ -185,8 +185,8 @@ def test_a_monitor_is_within_its_pool_or_names_it_and_its_type_is_not_changed():
     body = octavia_bodies.create_body(dataclasses.replace(BALANCER, listeners=(), pools=(pool,)))
     assert body["pools"][0]["healthmonitor"] == {"type": "TCP"} | values
     assert body["pools"][0]["tags"] == ["one"]
-    one = octavia_bodies.monitor_body(monitor, "pool")
-    assert one == {"type": "TCP", "pool_id": "pool"} | values
+    monitor_body = octavia_bodies.monitor_body(monitor, "pool")
+    assert monitor_body == {"type": "TCP", "pool_id": "pool"} | values
     assert octavia_bodies.monitor_changes(monitor) == values
     assert "healthmonitor" not in octavia_bodies.pool_body(pool, load_balancer_id="lb")
 

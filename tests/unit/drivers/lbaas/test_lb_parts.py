@@ -20,8 +20,8 @@ def listener(name, protocol="TCP", port=80, tags=()):
 
 
 def found_listener(name, protocol="TCP", port=80, tags=()):
-    one = listener(name, protocol, port, tags)
-    return FoundListener(id=name, provisioning_status="ACTIVE", listener=one, pool_id=name)
+    part = listener(name, protocol, port, tags)
+    return FoundListener(id=name, provisioning_status="ACTIVE", listener=part, pool_id=name)
 
 
 def found_pool(name, tags=()):
@@ -46,8 +46,8 @@ def whole(tags):
         provisioning_status="ACTIVE",
         operating_status="ONLINE",
         tags=tags,
-        listeners=tuple(found_listener(name, tags=one) for name, one in owners.items()),
-        pools=tuple(found_pool(name, one) for name, one in owners.items()),
+        listeners=tuple(found_listener(name, tags=own_tags) for name, own_tags in owners.items()),
+        pools=tuple(found_pool(name, own_tags) for name, own_tags in owners.items()),
     )
 
 
@@ -62,8 +62,8 @@ def whole(tags):
 )
 def test_each_owner_has_its_part_and_the_rest_is_others(tags, owner, mine):
     part, rest = ownership.divide(whole(tags), Owner(owner))
-    for one in (part, rest):
-        assert {each.id for each in one.listeners} == {each.id for each in one.pools}
+    for balancer in (part, rest):
+        assert {each.id for each in balancer.listeners} == {each.id for each in balancer.pools}
     assert {each.id for each in part.listeners} == mine
     assert {each.id for each in rest.listeners} == {"bare", "a", "b"} - mine
 
@@ -83,7 +83,7 @@ def test_each_owner_has_its_part_and_the_rest_is_others(tags, owner, mine):
 def test_port_is_taken_by_what_is_carried_the_same_way(there, wanted, taken):
     others = [found_listener("other", *there)]
     found = ownership.find_taken([listener("wanted", *wanted)], others)
-    assert [(one.wanted.name, one.by.id) for one in found] == [("wanted", "other")] * taken
+    assert [(clash.wanted.name, clash.by.id) for clash in found] == [("wanted", "other")] * taken
 
 
 def test_what_is_not_taken_is_wanted_still():
@@ -101,5 +101,5 @@ def test_what_is_not_taken_is_wanted_still():
     taken = ownership.find_taken(desired.listeners, [found_listener("other")])
     left = ownership.without(desired, taken)
     assert left.listeners == (dns,)
-    assert [one.name for one in left.pools] == ["dns"]
+    assert [pool.name for pool in left.pools] == ["dns"]
     assert ownership.without(desired, []) == desired

@@ -49,7 +49,7 @@ def test_what_is_not_there_is_made_by_one_call_and_left_alone_afterwards(desired
 def test_changed_members_are_one_call_for_each_changed_pool(desired, data):
     changed = replace(
         desired,
-        pools=tuple(replace(one, members=data.draw(lb_states.members)) for one in desired.pools),
+        pools=tuple(replace(pool, members=data.draw(lb_states.members)) for pool in desired.pools),
     )
     steps = carry_out(changed, made(desired))
     assert all(isinstance(step, lb_steps.SetMembers) for step in steps)
@@ -62,16 +62,19 @@ def test_changed_members_are_one_call_for_each_changed_pool(desired, data):
 def test_no_pool_that_stays_is_without_its_listener_in_between(old, new):
     """Whose port, pool and protocol are the same before and after is served all the time."""
     new = without_being_made_anew(old, new)
-    protocols = {one.name: one.protocol for one in old.pools}
-    stays = {one.name for one in new.pools if protocols.get(one.name) == one.protocol}
-    before = {(one.key, one.pool) for one in old.listeners}
+    protocols = {pool.name: pool.protocol for pool in old.pools}
+    stays = {pool.name for pool in new.pools if protocols.get(pool.name) == pool.protocol}
+    before = {(listener.key, listener.pool) for listener in old.listeners}
     served = {pair for pair in before if pair[1] in stays}
-    served &= {(one.key, one.pool) for one in new.listeners}
+    served &= {(listener.key, listener.pool) for listener in new.listeners}
     octavia = OctaviaModel(made(old))
     while (step := lb_plan.next_step(new, octavia.found)) is not None:
         octavia.apply(step)
-        names = {one.id: one.pool.name for one in octavia.found.pools}
-        now = {(one.listener.key, names.get(one.pool_id)) for one in octavia.found.listeners}
+        names = {pool.id: pool.pool.name for pool in octavia.found.pools}
+        now = {
+            (listener.listener.key, names.get(listener.pool_id))
+            for listener in octavia.found.listeners
+        }
         assert served <= now, step
 
 
@@ -81,11 +84,13 @@ def test_no_listener_leads_to_a_pool_without_the_members_it_is_to_have(old, new)
     new = without_being_made_anew(old, new)
     octavia = OctaviaModel(made(old))
     attainable = lb_plan.attainable(new, octavia.found.provider)
-    members = {one.name: one.members for one in attainable.pools}
+    members = {pool.name: pool.members for pool in attainable.pools}
     while (step := lb_plan.next_step(new, octavia.found)) is not None:
         if isinstance(step, lb_steps.CreateListener | lb_steps.UpdateListener) and step.pool_id:
-            [led_to] = [one.pool for one in octavia.found.pools if one.id == step.pool_id]
-            assert {one.key for one in led_to.members} == {one.key for one in members[led_to.name]}
+            [led_to] = [pool.pool for pool in octavia.found.pools if pool.id == step.pool_id]
+            assert {member.key for member in led_to.members} == {
+                member.key for member in members[led_to.name]
+            }
         octavia.apply(step)
 
 
@@ -97,19 +102,19 @@ def test_nothing_is_asked_of_a_load_balancer_of_which_anything_is_pending(desire
     if where == "lb":
         found = replace(found, provisioning_status=status)
     elif where == "members":
-        assume(any(one.pool.members for one in found.pools))
+        assume(any(pool.pool.members for pool in found.pools))
         found = replace(
             found,
             pools=tuple(
-                replace(one, member_statuses=dict.fromkeys(one.member_statuses, status))
-                for one in found.pools
+                replace(pool, member_statuses=dict.fromkeys(pool.member_statuses, status))
+                for pool in found.pools
             ),
         )
     elif where == "monitors":
-        assume(any(one.pool.health_monitor for one in found.pools))
+        assume(any(pool.pool.health_monitor for pool in found.pools))
         found = replace(
             found,
-            pools=tuple(monitored(one, one.pool.health_monitor, status) for one in found.pools),
+            pools=tuple(monitored(pool, pool.pool.health_monitor, status) for pool in found.pools),
         )
     else:
         parts = getattr(found, where)

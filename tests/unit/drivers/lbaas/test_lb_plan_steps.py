@@ -30,7 +30,7 @@ def test_drained_member_is_one_call_that_keeps_the_others():
     first, second = old.pools[0].members
     new = replace(old, pools=(replace(old.pools[0], members=(replace(first, weight=0), second)),))
     [step] = carry_out(new, made(old))
-    assert [(one.address, one.weight) for one in step.members] == [
+    assert [(member.address, member.weight) for member in step.members] == [
         ("10.2.0.1", 0),
         ("10.2.0.2", 1),
     ]
@@ -41,7 +41,7 @@ def test_drained_member_goes_where_the_provider_knows_no_weights():
     first, second = old.pools[0].members
     new = replace(old, pools=(replace(old.pools[0], members=(replace(first, weight=0), second)),))
     [step] = carry_out(new, made(old))
-    assert [(one.address, one.weight) for one in step.members] == [("10.2.0.2", 1)]
+    assert [(member.address, member.weight) for member in step.members] == [("10.2.0.2", 1)]
 
 
 def test_udp_beside_tcp_on_the_same_port_leaves_tcp_alone():
@@ -123,7 +123,8 @@ def test_health_monitor_comes_and_goes_by_one_call_and_its_type_by_two():
 def test_health_monitor_is_not_updated_where_octavia_would_never_end_it():
     slower = replace(MONITOR, delay=9)
     old, new = (
-        wanted(listener(), pool(health_monitor=one), provider="ovn") for one in (MONITOR, slower)
+        wanted(listener(), pool(health_monitor=monitor), provider="ovn")
+        for monitor in (MONITOR, slower)
     )
     assert kinds(carry_out(new, made(old))) == ["DeleteHealthMonitor", "CreateHealthMonitor"]
 

@@ -31,7 +31,7 @@ def test_delays_grow_and_the_last_word_is_that_people_are_needed():
     repairs, now, waited = Repairs(8, 5.0), 0.0, []
     for _ in range(8):
         refused(repairs, now)
-        delay = next(one for one in range(1000) if begins(repairs, now + one))
+        delay = next(seconds for seconds in range(1000) if begins(repairs, now + seconds))
         now += delay
         waited.append(delay)
         repairs.error_cleared()

@@ -17,5 +17,5 @@ async def test_what_stays_pending_is_told_in_the_same_words_every_time():
     record = Record(Owner("a"))
     now = asyncio.get_running_loop().time()
     told = [work.at_work(View(record, "a", pending_since=now - seconds)) for seconds in (4, 34)]
-    assert all(isinstance(one, StillPending) for one in told)
-    assert len({str(one) for one in told}) == 1
+    assert all(isinstance(error, StillPending) for error in told)
+    assert len({str(error) for error in told}) == 1

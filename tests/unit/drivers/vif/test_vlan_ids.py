@@ -16,7 +16,7 @@ def test_ids_are_free_distinct_and_as_many_as_asked_for_if_there_are(taken, coun
     found = free(taken, count)
     assert len(set(found)) == len(found) == min(count, len(set(VLAN_IDS) - taken))
     assert not set(found) & taken
-    assert all(1 <= one <= 4094 for one in found)
+    assert all(1 <= vlan_id <= 4094 for vlan_id in found)
 
 
 @given(TAKEN, st.integers(1, 20))

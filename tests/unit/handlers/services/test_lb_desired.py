@@ -39,7 +39,8 @@ def desired(of, *slices, ip="10.96.0.10", options=None):
 
 def members(balancer, pool=0):
     return {
-        (one.address, one.port): (one.weight, one.name) for one in balancer.pools[pool].members
+        (member.address, member.port): (member.weight, member.name)
+        for member in balancer.pools[pool].members
     }
 
 
@@ -58,10 +59,15 @@ def test_load_balancer_is_where_the_spec_says_with_a_listener_and_a_pool_for_eac
     balancer = desired(service(HTTP, DNS, ("dns-tcp", 53)), options=options)
     where = (balancer.project_id, balancer.vip_subnet_id, balancer.vip_address, balancer.provider)
     assert where == ("p", "services", "10.96.0.10", "ovn")
-    fronts = [(one.protocol, one.port, one.timeout_client_data) for one in balancer.listeners]
+    fronts = [
+        (listener.protocol, listener.port, listener.timeout_client_data)
+        for listener in balancer.listeners
+    ]
     assert fronts == [("TCP", 80, 5000), ("UDP", 53, 5000), ("TCP", 53, 5000)]
-    assert [one.pool for one in balancer.listeners] == [one.name for one in balancer.pools]
-    assert {one.lb_algorithm for one in balancer.pools} == {"SOURCE_IP_PORT"}
+    assert [listener.pool for listener in balancer.listeners] == [
+        pool.name for pool in balancer.pools
+    ]
+    assert {pool.lb_algorithm for pool in balancer.pools} == {"SOURCE_IP_PORT"}
 
 
 def test_names_are_cut_where_octavia_takes_no_more():
@@ -110,7 +116,9 @@ def test_weight_follows_the_conditions(conditions, publishes, weight):
     slices = slice_of([endpoint("10.1.0.5", **conditions), endpoint("10.1.0.9")], ("http", 80))
     found = members(desired(of, slices))
     assert found.pop(("10.1.0.9", 80))[0] == 1
-    assert [one for one, _name in found.values()] == ([] if weight is None else [weight])
+    assert [found_weight for found_weight, _name in found.values()] == (
+        [] if weight is None else [weight]
+    )
 
 
 def test_where_nobody_is_ready_those_that_terminate_serve_on():
@@ -149,12 +157,12 @@ def test_members_are_reached_in_the_pods_subnet_else_in_the_vips():
     pods = (subnet("10.1.0.0/16"), subnet("fd01::/64", "pods-6"))
     slices = slice_of([endpoint("10.1.0.5"), endpoint("192.0.2.1")], ("http", 80))
     balancer = desired(service(HTTP), slices, options=Options(member_subnets=pods))
-    assert [one.subnet_id for one in balancer.pools[0].members] == ["pods-4", "services"]
+    assert [member.subnet_id for member in balancer.pools[0].members] == ["pods-4", "services"]
 
 
 def test_members_are_reached_through_the_router_if_the_operator_says_so():
     balancer = desired(service(HTTP), slice_of([endpoint("10.1.0.5")], ("http", 80)))
-    assert [one.subnet_id for one in balancer.pools[0].members] == [None]
+    assert [member.subnet_id for member in balancer.pools[0].members] == [None]
 
 
 @pytest.mark.parametrize(
@@ -220,13 +228,13 @@ def test_members_are_the_endpoints_exactly(slices, publishes):
     balancer = desired(of, *slices)
     for port, pool in zip(of.ports, balancer.pools, strict=True):
         expected = {}
-        for one in slices:
+        for endpoint_slice in slices:
             for number in [
                 other.port
-                for other in one.ports
+                for other in endpoint_slice.ports
                 if other.name == port.name and other.protocol == port.protocol
             ]:
-                for found in one.endpoints:
+                for found in endpoint_slice.endpoints:
                     draining = found.serving and found.terminating
                     if found.ready or publishes:
                         expected[found.address, number] = 1
@@ -234,7 +242,7 @@ def test_members_are_the_endpoints_exactly(slices, publishes):
                         expected.setdefault((found.address, number), 0)
         if 1 not in expected.values():  # nobody is ready
             expected = dict.fromkeys(expected, 1)
-        assert {tuple(one.key): one.weight for one in pool.members} == expected
+        assert {tuple(member.key): member.weight for member in pool.members} == expected
         assert len(pool.members) == len(expected)
 
 

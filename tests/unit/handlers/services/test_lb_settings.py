@@ -119,8 +119,8 @@ def test_allowed_ranges_are_those_of_the_vips_family_and_members_too():
     ):
         place = Place(family=family, subnet_id="s")
         found = external_of(given, place)
-        assert [one.allowed_cidrs for one in found.listeners] == [(cidr,)]
-        assert [one.address for one in found.pools[0].members] == [member]
+        assert [listener.allowed_cidrs for listener in found.listeners] == [(cidr,)]
+        assert [found_member.address for found_member in found.pools[0].members] == [member]
 
 
 def test_timeout_that_is_not_asked_for_any_more_is_a_difference():

@@ -58,7 +58,7 @@ def found(count):
                 id=ID.format(6),
                 provisioning_status=ACTIVE,
                 pool=pool,
-                member_ids={one.key: f"{number:036}" for number, one in enumerate(members)},
+                member_ids={member.key: f"{number:036}" for number, member in enumerate(members)},
             ),
         ),
     )
@@ -106,8 +106,8 @@ def test_state_stays_within_its_budget_and_says_what_is_left_out(count):
 
 
 def test_state_does_not_depend_on_the_order_in_which_octavia_answers():
-    one = found(50)
-    (pool,) = one.pools
+    balancer = found(50)
+    (pool,) = balancer.pools
     backwards = type(pool.pool)(
         name=pool.pool.name,
         protocol="TCP",
@@ -117,7 +117,7 @@ def test_state_does_not_depend_on_the_order_in_which_octavia_answers():
     other = FoundPool(
         id=pool.id, provisioning_status=ACTIVE, pool=backwards, member_ids=pool.member_ids
     )
-    turned = {name: getattr(one, name) for name in FoundLoadBalancer.__slots__} | {
+    turned = {name: getattr(balancer, name) for name in FoundLoadBalancer.__slots__} | {
         "pools": (other,)
     }
-    assert publication(FoundLoadBalancer(**turned), SPEC) == publication(one, SPEC)
+    assert publication(FoundLoadBalancer(**turned), SPEC) == publication(balancer, SPEC)

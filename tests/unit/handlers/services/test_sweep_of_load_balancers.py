@@ -48,4 +48,4 @@ def read(addresses=("10.96.0.10",), meta=None, **spec):
 )
 def test_load_balancer_is_wanted_if_a_service_has_it_or_holds_it(services, unwanted):
     owned = [Owned(owner, "default", f"id of {owner}") for owner in EVERY]
-    assert [one.owner for one in unwanted_of(owned, services, OURS)] == unwanted
+    assert [balancer.owner for balancer in unwanted_of(owned, services, OURS)] == unwanted
