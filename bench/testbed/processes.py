@@ -14,7 +14,7 @@ from tests.kit.kube.children import Launcher, stop
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY)}
-_TICKS = os.sysconf("SC_CLK_TCK")
+TICKS = os.sysconf("SC_CLK_TCK")
 _TAIL = 3000  # bytes of a program's output that an error quotes
 
 
@@ -102,14 +102,17 @@ def machine_seconds(stat: str = "") -> tuple[float, float]:
     :param stat: the text of /proc/stat; read if empty.
     """
     line = (stat or Path("/proc/stat").read_text()).splitlines()[0]
-    fields = [int(field) / _TICKS for field in line.split()[1:9]]  # guests' are among users'
+    fields = [int(field) / TICKS for field in line.split()[1:9]]  # guests' are among users'
     return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
-def cpu_seconds(stat: str) -> float:
-    """Return the user and system seconds in the text of /proc/PID/stat."""
+def cpu_seconds(stat: str, ticks: int = TICKS) -> float:
+    """Return the user and system seconds in the text of /proc/PID/stat.
+
+    :param ticks: of the kernel in a second.
+    """
     fields = stat.rpartition(")")[2].split()  # the name before may hold spaces
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return (int(fields[11]) + int(fields[12])) / ticks
 
 
 def memory(status: str) -> Memory:
