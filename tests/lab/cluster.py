@@ -172,9 +172,11 @@ class Cluster:
         return set().union(*map(ports_of, self.kuryrports()))
 
     def is_released(self, port):
-        """Return whether no Pod has the port any more: it is gone, or available in its pool."""
+        """Return whether no Pod of the namespace has the port any more: it is gone, or back in its
+        pool, from which a Pod of another test may have taken it."""
         found = self.ports().get(port)
-        return found is None or (POOL_TAG in found["tags"] and port not in self.recorded_ports())
+        own = set().union(*map(ports_of, self.get("kuryrports")))
+        return found is None or (POOL_TAG in found["tags"] and port not in own)
 
     def wait_for(self, what, condition, seconds=PATIENCE):
         """Ask until the condition holds; return its value."""
