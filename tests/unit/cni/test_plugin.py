@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -189,8 +190,9 @@ def test_what_a_killed_plugin_left_is_no_part_of_what_is_put_off(config, tmp_pat
     """Numbers of processes come again: an earlier one of this number left a longer half."""
     (tmp_path / "spool").mkdir()
     program = tmp_path / "kuryr-cni"
+    plugin = shlex.quote(str(kuryr_cni()))
     program.write_text(
-        f"#!/bin/sh\nprintf '%9999s' x >{tmp_path}/spool/.c1.eth0.$$\nexec {kuryr_cni()}\n"
+        f"#!/bin/sh\nprintf '%9999s' x >{tmp_path}/spool/.c1.eth0.$$\nexec {plugin}\n"
     )
     program.chmod(0o755)
     assert run(environ("DEL"), config, program=program) == (0, b"")
@@ -287,7 +289,7 @@ def test_messages_are_json_whatever_is_in_them(tmp_path, name, said):
 
 def test_standard_input_that_cannot_be_read_is_said(config):
     done = subprocess.run(
-        ["sh", "-c", f"exec {kuryr_cni()} <&-"],
+        ["sh", "-c", f"exec {shlex.quote(str(kuryr_cni()))} <&-"],
         env=environ("ADD"),
         capture_output=True,
         check=False,
