@@ -6,6 +6,8 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import pytest
+
 from .sides import Side
 
 Json = dict[str, Any]
@@ -196,3 +198,33 @@ async def test_addresses_come_from_the_pools_and_not_the_gateway(side: Side) -> 
             else:
                 assert ip_address(fixed_ip["ip_address"]) in ip_network("fd00:2141::/64")
     assert seen == {"10.214.1.10", "10.214.1.11", "10.214.1.12"}
+
+
+@pytest.mark.parametrize("mode", ["slaac", "dhcpv6-stateless"])
+async def test_every_port_has_the_automatic_address_that_follows_from_its_mac(
+    side: Side, mode: str
+) -> None:
+    network = await side.network("10.214.2.0/24")
+    [v4] = network["subnets"]
+
+    async def port(number: int, *subnets: str) -> Json:
+        body = {
+            "network_id": network["id"],
+            "mac_address": f"fa:16:3e:12:34:0{number}",
+            "fixed_ips": [{"subnet_id": subnet_id} for subnet_id in subnets],
+        }
+        return await side.kuryr.create("port", **body)
+
+    made = {1: await port(1, v4)}
+    modes = {"ipv6_address_mode": mode, "ipv6_ra_mode": mode}
+    v6 = (await side.subnet(network["id"], "fd00:2142::/64", **modes))["id"]
+    made |= {2: await port(2, v4), 3: await port(3, v4, v6), 4: await port(4)}
+    for number, before in made.items():
+        shown = (await side.kuryr.get(f"/ports/{before['id']}")).body["port"]
+        addresses = {ip["subnet_id"]: ip["ip_address"] for ip in shown["fixed_ips"]}
+        assert addresses.keys() == ({v6} if number == 4 else {v4, v6})
+        assert addresses[v6] == f"fd00:2142::f816:3eff:fe12:340{number}"  # RFC 4291, appendix A
+    wrong = [{"subnet_id": v6, "ip_address": "fd00:2142::7"}]
+    body = {"port": {"network_id": network["id"], "fixed_ips": wrong}}
+    reply = await side.kuryr.post("/ports", body)
+    assert (reply.status, reply.error["type"]) == (400, "AllocationOnAutoAddressSubnet")

@@ -21,6 +21,7 @@ from kuryr_k8s.cloud.transport import Query, Transport
 Json = dict[str, Any]
 PAGE = 500
 BOUND_TO = "binding:host_id"
+AUTOMATIC = ("slaac", "dhcpv6-stateless")
 IDS = 180  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
@@ -40,6 +41,9 @@ class Subnet:
     """A subnet of a network.
 
     ``host_routes`` are pairs (destination, next hop), ``allocation_pools`` pairs (first, last).
+
+    :param is_automatic: every port of the network has an address of the subnet, asked for or not:
+        the one that follows from its MAC (SLAAC, or DHCPv6 without state).
     """
 
     id: str
@@ -50,6 +54,7 @@ class Subnet:
     dns_nameservers: tuple[str, ...]
     host_routes: tuple[tuple[str, str], ...]
     allocation_pools: tuple[tuple[str, str], ...] = ()
+    is_automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +300,7 @@ class Neutron:
 def _subnet(found: Json) -> Subnet:
     routes = found.get("host_routes") or ()
     pools = found.get("allocation_pools") or ()
+    modes = {found.get("ipv6_address_mode"), found.get("ipv6_ra_mode")}
     return Subnet(
         id=found["id"],
         network_id=found["network_id"],
@@ -304,6 +310,7 @@ def _subnet(found: Json) -> Subnet:
         dns_nameservers=tuple(found.get("dns_nameservers") or ()),
         host_routes=tuple((route["destination"], route["nexthop"]) for route in routes),
         allocation_pools=tuple((pool["start"], pool["end"]) for pool in pools),
+        is_automatic=not modes.isdisjoint(AUTOMATIC),
     )
 
 

@@ -21,7 +21,8 @@ class PoolKey(NamedTuple):
 
     ``place`` is the host or trunk where the ports can be used: the node's name in Neutron
     (``binding:host_id``), or the id of its trunk. The ids of subnets and of security groups are
-    sorted.
+    sorted. Subnets with automatic addresses are left out: every port of the network has an address
+    of each, even if the subnet was added after the port.
     """
 
     project_id: str

@@ -24,7 +24,7 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
-        self._groups = tuple(sorted(context.conf.neutron_defaults.pod_security_groups))
+        self._groups = tuple(sorted(set(context.conf.neutron_defaults.pod_security_groups)))
         self._grants = granted.Grants(self._check)
         conf = context.conf
         served = "loadbalancer" in conf.kubernetes.enabled_handlers

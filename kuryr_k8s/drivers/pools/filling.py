@@ -1,5 +1,6 @@
 """Pools are filled: ports are made for Pods that wait, then for Pods to come."""
 
+import dataclasses
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
@@ -138,6 +139,10 @@ class Filling:
             ports, failure = await self._context.vif.create_pooled(key, count)
         finally:
             self._finish(key, count, ports, failure, ordered)
+        if failure is None and any(port.key != key for port in ports):
+            failure = errors.CloudError(
+                "Neutron made ports with other subnets or security groups than were asked for"
+            )
         if failure is None and not all(port.fit for port in ports):
             failure = BindingFailed(
                 f"Neutron could not bind ports on {key.place!r}: is an agent of that host name "
@@ -160,7 +165,12 @@ class Filling:
         ordered: int,
     ) -> None:
         """Take in the ports that were made, however the creation ended."""
-        fresh = [port for port in ports if not self._inventory.was_removed(port.id)]
+        # what was not asked for leaves at once: no pool would ever have enough of it
+        fresh = [
+            port if port.key == key else dataclasses.replace(port, key=key, fit=False)
+            for port in ports
+            if not self._inventory.was_removed(port.id)
+        ]
         missing = 0 if isinstance(failure, FINAL) else min(ordered, count - len(ports))
         served = self._state.made(key, count, fresh, self._context.now(), missing)
         if failure is not None and _may_have_made_more(failure):

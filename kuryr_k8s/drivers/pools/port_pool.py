@@ -316,8 +316,12 @@ class PortPool(KeepsPorts):
             project_id=request.project_id,
             place=await self.locate(request.node),
             network_id=network.id,
-            subnet_ids=tuple(sorted(subnet.id for subnet in request.pod_network.subnets)),
-            security_groups=tuple(sorted(request.security_groups)),
+            subnet_ids=tuple(
+                sorted(
+                    subnet.id for subnet in request.pod_network.subnets if not subnet.is_automatic
+                )
+            ),
+            security_groups=tuple(sorted(set(request.security_groups))),
         )
 
     def populate(self, key: PoolKey, count: int) -> None:

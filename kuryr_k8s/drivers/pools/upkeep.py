@@ -238,9 +238,20 @@ class Upkeep:
 
 
 def is_same(found: PooledPort, known: PooledPort) -> bool:
-    """Return whether at most a port's name, device and security groups have changed."""
+    """Return whether no change of a port matters.
+
+    Its name, device, security groups and automatic addresses may have changed.
+    """
     wanted = dataclasses.replace(
-        known, name=found.name, device_id=found.device_id, key=known.key, fit=True
+        known,
+        name=found.name,
+        device_id=found.device_id,
+        fixed_ips=_addresses_asked_for(known),
+        fit=True,
     )
     groups = found.key._replace(security_groups=known.key.security_groups)
-    return dataclasses.replace(found, key=groups) == wanted
+    return dataclasses.replace(found, key=groups, fixed_ips=_addresses_asked_for(found)) == wanted
+
+
+def _addresses_asked_for(port: PooledPort) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in port.fixed_ips if pair[0] in port.key.subnet_ids)

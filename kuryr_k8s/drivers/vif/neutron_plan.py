@@ -113,7 +113,7 @@ def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
             project_id=port["project_id"],
             place=port.get("binding:host_id") or "",
             network_id=port["network_id"],
-            subnet_ids=tuple(sorted({subnet_id for subnet_id, _ in fixed_ips})),
+            subnet_ids=subnet_ids_of(fixed_ips, port["mac_address"]),
             security_groups=tuple(sorted(port["security_groups"])),
         ),
         mac=port["mac_address"],
@@ -123,6 +123,22 @@ def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
         device_id=port["device_id"],
         fit=port.get("binding:vif_type") == "ovs" and is_untouched(port),
     )
+
+
+def subnet_ids_of(fixed_ips: Sequence[tuple[str, str]], mac: str) -> tuple[str, ...]:
+    """Return the ids of the subnets whose addresses somebody asked for, sorted.
+
+    All others are automatic. Neutron lets a port have no other address in such a subnet than the
+    one that follows from its MAC, and asks nobody (``AllocationOnAutoAddressSubnet``).
+    """
+    return tuple(sorted({subnet for subnet, address in fixed_ips if not _is_eui64(address, mac)}))
+
+
+def _is_eui64(address: str, mac: str) -> bool:
+    """Return whether the address was made from the MAC (RFC 4291, appendix A)."""
+    octets = bytes.fromhex(mac.replace(":", ""))
+    interface = bytes((octets[0] ^ 0b10, *octets[1:3], 0xFF, 0xFE, *octets[3:]))
+    return ipaddress.ip_address(address).packed[8:] == interface
 
 
 def is_untouched(port: Json) -> bool:

@@ -8,6 +8,7 @@ from aiohttp import web
 from kuryr_k8s.cli.local import ControllerError, LocalController
 from tests.component.pools.pods import OPTIONS, end, run, until_ports
 from tests.kit.confs import HOST, NODE, TAG
+from tests.kit.ledger import settle
 
 
 def pool(**options):
@@ -43,6 +44,15 @@ async def test_port_that_came_back_is_given_to_another_pod(stage):
         _, again = await run(stage, "two")
         assert again == port
         assert list(stage.cloud.ports) == [port]
+
+
+async def test_group_that_is_named_twice_counts_once(stage):
+    groups = {"pod_security_groups": ",".join([stage.cloud.group["id"]] * 2)}
+    options = pool(ports_pool_batch="1") | {"neutron_defaults": groups}
+    async with stage.controller(**options) as app:
+        await run(stage, "web")
+        await settle(stage, lambda: app)
+        assert len(stage.cloud.ports) == 3
 
 
 async def test_restarted_controller_finds_its_pools(stage):

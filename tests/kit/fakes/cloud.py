@@ -25,7 +25,7 @@ from .answering import middleware
 from .faults import Faults
 from .keystone import Keystone, User
 from .neutron.api import NeutronAPI
-from .neutron.ipam import Allocator, default_gateway, default_pools
+from .neutron.ipam import default_gateway, default_pools
 from .neutron.kinds import NETWORK, SECURITY_GROUP, SUBNET
 from .neutron.marks import Quotas, Tags
 from .neutron.policy import Context
@@ -187,8 +187,7 @@ class FakeCloud:
             **attributes,
         }
         subnet = self.store.add("subnet", SUBNET.check_create(body) | {"router:external": False})
-        self.store.allocators[subnet["id"]] = Allocator(subnet["allocation_pools"])
-        network["subnets"].append(subnet["id"])
+        self.store.attach_subnet(network, subnet)
         return subnet
 
     def share(self, network_id: str, project_id: str) -> Json:

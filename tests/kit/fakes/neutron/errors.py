@@ -90,3 +90,12 @@ def revision_mismatch(expected: int, current: int) -> Answer:
     """412 when If-Match names another revision."""
     detail = f"Constrained to {expected}, but current revision is {current}"
     return Answer(412, "RevisionNumberConstraintFailed", detail)
+
+
+def not_automatic(address: str, subnet_id: str) -> Answer:
+    """An address is asked for in a subnet where it follows from the MAC."""
+    message = (
+        f"IPv6 address {address} cannot be directly assigned to a port on subnet {subnet_id} as"
+        " the subnet is configured for automatic addresses"
+    )
+    return Answer(400, "AllocationOnAutoAddressSubnet", message)

@@ -15,6 +15,20 @@ from typing import Any
 from .errors import invalid_input
 
 Address = IPv4Address | IPv6Address
+INTERFACE = "network:router_interface"  # owner of the ports without automatic addresses
+
+
+def is_automatic(subnet: dict[str, Any]) -> bool:
+    """Whether every port of the network has an address of the subnet, made from its MAC."""
+    modes = {subnet["ipv6_address_mode"], subnet["ipv6_ra_mode"]}
+    return not modes.isdisjoint(("slaac", "dhcpv6-stateless"))
+
+
+def eui64_address(cidr: str, mac: str) -> str:
+    """The address that a MAC has in a subnet (RFC 4291, appendix A)."""
+    octets = bytes.fromhex(mac.replace(":", ""))
+    interface = bytes((octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]))
+    return str(ip_network(cidr)[int.from_bytes(interface, "big")])
 
 
 class Exhausted(Exception):

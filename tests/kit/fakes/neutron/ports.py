@@ -38,10 +38,11 @@ class Ports:
         self._check_quota(body["project_id"])
         network = self._store.get("network", body["network_id"])
         groups = self._groups(context, body)
+        mac = body.get("mac_address") or self._new_mac()
         addresses = self._allocate(network, body.get("fixed_ips"))
         port = body | {
-            "mac_address": body.get("mac_address") or self._new_mac(),
-            "fixed_ips": addresses,
+            "mac_address": mac,
+            "fixed_ips": addresses + self._automatic(network, mac),
             "security_groups": groups,
             "status": "DOWN",
         }
@@ -125,12 +126,15 @@ class Ports:
         done: list[Json] = []
         try:
             if asked is None:
+                chosen = [subnet for subnet in subnets if not ipam.is_automatic(subnet)]
                 for version in (4, 6):
-                    of_version = [subnet for subnet in subnets if subnet["ip_version"] == version]
+                    of_version = [subnet for subnet in chosen if subnet["ip_version"] == version]
                     if of_version:
                         done.append(self._any_of(network, of_version))
             for item in sorted(asked or (), key=lambda item: "ip_address" not in item):
-                done.append(self._one(network, subnets, item))  # noqa: PERF401 kept if one fails
+                subnet = self._subnet_for(network, subnets, item)
+                if not _is_implied(subnet, item):
+                    done.append(self._one(network, subnet, item))
         except BaseException:
             self._free(done)
             raise
@@ -146,8 +150,16 @@ class Ports:
         message = f"No more IP addresses available on network {network['id']}."
         raise Answer(409, "IpAddressGenerationFailure", message)
 
-    def _one(self, network: Json, subnets: list[Json], item: Json) -> Json:
-        subnet = self._subnet_for(network, subnets, item)
+    def _automatic(self, network: Json, mac: str) -> list[Json]:
+        """Addresses of the subnets from which every port of the network has one, asked or not."""
+        subnets = [self._store.subnets[subnet_id] for subnet_id in network["subnets"]]
+        return [
+            {"subnet_id": subnet["id"], "ip_address": ipam.eui64_address(subnet["cidr"], mac)}
+            for subnet in subnets
+            if ipam.is_automatic(subnet)
+        ]
+
+    def _one(self, network: Json, subnet: Json, item: Json) -> Json:
         address = item.get("ip_address")
         if address is None:
             return self._any_of(network, [subnet])
@@ -202,6 +214,13 @@ class Ports:
             allocator = self._store.allocators.get(address["subnet_id"])
             if allocator is not None:
                 allocator.free(address["ip_address"])
+
+
+def _is_implied(subnet: Json, item: Json) -> bool:
+    """Whether every port has such an address, so that asking for it changes nothing."""
+    if ipam.is_automatic(subnet) and "ip_address" in item:
+        raise errors.not_automatic(item["ip_address"], subnet["id"])
+    return ipam.is_automatic(subnet)
 
 
 def _same_subnet(one: Json, others: list[Json]) -> bool:

@@ -80,8 +80,7 @@ class Resources:
         body |= {"cidr": cidr, "gateway_ip": gateway, "allocation_pools": pools}
         body.pop("prefixlen", None)
         subnet = self._store.add("subnet", body | {"router:external": network["router:external"]})
-        self._store.allocators[subnet["id"]] = ipam.Allocator(pools)
-        network["subnets"].append(subnet["id"])
+        self._store.attach_subnet(network, subnet)
         return subnet
 
     def _check_overlap(self, other: Json, cidr: str) -> None:

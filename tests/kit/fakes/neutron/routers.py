@@ -10,6 +10,7 @@ from aiohttp import web
 from tests.kit.fakes.faults import Answer
 
 from . import errors
+from .ipam import INTERFACE
 from .kinds import ROUTER, Kind
 from .policy import Context, Policy
 from .ports import Ports
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 Find = Callable[[web.Request, Kind], tuple[Context, Json]]
 
 NETWORK = Context("", frozenset({"admin"}))  # who makes the ports of routers
-GATEWAY, INTERFACE = "network:router_gateway", "network:router_interface"
+GATEWAY = "network:router_gateway"
 
 
 class Routers:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from . import errors
-from .ipam import Allocator
+from .ipam import INTERFACE, Allocator, eui64_address, is_automatic
 
 Json = dict[str, Any]
 
@@ -119,6 +119,16 @@ class Store:
         for ethertype in ("IPv4", "IPv6"):
             self.add("security_group_rule", _egress(group, ethertype))
         return group
+
+    def attach_subnet(self, network: Json, subnet: Json) -> None:
+        """Let ports have addresses of the subnet; all ports there are, if it is automatic."""
+        self.allocators[subnet["id"]] = Allocator(subnet["allocation_pools"])
+        network["subnets"].append(subnet["id"])
+        for port_id in self.ports_by_network[network["id"]] if is_automatic(subnet) else ():
+            port = self.ports[port_id]
+            if port["device_owner"] != INTERFACE:
+                address = eui64_address(subnet["cidr"], port["mac_address"])
+                port["fixed_ips"].append({"subnet_id": subnet["id"], "ip_address": address})
 
     def _index(self, port: Json) -> None:
         self.ports_by_network[port["network_id"]].add(port["id"])
