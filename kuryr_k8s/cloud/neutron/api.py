@@ -15,14 +15,13 @@ from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.neutron.port_batches import PortBatches
 from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
-from kuryr_k8s.cloud.neutron.trunks import Trunks
+from kuryr_k8s.cloud.neutron.trunks import IDS, Trunks
 from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
 PAGE = 500
 BOUND_TO = "binding:host_id"
 AUTOMATIC = ("slaac", "dhcpv6-stateless")
-IDS = 180  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
 PAGE = 500
+IDS = 180  # in a query: its URL then stays below the 8 KB that servers and proxies read
 FIELDS = ("id", "port_id", "sub_ports")
 
 # Kinds of errors (errors.CloudError.kind).
@@ -56,6 +57,14 @@ class Trunks:
             if len(answer["trunks"]) < PAGE:
                 return trunks
             page["marker"] = trunks[-1].id
+
+    async def list_trunks_on(self, parents: Collection[str]) -> list[Trunk]:
+        """List the trunks whose parent ports these are, in parts whose URLs servers take."""
+        trunks: list[Trunk] = []
+        wanted = sorted(parents)
+        for start in range(0, len(wanted), IDS):
+            trunks += await self.list_trunks({"port_id": wanted[start : start + IDS]})
+        return trunks
 
     async def get_trunk(self, trunk_id: str) -> Trunk:
         """Get a trunk.

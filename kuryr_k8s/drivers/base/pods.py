@@ -24,6 +24,14 @@ class PodNetwork:
     network: Network
     subnets: tuple[Subnet, ...]
 
+    @property
+    def asked_subnet_ids(self) -> tuple[str, ...]:
+        """The ids of the subnets that a port must ask an address of, sorted.
+
+        Of all others, every port of the network has one.
+        """
+        return tuple(sorted(subnet.id for subnet in self.subnets if not subnet.is_automatic))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortRequest:

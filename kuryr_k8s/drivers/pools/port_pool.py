@@ -316,11 +316,7 @@ class PortPool(KeepsPorts):
             project_id=request.project_id,
             place=await self.locate(request.node),
             network_id=network.id,
-            subnet_ids=tuple(
-                sorted(
-                    subnet.id for subnet in request.pod_network.subnets if not subnet.is_automatic
-                )
-            ),
+            subnet_ids=request.pod_network.asked_subnet_ids,
             security_groups=tuple(sorted(set(request.security_groups))),
         )
 

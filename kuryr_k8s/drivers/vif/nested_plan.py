@@ -79,7 +79,7 @@ def pooled_port_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = Tru
             project_id=port["project_id"],
             place=trunk_id,
             network_id=port["network_id"],
-            subnet_ids=vif_plan.subnet_ids_of(fixed_ips, port["mac_address"]),
+            subnet_ids=vif_plan.asked_subnet_ids_of(port),
             security_groups=tuple(sorted(port["security_groups"])),
         ),
         mac=port["mac_address"],

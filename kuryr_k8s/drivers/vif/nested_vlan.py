@@ -84,9 +84,9 @@ class NestedVLAN(TaggedPorts):
 
     async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
         """Bring a port of an earlier attempt up to date: options or the VM may have changed."""
-        subnets = {subnet.id for subnet in request.pod_network.subnets}
+        subnet_ids = request.pod_network.asked_subnet_ids
         elsewhere = nested_plan.parent_of(port) not in ("", trunk.parent)
-        if elsewhere or {ip["subnet_id"] for ip in port["fixed_ips"]} != subnets:
+        if elsewhere or vif_plan.asked_subnet_ids_of(port) != subnet_ids:
             await self._remove(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         groups = sorted(request.security_groups)
@@ -220,7 +220,7 @@ class NestedVLAN(TaggedPorts):
         ]
         if not mine:
             return []
-        by_port = await self._trunks.read_all()
+        by_port = await self._trunks.read(mine)
         found = []
         for port in mine:
             trunk = by_port.get(port["id"])

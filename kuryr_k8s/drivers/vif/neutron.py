@@ -70,9 +70,7 @@ class NeutronVIF(TaggedPorts):
 
     async def _adopt(self, port: Json, request: PortRequest) -> Json:
         """Bring a port of an earlier attempt up to date: the configuration may have changed."""
-        if {ip["subnet_id"] for ip in port["fixed_ips"]} != {
-            subnet.id for subnet in request.pod_network.subnets
-        }:
+        if vif_plan.asked_subnet_ids_of(port) != request.pod_network.asked_subnet_ids:
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         wanted: Json = {

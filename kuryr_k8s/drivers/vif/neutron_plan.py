@@ -113,7 +113,7 @@ def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
             project_id=port["project_id"],
             place=port.get("binding:host_id") or "",
             network_id=port["network_id"],
-            subnet_ids=subnet_ids_of(fixed_ips, port["mac_address"]),
+            subnet_ids=asked_subnet_ids_of(port),
             security_groups=tuple(sorted(port["security_groups"])),
         ),
         mac=port["mac_address"],
@@ -125,13 +125,15 @@ def pooled_port_of(port: Json, conf_bridge: str | None) -> PooledPort:
     )
 
 
-def subnet_ids_of(fixed_ips: Sequence[tuple[str, str]], mac: str) -> tuple[str, ...]:
+def asked_subnet_ids_of(port: Json) -> tuple[str, ...]:
     """Return the ids of the subnets whose addresses somebody asked for, sorted.
 
     All others are automatic. Neutron lets a port have no other address in such a subnet than the
     one that follows from its MAC, and asks nobody (``AllocationOnAutoAddressSubnet``).
     """
-    return tuple(sorted({subnet for subnet, address in fixed_ips if not _is_eui64(address, mac)}))
+    mac = port["mac_address"]
+    asked = [ip for ip in port["fixed_ips"] if not _is_eui64(ip["ip_address"], mac)]
+    return tuple(sorted({ip["subnet_id"] for ip in asked}))
 
 
 def _is_eui64(address: str, mac: str) -> bool:

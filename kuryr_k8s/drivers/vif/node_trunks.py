@@ -6,6 +6,7 @@ worker_nodes_subnets``, or the one with the tag ``trunk_tag``.
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from oslo_config import cfg
@@ -14,6 +15,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.neutron.trunks import Trunk
 from kuryr_k8s.drivers.base import NodeNotReady
+from kuryr_k8s.drivers.vif.nested_plan import parent_of
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkPorts
 from kuryr_k8s.model.pod import Node
 
@@ -87,6 +89,18 @@ class NodeTrunks:
             return known
         found = await self._neutron.trunks.list_trunks({"port_id": parent})
         return self.register(found[0]) if found else None
+
+    async def read(self, ports: Iterable[Json]) -> dict[str, Trunk]:
+        """Read the trunks that these ports are on, by the ids of the trunks' subports.
+
+        A port shows its trunk's parent. One whose attachment was interrupted does not, and could
+        be on any trunk: then all of them are read.
+        """
+        parents = {parent_of(port) for port in ports}
+        if "" in parents:
+            return await self.read_all()
+        found = await self._neutron.trunks.list_trunks_on(parents)
+        return {port_id: trunk for trunk in found for port_id in trunk.vlan_ids}
 
     async def read_all(self) -> dict[str, Trunk]:
         """List all trunks in Neutron, by the ids of their subports."""

@@ -1,5 +1,7 @@
 """Ports of pools on a VM."""
 
+import json
+
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkUnfit
@@ -39,6 +41,23 @@ async def test_pooled_ports_are_found_again_with_their_places(
     for port in found:
         await again.delete_pooled(port)
     assert len(subports(cloud)) == len(pod_ports(cloud)) == 1
+
+
+async def test_ports_are_looked_up_on_their_own_trunks_alone(driver, neutron, key, cloud):
+    for _ in range(3):
+        cloud.add_trunk(cloud.pods["id"])
+    pooled, _ = await driver.create_pooled(key, 2)
+    ports = await neutron.list_ports_by_id([port.id for port in pooled])
+    read = []
+
+    async def count(_request, proceed):
+        response = await proceed()
+        read.extend(trunk["id"] for trunk in json.loads(response.body)["trunks"])
+        return response
+
+    cloud.faults.add(method="GET", path=r"/trunks", times=None, action=count)
+    assert set(await driver.find_pooled(ports)) == set(pooled)
+    assert read == [key.place]
 
 
 async def test_pooled_ports_left_by_half_are_found_unfit_and_removed(
