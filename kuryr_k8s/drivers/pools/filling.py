@@ -248,7 +248,9 @@ class Filling:
 def _may_have_made_more(failure: Exception) -> bool:
     """Return whether ports may exist that the answers did not report.
 
-    Of a creation in several requests, some may have succeeded before the quota was used up.
+    A refusal is certain: of a creation in several requests, the answers report what was made
+    before the quota was used up.
     """
-    refused = isinstance(failure, errors.CloudError) and 400 <= failure.status < 500
-    return not refused or isinstance(failure, errors.OverQuota)
+    if isinstance(failure, errors.OverQuota):
+        return False
+    return not (isinstance(failure, errors.CloudError) and 400 <= failure.status < 500)

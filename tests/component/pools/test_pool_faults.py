@@ -54,6 +54,21 @@ async def test_waiting_pods_get_ports_as_soon_as_there_is_room_and_one_event_tel
         assert not await stage.events()
 
 
+async def test_refusal_for_want_of_quota_is_no_reason_to_list_ports(stage):
+    stage.cloud.set_quota(stage.cloud.project_id, port=2)
+    often = {"first_pool_retry": 0.2}
+    async with stage.controller(**pool(sweep="600", patience=often, ports_pool_min="0")):
+        await run(stage, "first")
+        await run(stage, "second")
+        lists = stage.cloud.calls.count("GET", "/v2.0/ports")
+        await add(stage, "third")
+        refused = stage.cloud.calls.count("POST", "/v2.0/ports") + 5
+        await stage.cloud.wait_for(
+            lambda: stage.cloud.calls.count("POST", "/v2.0/ports") >= refused
+        )
+        assert stage.cloud.calls.count("GET", "/v2.0/ports") == lists
+
+
 async def test_pools_give_up_spare_ports_for_pods_of_their_project(stage):
     stage.cloud.set_quota(stage.cloud.project_id, port=5)
     await add_other_node(stage)
