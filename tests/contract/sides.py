@@ -126,8 +126,7 @@ class Side:
             project_id=network["project_id"],
             ip_version=6 if ":" in cidr else 4,
             cidr=cidr,
-            enable_dhcp=False,
-            **attributes,
+            **{"enable_dhcp": False, **attributes},
         )
 
     @property

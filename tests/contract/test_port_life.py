@@ -216,7 +216,7 @@ async def test_every_port_has_the_automatic_address_that_follows_from_its_mac(
         return await side.kuryr.create("port", **body)
 
     made = {1: await port(1, v4)}
-    modes = {"ipv6_address_mode": mode, "ipv6_ra_mode": mode}
+    modes = {"ipv6_address_mode": mode, "ipv6_ra_mode": mode, "enable_dhcp": True}
     v6 = (await side.subnet(network["id"], "fd00:2142::/64", **modes))["id"]
     made |= {2: await port(2, v4), 3: await port(3, v4, v6), 4: await port(4)}
     for number, before in made.items():

@@ -77,6 +77,10 @@ class Resources:
             self._check_overlap(self._store.subnets[subnet_id], cidr)
         gateway = body.get("gateway_ip", ipam.default_gateway(cidr))
         pools = body.get("allocation_pools") or ipam.default_pools(cidr, gateway)
+        if (body["ipv6_ra_mode"] or body["ipv6_address_mode"]) and not body["enable_dhcp"]:
+            raise errors.invalid_input(
+                "ipv6_ra_mode or ipv6_address_mode cannot be set when enable_dhcp is set to False"
+            )
         body |= {"cidr": cidr, "gateway_ip": gateway, "allocation_pools": pools}
         body.pop("prefixlen", None)
         subnet = self._store.add("subnet", body | {"router:external": network["router:external"]})
