@@ -77,7 +77,7 @@ def run_demo(paths: Paths, progress: Progress) -> int:
     lab = installation.lab
     interrupted.clear(lab)
     with progress.during("remove what interrupted tests have left in the cloud"):
-        cloud_remains.clear(lab.cloud)
+        cloud_remains.clear(lab)
     with progress.during("remove what an earlier demonstration has left"):
         remove(lab)
     hosts = {name: node.chassis for name, node in lab.nodes.items()}

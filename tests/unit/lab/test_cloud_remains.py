@@ -107,3 +107,20 @@ async def test_what_cannot_be_removed_is_told(side, remains):
     await side.kuryr.create("port", network_id=network["id"])
     side.fake.faults.add(method="DELETE", path="/ports/", times=None, action=answer(409))
     assert await asyncio.to_thread(remains.clear, 0.0) == [f"networks/{network['id']}"]
+
+
+async def test_subports_of_machines_that_are_gone_go_and_others_stay(side, remains):
+    network = await side.network("10.216.0.0/24")
+
+    async def subport_of(name):
+        parent = await side.kuryr.create("port", network_id=network["id"])
+        port = await side.kuryr.create("port", network_id=network["id"])
+        vlan = {"port_id": port["id"], "segmentation_type": "vlan", "segmentation_id": 7}
+        await side.kuryr.create("trunk", port_id=parent["id"], name=name, sub_ports=[vlan])
+        return port["id"]
+
+    gone, runs = await subport_of("vmnode1"), await subport_of("vmnode2")
+    await asyncio.to_thread(cloud_remains.clear_trunks, remains.neutron, {"vmnode1"})
+    assert gone not in side.fake.ports
+    assert runs in side.fake.ports
+    assert [trunk["name"] for trunk in side.fake.store.trunks.values()] == ["vmnode1", "vmnode2"]
