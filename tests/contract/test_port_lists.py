@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from kuryr_k8s.cloud.neutron.api import IDS
+from kuryr_k8s.cloud.transport import IDS
 
 from .sides import Side
 

@@ -15,8 +15,8 @@ from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.neutron.port_batches import PortBatches
 from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
-from kuryr_k8s.cloud.neutron.trunks import IDS, Trunks
-from kuryr_k8s.cloud.transport import Query, Transport
+from kuryr_k8s.cloud.neutron.trunks import Trunks
+from kuryr_k8s.cloud.transport import Query, Transport, in_queries
 
 Json = dict[str, Any]
 PAGE = 500
@@ -201,9 +201,7 @@ class Neutron:
         :param fields: The fields to ask for; empty: all.
         """
         ports: list[Json] = []
-        wanted = list(ids)
-        for start in range(0, len(wanted), IDS):
-            some = wanted[start : start + IDS]
+        for some in in_queries(ids):
             ports += await self.list_ports({"id": some, "fields": fields})
         return ports
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.transport import Query, Transport
+from kuryr_k8s.cloud.transport import Query, Transport, in_queries
 
 Json = dict[str, Any]
 PAGE = 500
-IDS = 180  # in a query: its URL then stays below the 8 KB that servers and proxies read
 FIELDS = ("id", "port_id", "sub_ports")
 
 # Kinds of errors (errors.CloudError.kind).
@@ -59,11 +58,10 @@ class Trunks:
             page["marker"] = trunks[-1].id
 
     async def list_trunks_on(self, parents: Collection[str]) -> list[Trunk]:
-        """List the trunks whose parent ports these are, in parts whose URLs servers take."""
+        """List the trunks whose parent ports these are."""
         trunks: list[Trunk] = []
-        wanted = sorted(parents)
-        for start in range(0, len(wanted), IDS):
-            trunks += await self.list_trunks({"port_id": wanted[start : start + IDS]})
+        for some in in_queries(sorted(parents)):
+            trunks += await self.list_trunks({"port_id": some})
         return trunks
 
     async def get_trunk(self, trunk_id: str) -> Trunk:

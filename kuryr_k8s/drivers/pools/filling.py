@@ -1,7 +1,6 @@
 """Pools are filled: ports are made for Pods that wait, then for Pods to come."""
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
@@ -167,7 +166,7 @@ class Filling:
         """Take in the ports that were made, however the creation ended."""
         # what was not asked for leaves at once: no pool would ever have enough of it
         fresh = [
-            port if port.key == key else dataclasses.replace(port, key=key, fit=False)
+            port if port.key == key else replace(port, key=key, fit=False)
             for port in ports
             if not self._inventory.was_removed(port.id)
         ]
