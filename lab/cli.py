@@ -104,8 +104,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(lab: Lab, options: argparse.Namespace) -> int:
-    if options.nodes is not None and not 1 <= options.nodes <= 9:
-        print("--nodes: from 1 to 9", file=sys.stderr)
+    if options.nodes is not None and not 1 <= options.nodes <= topology.MOST_NODES:
+        print(f"--nodes: from 1 to {topology.MOST_NODES}", file=sys.stderr)
         return 2
     if options.vm is not None and not 0 <= options.vm <= 9:
         print("--vm: from 0 to 9", file=sys.stderr)

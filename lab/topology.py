@@ -146,6 +146,10 @@ class Worker:
 CGROUP = "/kuryr-lab"
 
 
+# of each kind: addresses and ports are derived from one digit
+MOST_NODES = 9
+
+
 def workers(count: int) -> tuple[Worker, ...]:
     """List the first virtual machines."""
     return tuple(Worker(f"vmnode{index}", index) for index in range(1, count + 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from lab import topology
@@ -16,10 +17,22 @@ from lab.install import binaries, images
 from lab.lifecycle import probes
 from lab.lifecycle.supervisor import Component, Supervisor
 from lab.paths import Paths, write_atomic
-from lab.process import arguments, marked
+from lab.process import arguments, marked, run
 from lab.topology import Node, Worker
 
 CNI_PLUGINS = ("bridge", "ptp", "loopback", "host-local", "portmap", "bandwidth", "tuning")
+
+
+def forget_former(paths: Paths, current: Collection[str]) -> None:
+    """Delete the Node objects of the lab's nodes that are gone, once the API server answers.
+
+    Their kubelets were stopped with them, perhaps while the API server was down.
+    """
+    most = topology.MOST_NODES
+    known: list[Node | Worker] = [*topology.nodes(most), *topology.workers(most)]
+    former = [node.name for node in known if node.name not in current]
+    kubectl = [str(paths.bin / "kubectl"), f"--kubeconfig={paths.admin_kubeconfig}"]
+    run([*kubectl, "delete", "node", *former, "--ignore-not-found", "--timeout=60s"])
 
 
 def components(paths: Paths, node: Node | Worker) -> list[Component]:

@@ -78,17 +78,8 @@ def remove_node(paths: Paths, supervisor: Supervisor, node: topology.Node) -> No
         wiring.delete_namespace(node.netns)
     wiring.delete_link(f"ul-{node.name}")
     shutil.rmtree(paths.node(node.name).root, ignore_errors=True)
-    # Where the control planes do not run, they will find the node missing by themselves.
+    # These databases may not run now.
     tools = (
-        [
-            "kubectl",
-            f"--kubeconfig={paths.admin_kubeconfig}",
-            "delete",
-            "node",
-            node.name,
-            "--ignore-not-found",
-            "--timeout=10s",
-        ],
         [
             "ovn-sbctl",
             f"--db=unix:{ovn.run_dir(paths)}/ovn-sb.sock",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from lab import facts, topology
 from lab.host import vm, wiring
@@ -109,6 +110,10 @@ class Plan:
                 f"containerd-{each.name}": (f"node-{each.name}",),
                 f"kubelet-{each.name}": (f"images-{each.name}", "underlay"),
             }
+        # All kubelets of a machine remove and make the same socket, that of device plugins: of two
+        # that do so at once, one ends.
+        for previous, each in pairwise(self.nodes):
+            before[f"kubelet-{each.name}"] += (f"kubelet-{previous.name}",)
         return before | self._workers.before()
 
     def _programs(self) -> list[Step]:
@@ -164,6 +169,9 @@ class Plan:
             ),
             Step("octavia-files", self._octavia_files, ("octavia-schema", "networks"), _WARM),
             Step("images", self._images, ("packages", "build-pause"), _WARM),
+            Step(
+                "former-nodes", self._forget_nodes, ("build-kubernetes", "kube-apiserver"), _WARM
+            ),
         ]
         for each in self.nodes:
             found += [
@@ -204,6 +212,10 @@ class Plan:
     def _images(self) -> None:
         images.archives(self.paths)
         binaries.link(self.paths, {"busybox": images.busybox(self.paths)})
+
+    def _forget_nodes(self) -> None:
+        current: list[topology.Node | topology.Worker] = [*self.nodes, *self._workers.workers]
+        node.forget_former(self.paths, [each.name for each in current])
 
     def _accounts(self) -> None:
         self._projects = cloud.ensure_accounts()

@@ -157,6 +157,3 @@ def remove(paths: Paths, supervisor: Supervisor, worker: Worker) -> None:
     run([*ovs, "--if-exists", "del-port", worker.tap], check=False)
     wiring.delete_link(worker.tap)
     shutil.rmtree(paths.node(worker.name).root, ignore_errors=True)
-    kubectl = [str(paths.bin / "kubectl"), f"--kubeconfig={paths.admin_kubeconfig}"]
-    delete = ("delete", "node", worker.name, "--ignore-not-found", "--timeout=60s")
-    run([*kubectl, *delete], check=False)

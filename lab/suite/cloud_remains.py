@@ -27,7 +27,7 @@ _NAMED = ("networks", "routers", "security-groups")
 _ROUTER_PORT = "network:router_interface"
 # Quotas of no other project are changed, except of projects that do not exist.
 _PROJECT = "tenant2"
-_MACHINES = {worker.name for worker in topology.workers(9)}
+_MACHINES = {worker.name for worker in topology.workers(topology.MOST_NODES)}
 
 
 def mark() -> str:
