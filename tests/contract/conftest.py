@@ -7,8 +7,11 @@ variable CONTRACT_REAL can.
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,9 +119,13 @@ def admin(side: Side) -> Octavia:
 
 
 @pytest.fixture
-def stranger(side: Side) -> Octavia:
-    """Octavia as a user of another project."""
-    return Octavia(side.stranger.connection, side.stranger.project_id, [])
+async def stranger(side: Side) -> AsyncIterator[Octavia]:
+    """Octavia as a user of the other project, which only one case at a time uses: some cases set
+    its quotas. The kernel drops the lock of a process that was killed."""
+    project_id = side.stranger.project_id
+    with (Path(tempfile.gettempdir()) / f"load-balancers-of-{project_id}.lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        yield Octavia(side.stranger.connection, project_id, [])
 
 
 @pytest.fixture
