@@ -152,10 +152,10 @@ class Suite:
         )
 
     def _lab_row(self, pool: ThreadPoolExecutor) -> None:
-        for stage in stages.LAB:
-            if stage.needs is Needs.MACHINE and self._wanted(stage):
+        for together in stages.LAB:
+            if any(stage.needs is Needs.MACHINE and self._wanted(stage) for stage in together):
                 self._there[Needs.MACHINE] = pool.submit(self._machine)
-            self._run(stage)
+            list(pool.map(self._run, together))
 
     def _run(self, stage: Stage, *, behind: bool = False) -> None:
         if not self._wanted(stage):

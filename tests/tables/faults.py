@@ -55,7 +55,7 @@ class Choice:
             if target[:3] == place[:3] and target not in shared
         ]
         if self._random(life, place[:3]).choice(alike) != place:
-            return CRASHES
+            return self._one_of_each((CRASHES,), life, place)
         return CRASHES | self._one_of_each(answers, life, place)
 
     def at_read(self, life, place):
