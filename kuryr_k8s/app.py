@@ -44,7 +44,7 @@ from kuryr_k8s.k8s.informer import Informer, Informers
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.patience import PATIENCE, Patience
-from kuryr_k8s.process import HostLock, reach, start
+from kuryr_k8s.process import HostLock, reach, start, waiting_gauge
 
 NAME = "kuryr-k8s-controller"
 HANDLERS = "kuryr_k8s.controller.handlers"
@@ -86,6 +86,8 @@ class ControllerApp:
         self.leading = asyncio.Event()
         self.handlers: Sequence[Handler] = ()
         self._reconciles = ReconcileMetrics(self.registry)
+        self._waiting = waiting_gauge()
+        self.registry.register(self._waiting)
         self._patience = patience
         self._clock = clock
         self._lease: Lease | None = None
@@ -158,7 +160,13 @@ class ControllerApp:
     ) -> tuple[HealthServer, Parts]:
         """Make everything; nothing runs yet."""
         handlers = self._handlers(context)
-        takeover = Takeover(context.kube, context.informers.of(KURYRPORTS), context.incarnation)
+        takeover = Takeover(
+            context.kube,
+            context.informers.of(KURYRPORTS),
+            context.incarnation,
+            clock=self._clock,
+            patience=self._patience,
+        )
         loops = [loop for handler, _ in handlers for loop in handler.loops()]
 
         def leads() -> bool:
@@ -236,7 +244,7 @@ class ControllerApp:
         notify("READY=1")
 
     async def _reach(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
-        await reach(what, call, self._patience)
+        await reach(what, call, self._waiting, self._patience)
 
     async def _lead(self, parts: Parts) -> None:
         """Run all loops as long as the Lease is ours."""

@@ -14,10 +14,12 @@ class Patience:
         that has just started refuses for a moment what its policy allows.
     :param refused: until it is tried again after that.
     :param longest_asked: the most that a ``Retry-After`` of a server is obeyed.
-    :param start_retry: between two calls to an API that is down when the program starts.
-    :param start_grace: for which an API that is just starting may refuse what it will grant later:
-        an API server has not loaded its permissions yet (403), Neutron does not show us everything
-        yet (404).
+    :param start_retry: until an API that fails when the program starts is called again; from then
+        on it takes twice as long each time, so that no account is locked out.
+    :param longest_start_retry: the most that it takes.
+    :param start_said: between two log lines about the same failure.
+    :param takeover_refused: after which a new leader leaves aside what it is refused to mark: an
+        API server that has just started refuses for a moment what it will grant (403).
     :param kube_call: that one call to Kubernetes may take.
     :param authentication: for each request of authentication and discovery; calls of OpenStack
         have their own.
@@ -58,7 +60,9 @@ class Patience:
     refused: float = 30.0
     longest_asked: float = 300.0
     start_retry: float = 2.0
-    start_grace: float = 5.0
+    longest_start_retry: float = 30.0
+    start_said: float = 60.0
+    takeover_refused: float = 10.0
     kube_call: float = 30.0
     authentication: float = 8.0
     failed_authentication: float = 1.0

@@ -8,11 +8,13 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from oslo_config import cfg
+from prometheus_client import Gauge
 
 from kuryr_k8s import config, errors
 from kuryr_k8s.engine.systemd import notify
@@ -20,14 +22,6 @@ from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# Failures that waiting does not cure, in the words of the C library and of OpenSSL.
-HOPELESS = (
-    "Name or service not known",
-    "No address associated",
-    "nodename nor servname",
-    "CERTIFICATE_VERIFY_FAILED",
-    "WRONG_VERSION_NUMBER",
-)
 
 
 class Program(Protocol):
@@ -78,57 +72,67 @@ async def _until_signal(program: Program) -> None:
         LOG.info("stopped")
 
 
+def waiting_gauge() -> Gauge:
+    """Make the metric of :func:`reach`."""
+    return Gauge(
+        "kuryr_start_waiting",
+        "1 while the program waits for an API that it needs to start",
+        ["api"],
+        registry=None,
+    )
+
+
 async def reach(
-    what: str, call: Callable[[], Awaitable[Any]], patience: Patience = PATIENCE
+    what: str,
+    call: Callable[[], Awaitable[Any]],
+    waiting: Gauge,
+    patience: Patience = PATIENCE,
 ) -> None:
-    """Make the first call to an API; while it is merely down, wait and say so.
+    """Make the first call to an API; until it succeeds, wait, and say for what.
+
+    No answer of an API ends a program. What is refused now may be granted later: an account is
+    locked out for a minute, a resource is not defined yet, a name does not resolve. A node whose
+    daemon gave up would stay without a network.
 
     :param what: the API's name, for users.
-    :raises errors.ConfigError: waiting would not help: the name does not resolve, the certificate
-        is not trusted, we are refused, or an object that an option names does not exist.
+    :raises errors.ConfigError: the configuration is wrong, whatever an API says.
     """
-    refused_since: float | None = None
-    while True:
-        try:
-            await call()
-        except (errors.ConfigError, errors.CloudError, errors.KubeError) as error:
-            now = asyncio.get_running_loop().time()
-            if not _may_be_loading(error):
-                refused_since = None
-            elif refused_since is None:
-                refused_since = now  # the time in which it was down does not count
-            if refused_since is None or now - refused_since > patience.start_grace:
-                if isinstance(error, errors.ConfigError):
+    clock = asyncio.get_running_loop().time
+    delay, said, said_at = patience.start_retry, "", 0.0
+    with _shown(waiting.labels(what)):
+        while True:
+            try:
+                await call()
+            except (errors.ConfigError, errors.CloudError, errors.KubeError) as error:
+                if isinstance(error, errors.ConfigError) and not _is_answer(error):
                     raise
-                if is_hopeless(error):
-                    raise errors.ConfigError(f"{what}: {error}") from error
-            LOG.warning("waiting for %s: %s", what, error)
-            notify(f"STATUS=waiting for {what}: {error}")
-            await asyncio.sleep(patience.start_retry)
-        else:
-            return
+                if str(error) != said or clock() - said_at >= patience.start_said:
+                    said, said_at = str(error), clock()
+                    LOG.warning("waiting for %s: %s", what, error)
+                notify(f"STATUS=waiting for {what}: {error}")
+                await asyncio.sleep(delay)
+                delay = min(patience.longest_start_retry, delay * 2)
+            else:
+                return
 
 
-def is_hopeless(error: errors.CloudError | errors.KubeError) -> bool:
-    """Return whether an API is not merely down, but will never grant the call."""
-    if 400 <= error.status < 500 and error.status not in (408, 409, 429):
-        return True
-    return any(sign in str(cause) for cause in _causes(error) for sign in HOPELESS)
+@contextmanager
+def _shown(waiting: Gauge) -> Iterator[None]:
+    waiting.set(1)
+    try:
+        yield
+    finally:
+        waiting.set(0)
 
 
-def _may_be_loading(error: errors.KuryrError) -> bool:
-    """Return whether an API that has just started may answer like this for a while."""
-    if isinstance(error, errors.KubeError):
-        return error.status == 403
-    return any(isinstance(cause, errors.NotFound) for cause in _causes(error))
-
-
-def _causes(error: BaseException | None) -> list[BaseException]:
-    causes = []
-    while error is not None and error not in causes:
-        causes.append(error)
-        error = error.__cause__ or error.__context__
-    return causes
+def _is_answer(error: errors.ConfigError) -> bool:
+    """Return whether an API said so, and not the configuration alone."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, errors.CloudError | errors.KubeError):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 class HostLock:

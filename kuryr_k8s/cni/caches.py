@@ -4,11 +4,13 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from prometheus_client import Gauge
+
 from kuryr_k8s.cni.parts import Job, Part
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import Resource, Versioned
-from kuryr_k8s.process import reach
+from kuryr_k8s.process import reach, waiting_gauge
 
 T = TypeVar("T", bound=Versioned)
 
@@ -18,6 +20,7 @@ class Caches(Part):
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
+        self._waiting = waiting_gauge()
         self._jobs: list[Job] = []
         self._sealed = False
 
@@ -39,10 +42,15 @@ class Caches(Part):
         return informer
 
     def loops(self) -> Sequence[Job]:
-        """Return a loop for each cache; one that the API refuses ends the daemon."""
+        """Return a loop for each cache."""
         self._sealed = True
         return self._jobs
 
+    def collectors(self) -> Sequence[Gauge]:
+        """Return the metric of the wait for the API."""
+        return [self._waiting]
+
     async def _fill(self, informer: Informer[Any]) -> None:
-        await reach("Kubernetes", functools.partial(self._api.probe, informer.resource))
+        probe = functools.partial(self._api.probe, informer.resource)
+        await reach("Kubernetes", probe, self._waiting)
         await informer.run()

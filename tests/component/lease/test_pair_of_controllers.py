@@ -42,3 +42,20 @@ async def test_kuryrport_without_interfaces_is_moved_before_its_new_leader_works
         assert (LEADER in after["metadata"]["annotations"]) is moved
         await stage.client.patch(node, {"metadata": {"annotations": {HOST_ID: HOST}}})
         await stage.until_plugged_in("web")
+
+
+async def test_kuryrport_that_a_webhook_keeps_from_the_new_leader_holds_up_no_other(stage):
+    node = f"/api/v1/nodes/{NODE}"
+    await stage.client.patch(node, {"metadata": {"annotations": {HOST_ID: None}}})
+    async with stage.controller():
+        await stage.cluster.add_pod("refused", node=NODE)
+        await stage.until(lambda: stage.kuryrport("refused"))
+    stage.proxy.faults.add(
+        method="PATCH", path="/kuryrports/refused", times=None, action=answer(403)
+    )
+    await stage.client.patch(node, {"metadata": {"annotations": {HOST_ID: HOST}}})
+    async with stage.controller(patience={"start_retry": 0.1, "takeover_refused": 0.5}):
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        stage.proxy.faults.clear()
+        await stage.until_plugged_in("refused")

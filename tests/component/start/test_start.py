@@ -1,4 +1,4 @@
-"""The start of the controller's process: one line and exit code 2, or a visible wait."""
+"""The start of the programs: one line and exit code 2 for what is in files, or a visible wait."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ import sys
 from kuryr_k8s.app import NAME, ControllerApp
 from kuryr_k8s.patience import Patience
 from kuryr_k8s.process import start
-patience = Patience(start_retry=0.3, start_grace=0.8)
+patience = Patience(start_retry=0.3)
 sys.exit(start(NAME, sys.argv[1:], lambda conf: ControllerApp(conf, patience)))
 """
 DAEMON = "from kuryr_k8s.cni.app import main; main()"
@@ -33,6 +33,14 @@ WRONG = {
         {"kubernetes": {"enabled_handlers": "vif,kuryrport,vif"}},
         "two loops of handlers or drivers are named 'vif'",
     ),
+    "no project": (
+        {"neutron_defaults": {"project": ""}},
+        "[neutron_defaults] project is not set",
+    ),
+}
+
+# What only an answer tells, or its absence.
+WAITED = {
     "missing subnet": (
         {"neutron_defaults": {"pod_subnet": "no-such-subnet"}},
         "[neutron_defaults] pod_subnet: no such subnet in Neutron",
@@ -42,10 +50,6 @@ WRONG = {
         "[neutron_defaults] pod_security_groups: there is no security group no-such-group",
     ),
     "wrong password": ({"neutron": {"password": "wrong"}}, "Keystone refuses us"),
-    "no project": (
-        {"neutron_defaults": {"project": ""}},
-        "[neutron_defaults] project is not set",
-    ),
     "API server without a name": (
         {"kubernetes": {"kubeconfig": "", "api_root": "https://no.such.host.invalid:6443"}},
         "no.such.host.invalid",
@@ -103,22 +107,46 @@ async def test_wrong_configuration_ends_the_start_with_one_line(launch, what):
     assert expected in told[0]
 
 
-async def test_daemon_that_is_refused_ends_its_start_as_well(launch, tmp_path):
-    node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
-    wrong = {"token_file": "/etc/hostname"}
+@pytest.mark.parametrize("what", WAITED)
+async def test_what_an_api_answers_is_waited_for(launch, what):
+    options, expected = WAITED[what]
+    process = await launch(HURRIED, **options)
     async with asyncio.timeout(120):
-        process = await launch(
-            DAEMON, kubernetes=wrong, cni_daemon=node, cni_health_server={"port": "0"}
-        )
-        _, printed = await process.communicate()
-    assert process.returncode == 2, printed.decode()
-    assert "kuryr-k8s-daemon: Kubernetes: Unauthorized" in printed.decode()
+        said = await waits_for(process, b"")
+    assert expected in said
+    assert process.returncode is None
+
+
+async def test_daemon_that_is_refused_waits(launch, tmp_path):
+    token = tmp_path / "token_of_daemon"
+    token.write_text("unknown")
+    node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
+    process = await launch(
+        DAEMON,
+        kubernetes={"token_file": str(token), "node_name": NODE},
+        cni_daemon=node,
+        cni_health_server={"port": "0"},
+    )
+    async with asyncio.timeout(120):
+        assert "Unauthorized" in await waits_for(process, b"Kubernetes")
+    assert process.returncode is None
+
+
+async def test_subnet_that_is_made_later_is_found(stage, launch):
+    network, [subnet, *others] = stage.cloud.pods["id"], stage.cloud.pods["subnets"]
+    lost = stage.cloud.subnets.pop(subnet)
+    process = await launch(HURRIED, neutron_defaults={"pod_subnet": ",".join([subnet, *others])})
+    await waits_for(process, b"Neutron", times=3)
+    stage.cloud.subnets[subnet] = lost
+    await stage.cluster.add_pod("web", node=NODE)
+    vif = await stage.until_plugged_in("web")
+    assert vif["network"]["versioned_object.data"]["id"] == network
 
 
 async def test_neutron_that_is_down_is_waited_for(stage, launch):
     rule = stage.cloud.faults.add(path="/v2.0/", times=None, action=answer(503))
     process = await launch()
-    await waits_for_neutron(process)
+    await waits_for(process, b"Neutron")
     rule.remove()
     await stage.cluster.add_pod("web", node=NODE)
     await stage.until_plugged_in("web")
@@ -127,27 +155,18 @@ async def test_neutron_that_is_down_is_waited_for(stage, launch):
 async def test_subnet_that_neutron_does_not_show_yet_is_asked_for_again(stage, launch):
     stage.cloud.faults.add(method="GET", path=r"/subnets/", times=1, action=answer(404))
     process = await launch()
-    await waits_for_neutron(process)
+    await waits_for(process, b"Neutron")
     await stage.cluster.add_pod("web", node=NODE)
     await stage.until_plugged_in("web")
 
 
-async def test_neutron_that_was_down_for_long_may_still_hide_a_group_for_a_while(stage, launch):
-    down = stage.cloud.faults.add(path="/v2.0/", times=None, action=answer(503))
-    process = await launch(HURRIED)
-    await waits_for_neutron(process, times=5)  # it looks for longer than the grace
-    stage.cloud.faults.add(method="GET", path=r"/security-groups/", times=1, action=answer(404))
-    down.remove()
-    await stage.cluster.add_pod("web", node=NODE)
-    await stage.until_plugged_in("web")
-
-
-async def waits_for_neutron(process, times=1):
-    """Read what it prints until it has said so."""
+async def waits_for(process, api, times=1):
+    """Read what the program prints until it has said so often enough; the last such line."""
     async for line in process.stdout:
-        times -= b"waiting for Neutron" in line
+        times -= b"waiting for " + api in line
         if not times:
-            return
+            return line.decode()
+    raise AssertionError((await process.stderr.read()).decode())
 
 
 async def test_sigterm_ends_it_at_once_and_gives_the_lease_back(stage, launch):
