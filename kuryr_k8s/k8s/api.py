@@ -106,6 +106,15 @@ class KubeApi:
         namespace = named["metadata"].get("namespace", "")
         return await self.call("POST", resource.path(namespace), body=named)
 
+    async def update(self, resource: Resource[Any], body: Json) -> Json:
+        """Replace an object that was read, unless it has changed since.
+
+        :param body: The whole object, with the resourceVersion that was read.
+        :raises errors.KubeConflict: The object has changed.
+        """
+        meta = body["metadata"]
+        return await self.call("PUT", resource.path(meta["namespace"], meta["name"]), body=body)
+
     async def merge_patch(
         self, resource: Resource[Any], key: Key, patch: Json, *, subresource: str = ""
     ) -> Json:

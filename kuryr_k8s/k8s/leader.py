@@ -194,6 +194,7 @@ class Lease:
         """Take or renew the Lease if that is allowed.
 
         :returns: Whether the Lease is ours afterwards.
+        :raises errors.KubeConflict: It is ours as far as we know, but changed while we renewed it.
         """
         started = self._clock.now()
         lease = await self._api.find(LEASES, self.key)
@@ -205,12 +206,13 @@ class Lease:
                 meta: Json = {"namespace": self.key.namespace, "name": self.key.name}
                 await self._api.create(LEASES, {"metadata": meta, "spec": self._spec({})})
             elif self._may_take(lease):
-                await self._write(lease, self._spec(lease.get("spec", {})))
+                await self._write(lease, self._spec(lease.get("spec") or {}))
             else:
                 self.held = False
                 return False
         except errors.KubeConflict:
-            self.held = False
+            if self.held:  # by whomever: our own late write, or a label; the next read will tell
+                raise
             return False
         self._renewed = started
         self.held = True
@@ -231,10 +233,14 @@ class Lease:
         self.transitions = spec.get("leaseTransitions") or 0
         return self.holder in ("", self.identity) or self._clock.now() > self._expires
 
-    async def _write(self, lease: Json, spec: Json) -> None:
-        version = lease["metadata"]["resourceVersion"]
-        patch = {"metadata": {"resourceVersion": version}, "spec": spec}
-        await self._api.merge_patch(LEASES, self.key, patch)
+    async def _write(self, lease: Json, changes: Json) -> None:
+        """Change fields of the Lease that was read, unless it has changed since.
+
+        This is an update, not a patch: the API server's FlowSchema system-leader-election, which
+        lets renewals pass while it is overloaded, covers get, create and update only.
+        """
+        spec = (lease.get("spec") or {}) | changes
+        await self._api.update(LEASES, lease | {"spec": spec})
 
     def _spec(self, old: Json) -> Json:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -21,6 +21,7 @@ from tests.kit.stage import Stage
 LEASE = "600"  # seconds: no life ends because many at once left no time to renew a Lease
 AT_ONCE = 20  # lanes; most of their time is waiting for back-offs
 ROLE = "lanes-leases"
+ACCOUNT = "kuryr-controller"  # of etc/rbac
 
 
 class Lanes:
@@ -88,24 +89,27 @@ def _loader(directory, cloud, cluster, more):
 
 
 async def permit(client, server):
-    """Let the controller's user have Leases of all names; in effect when this returns."""
+    """Let the controller's user and account have Leases of all names; in effect afterwards."""
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     if await client.find(f"{roles}/{ROLE}") is None:
         head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": ROLE}}
         rule = {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
-            "verbs": ["create", "get", "watch", "patch"],
+            "verbs": ["create", "get", "watch", "update"],
         }
         await client.request("POST", roles, head | {"kind": "ClusterRole", "rules": [rule]})
         api_group = "rbac.authorization.k8s.io"
         binding = {
             "kind": "ClusterRoleBinding",
             "roleRef": {"apiGroup": api_group, "kind": "ClusterRole", "name": ROLE},
-            "subjects": [{"kind": "User", "name": "controller", "apiGroup": api_group}],
+            "subjects": [
+                {"kind": "User", "name": "controller", "apiGroup": api_group},
+                {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "kube-system"},
+            ],
         }
         await client.request("POST", roles.replace("roles", "rolebindings"), head | binding)
-    wanted = {"group": "coordination.k8s.io", "resource": "leases", "verb": "patch"}
+    wanted = {"group": "coordination.k8s.io", "resource": "leases", "verb": "update"}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     review |= {"spec": {"resourceAttributes": wanted | {"namespace": "kube-system"}}}
     token = server.token_for("controller")

@@ -9,9 +9,26 @@ from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.clock import ManualClock
-from tests.kit.fakes.faults import answer
+from tests.kit.fakes.faults import Hang, answer
+from tests.kit.kube.proxy import FLOW_SCHEMA
+from tests.kit.stages import ACCOUNT
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+FLOW_SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
+ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
+
+
+@pytest.fixture
+async def account_of_the_controller(stage, lanes, tmp_path):
+    """Return the options of a controller that runs as the ServiceAccount of etc/rbac."""
+    if await stage.client.find(f"{ACCOUNTS}/{ACCOUNT}") is None:
+        await stage.client.request("POST", ACCOUNTS, {"metadata": {"name": ACCOUNT}})
+    request = {"spec": {"expirationSeconds": 3600}}
+    answer = await stage.client.request("POST", f"{ACCOUNTS}/{ACCOUNT}/token", request)
+    token = tmp_path / "token"
+    token.write_text(answer["status"]["token"])
+    return {"api_root": stage.proxy.url, "token_file": str(token)}
 
 
 @pytest.fixture
@@ -21,9 +38,9 @@ async def candidate(stage, lanes, load_conf):
     path = f"{LEASES}/{name}"
     async with contextlib.AsyncExitStack() as stack:
 
-        async def make(identity, duration, **how):
-            kubeconfig = str(stage.proxy.kubeconfig_for("controller"))
-            kube = await connect(load_conf(kubernetes={"kubeconfig": kubeconfig}), connections=1)
+        async def make(identity, duration, *, account=None, **how):
+            account = account or {"kubeconfig": str(stage.proxy.kubeconfig_for("controller"))}
+            kube = await connect(load_conf(kubernetes=account), connections=1)
             stack.push_async_callback(kube.close)
             return Lease(kube, Key("kube-system", name), identity, duration=duration, **how)
 
@@ -118,6 +135,63 @@ async def test_lease_deleted_by_hand_is_not_free_before_its_end(stage, candidate
         while not waiting.done():
             await let_pass(clock)
     assert leader.remaining <= 0
+
+
+async def test_renewals_are_in_the_priority_level_of_leader_election(
+    stage, candidate, account_of_the_controller
+):
+    """So an API server that is flooded by others still serves them."""
+    schema = await stage.client.get(f"{FLOW_SCHEMAS}/system-leader-election")
+    classified = []
+
+    async def note(_request, proceed):
+        response = await proceed()
+        classified.append(response.headers[FLOW_SCHEMA])
+        return response
+
+    leader = await candidate("one", 600.0, account=account_of_the_controller)
+    await leader.acquire()
+    stage.proxy.faults.add(path="/leases", times=None, action=note)
+    await leader.acquire()  # renews it
+    assert leader.held
+    assert set(classified) == {schema["metadata"]["uid"]}
+
+
+async def test_lease_that_somebody_labels_while_it_is_renewed_stays_with_its_holder(
+    stage, candidate
+):
+    clock, renewal, ends = ManualClock(), Hang(), asyncio.Event()
+    leader = await candidate("one", 600.0, clock=clock)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leader.hold(ends.wait))
+        await stage.until(lambda: _held(leader))
+        writes = stage.proxy.faults.add(
+            path="/leases/", action=renewal, when=lambda request: request.method != "GET"
+        )
+        await pass_until(clock, renewal.reached.is_set)
+        assert writes.hits == 1
+        before = await stage.client.patch(
+            candidate.path, {"metadata": {"labels": {"colour": "white"}}}
+        )
+        renewal.release()
+
+        async def renewed():
+            found = await stage.client.get(candidate.path)
+            return found["spec"]["renewTime"] != before["spec"]["renewTime"]
+
+        async with asyncio.timeout(60):
+            while not await renewed():
+                await let_pass(clock)
+        found = await stage.client.get(candidate.path)
+        assert found["metadata"]["labels"] == {"colour": "white"}
+        assert (found["spec"]["holderIdentity"], leader.held) == ("one", True)
+        ends.set()
+
+
+async def pass_until(clock, condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await let_pass(clock)
 
 
 async def _held(lease):

@@ -134,7 +134,7 @@ async def take_away(stage, name):
 
 async def test_controller_that_cannot_renew_its_lease_stops_at_once(stage):
     def renews(request):
-        return request.method == "PATCH" and "/leases/" in request.path
+        return request.method == "PUT" and "/leases/" in request.path
 
     with pytest.raises(BaseExceptionGroup) as caught:  # noqa: PT012
         async with stage.controller(kubernetes={"lease_duration": "3"}):

@@ -32,6 +32,10 @@ from .server import KubeServer
 from .streams import Events, Stream
 
 _PASSED_ON = ("Authorization", "Accept", "Content-Type", "User-Agent", "Impersonate-User")
+FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # which decided how urgent a request is
+_PASSED_BACK = (
+    "Content-Type", "Content-Encoding", "Retry-After", "Audit-Id", "Warning", FLOW_SCHEMA
+)  # fmt: skip
 _NARROWED = ("pods", "kuryrports", "services", "endpoints", "endpointslices")
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -227,8 +231,7 @@ class KubeProxy:
 
 
 def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    names = ("Content-Type", "Content-Encoding", "Retry-After", "Audit-Id", "Warning")
-    return {name: answer.headers[name] for name in names if name in answer.headers}
+    return {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
 
 
 def _status(fault: Answer) -> dict[str, Any]:

@@ -71,10 +71,10 @@ def test_grant_covers_its_namespace_name_and_subresource_alone(tmp_path):
         return any(grant.covers(request) for grant in granted)
 
     ours = {"namespace": "kube-system", "name": "kuryr-k8s-controller"} | group
-    assert covered("patch", "leases", controller, **ours)
-    assert not covered("patch", "leases", **ours)
-    assert not covered("patch", "leases", controller, **ours | {"name": "another"})
-    assert not covered("patch", "leases", controller, **ours | {"namespace": "default"})
+    assert covered("update", "leases", controller, **ours)
+    assert not covered("update", "leases", **ours)
+    assert not covered("update", "leases", controller, **ours | {"name": "another"})
+    assert not covered("update", "leases", controller, **ours | {"namespace": "default"})
     assert covered("patch", "kuryrports", subresource="status", apiGroup="openstack.org")
     assert not covered("patch", "kuryrports", subresource="scale", apiGroup="openstack.org")
 
