@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 
@@ -43,3 +44,27 @@ class LoopClock:
 
 
 CLOCK = LoopClock()
+
+
+@asynccontextmanager
+async def timeout(clock: Clock, seconds: float) -> AsyncGenerator[Callable[[float], None]]:
+    """End the body with a TimeoutError after so many seconds of the clock.
+
+    :returns: what to call with another number of seconds, which count from that moment.
+    """
+    loop = asyncio.get_running_loop()
+    timer: TimerHandle | None = None
+    async with asyncio.timeout(None) as scope:
+
+        def give(seconds: float) -> None:
+            nonlocal timer
+            if timer is not None:
+                timer.cancel()
+            timer = clock.call_later(seconds, lambda: scope.reschedule(loop.time()))
+
+        give(seconds)
+        try:
+            yield give
+        finally:
+            if timer is not None:
+                timer.cancel()

@@ -1,7 +1,8 @@
 """Leadership by a Lease (coordination.k8s.io/v1): one controller works, the others stand by.
 
 The holder renews the Lease every third of its duration. It gives up if it could not renew it for
-two thirds, which is before anybody else may take it. The time stamps in the Lease are for people.
+two thirds, which is before anybody else may take it; three attempts fit in between, even if the
+requests hang. The time stamps in the Lease are for people.
 Its expiry is measured with the reader's own clock, from the moment at which the reader saw the
 Lease change.
 
@@ -12,17 +13,19 @@ read did, the Lease is read regularly.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from kuryr_k8s import errors
-from kuryr_k8s.engine.clock import CLOCK, Clock, TimerHandle
+from kuryr_k8s.engine.clock import CLOCK, Clock, timeout
 from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.resources import LEASES, Key
 
 LOG = logging.getLogger(__name__)
 LOOK = 2.0  # seconds
+ATTEMPT = 1 / 9  # of the duration, which one attempt to take or renew the Lease may take
+PAUSE = 1 / 45  # of the duration, between two attempts to renew it
 RELEASE = 5.0  # seconds that the release of the Lease may take
 LATE = 0.01  # seconds: so much after its end a Lease is taken, not before
 
@@ -100,7 +103,7 @@ class Lease:
         while True:
             before, known = self.holder, self._version
             try:
-                if await self._try():
+                if await self._attempt():
                     if before not in ("", self.identity):
                         LOG.warning("%s has not renewed the Lease %s", before, self.key)
                     LOG.info("this controller (%s) holds the Lease %s", self.identity, self.key)
@@ -123,7 +126,10 @@ class Lease:
         query = {"fieldSelector": f"metadata.name={self.key.name}"}
         events = self._api.watch(LEASES, query, namespace=self.key.namespace, idle=self.duration)
         try:
-            async with self._silence() as heard, aclosing(events):
+            async with (
+                timeout(self._clock, self._patience()) as give,
+                aclosing(events),
+            ):
                 async for event in events:
                     version = int(event["object"]["metadata"]["resourceVersion"])
                     if event["type"] == "DELETED" or version <= int(self._version or 0):
@@ -131,35 +137,10 @@ class Lease:
                     self._deaf = False
                     if self._may_take(event["object"]):
                         return True
-                    heard()
+                    give(self._patience())
         except TimeoutError:
             return True
         return False
-
-    @asynccontextmanager
-    async def _silence(self) -> AsyncGenerator[Callable[[], None]]:
-        """End the body with a TimeoutError if the watch shows nothing for too long.
-
-        :returns: what to call when it has shown something.
-        """
-        loop = asyncio.get_running_loop()
-        timer: TimerHandle | None = None
-        async with asyncio.timeout(None) as silence:
-
-            def heard() -> None:
-                nonlocal timer
-                if timer is not None:
-                    timer.cancel()
-                timer = self._clock.call_later(
-                    self._patience(), lambda: silence.reschedule(loop.time())
-                )
-
-            heard()
-            try:
-                yield heard
-            finally:
-                if timer is not None:
-                    timer.cancel()
 
     def _patience(self) -> float:
         """Return the seconds until the Lease must be read if the watch shows nothing."""
@@ -174,7 +155,7 @@ class Lease:
             await self._clock.sleep(self.duration / 3)
             deadline = self._renewed + self.duration * 2 / 3 - self._clock.now()
             try:
-                async with asyncio.timeout(deadline):
+                async with timeout(self._clock, deadline):
                     await self._renew()
             except TimeoutError as error:
                 raise LeaseLost(f"the Lease {self.key} could not be renewed") from error
@@ -183,12 +164,25 @@ class Lease:
         """Renew the Lease, and try again if the API fails."""
         while True:
             try:
-                if await self._try():
+                if await self._attempt():
                     return
                 raise LeaseLost(f"another controller took the Lease {self.key}")
             except errors.KubeError as error:
                 LOG.warning("Lease %s: %s", self.key, error)
-            await self._clock.sleep(self.duration / 15)
+            await self._clock.sleep(self.duration * PAUSE)
+
+    async def _attempt(self) -> bool:
+        """Try once, but not for long: one request that hangs must leave time for the next one.
+
+        :returns: Whether the Lease is ours afterwards.
+        :raises errors.KubeError: The API failed, or did not answer in time.
+        """
+        seconds = self.duration * ATTEMPT
+        try:
+            async with timeout(self._clock, seconds):
+                return await self._try()
+        except TimeoutError as error:
+            raise errors.KubeError(f"no answer within {seconds:.1f} s") from error
 
     async def _try(self) -> bool:
         """Take or renew the Lease if that is allowed.

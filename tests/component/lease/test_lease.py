@@ -106,17 +106,18 @@ async def test_expiry_is_found_out_without_a_watch(stage, candidate, broken):
             await leader.acquire()  # renews it
             until = clock.now() + 6.0
             while clock.now() < until:
-                await let_pass(clock)
+                await let_pass(stage, clock)
                 assert not waiting.done()
         end = clock.now() + leader.remaining
         while not waiting.done():
-            await let_pass(clock)
+            await let_pass(stage, clock)
     assert end <= clock.now() < end + 11.0  # not as long as two Leases
     assert leader.remaining <= 0
 
 
-async def let_pass(clock):
-    """Let half a second pass if somebody waits for it, and not for an answer."""
+async def let_pass(stage, clock):
+    """Let half a second pass if somebody waits for it, and not for the server's answer."""
+    await stage.proxy.wait_for(lambda: not stage.proxy.asking)
     if clock.pending:
         clock.advance(0.5)
     await asyncio.sleep(0.01)
@@ -133,7 +134,7 @@ async def test_lease_deleted_by_hand_is_not_free_before_its_end(stage, candidate
         await stage.proxy.wait_for(lambda: stage.proxy.watching("leases"))
         await stage.client.delete(candidate.path)
         while not waiting.done():
-            await let_pass(clock)
+            await let_pass(stage, clock)
     assert leader.remaining <= 0
 
 
@@ -168,7 +169,7 @@ async def test_lease_that_somebody_labels_while_it_is_renewed_stays_with_its_hol
         writes = stage.proxy.faults.add(
             path="/leases/", action=renewal, when=lambda request: request.method != "GET"
         )
-        await pass_until(clock, renewal.reached.is_set)
+        await pass_until(stage, clock, renewal.reached.is_set)
         assert writes.hits == 1
         before = await stage.client.patch(
             candidate.path, {"metadata": {"labels": {"colour": "white"}}}
@@ -181,17 +182,33 @@ async def test_lease_that_somebody_labels_while_it_is_renewed_stays_with_its_hol
 
         async with asyncio.timeout(60):
             while not await renewed():
-                await let_pass(clock)
+                await let_pass(stage, clock)
         found = await stage.client.get(candidate.path)
         assert found["metadata"]["labels"] == {"colour": "white"}
         assert (found["spec"]["holderIdentity"], leader.held) == ("one", True)
         ends.set()
 
 
-async def pass_until(clock, condition):
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_leader_survives_requests_that_hang(stage, candidate, method):
+    """Two in a row, for ever: the third one is in time."""
+    clock, ends = ManualClock(), asyncio.Event()
+    leader = await candidate("one", 45.0, clock=clock)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leader.hold(ends.wait))
+        await stage.until(lambda: _held(leader))
+        taken = (await stage.client.get(candidate.path))["spec"]["renewTime"]
+        hangs = stage.proxy.faults.add(method=method, path="/leases/", times=2, action=Hang())
+        await pass_until(stage, clock, lambda: hangs.hits == 2)
+        await pass_until(stage, clock, lambda: leader.remaining > 40.0)
+        assert (await stage.client.get(candidate.path))["spec"]["renewTime"] > taken
+        ends.set()
+
+
+async def pass_until(stage, clock, condition):
     async with asyncio.timeout(60):
         while not condition():
-            await let_pass(clock)
+            await let_pass(stage, clock)
 
 
 async def _held(lease):

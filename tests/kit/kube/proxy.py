@@ -100,6 +100,7 @@ class KubeProxy:
         self.events = Events()
         self.calls = Calls()
         self.answered = 0  # writes, whatever came of them
+        self.asking = 0  # requests that the server has not answered
         self.changes = Changes()
         self.streams: set[Stream] = set()
         self.url = ""
@@ -184,10 +185,15 @@ class KubeProxy:
         return await asyncio.shield(self._exchange(request, body))
 
     async def _exchange(self, request: web.Request, body: bytes) -> web.Response:
-        async with self._ask(request, body) as answer:
-            return web.Response(
-                status=answer.status, body=await answer.read(), headers=_headers(answer)
-            )
+        self.asking += 1
+        try:
+            async with self._ask(request, body) as answer:
+                return web.Response(
+                    status=answer.status, body=await answer.read(), headers=_headers(answer)
+                )
+        finally:
+            self.asking -= 1
+            self.changes.notify()
 
     async def _stream(self, request: web.Request, resource: str) -> web.StreamResponse:
         async with self._ask(request, b"") as answer:
