@@ -2,8 +2,13 @@
 
 Three loops have one duty each: :meth:`Informer.run` reconnects, ``_follow`` turns a stream into a
 cache, and :meth:`KubeApi.watch` reads the stream. Objects are cut down to the few fields we read
-as they arrive, so that the whole list is never in memory. After a gap (410, a restart of the
-server) the kind is listed again, and the differences are reported as changes, deletions included.
+as they arrive, so that the whole list is never in memory.
+
+A watch that was cut or refused goes on where it was: lists for all clients at once are the last
+thing that an overloaded server needs. The kind is listed again if the server does not know the
+version any more (410), if it was set back, or if it did not answer for a while: then it may have
+been set back, and nothing tells once it is past that version again. The differences are reported
+as changes, deletions included.
 
 Whoever writes passes the server's answer to :meth:`Informer.learn`. The cache then never lags
 behind our own writes, so that none is made twice, and the next step need not wait for the watch.
@@ -18,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from kuryr_k8s import errors
+from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.learned import Learned
 from kuryr_k8s.k8s.resources import Key, Resource, Versioned
@@ -25,6 +31,8 @@ from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
 SHORT = 2.0  # seconds; a watch that ends sooner is a failure, even if the server says nothing
+IMPOSSIBLE = (400, 410)  # to a version: it is none, or not one that the server knows any more
+AWAY = 1  # failures without an answer: that a watch was cut; after more, the server was away
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -60,6 +68,7 @@ class Informer(Generic[T]):
         selectors: Mapping[str, str] | None = None,
         idle: float = 150.0,
         patience: Patience = PATIENCE,
+        clock: Clock = CLOCK,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -68,6 +77,7 @@ class Informer(Generic[T]):
         self._selectors = dict(selectors or {})
         self._idle = idle
         self._patience = patience
+        self._clock = clock
         self.replaying = False  # what is reported now comes of a list, and is no event
         self._cache: dict[Key, _Known[T]] = {}
         self._learned = Learned()
@@ -139,7 +149,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Follow the kind for ever; whatever the server does, try again."""
-        failures = 0
+        failures = unanswered = 0  # in a row
         while True:
             begun, version = asyncio.get_running_loop().time(), self._version
             problem = await self._problem_of_following()
@@ -148,17 +158,28 @@ class Informer(Generic[T]):
             # and a server that is ahead of us ends a watch in the middle of a burst.
             worked = lived >= SHORT or (problem is None and self._version not in ("", version))
             failures = int(problem is not None) if worked else failures + 1
+            unanswered = 0 if worked else unanswered
             if problem is not None:
+                unanswered += problem.status == 0
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList
-                if problem.status or failures > 3:
+                if problem.status in IMPOSSIBLE or unanswered > AWAY:
                     self._list_again()
                 expected = isinstance(problem, errors.KubeGone) or failures > 1
                 level = logging.DEBUG if expected else logging.WARNING
                 LOG.log(level, "%s: %s", self.resource.plural, problem)
-            first = self._patience.first_watch_retry
-            delay = min(8.0, first * 2.0 ** min(failures - 1, 8)) if failures else 0.0
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            await self._clock.sleep(self._delay(failures, problem))
+
+    def _delay(self, failures: int, problem: errors.KubeError | None) -> float:
+        """Return the seconds until the server is asked again: at least what it asks for."""
+        first = self._patience.first_watch_retry
+        delay = min(8.0, first * 2.0 ** min(failures - 1, 8)) if failures else 0.0
+        delay *= random.uniform(0.5, 1.0)
+        asked = problem.retry_after if problem is not None else None
+        if not asked:
+            return delay
+        # it asks all at once for the same, and they are not to come at once
+        return max(delay, min(asked, self._patience.longest_asked) * random.uniform(1.0, 1.2))
 
     async def _problem_of_following(self) -> errors.KubeError | None:
         try:

@@ -54,14 +54,26 @@ async def test_server_without_streaming_lists_is_listed_in_pages(stage):
         await stage.until_plugged_in("late")
 
 
-@pytest.mark.parametrize("status", [410, 429, 500, 503])
-async def test_watch_that_is_refused_for_a_while_is_asked_for_again(stage, status):
+@pytest.mark.parametrize(
+    ("status", "lists"), [(400, 2), (401, 1), (403, 1), (410, 2), (429, 1), (500, 1), (503, 1)]
+)
+async def test_watch_that_is_refused_for_a_while_goes_on_where_it_was(stage, status, lists):
+    """All is listed again only if the version is the reason."""
     async with stage.controller(patience={"first_watch_retry": 0.1}):
-        await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 1)
-        stage.proxy.faults.add(when=is_watch, times=3, action=answer(status))
+        await stage.cluster.add_pod("early", node=NODE)
+        await stage.until_plugged_in("early")
+        stage.proxy.faults.add(
+            when=lambda r: is_watch(r) and "resourceVersion" in r.query,
+            times=1 if lists > 1 else 5,
+            action=answer(status),
+        )
         stage.proxy.cut_watches("pods")
         await stage.cluster.add_pod("web", node=NODE)
         await stage.until_plugged_in("web")
+    watches = [
+        call.query for call in stage.proxy.calls if (call.method, call.what) == ("watch", "pods")
+    ]
+    assert sum("sendInitialEvents" in query for query in watches) == lists
 
 
 async def test_list_that_lacks_a_living_pod_does_not_take_its_port(stage):

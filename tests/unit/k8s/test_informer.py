@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.engine.clock import CLOCK
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.patience import PATIENCE
+from tests.kit.clock import ManualClock
 
 KEY = Key("ns", "web")
 
@@ -72,9 +75,9 @@ class Server:
 class Followed:
     """An informer that runs, and what its subscriber was told."""
 
-    def __init__(self):
+    def __init__(self, clock=CLOCK):
         self.server = Server()
-        self.informer = Informer(self.server, KURYRPORTS, View.read)
+        self.informer = Informer(self.server, KURYRPORTS, View.read, clock=clock)
         self.informer.keep("colour")
         self.told = []
         self.informer.subscribe(lambda _key, _old, new: self.told.append(new and new.state))
@@ -269,6 +272,24 @@ async def test_confirmed_writes_cost_no_list(followed):
         followed.server.bookmark(version + 1)
         await followed.heard()
     assert len(followed.server.queries) == 1
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(30.0, 30.0), (10000.0, PATIENCE.longest_asked)])
+async def test_server_that_asks_for_time_gets_it(asked, waited):
+    clock = ManualClock()
+    followed = Followed(clock=clock)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run())
+        followed.server.bookmark(10, end_of_list=True)
+        busy = errors.KubeError("too many requests", status=429, retry_after=asked)
+        followed.server.events.put_nowait(busy)
+        await followed.heard()
+        (timer,) = clock.pending
+        assert waited <= timer.due <= 1.2 * waited
+        clock.advance(1.2 * waited)
+        await followed.server.until_asked(2)
+        assert followed.server.queries[1]["resourceVersion"] == "10"
+        task.cancel()
 
 
 @pytest.mark.parametrize(("version", "lists"), [(15, True), (20, False), (25, False)])
