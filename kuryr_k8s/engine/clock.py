@@ -28,11 +28,15 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """The monotonic clock of the running event loop."""
+    """The machine's clock that nobody sets, and the timers of the running event loop.
+
+    It goes on while the machine is suspended, as the event loop's own clock does not: the Lease
+    runs out meanwhile. Timers come late by that time.
+    """
 
     def now(self) -> float:
-        """Return the event loop's time in seconds; threads ask for it, too."""
-        return time.monotonic()
+        """Return the seconds since the machine was booted; threads ask for it, too."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
         """Let other tasks run for so many seconds."""
