@@ -101,19 +101,19 @@ class ControllerApp:
         async with AsyncExitStack() as stack:
             lock = stack.enter_context(HostLock(Path(self.conf.kubernetes.lock_file)))
             kube = await kube_connect.connect(
-                self.conf, deadline=self._left, patience=self._patience
+                self.conf, deadline=self._left, heard=self._heard, patience=self._patience
             )
             stack.push_async_callback(kube.close)
             # the Lease is not to wait behind the work that it stands for
             lease_kube = await kube_connect.connect(
-                self.conf, connections=1, patience=self._patience
+                self.conf, connections=1, heard=self._heard, patience=self._patience
             )
             stack.push_async_callback(lease_kube.close)
             self._lease = lease = self._make_lease(lease_kube, lock)
             neutron, octavia = self._transports()
             stack.callback(neutron.close)
             stack.callback(octavia.close)
-            context = self._context(kube, Neutron(neutron), Octavia(octavia))
+            context = self._context(kube, Neutron(neutron), Octavia(octavia), lease)
             health, parts = self._build(context, lease, {"neutron": neutron, "octavia": octavia})
             self.handlers = [handler for handler, _ in parts.handlers]
             group = await stack.enter_async_context(asyncio.TaskGroup())
@@ -123,7 +123,9 @@ class ControllerApp:
 
     # -- building
 
-    def _context(self, kube: KubeApi, neutron: Neutron, octavia: Octavia) -> HandlerContext:
+    def _context(
+        self, kube: KubeApi, neutron: Neutron, octavia: Octavia, lease: Lease
+    ) -> HandlerContext:
         """Return what handlers are handed; the drivers in it have the same clients and caches."""
         informers = Informers(kube, self._patience)
         events = EventRecorder(
@@ -150,6 +152,7 @@ class ControllerApp:
             events=events,
             informers=informers,
             drivers=Drivers(self.conf, for_drivers),
+            confirm_lease=lease.confirm,
             observe=self._reconciles,
             clock=self._clock,
             patience=self._patience,
@@ -294,6 +297,10 @@ class ControllerApp:
         """Return the seconds that a call of OpenStack, which knows no fencing, may take."""
         timeout = float(self.conf.neutron.call_timeout)
         return min(timeout, self._left() if self._fenced else self._patience.starting_call)
+
+    def _heard(self, date: str) -> None:
+        if self._lease is not None:
+            self._lease.hear(date)
 
     def _left(self) -> float:
         """Return the seconds left for writes: none may be under way when the Lease ends."""

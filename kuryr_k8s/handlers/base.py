@@ -2,7 +2,7 @@
 
 import abc
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +30,8 @@ class HandlerContext:
     :param informers: Caches of Kubernetes objects; ask for those that you need in the constructor
         or in :meth:`Handler.watches`.
     :param observe: Counts reconciles; pass it to the Controllers of :meth:`Handler.loops`.
+    :param confirm_lease: Renews the Lease now, or raises a KuryrError; for what only the leader
+        may do, where something suggests that it is another.
     :param incarnation: Names this life of the process: nobody else can have worked on what it
         created itself.
     """
@@ -40,6 +42,7 @@ class HandlerContext:
     events: EventRecorder
     informers: Informers
     drivers: Drivers
+    confirm_lease: Callable[[], Awaitable[None]]
     observe: Observer | None = None
     clock: Clock = CLOCK
     patience: Patience = PATIENCE

@@ -7,7 +7,7 @@ which cost a millisecond for each Pod. Every error leaves this module as one of
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -33,14 +33,21 @@ class KubeApi:
     :param deadline: Returns the seconds that a write may take at this moment; called when the
         write is requested and right before it is sent. At 0 or less nothing is sent. None: there
         is no such limit.
+    :param heard: Called with the header ``Date`` of each answer as soon as it comes.
     """
 
     def __init__(
-        self, client: ApiClient, *, timeout: float = 30.0, deadline: Deadline | None = None
+        self,
+        client: ApiClient,
+        *,
+        timeout: float = 30.0,
+        deadline: Deadline | None = None,
+        heard: Callable[[str], None] = lambda _date: None,
     ) -> None:
         self._client = client
         self._timeout = timeout
         self._deadline = deadline
+        self._heard = heard
         if deadline is not None:
             guard(client, deadline)
 
@@ -262,6 +269,7 @@ class KubeApi:
             )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
+        self._heard(response.headers.get("Date", ""))
         return response
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,12 +30,14 @@ async def connect(
     *,
     connections: int = CONNECTIONS,
     deadline: Deadline | None = None,
+    heard: Callable[[str], None] = lambda _date: None,
     patience: Patience = PATIENCE,
 ) -> KubeApi:
     """Make a client of the API server; nothing is sent yet.
 
     :param connections: the most that are open at once; further calls wait for one.
     :param deadline: returns the seconds that a write may take, see :class:`KubeApi`.
+    :param heard: called with the ``Date`` of each answer, see :class:`KubeApi`.
     :raises errors.ConfigError: a file is missing or unreadable.
     """
     options = conf.kubernetes
@@ -51,7 +54,9 @@ async def connect(
             InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME).load_and_set(
                 configuration
             )
-        return KubeApi(ApiClient(configuration), timeout=patience.kube_call, deadline=deadline)
+        return KubeApi(
+            ApiClient(configuration), timeout=patience.kube_call, deadline=deadline, heard=heard
+        )
     except ConfigException as error:
         raise errors.ConfigError(f"[kubernetes] api_root is not set, and {error}") from error
     except (OSError, ValueError, yaml.YAMLError) as error:

@@ -6,6 +6,12 @@ requests hang. The time stamps in the Lease are for people.
 Its expiry is measured with the reader's own clock, from the moment at which the reader saw the
 Lease change.
 
+While a virtual machine is paused, its clocks stand still, and the Lease of a holder in it runs out
+unnoticed. Therefore the holder also measures the time since its last renewal with the clock of the
+API server, by the ``Date`` of each answer. If that clock is ahead, so much less is left, and the
+Lease is renewed at once, or found to be lost. What a machine that goes on sends before the first
+answer of the API server reaches it, nothing in it can hold back: see the preconditions of writes.
+
 A standby watches the Lease, and therefore takes one that was released at once. The watch is used
 for nothing else: a Lease is taken after a read. If the watch falls silent, or shows less than a
 read did, the Lease is read regularly.
@@ -13,14 +19,16 @@ read did, the Lease is read regularly.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
 from kuryr_k8s import errors
 from kuryr_k8s.engine.clock import CLOCK, Clock, timeout
 from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.resources import LEASES, Key
+from kuryr_k8s.k8s.server_clock import ServerClock
 
 LOG = logging.getLogger(__name__)
 LOOK = 2.0  # seconds
@@ -67,11 +75,35 @@ class Lease:
         self._seen = self._expires = clock.now()  # when it was first seen; when it may be taken
         self._deaf = False  # the watch did not tell what a read did
         self._renewed = 0.0
+        self._server = ServerClock(clock)
+        self._ahead = -math.inf  # the server's clock, when the Lease was renewed
+        self._due = asyncio.Event()  # a renewal, before its time
+        self._renewing = asyncio.Lock()
 
     @property
     def remaining(self) -> float:
         """Seconds for which nobody else can have the Lease; the limit for an outside write."""
-        return self._renewed + self.duration - self._clock.now() if self.held else 0.0
+        if not self.held:
+            return 0.0
+        return self._renewed + self.duration - self._clock.now() - self._missed
+
+    @property
+    def _missed(self) -> float:
+        """Seconds since the last renewal by the server's clock that ours did not count."""
+        if self._ahead == -math.inf:  # that server does not tell the time
+            return 0.0
+        return max(0.0, self._server.ahead - self._ahead)
+
+    def hear(self, date: str) -> None:
+        """Note the ``Date`` of an answer that the API server has just given to this process."""
+        self._server.hear(date)
+        if self.held and self._missed > self.duration * ATTEMPT and not self._due.is_set():
+            LOG.warning(
+                "Lease %s: by the API server's clock %.0f s more have passed than by ours",
+                self.key,
+                self._missed,
+            )
+            self._due.set()
 
     @property
     def expires_in(self) -> float:
@@ -82,6 +114,18 @@ class Lease:
         if self.held or not self.holder:
             return max(0.0, self.remaining)
         return max(0.0, self._expires - self._clock.now())
+
+    async def confirm(self) -> None:
+        """Renew the Lease now, since something suggests that another controller has it.
+
+        :raises LeaseLost: Another controller has it; :meth:`hold` is about to end.
+        :raises errors.KubeError: The API server did not tell.
+        """
+        async with self._renewing:
+            if self.held and await self._attempt():
+                return
+        self._due.set()
+        raise LeaseLost(f"another controller took the Lease {self.key}")
 
     async def hold(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, run ``work`` while renewing it, and release it at the end.
@@ -152,13 +196,20 @@ class Lease:
 
     async def _renew_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self.duration / 3)
+            await self._until_due()
             deadline = self._renewed + self.duration * 2 / 3 - self._clock.now()
             try:
-                async with timeout(self._clock, deadline):
+                async with timeout(self._clock, deadline), self._renewing:
                     await self._renew()
             except TimeoutError as error:
                 raise LeaseLost(f"the Lease {self.key} could not be renewed") from error
+
+    async def _until_due(self) -> None:
+        """Wait for a third of the duration, or until there is reason to renew the Lease sooner."""
+        with suppress(TimeoutError):
+            async with timeout(self._clock, self.duration / 3):
+                await self._due.wait()
+        self._due.clear()
 
     async def _renew(self) -> None:
         """Renew the Lease, and try again if the API fails."""
@@ -192,6 +243,7 @@ class Lease:
         """
         started = self._clock.now()
         lease = await self._api.find(LEASES, self.key)
+        ahead = self._server.ahead  # before the write: what comes after it counts
         try:
             if lease is None and not self._may_make():
                 self.held = False
@@ -208,7 +260,8 @@ class Lease:
             if self.held:  # by whomever: our own late write, or a label; the next read will tell
                 raise
             return False
-        self._renewed = started
+        self._renewed, self._ahead = started, ahead
+        self._server.begin_period()
         self.held = True
         self.holder = self.identity
         return True

@@ -10,8 +10,8 @@ NODE_FINALIZER = "kuryr.openstack.org/node-finalizer"
 NODE_NAME_LABEL = "kuryr.openstack.org/nodeName"
 # Set on a KuryrPort: which run of the controller's process created it.
 CREATOR = "openstack.org/kuryr-creator"
-# Set on a KuryrPort that had no interfaces when a controller took the Lease: which run of its
-# process took it. The purpose is the new resourceVersion.
+# Set on a KuryrPort at its creation, and again if it had no interfaces when a controller took the
+# Lease: the run of the process that leads. It also gives the KuryrPort a new resourceVersion.
 LEADER = "openstack.org/kuryr-leader"
 # Set by the daemon on its Node: the chassis' hostname, Neutron's binding:host_id.
 HOST_ID = "openstack.org/kuryr-host-id"

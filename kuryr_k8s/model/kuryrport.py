@@ -38,6 +38,7 @@ class KuryrPort:
     uid: str
     resource_version: str
     creator: str | None
+    leader: str | None
     pod_uid: str
     node: str
     static: bool
@@ -53,6 +54,7 @@ class KuryrPort:
         meta, spec = item["metadata"], item["spec"]
         status = item.get("status") or {}
         creator = annotations.annotation(item, annotations.CREATOR)
+        leader = annotations.annotation(item, annotations.LEADER)
         vifs, project = status.get("vifs"), status.get("projectId")
         return cls(
             namespace=sys.intern(meta["namespace"]),
@@ -60,6 +62,7 @@ class KuryrPort:
             uid=meta["uid"],
             resource_version=meta["resourceVersion"],
             creator=sys.intern(creator) if creator else None,
+            leader=sys.intern(leader) if leader else None,
             pod_uid=spec["podUid"],
             node=sys.intern(spec["podNodeName"]),
             static=bool(spec.get("podStatic")),

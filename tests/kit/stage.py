@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kuryr_k8s.app import ControllerApp
+from kuryr_k8s.engine.clock import CLOCK
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
 from kuryr_k8s.patience import Patience
 from tests.kit.fakes.observing import PATIENCE
@@ -26,7 +27,7 @@ class Stage:
         self._load_conf = load_conf
 
     @asynccontextmanager
-    async def controller(self, *, leading=True, patience=None, **groups):
+    async def controller(self, *, leading=True, patience=None, clock=CLOCK, **groups):
         """Run a controller (until it leads, or merely started) behind the proxy.
 
         :param patience: durations that differ from those of UNHURRIED, by their names.
@@ -34,7 +35,7 @@ class Stage:
         kubeconfig = {"kubeconfig": str(self.proxy.kubeconfig_for("controller"))}
         groups["kubernetes"] = kubeconfig | groups.get("kubernetes", {})
         durations = dataclasses.replace(UNHURRIED, **(patience or {}))
-        app = ControllerApp(self._load_conf(**groups), durations)
+        app = ControllerApp(self._load_conf(**groups), durations, clock)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(app.run())
             if leading:

@@ -94,6 +94,10 @@ class KuryrPortHandler(Handler):
             return
         if pod.deleting:
             return  # it will not start any more
+        if recorded.leader not in (None, self._context.incarnation):
+            # Another controller has taken the Lease since, or could not mark it before we took it.
+            # In our cache are its resourceVersion and, perhaps, ports that are others' by now.
+            await self._context.confirm_lease()
         try:
             vifs, own_groups = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:

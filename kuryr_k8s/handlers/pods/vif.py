@@ -66,7 +66,7 @@ class VIFHandler(Handler):
 
     async def _create(self, key: Key, pod: Pod) -> None:
         untouched = self._begun.get(key) == pod.uid
-        body = kuryrport_of(pod, self._context.incarnation if untouched else None)
+        body = kuryrport_of(pod, self._context.incarnation, vouches=untouched)
         try:
             answer = await self._context.kube.create(KURYRPORTS, body)
         except errors.KubeConflict as error:
@@ -151,21 +151,23 @@ def is_awaited(recorded: KuryrPort, pod: Pod | None) -> bool:
     return not pod.deleting or recorded.static or recorded.has_vifs
 
 
-def kuryrport_of(pod: Pod, creator: str | None) -> Json:
+def kuryrport_of(pod: Pod, leader: str, *, vouches: bool) -> Json:
     """Return the KuryrPort of a Pod, complete from its creation: it contains both finalizers.
 
     The mirror of a static Pod is not its owner: it is deleted and recreated while the Pod runs on.
 
-    :param creator: The process that vouches that nobody can have made ports for the Pod.
+    :param leader: The run of the process that creates it.
+    :param vouches: Whether it vouches that nobody can have made ports for the Pod.
     """
     node = pod.node or ""
     meta: Json = {
         "namespace": pod.namespace,
         "name": pod.name,
         "finalizers": [annotations.KURYRPORT_FINALIZER, annotations.NODE_FINALIZER],
+        "annotations": {annotations.LEADER: leader},
     }
-    if creator is not None:
-        meta["annotations"] = {annotations.CREATOR: creator}
+    if vouches:
+        meta["annotations"][annotations.CREATOR] = leader
     if len(node) <= LABEL_LIMIT:
         meta["labels"] = {annotations.NODE_NAME_LABEL: node}
     if not pod.static:

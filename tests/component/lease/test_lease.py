@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
+from kuryr_k8s import errors
+from kuryr_k8s.k8s import resources
 from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.clock import ManualClock
-from tests.kit.fakes.faults import Hang, answer
+from tests.kit.fakes.faults import Hang, answer, dated
 from tests.kit.kube.proxy import FLOW_SCHEMA
 from tests.kit.stages import ACCOUNT
 
@@ -40,11 +44,20 @@ async def candidate(stage, lanes, load_conf):
 
         async def make(identity, duration, *, account=None, **how):
             account = account or {"kubeconfig": str(stage.proxy.kubeconfig_for("controller"))}
-            kube = await connect(load_conf(kubernetes=account), connections=1)
+            leases = []
+            kube = await connect(
+                load_conf(kubernetes=account),
+                connections=1,
+                heard=lambda date: [lease.hear(date) for lease in leases],
+            )
             stack.push_async_callback(kube.close)
-            return Lease(kube, Key("kube-system", name), identity, duration=duration, **how)
+            leases.append(
+                Lease(kube, Key("kube-system", name), identity, duration=duration, **how)
+            )
+            make.apis[identity] = kube
+            return leases[0]
 
-        make.path = path
+        make.path, make.apis = path, {}
         yield make
     if await stage.client.find(path):
         await stage.client.delete(path)
@@ -203,6 +216,38 @@ async def test_leader_survives_requests_that_hang(stage, candidate, method):
         await pass_until(stage, clock, lambda: leader.remaining > 40.0)
         assert (await stage.client.get(candidate.path))["spec"]["renewTime"] > taken
         ends.set()
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(0, 45), (20, 25), (3600, -3555)])
+async def test_time_that_passed_while_all_clocks_stood_still_is_not_left_of_the_lease(
+    stage, candidate, seconds, left
+):
+    """A virtual machine was paused: it learns of that from the API server's answers."""
+    now = datetime.now(UTC)
+    earlier = stage.proxy.faults.add(times=None, action=dated(format_datetime(now, usegmt=True)))
+    leader = await candidate("one", 45.0, clock=ManualClock())
+    await leader.acquire()
+    assert leader.remaining == 45
+    earlier.remove()
+    later = format_datetime(now + timedelta(seconds=seconds), usegmt=True)
+    stage.proxy.faults.add(method="GET", times=None, action=dated(later))
+    with pytest.raises(errors.KubeError):
+        await candidate.apis["one"].get(resources.LEASES, Key("kube-system", "none"))
+    assert leader.remaining == left
+    await leader.acquire()  # renews it
+    assert leader.remaining == 45
+
+
+async def test_servers_whose_clocks_differ_do_not_end_a_lease_again_and_again(stage, candidate):
+    now = datetime.now(UTC)
+    leader = await candidate("one", 45.0, clock=ManualClock())
+    for _ in range(3):
+        for seconds in (0, 40):
+            date = format_datetime(now + timedelta(seconds=seconds), usegmt=True)
+            server = stage.proxy.faults.add(times=None, action=dated(date))
+            await leader.acquire()  # or renews it
+            assert leader.remaining == 45
+            server.remove()
 
 
 async def pass_until(stage, clock, condition):

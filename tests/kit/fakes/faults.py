@@ -199,6 +199,17 @@ def delay(seconds: float) -> Action:
     return act
 
 
+def dated(date: str) -> Action:
+    """Do the work; the server's clock shows this date."""
+
+    async def act(_request: web.Request, proceed: Proceed) -> web.StreamResponse:
+        response = await proceed()
+        response.headers["Date"] = date
+        return response
+
+    return act
+
+
 def garble() -> Action:
     """Do the work and answer with half of a JSON document."""
 
