@@ -89,7 +89,7 @@ def _body(name: str, number: int) -> Json:
         deleting=False,
         config_hash=None,
     )
-    return kuryrport_of(pod, "floor")
+    return kuryrport_of(pod, "floor", vouches=True)
 
 
 if __name__ == "__main__":

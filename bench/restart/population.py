@@ -90,7 +90,9 @@ class Population:
             PODS.path(meta["namespace"], meta["name"], "status"), {"status": running}
         )
         kind = {"apiVersion": KURYRPORTS.api_version, "kind": KURYRPORTS.kind}
-        await admin.create(kind | kuryrport_of(Pod.read(pod), "an-earlier-controller"))
+        await admin.create(
+            kind | kuryrport_of(Pod.read(pod), "an-earlier-controller", vouches=True)
+        )
         status = kuryrport_status(port, self._network, active=True)
         path = KURYRPORTS.path(meta["namespace"], meta["name"], "status")
         await admin.patch(path, {"status": status})
