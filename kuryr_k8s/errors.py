@@ -61,9 +61,17 @@ class CloudError(KuryrError):
         self.retry_after = retry_after
         self.kind = kind
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the API itself said that it did nothing; a 404 of a proxy is no such word."""
+        return 400 <= self.status < 500 and (self.status != 404 or isinstance(self, NotFound))
+
 
 class NotFound(CloudError):
-    """404; whoever deletes the object treats it as success."""
+    """404 in the API's own words; whoever deletes the object treats it as success.
+
+    A 404 of anything else, such as a proxy that has lost its backend, is a plain CloudError.
+    """
 
     reason = "OpenStackObjectNotFound"
 

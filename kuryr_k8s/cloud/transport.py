@@ -30,6 +30,8 @@ _EXHAUSTION = re.compile(
 )
 # Octavia's messages while it changes a part of a load balancer, or the load balancer itself.
 _IMMUTABLE = re.compile("is immutable and cannot be updated|Invalid state .* of loadbalancer")
+# Octavia's words where it looks for a pool before it looks for members; that body is pecan's.
+_MISSING = re.compile(r"^[A-Z][\w ]+ [0-9a-f-]{36} not found\.$")
 
 
 class Adapter(Protocol):
@@ -188,7 +190,7 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
     """Translate an answer of 400 or more into one of our errors."""
     status, text = response.status_code, response.text
     kind: type[errors.CloudError] = errors.CloudError
-    if status == 404:
+    if status == 404 and _is_missing(text):
         kind = errors.NotFound
     elif status == 413 or (status in (403, 409) and _is_exhaustion(text)):
         kind = errors.OverQuota
@@ -208,6 +210,19 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
     )
 
 
+def _is_missing(text: str) -> bool:
+    """Return whether a 404 is Neutron's or Octavia's own, and not that of a proxy before them."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return False
+    if not isinstance(body, dict):
+        return False
+    if _kind_of(text) or "faultstring" in body:
+        return True
+    return bool(_MISSING.match(str(body.get("description"))))
+
+
 def _is_exhaustion(text: str) -> bool:
     """Return whether a quota (Neutron 409 OverQuota, Octavia 403) or a subnet is exhausted."""
     return bool(_EXHAUSTION.search(text))
@@ -221,7 +236,7 @@ def message_of(text: str) -> str:
         return text.strip()[:300]
     if isinstance(body, dict):
         inner = next((value for value in body.values() if isinstance(value, dict)), body)
-        for name in ("message", "faultstring", "detail", "NeutronError"):
+        for name in ("message", "faultstring", "detail", "description", "NeutronError"):
             if isinstance(inner.get(name), str):
                 return str(inner[name])[:300]
     return text.strip()[:300]

@@ -174,6 +174,9 @@ async def test_what_is_not_there_is_not_found(octavia: Octavia) -> None:
         assert reply.fault == (404, f"{name} {NOBODY} not found.")
     reply = await octavia.put(f"{POOLS}/{NOBODY}/members", {"members": []})
     assert reply.status == 404
+    # before its controllers, Octavia's framework answers
+    text = f"Pool {NOBODY} not found."
+    assert reply.body == {"code": 404, "title": "Bad Request", "description": text}
 
 
 BALANCER = {

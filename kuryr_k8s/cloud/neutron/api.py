@@ -106,8 +106,7 @@ class Neutron:
 
         Ports that somebody waits for are divided among a few requests, since Neutron creates the
         ports of one request one after another. The others go in one request. After an error that
-        is not a refusal (``status`` 0, or 500 and above) some ports may exist that are not
-        returned.
+        is not a refusal (``is_refusal``) some ports may exist that are not returned.
 
         :returns: The ports that were created, and an error if these are not all.
         """
@@ -132,7 +131,7 @@ class Neutron:
         outcomes = [task.result() for task in tasks]
         failures = [outcome for outcome in outcomes if isinstance(outcome, errors.CloudError)]
         # the least certain failure counts
-        failure = min(failures, key=lambda error: 0 < error.status < 500, default=None)
+        failure = min(failures, key=lambda error: error.is_refusal, default=None)
         created = [outcome for outcome in outcomes if not isinstance(outcome, errors.CloudError)]
         return created, failure
 

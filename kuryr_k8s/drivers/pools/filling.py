@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
+from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.drivers.base import BindingFailed, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
+from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
 
 CREATIONS = 4  # simultaneous creations for one pool
@@ -44,11 +46,18 @@ class Filling:
     """
 
     def __init__(
-        self, context: PoolContext, inventory: Inventory, *, reserve: int, rate: float
+        self,
+        context: PoolContext,
+        inventory: Inventory,
+        networks: PoolNetworks,
+        *,
+        reserve: int,
+        rate: float,
     ) -> None:
         self._context = context
         self._state = context.state
         self._inventory = inventory
+        self._networks = networks
         self._reserve = reserve
         self._budget = Budget(rate, burst=max(round(rate), SIZE))
         self._progress: dict[PoolKey, _Progress] = {}
@@ -149,7 +158,7 @@ class Filling:
             )
         if failure is not None:
             self._fail(key, failure)
-            self._answer(key, failure)
+            await self._answer(key, failure)
             raise failure
         progress = self._of(key)
         progress.failure, progress.proven = None, True
@@ -180,18 +189,28 @@ class Filling:
         progress = self._of(key)
         progress.failure, progress.allowed, progress.proven = failure, 1, False
 
-    def _answer(self, key: PoolKey, failure: Exception) -> None:
+    async def _answer(self, key: PoolKey, failure: Exception) -> None:
         """Tell the claims that wait about a failure that they or an operator can mend."""
         if isinstance(failure, errors.OverQuota):
             self._make_room(key)
             return
-        if isinstance(failure, errors.NotFound):
+        if isinstance(failure, errors.NotFound) and await self._is_gone(key, failure):
             refused = self._state.close(key, self._context.now())
-        elif isinstance(failure, errors.Refused):
+        elif isinstance(failure, errors.NotFound | errors.Refused):
             refused = self._state.refuse(key)
         else:
             return
         self._context.carry_out(Effects(refused=dict.fromkeys(refused, failure)))
+
+    async def _is_gone(self, key: PoolKey, failure: errors.NotFound) -> bool:
+        """Return whether the trunk, the network or a subnet of the pool is gone.
+
+        A pool that closes loses all ports that it has available. The answer to a creation may be
+        about a security group, or come from a replica of the database that lags behind.
+
+        :raises errors.CloudError: Neutron does not answer.
+        """
+        return failure.kind == trunks.GONE or not await self._networks.exist(key)
 
     def _of(self, key: PoolKey) -> _Progress:
         return self._progress.setdefault(key, _Progress())
@@ -252,4 +271,4 @@ def _may_have_made_more(failure: Exception) -> bool:
     """
     if isinstance(failure, errors.OverQuota):
         return False
-    return not (isinstance(failure, errors.CloudError) and 400 <= failure.status < 500)
+    return not (isinstance(failure, errors.CloudError) and failure.is_refusal)

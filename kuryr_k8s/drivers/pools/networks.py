@@ -24,6 +24,19 @@ class PoolNetworks:
         """Look up a network."""
         return self._known.get(network_id)
 
+    async def exist(self, key: PoolKey) -> bool:
+        """Ask Neutron for the network and the subnets of a pool, and tell whether all exist.
+
+        :raises errors.CloudError: Neutron does not answer.
+        """
+        try:
+            await self._neutron.get_network(key.network_id)
+            for subnet_id in key.subnet_ids:
+                await self._neutron.get_subnet(subnet_id)
+        except errors.NotFound:
+            return False
+        return True
+
     async def learn(self, keys: Iterable[PoolKey]) -> None:
         """Ask Neutron for networks that no request has named yet.
 

@@ -96,6 +96,7 @@ class PortPool(KeepsPorts):
         self._filling = Filling(
             parts,
             self._inventory,
+            self._networks,
             reserve=options.ports_quota_reserve,
             rate=options.ports_pool_fill_rate,
         )

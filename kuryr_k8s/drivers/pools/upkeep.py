@@ -155,7 +155,7 @@ class Upkeep:
             try:
                 await self._context.neutron.update_port(found.id, fields)
             except errors.CloudError as error:
-                if not 400 <= error.status < 500 or error.status in PASSING:
+                if not error.is_refusal or error.status in PASSING:
                     raise
                 LOG.warning("port %s cannot be reused, and is deleted: %s", found.id, error)
                 self._state.dismiss(found.id, self._context.now())

@@ -194,7 +194,7 @@ class NestedVLAN(TaggedPorts):
         try:
             vlan_id = await self._attach(trunk, port["id"])
         except errors.CloudError as error:
-            if 0 < error.status < 500 or isinstance(error, errors.OverQuota):
+            if error.is_refusal or isinstance(error, errors.OverQuota):
                 await self._give_up(port["id"])
             if error.kind == trunks.NO_PORT:
                 return errors.CloudError(error.brief)  # NotFound would mean the trunk

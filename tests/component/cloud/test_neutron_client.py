@@ -12,7 +12,7 @@ from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.cloud.metrics import LimitMetrics
 from kuryr_k8s.cloud.neutron.api import Neutron, PortQuota
 from kuryr_k8s.cloud.transport import IDS, Transport
-from tests.kit.fakes import Hang, answer
+from tests.kit.fakes import Hang, answer, from_proxy
 
 ALWAYS = None
 
@@ -66,6 +66,36 @@ async def test_a_precondition_survives_a_token_that_is_not_taken_any_more(neutro
     cloud.expire_tokens()
     with pytest.raises(errors.Conflict):
         await neutron.delete_port(port["id"], revision_number=port["revision_number"])
+
+
+@pytest.mark.parametrize(
+    ("text", "content_type"),
+    [
+        ("<html>404 Not Found</html>", "text/html"),
+        ("", "text/plain"),
+        ('{"message": "no Route matched with those values"}', "application/json"),
+        ('{"code": 404, "title": "Not Found", "description": "x"}', "application/json"),
+        ('{"NeutronError": "no such thing"}', "application/json"),
+        ('["not found"]', "application/json"),
+    ],
+)
+async def test_404_that_is_not_neutrons_own_does_not_make_a_port_gone(
+    neutron, cloud, port, text, content_type
+):
+    cloud.faults.add(path="/ports/", times=ALWAYS, action=from_proxy(404, text, content_type))
+    for call in (neutron.get_port, neutron.delete_port):
+        with pytest.raises(errors.CloudError) as caught:
+            await call(port["id"])
+        assert not isinstance(caught.value, errors.NotFound)
+        assert (caught.value.status, caught.value.is_refusal) == (404, False)
+
+
+async def test_404_of_neutron_makes_a_port_gone(neutron, cloud, port):
+    cloud.remove_port(port["id"])
+    with pytest.raises(errors.NotFound) as caught:
+        await neutron.get_port(port["id"])
+    assert caught.value.is_refusal
+    await neutron.delete_port(port["id"])
 
 
 @pytest.mark.parametrize("others", [0, IDS - 2, IDS - 1, 3 * IDS])

@@ -1,6 +1,6 @@
 """Calls of Octavia, and faults of any of them."""
 
-from tests.kit.fakes.faults import WRITES, answer, cut, garble, lose_reply
+from tests.kit.fakes.faults import WRITES, answer, cut, from_proxy, garble, lose_reply
 
 FAULTS = {
     "reply lost": lose_reply(),
@@ -10,6 +10,7 @@ FAULTS = {
     "503": answer(503),
     "409": answer(409, message="Load Balancer x is immutable and cannot be updated."),
     "404": answer(404),
+    "404 of a proxy": from_proxy(404),
 }
 
 

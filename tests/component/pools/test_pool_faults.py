@@ -15,9 +15,10 @@ from tests.component.pools.pods import (
     until_ports,
 )
 from tests.kit.confs import NODE
-from tests.kit.fakes.faults import Hang, make_some
+from tests.kit.fakes.faults import Hang, answer, from_proxy, make_some
 from tests.kit.ledger import counts_of, named, settle
 
+JSON = "application/json"
 LONG = 150.0  # seconds for what is tried every half a minute, and then may need another try
 
 
@@ -351,6 +352,63 @@ async def test_network_that_is_gone_is_told_and_tried_seldom(stage):
         assert len(await stage.node_events()) == 1
         stage.cloud.networks[lost["id"]] = lost
         await stage.until_plugged_in("three", within=LONG)
+
+
+PROXIES = {
+    "HTML": from_proxy(404),
+    "JSON": from_proxy(404, '{"message": "no Route matched with those values"}', JSON),
+}
+
+
+@pytest.mark.parametrize("words", PROXIES)
+async def test_proxy_that_answers_404_to_a_creation_costs_a_pool_none_of_its_ports(stage, words):
+    async with stage.controller(**pool(ports_pool_min="4")) as app:
+        await run(stage, "one")
+        await tidied(stage, app)
+        before = set(stage.cloud.ports)
+        lost = stage.cloud.faults.add(method="POST", path=r"/ports$", action=PROXIES[words])
+        await run(stage, "two")
+        await stage.cloud.wait_for(lambda: lost.hits)
+        await tidied(stage, app)
+        assert before < set(stage.cloud.ports)
+        assert stage.cloud.calls.count("DELETE") == 0
+
+
+@pytest.mark.parametrize("words", PROXIES)
+async def test_proxy_that_answers_404_to_every_change_costs_a_pool_none_of_its_ports(stage, words):
+    at_once = {"pooled_port_name": 0.0}
+    async with stage.controller(**pool(patience=at_once, port_names="true")) as app:
+        pod, port = await run(stage, "one")
+        uid = pod["metadata"]["uid"]
+        await stage.cloud.wait_for(lambda: stage.cloud.ports[port]["device_id"] == uid)
+        await tidied(stage, app)
+        before = set(stage.cloud.ports)
+        lost = stage.cloud.faults.add(
+            method="PUT", path=r"/ports/", times=None, action=PROXIES[words]
+        )
+        await end(stage, "one", pod)
+        await stage.cloud.wait_for(lambda: lost.hits)
+        lost.remove()
+        await tidied(stage, app)
+        assert before == set(stage.cloud.ports)
+
+
+@pytest.mark.parametrize("kind", ["NetworkNotFound", "SubnetNotFound", "SecurityGroupNotFound"])
+async def test_pool_keeps_its_ports_while_neutron_shows_the_network_that_it_did_not_find(
+    stage, kind
+):
+    async with stage.controller(**pool(ports_pool_min="4")) as app:
+        await run(stage, "one")
+        await tidied(stage, app)
+        before = set(stage.cloud.ports)
+        refused = stage.cloud.faults.add(
+            method="POST", path=r"/ports$", action=answer(404, kind=kind)
+        )
+        await run(stage, "two")
+        await stage.cloud.wait_for(lambda: refused.hits)
+        await tidied(stage, app)
+        assert before < set(stage.cloud.ports)
+        assert stage.cloud.calls.count("DELETE") == 0
 
 
 # -- other pool drivers before and after

@@ -1,7 +1,18 @@
 """Servers that behave like those of a cloud, with state, over HTTP, on the loop of the test."""
 
 from .cloud import FakeCloud
-from .faults import Answer, Faults, Hang, answer, cut, delay, garble, lose_reply, make_some
+from .faults import (
+    Answer,
+    Faults,
+    Hang,
+    answer,
+    cut,
+    delay,
+    from_proxy,
+    garble,
+    lose_reply,
+    make_some,
+)
 from .keystone import User
 from .observing import Call, Calls, Changes
 
@@ -17,6 +28,7 @@ __all__ = [
     "answer",
     "cut",
     "delay",
+    "from_proxy",
     "garble",
     "lose_reply",
     "make_some",

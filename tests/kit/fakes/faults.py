@@ -25,6 +25,7 @@ Proceed = Callable[[], Awaitable[web.StreamResponse]]
 Action = Callable[[web.Request, Proceed], Awaitable[web.StreamResponse]]
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+PAGE = "<html><body><h1>404 Not Found</h1>\nnginx</body></html>\n"
 
 
 class Answer(Exception):
@@ -140,6 +141,15 @@ def answer(
         if applied:
             await proceed()
         raise Answer(status, kind, message, headers)
+
+    return act
+
+
+def from_proxy(status: int, text: str = PAGE, content_type: str = "text/html") -> Action:
+    """Answer as a proxy before the service does, in its own words; nothing is applied."""
+
+    async def act(_request: web.Request, _proceed: Proceed) -> web.StreamResponse:
+        return web.Response(status=status, text=text, content_type=content_type)
 
     return act
 

@@ -16,7 +16,7 @@ from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.model.load_balancer import Member
-from tests.kit.fakes import FakeCloud, answer, lose_reply
+from tests.kit.fakes import FakeCloud, answer, from_proxy, lose_reply
 from tests.kit.fakes.octavia.kinds import POOL
 
 Json = dict[str, Any]
@@ -290,3 +290,21 @@ async def test_one_member_is_made_beside_the_others(
     connection.close()
     (pool,) = (await client.read(made.id)).pools
     assert {member.address for member in pool.pool.members} == {"10.2.0.100", "10.2.0.101"}
+
+
+async def test_404_of_octavia_makes_a_part_gone_and_404_of_a_proxy_does_not(
+    client: Octavia, cloud: FakeCloud, body: Json
+) -> None:
+    made = await client.create_load_balancer(body)
+    unknown = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
+    with pytest.raises(errors.NotFound, match=f"^Pool {unknown} not found"):
+        await client.set_members(unknown, [MEMBER])  # which is the framework's
+    with pytest.raises(errors.NotFound):
+        await client.read(unknown)
+    cloud.faults.add(path="/lbaas/", times=None, action=from_proxy(404))
+    for call in (client.read, client.delete_load_balancer, client.tree_statuses):
+        with pytest.raises(errors.CloudError) as told:
+            await call(made.id)
+        assert not isinstance(told.value, errors.NotFound)
+    cloud.faults.clear()
+    assert made.id in cloud.load_balancers

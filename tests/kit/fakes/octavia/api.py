@@ -125,7 +125,7 @@ class OctaviaAPI:
         return self._page(kind, found, request)
 
     async def _list_members(self, request: web.Request) -> web.Response:
-        pool = self._find(request, POOL, "reader", "pool_id")
+        pool = self._pool_above(request, "reader")
         found = listing.select(MEMBER, self.store.members(pool["id"]), request.query)
         return self._page(MEMBER, found, request)
 
@@ -190,14 +190,14 @@ class OctaviaAPI:
 
     async def _set_members(self, request: web.Request) -> web.Response:
         bodies = (await request.json())["members"]
-        pool = self._find(request, POOL, "member", "pool_id")
+        pool = self._pool_above(request, "member")
         additive = request.query.get("additive_only", "").lower() in ("true", "1")
         self._parts.set_members(pool, bodies, additive=additive)
         return web.Response(status=202)
 
     async def _create_member(self, request: web.Request) -> web.Response:
         body = await _body(request, MEMBER)
-        made = self._parts.create_member(self._find(request, POOL, "member", "pool_id"), body)
+        made = self._parts.create_member(self._pool_above(request, "member"), body)
         return web.json_response({MEMBER.name: self._views.show(MEMBER, made)}, status=201)
 
     async def _set_quota(self, request: web.Request) -> web.Response:
@@ -219,6 +219,13 @@ class OctaviaAPI:
         limit = self.store.quotas.get(project_id, {}).get(kind.name, -1)
         if limit >= 0 and self.store.count(kind, project_id) + more > limit:
             raise errors.over_quota(kind.title)
+
+    def _pool_above(self, request: web.Request, role: str) -> Json:
+        """The pool that members are asked for below."""
+        pool_id = request.match_info["pool_id"]
+        if pool_id not in self.store.of(POOL):
+            raise errors.missing_above(POOL.title, pool_id)
+        return self._find(request, POOL, role, "pool_id")
 
     def _find(self, request: web.Request, kind: Kind, role: str, name: str = "id") -> Json:
         """The resource of the path; 403 for those who may not."""

@@ -14,18 +14,26 @@ _BY_STATUS = {
     500: "Internal Server Error",
     503: "Project busy.  Unable to lock the project.  Please try again.",
 }
+_OF_PECAN = "pecan"
 
 
 def render(fault: Answer) -> dict[str, Any]:
     """The body of an error."""
     code = "Client" if fault.status < 500 else "Server"
     text = fault.message or _BY_STATUS.get(fault.status, "An unknown error.")
+    if fault.kind == _OF_PECAN:
+        return {"code": fault.status, "title": "Bad Request", "description": text}
     return {"faultcode": code, "faultstring": text, "debuginfo": None}
 
 
 def missing(kind: str, resource_id: str) -> Answer:
     """404; the kind as Octavia says it, for example «Load Balancer»."""
     return Answer(404, message=f"{kind} {resource_id} not found.")
+
+
+def missing_above(kind: str, resource_id: str) -> Answer:
+    """404 for what the path leads through; the body is that of the framework beneath."""
+    return Answer(404, _OF_PECAN, f"{kind} {resource_id} not found.")
 
 
 def invalid(message: str) -> Answer:
