@@ -9,7 +9,7 @@ import asyncio
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +21,6 @@ from kuryr_k8s.cloud.limit import AdaptiveLimit, Slot, current_priority
 T = TypeVar("T")
 Json = dict[str, Any]
 Query = Mapping[str, str | Sequence[str]]
-IDS = 180  # in a query: its URL then stays below the 8 KB that servers and proxies read
 REQUEST_ID = "x-openstack-request-id"
 # The word "quota" is not enough: a policy that forbids us to read a quota contains it, too.
 _EXHAUSTION = re.compile(
@@ -177,13 +176,6 @@ async def finish(thread: Future[T]) -> T:
             if not future.cancelled():
                 future.exception()  # retrieved: nobody else will do it
         raise
-
-
-def in_queries(ids: Iterable[str]) -> Iterator[Sequence[str]]:
-    """Divide ids among as many queries as they need."""
-    wanted = list(ids)
-    for start in range(0, len(wanted), IDS):
-        yield wanted[start : start + IDS]
 
 
 def error_from(response: requests.Response, what: str) -> errors.CloudError:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from kuryr_k8s.cloud.transport import IDS
+from kuryr_k8s.cloud.paging import IDS
 
 from .sides import Side
 
@@ -179,6 +179,32 @@ async def test_a_full_last_page_is_followed_by_an_empty_one(side: Side, three: l
     last = reply.body["ports"][-1]["id"]
     reply = await side.kuryr.get("/ports", tags=side.mark, limit=3, marker=last)
     assert reply.body["ports"] == []
+
+
+NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
+
+
+async def test_a_port_that_is_gone_cannot_be_a_marker(side: Side, three: list[Json]) -> None:
+    reply = await side.kuryr.get("/ports", tags=side.mark, limit=2, marker=NOBODY)
+    assert (reply.status, reply.error["type"]) == (404, "PortNotFound")
+
+
+async def test_after_a_marker_that_is_gone_subnets_begin_again(side: Side, pods: Json) -> None:
+    reply = await side.kuryr.get("/subnets", network_id=pods["id"], limit=5, marker=NOBODY)
+    assert ids(reply.body["subnets"]) == set(pods["subnets"])
+
+
+async def test_policies_of_rbac_are_neither_paged_nor_sorted_by_id(side: Side) -> None:
+    network = await side.network("10.227.0.0/29")
+    for owner in (side.stranger, side.admin):
+        body = {"object_type": "network", "object_id": network["id"]}
+        body |= {"action": "access_as_shared", "target_tenant": owner.project_id}
+        await side.kuryr.post("/rbac-policies", {"rbac_policy": body})
+    reply = await side.kuryr.get("/rbac-policies", object_id=network["id"], limit=1)
+    assert len(reply.body["rbac_policies"]) == 2
+    assert "rbac_policies_links" not in reply.body
+    reply = await side.kuryr.get("/rbac-policies", sort_key="id", sort_dir="asc")
+    assert (reply.status, reply.error["type"]) == (400, "HTTPBadRequest")
 
 
 async def test_lists_are_sorted_as_asked(side: Side, three: list[Json]) -> None:

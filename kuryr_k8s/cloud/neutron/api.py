@@ -16,10 +16,10 @@ from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.neutron.port_batches import PortBatches
 from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
 from kuryr_k8s.cloud.neutron.trunks import Trunks
-from kuryr_k8s.cloud.transport import Query, Transport, in_queries
+from kuryr_k8s.cloud.paging import BY_ID, in_queries, read_all
+from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
-PAGE = 500
 BOUND_TO = "binding:host_id"
 AUTOMATIC = ("slaac", "dhcpv6-stateless")
 
@@ -168,23 +168,17 @@ class Neutron:
         await self._transport.call("PUT", f"/ports/{port_id}/tags", body={"tags": list(tags)})
 
     async def list_ports(self, query: Query) -> list[Json]:
-        """List all ports that match, page by page.
+        """List all ports that match.
 
         :raises errors.CloudError: Among others, if Neutron does not show where ports are bound
             although we asked: its policy does not let us see it, or is not loaded yet right after
             a start. Without it, ports would look like others' ports or like broken ones.
         """
-        ports: list[Json] = []
-        page = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
+        ports = await read_all(self._transport, "/ports", {**query, **BY_ID})
         fields = query.get("fields") or (BOUND_TO,)
-        while True:
-            answer = await self._transport.call("GET", "/ports", query={**query, **page})
-            if BOUND_TO in fields and any(BOUND_TO not in port for port in answer["ports"]):
-                raise errors.CloudError(f"Neutron does not show us {BOUND_TO} of ports")
-            ports += answer["ports"]
-            if len(answer["ports"]) < PAGE:
-                return ports
-            page["marker"] = answer["ports"][-1]["id"]
+        if BOUND_TO in fields and any(BOUND_TO not in port for port in ports):
+            raise errors.CloudError(f"Neutron does not show us {BOUND_TO} of ports")
+        return ports
 
     async def get_port(self, port_id: str) -> Json:
         """Get a port.
@@ -255,9 +249,8 @@ class Neutron:
 
     async def list_subnets(self, network_id: str) -> list[Subnet]:
         """List the subnets of the network that we may see."""
-        query = {"network_id": network_id}
-        answer = await self._transport.call("GET", "/subnets", query=query)
-        return [_subnet(found) for found in answer["subnets"]]
+        query = {"network_id": network_id, **BY_ID}
+        return [_subnet(found) for found in await read_all(self._transport, "/subnets", query)]
 
     async def get_network(self, network_id: str) -> Network:
         """Get a network.
@@ -283,12 +276,14 @@ class Neutron:
         return group
 
     async def shares(self, object_type: str, object_id: str) -> frozenset[str]:
-        """List the projects with access to a ``network`` or ``security_group``; ``*``: all."""
+        """List the projects with access to a ``network`` or ``security_group``; ``*``: all.
+
+        Neutron neither pages these policies nor sorts them by id.
+        """
         query = {"object_type": object_type, "object_id": object_id}
-        answer = await self._transport.call("GET", "/rbac-policies", query=query)
         return frozenset(
             policy["target_tenant"]
-            for policy in answer["rbac_policies"]
+            for policy in await read_all(self._transport, "/rbac-policies", query)
             if policy["action"] == "access_as_shared"
         )
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.paging import BY_ID, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
-PAGE = 500
 FIELDS = (
     "id",
     "floating_ip_address",
@@ -75,23 +75,17 @@ class FloatingIPs:
         self._transport = transport
 
     async def list_all(self, query: Query) -> list[FloatingIP]:
-        """List all floating IPs that match and that we may see, page by page.
+        """List all floating IPs that match and that we may see.
 
         Without administrator's rights we see those of our own project. If Neutron has no routers
         (404), there are none.
         """
-        found: list[FloatingIP] = []
-        page: dict[str, Any] = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
-        page["fields"] = FIELDS
-        while True:
-            try:
-                answer = await self._transport.call("GET", "/floatingips", query={**query, **page})
-            except errors.NotFound:
-                return []
-            found += map(_floating_ip, answer["floatingips"])
-            if len(answer["floatingips"]) < PAGE:
-                return found
-            page["marker"] = found[-1].id
+        shown = {**query, "fields": FIELDS, **BY_ID}
+        try:
+            found = await read_all(self._transport, "/floatingips", shown)
+        except errors.NotFound:
+            return []
+        return [_floating_ip(row) for row in found]
 
     async def create(self, body: Json) -> FloatingIP:
         """Create a floating IP.
@@ -148,9 +142,9 @@ class FloatingIPs:
 
     async def subnets_of(self, network_id: str) -> list[ExternalSubnet]:
         """List the IPv4 subnets of the network by name."""
-        query = {"network_id": network_id, "ip_version": "4"}
-        answer = await self._transport.call("GET", "/subnets", query=query)
-        return sorted(map(_subnet, answer["subnets"]), key=lambda subnet: (subnet.name, subnet.id))
+        query = {"network_id": network_id, "ip_version": "4", **BY_ID}
+        found = await read_all(self._transport, "/subnets", query)
+        return sorted(map(_subnet, found), key=lambda subnet: (subnet.name, subnet.id))
 
     async def get_subnet(self, subnet_id: str) -> ExternalSubnet:
         """Get a subnet of an external network.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.paging import BY_ID, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
@@ -25,10 +26,8 @@ class SecurityGroups:
         self._transport = transport
 
     async def list_groups(self, query: Query) -> list[Json]:
-        """List the groups that match and that we may see, with their rules; there are few."""
-        answer = await self._transport.call("GET", "/security-groups", query=query)
-        groups: list[Json] = answer["security_groups"]
-        return groups
+        """List the groups that match and that we may see, with their rules."""
+        return await read_all(self._transport, "/security-groups", {**query, **BY_ID})
 
     async def create_group(self, body: Json) -> Json:
         """Create a security group.

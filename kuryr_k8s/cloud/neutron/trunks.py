@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.transport import Query, Transport, in_queries
+from kuryr_k8s.cloud.paging import BY_ID, in_queries, read_all
+from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
-PAGE = 500
 FIELDS = ("id", "port_id", "sub_ports")
 
 # Kinds of errors (errors.CloudError.kind).
@@ -47,23 +47,16 @@ class Trunks:
         self._transport = transport
 
     async def list_trunks(self, query: Query) -> list[Trunk]:
-        """List all trunks that match and that we may see, page by page."""
-        trunks: list[Trunk] = []
-        page: dict[str, Any] = {"limit": str(PAGE), "sort_key": "id", "sort_dir": "asc"}
-        page["fields"] = FIELDS
-        while True:
-            answer = await self._transport.call("GET", "/trunks", query={**query, **page})
-            trunks += map(_trunk, answer["trunks"])
-            if len(answer["trunks"]) < PAGE:
-                return trunks
-            page["marker"] = trunks[-1].id
+        """List all trunks that match and that we may see."""
+        shown = {**query, "fields": FIELDS, **BY_ID}
+        return [_trunk(found) for found in await read_all(self._transport, "/trunks", shown)]
 
-    async def list_trunks_on(self, parents: Collection[str]) -> list[Trunk]:
-        """List the trunks whose parent ports these are."""
-        trunks: list[Trunk] = []
-        for some in in_queries(sorted(parents)):
-            trunks += await self.list_trunks({"port_id": some})
-        return trunks
+    async def list_trunks_on(self, port_ids: Collection[str]) -> list[Trunk]:
+        """List the trunks that have these parent ports."""
+        found: list[Trunk] = []
+        for some in in_queries(sorted(port_ids)):
+            found += await self.list_trunks({"port_id": some})
+        return found
 
     async def get_trunk(self, trunk_id: str) -> Trunk:
         """Get a trunk.

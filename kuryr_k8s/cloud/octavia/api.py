@@ -17,12 +17,12 @@ from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia import found as octavia_found
 from kuryr_k8s.cloud.octavia import refusals as octavia_refusals
 from kuryr_k8s.cloud.octavia.found import Parts
+from kuryr_k8s.cloud.paging import PAGE, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Member
 
 Json = dict[str, Any]
 T = TypeVar("T")
-PAGE = 500
 LOAD_BALANCERS = "/lbaas/loadbalancers"
 LISTENERS = "/lbaas/listeners"
 POOLS = "/lbaas/pools"
@@ -283,21 +283,8 @@ class Octavia:
             return
 
     async def _list(self, path: str, query: Query) -> list[Json]:
-        """Return everything that matches, page by page; Octavia's own pages may be shorter."""
-        kind = path.rpartition("/")[2]
-        found: list[Json] = []
-        page = {"limit": str(self._page)}
-        while True:
-            try:
-                answer = await self._transport.call("GET", path, query={**query, **page})
-            except errors.BadRequest as error:
-                if "marker" not in page:
-                    raise
-                raise errors.CloudError(f"{path} has changed while it was read") from error
-            found += answer[kind]
-            if not any(link["rel"] == "next" for link in answer.get(f"{kind}_links", ())):
-                return found
-            page["marker"] = found[-1]["id"]
+        """Return everything that matches."""
+        return await read_all(self._transport, path, query, page=self._page)
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

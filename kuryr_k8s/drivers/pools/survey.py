@@ -1,7 +1,7 @@
 """Surveys of all ports: the first recovers the pools, later ones find what others changed."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kuryr_k8s.drivers.base import PooledPort, Records
@@ -36,9 +36,17 @@ class Survey:
         self, known: frozenset[str], ports: list[Json], records: Records
     ) -> list[Json]:
         """Recover or compare the pools: see :meth:`KeepsPorts.survey`."""
-        pooled = await self._context.vif.find_pooled(ports + await self._inventory.tag_ports({}))
+        listed = ports + await self._inventory.tag_ports({})
+        there = {port["id"] for port in listed}
+        # a list proves nothing about what it does not show
+        unlisted = {port_id for port_id in known - there if self._state.record(port_id)}
+        listed += await self._context.neutron.list_ports_by_id(unlisted)
+        there = {port["id"] for port in listed}
+        pooled = await self._context.vif.find_pooled(listed)
         if self.recovered:
-            self._compare(known, pooled, records)
+            self._remove(unlisted - there)
+            self._doubt((known & there) - {port.id for port in pooled})
+            self._compare(pooled, records)
         else:
             self._recover(pooled, records)
         mine = {port.id for port in pooled}
@@ -63,9 +71,19 @@ class Survey:
         for wake in early.values():
             wake()
 
-    def _compare(self, known: frozenset[str], pooled: list[PooledPort], records: Records) -> None:
-        for port_id in known - {port.id for port in pooled}:
+    def _remove(self, port_ids: Iterable[str]) -> None:
+        for port_id in port_ids:
             self._context.carry_out(self._inventory.remove(port_id))
+
+    def _doubt(self, port_ids: Iterable[str]) -> None:
+        """Have available ports checked before a Pod gets one of them."""
+        for port_id in port_ids:
+            record = self._state.record(port_id)
+            if record is not None and record.phase is Phase.AVAILABLE:
+                self._state.doubt(port_id, self._context.now())
+                self._context.carry_out(Effects(upkeep=(record.port.key,)))
+
+    def _compare(self, pooled: list[PooledPort], records: Records) -> None:
         unnamed = [port for port in pooled if port.id not in records.holders]
         self._context.carry_out(self._inventory.adopt(unnamed))
         for port in unnamed:
@@ -78,11 +96,9 @@ class Survey:
         Others may have changed the port, or it was listed before we changed it.
         """
         record = self._state.record(found.id)
-        if record is None or record.phase is not Phase.AVAILABLE:
+        if record is None or (is_same(found, record.port) and found.key == record.port.key):
             return
-        if not is_same(found, record.port) or found.key != record.port.key:
-            self._state.doubt(found.id, self._context.now())
-            self._context.carry_out(Effects(upkeep=(record.port.key,)))
+        self._doubt((found.id,))
 
     def _check_in_use(self, port_id: str, records: Records) -> None:
         """Dismiss a port that has been in use for long and that no KuryrPort names."""

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP, FloatingIPs
+from kuryr_k8s.cloud.paging import in_queries
+from kuryr_k8s.cloud.transport import Query
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.base.survey import Survey
@@ -76,7 +78,10 @@ class Records:
         rows = await self._floating_ips.list_all({})
         found = self._by_owner(rows)
         for owner in (found.keys() | self._known.keys()) - doubtful - self._touched:
-            self._note(owner, found.get(owner, {}))
+            if self._known.get(owner, {}).keys() <= found.get(owner, {}).keys():
+                self._note(owner, found[owner])
+            else:  # a list proves nothing about what it does not show
+                self._survey.doubtful.add(owner)
         return [
             Owned(owner, owner_tags.namespace_of(floating_ip.tags), floating_ip.id)
             for owner, by_id in found.items()
@@ -84,9 +89,10 @@ class Records:
         ]
 
     async def _ask(self, owner: Owner) -> None:
-        queries = (
+        queries: tuple[Query, ...] = (
             {"tags": ",".join(self._marks.search_tags(owner))},
             {"description": self._marks.description_of(owner)},
+            *({"id": some} for some in in_queries(self._known.get(owner, {}))),
         )
         rows = [row for query in queries for row in await self._floating_ips.list_all(query)]
         self._note(owner, self._by_owner(rows).get(owner, {}))

@@ -94,13 +94,13 @@ class NodeTrunks:
         """Read the trunks that these ports are on, by the ids of the trunks' subports.
 
         A port shows its trunk's parent. One whose attachment was interrupted does not, and could
-        be on any trunk: then all of them are read.
+        be on any trunk: then all of them are listed, and those that the list lacks are asked for.
         """
         parents = {parent_of(port) for port in ports}
-        if "" in parents:
-            return await self.read_all()
-        found = await self._neutron.trunks.list_trunks_on(parents)
-        return {port_id: trunk for trunk in found for port_id in trunk.vlan_ids}
+        by_port = await self.read_all() if "" in parents else {}
+        listed = {trunk.port_id for trunk in by_port.values()}
+        found = await self._neutron.trunks.list_trunks_on(parents - listed - {""})
+        return by_port | {port_id: trunk for trunk in found for port_id in trunk.vlan_ids}
 
     async def read_all(self) -> dict[str, Trunk]:
         """List all trunks in Neutron, by the ids of their subports."""
@@ -145,7 +145,7 @@ class NodeTrunks:
         subnets = [f"subnet_id={subnet_id}" for subnet_id in self._subnets]
         query = {"fixed_ips": [*addresses, *subnets], "fields": "id"}
         ports = [port["id"] for port in await self._neutron.list_ports(query)]
-        found = await self._neutron.trunks.list_trunks({"port_id": ports}) if ports else []
+        found = await self._neutron.trunks.list_trunks_on(ports)
         return found, where
 
 

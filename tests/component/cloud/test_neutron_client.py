@@ -11,7 +11,8 @@ from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.cloud.metrics import LimitMetrics
 from kuryr_k8s.cloud.neutron.api import Neutron, PortQuota
-from kuryr_k8s.cloud.transport import IDS, Transport
+from kuryr_k8s.cloud.paging import IDS
+from kuryr_k8s.cloud.transport import Transport
 from tests.kit.fakes import Hang, answer, from_proxy
 
 ALWAYS = None

@@ -224,7 +224,7 @@ async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud):
     cloud.calls.clear()
     listed = await octavia.survey({"tags": TAG})
     assert calls(cloud, writes=False).count("GET loadbalancers") == 3
-    assert len(calls(cloud, writes=False)) == 3 + 6 + 6 + 3  # two at a time
+    assert len(calls(cloud, writes=False)) == 3 + 7 + 6 + 3  # two at a time
     assert len(listed) == len(owners)
     for parts in listed:
         single = await octavia.read(parts.load_balancer["id"])

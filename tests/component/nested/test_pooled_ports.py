@@ -6,7 +6,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkUnfit
 from tests.kit.confs import TAG
-from tests.kit.fakes.faults import answer, cut
+from tests.kit.fakes.faults import answer, cut, hide
 from tests.kit.vms import (
     ADD,
     REMOVE,
@@ -99,3 +99,18 @@ async def test_pooled_ports_of_bare_metal_are_none_of_ours(driver, neutron, key,
     body = {"network_id": key.network_id, "device_id": "", "binding:host_id": "chassis1"}
     port = await neutron.create_port(body | {"tags": [TAG, "kuryr-pool"]})
     assert await driver.find_pooled([cloud.ports[port["id"]]]) == []
+
+
+async def test_trunk_that_a_list_does_not_show_is_asked_for_before_its_ports_count_as_unfit(
+    driver, context, neutron, key, cloud
+):
+    pooled, _ = await driver.create_pooled(key, 3)
+    cloud.faults.add(
+        method="GET",
+        path=r"/trunks$",
+        times=None,
+        when=lambda request: "port_id" not in request.query,
+        action=hide(),
+    )
+    found = await NestedVLAN(context).find_pooled(await neutron.list_ports({"tags": TAG}))
+    assert set(found) == set(pooled)

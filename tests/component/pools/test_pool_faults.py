@@ -15,7 +15,7 @@ from tests.component.pools.pods import (
     until_ports,
 )
 from tests.kit.confs import NODE
-from tests.kit.fakes.faults import Hang, answer, from_proxy, make_some
+from tests.kit.fakes.faults import Hang, answer, from_proxy, hide, make_some
 from tests.kit.ledger import counts_of, named, settle
 
 JSON = "application/json"
@@ -301,6 +301,74 @@ async def test_running_pod_whose_port_was_deleted_is_told_to_be_deleted(stage, n
         assert len(await stage.events()) == 1
         await end(stage, "web", pod)
         await tidied(stage, app)
+
+
+# -- lists that do not show everything
+
+
+async def test_pools_and_pods_keep_their_ports_where_neutron_gives_short_pages(stage):
+    stage.cloud.limit_pages(3)
+    async with stage.controller(**pool(ports_pool_min="10", ports_pool_batch="10")) as app:
+        pods = {await _port_of(stage, f"web-{number}") for number in range(8)}
+        await _surveyed(stage, times=3)
+        await tidied(stage, app)
+        before = set(stage.cloud.ports)
+    async with stage.controller(**pool(ports_pool_min="10", ports_pool_batch="10")) as app:
+        await _surveyed(stage, times=3)
+        await tidied(stage, app)
+        assert set(stage.cloud.ports) == before
+        assert set(await named(stage)) == pods
+        assert not await stage.events()
+
+
+async def _port_of(stage, name):
+    _, port = await run(stage, name)
+    return port
+
+
+async def _surveyed(stage, times):
+    """Wait until so many searches have begun."""
+
+    def searches():
+        return sum("device_owner" in call.query and "marker" not in call.query
+                   for call in stage.cloud.calls)  # fmt: skip
+
+    begun = searches()
+    await stage.cloud.wait_for(lambda: searches() >= begun + times)
+
+
+async def test_port_that_a_list_does_not_show_is_asked_for_before_it_counts_as_gone(stage):
+    async with stage.controller(**pool(ports_pool_min="4")) as app:
+        pod, port = await run(stage, "web")
+        await add(stage, "starting")
+        starting = (await stage.until_plugged_in("starting"))["id"]
+        await tidied(stage, app)
+        before = set(stage.cloud.ports)
+        stage.cloud.faults.add(
+            method="GET",
+            path=r"/ports$",
+            times=None,
+            when=lambda request: "id" not in request.query,
+            action=hide(),
+        )
+        await _surveyed(stage, times=3)
+        stage.cloud.faults.clear()
+        await tidied(stage, app)
+        assert set(stage.cloud.ports) == before
+        assert {port, starting} == set(await named(stage))
+        assert not await stage.events()
+        await end(stage, "web", pod)
+        await tidied(stage, app)
+
+
+async def test_searches_ask_for_no_port_by_its_id_while_lists_show_all(stage):
+    async with stage.controller(**pool(ports_pool_min="4")) as app:
+        await run(stage, "web")
+        await tidied(stage, app)
+        known = len(stage.cloud.calls)
+        await _surveyed(stage, times=3)
+        asked = [call for call in stage.cloud.calls[known:] if call.query.startswith("id=")]
+        assert asked == []
 
 
 # -- nodes and networks

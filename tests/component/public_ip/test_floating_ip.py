@@ -13,7 +13,7 @@ from kuryr_k8s.drivers.public_ip.requirements import NoNetwork
 from kuryr_k8s.model.owner import Owner
 from tests.kit.confs import TAG
 from tests.kit.contexts import driver_context
-from tests.kit.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, lose_reply
+from tests.kit.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, hide, lose_reply
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
 OTHER = Owner("0e3b7d10-1111-4222-8333-444455556666")
@@ -438,6 +438,20 @@ async def test_what_was_changed_by_hand_is_put_right_after_a_resync(driver, clou
     await driver.list_owned()
     await driver.ensure(request(cloud))
     assert shown(cloud) == before
+
+
+async def test_one_that_a_list_does_not_show_is_asked_for_before_another_is_made(driver, cloud):
+    address = await driver.ensure(request(cloud))
+    cloud.faults.add(
+        method="GET",
+        path="/floatingips$",
+        times=None,
+        when=lambda seen: "id" not in seen.query,
+        action=hide(),
+    )
+    await driver.list_owned()
+    assert await driver.ensure(request(cloud)) == address
+    assert only(cloud)["floating_ip_address"] == address
 
 
 async def test_change_of_one_that_is_gone_makes_another(driver, cloud):

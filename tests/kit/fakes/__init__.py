@@ -10,6 +10,7 @@ from .faults import (
     delay,
     from_proxy,
     garble,
+    hide,
     lose_reply,
     make_some,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "delay",
     "from_proxy",
     "garble",
+    "hide",
     "lose_reply",
     "make_some",
 ]

@@ -252,6 +252,10 @@ class FakeCloud:
         """Have an extension in the list, or not; what it does stays."""
         (self._neutron.extensions.add if on else self._neutron.extensions.discard)(alias)
 
+    def limit_pages(self, max_limit: int) -> None:
+        """Have no list of Neutron or Octavia answer with more, however many are asked for."""
+        self._neutron.listing.max_limit = self.octavia.max_limit = max_limit
+
     def keep_tags_at_creation(self, *, on: bool) -> None:
         """Whether ports get the tags in the body of their creation; if not, nobody says so."""
         self._neutron.tags_at_creation = on

@@ -14,6 +14,7 @@ is as easy as "never arrived".
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -150,6 +151,23 @@ def from_proxy(status: int, text: str = PAGE, content_type: str = "text/html") -
 
     async def act(_request: web.Request, _proceed: Proceed) -> web.StreamResponse:
         return web.Response(status=status, text=text, content_type=content_type)
+
+    return act
+
+
+def hide(*kept: str) -> Action:
+    """Do the work, and leave everything out of the list that is the answer, but for these ids."""
+
+    async def act(_request: web.Request, proceed: Proceed) -> web.StreamResponse:
+        response = await proceed()
+        assert isinstance(response, web.Response)
+        assert isinstance(response.text, str)
+        shown = {
+            name: [row for row in rows if row.get("id") in kept]
+            for name, rows in json.loads(response.text).items()
+            if not name.endswith("_links")
+        }
+        return web.json_response(shown)
 
     return act
 

@@ -56,7 +56,7 @@ class NeutronAPI:
         self._routers = Routers(store, self._policy, self._ports)
         self._floating_ips = FloatingIPs(store, self._policy, self._ports, self._routers)
         self._resources = Resources(store, self._policy)
-        self._listing = Listing(store, self._policy)
+        self.listing = Listing(store, self._policy)
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of Neutron but those of tags and quotas."""
@@ -145,7 +145,7 @@ class NeutronAPI:
 
     async def _list(self, kind: Kind, request: web.Request) -> web.Response:
         context = self._context_of(request)
-        return web.json_response(self._listing.answer(context, kind, request.url))
+        return web.json_response(self.listing.answer(context, kind, request.url))
 
     async def _show(self, kind: Kind, request: web.Request) -> web.Response:
         context, resource = self.find(request, kind)

@@ -12,13 +12,14 @@ from yarl import URL
 from tests.kit.fakes.faults import Answer
 
 from . import errors
-from .kinds import Kind
+from .kinds import RBAC_POLICY, Kind
 from .policy import Context, Policy
 from .store import Store
 
 Json = dict[str, Any]
 
 _STEERING = {"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"}
+_PAGED_IN_MEMORY = ("floatingip", "router")  # by OVN's plugin of routers
 _TAGS = ("tags", "tags-any", "not-tags", "not-tags-any")
 
 
@@ -26,6 +27,7 @@ class Listing:
     """Answers lists from the store."""
 
     def __init__(self, store: Store, policy: Policy) -> None:
+        self.max_limit = 0  # Neutron's pagination_max_limit; 0: infinite
         self._store = store
         self._policy = policy
 
@@ -38,14 +40,25 @@ class Listing:
             for resource in self._candidates(kind, filters)
             if _matches(resource, filters) and self._policy.sees(context, kind.name, resource)
         ]
-        _sort(kind, found, query)
-        limit, page = _page(found, query)
+        _sort(kind, found, query, paged=bool(self.max_limit))
+        limit, page = self._page(kind, found, query)
         views = (self._policy.view(context, kind.name, resource, page[0]) for resource in page)
         fields = set(query.getall("fields", []))
         body: Json = {kind.plural: [select(view, fields) for view in views]}
         if limit and (links := _links(url, query, page, limit)):
             body[f"{kind.plural}_links"] = links
         return body
+
+    def _page(
+        self, kind: Kind, found: list[Json], query: MultiMapping[str]
+    ) -> tuple[int, list[Json]]:
+        limit = _limit(query)
+        if self.max_limit:
+            limit = min(self.max_limit, limit) or self.max_limit
+        if not limit or kind is RBAC_POLICY:
+            return 0, found
+        start = _start(kind, found, query.get("marker"))
+        return limit, found[start : start + limit]
 
     def _candidates(self, kind: Kind, filters: dict[str, list[str]]) -> Iterable[Json]:
         """The resources that the most selective index gives, or all."""
@@ -117,20 +130,21 @@ def _match_list(items: list[Any], values: list[str]) -> bool:
     return all(any(item.get(name) in texts for item in items) for name, texts in wanted.items())
 
 
-def _sort(kind: Kind, found: list[Json], query: MultiMapping[str]) -> None:
+def _sort(kind: Kind, found: list[Json], query: MultiMapping[str], *, paged: bool) -> None:
     keys, ways = query.getall("sort_key", []), query.getall("sort_dir", [])
     if len(keys) != len(ways):
         raise errors.malformed("The number of sort_keys and sort_dirs must be same")
-    wrong = [key for key in keys if "f" not in kind.attributes.get(key, "")]
+    sortable = {} if kind is RBAC_POLICY else kind.attributes
+    wrong = [key for key in keys if "f" not in sortable.get(key, "")]
     if wrong:
         raise errors.malformed(f"{wrong} is invalid attribute for sort_keys")
-    if "limit" in query or keys:
+    if "limit" in query or keys or paged:
         found.sort(key=lambda resource: resource["id"])
     for key, way in reversed(list(zip(keys, ways, strict=True))):
         found.sort(key=lambda resource, key=key: str(resource[key]), reverse=way == "desc")
 
 
-def _page(found: list[Json], query: MultiMapping[str]) -> tuple[int, list[Json]]:
+def _limit(query: MultiMapping[str]) -> int:
     text = query.get("limit", "0")
     if not text.isdigit():
         raise Answer(
@@ -138,13 +152,19 @@ def _page(found: list[Json], query: MultiMapping[str]) -> tuple[int, list[Json]]
             "BadRequest",
             f"Bad limit request: Limit must be an integer 0 or greater and not '{text}'.",
         )
-    limit, marker = int(text), query.get("marker")
-    if not limit:
-        return 0, found
-    start = 0
-    if marker:
-        start = next((at + 1 for at, resource in enumerate(found) if resource["id"] == marker), 0)
-    return limit, found[start : start + limit]
+    return int(text)
+
+
+def _start(kind: Kind, found: list[Json], marker: str | None) -> int:
+    """Where the page begins; what becomes of a marker that is not there depends on the plugin."""
+    if not marker:
+        return 0
+    at = next((at for at, resource in enumerate(found) if resource["id"] == marker), None)
+    if at is not None:
+        return at + 1
+    if kind.name in ("port", "network"):
+        raise errors.missing(kind.name, marker)
+    return len(found) if kind.name in _PAGED_IN_MEMORY else 0
 
 
 def _links(url: URL, query: MultiDict[str], page: list[Json], limit: int) -> list[Json]:

@@ -38,6 +38,7 @@ class OctaviaAPI:
         notify: Callable[[], None],
     ) -> None:
         self.newest = 30  # the API's version is 2.30
+        self.max_limit = 1000  # Octavia's pagination_max_limit
         self.store = Store()
         self._context_of = context_of
         self._views = Views(self.store)
@@ -130,7 +131,7 @@ class OctaviaAPI:
         return self._page(MEMBER, found, request)
 
     def _page(self, kind: Kind, found: list[Json], request: web.Request) -> web.Response:
-        some, links = listing.page(found, request.url)
+        some, links = listing.page(found, request.url, self.max_limit)
         fields = request.query.getall("fields", [])
         shown = [listing.cut(self._views.show(kind, resource), fields) for resource in some]
         return web.json_response({kind.plural: shown, f"{kind.plural}_links": links})

@@ -15,7 +15,6 @@ from .kinds import Kind
 from .store import OWNER
 
 Json = dict[str, Any]
-PAGE = 1000
 _STEERING = ("fields", "limit", "marker", "sort", "sort_key", "sort_dir", "page_reverse")
 _TAGS = ("tags", "tags-any", "not-tags", "not-tags-any")
 _COMMON = ("id", "name", "project_id", "provisioning_status", "operating_status", "admin_state_up")
@@ -36,12 +35,12 @@ def select(kind: Kind, resources: Iterable[Json], query: MultiMapping[str]) -> l
     return sorted(found, key=lambda resource: (resource["created_at"], resource["id"]))
 
 
-def page(found: list[Json], url: URL) -> tuple[list[Json], list[Json]]:
+def page(found: list[Json], url: URL, max_limit: int) -> tuple[list[Json], list[Json]]:
     """A page, and the links to those beside it."""
-    text, marker = url.query.get("limit", str(PAGE)), url.query.get("marker")
+    text, marker = url.query.get("limit", str(max_limit)), url.query.get("marker")
     if not text.lstrip("-").isdigit():
         raise Answer(400, message=f"Supplied pagination limit '{text}' is not valid.")
-    limit = min(int(text), PAGE) if int(text) > 0 else len(found) + 1
+    limit = min(int(text), max_limit) if int(text) > 0 else len(found) + 1
     start = 0
     if marker is not None:
         at = next((at for at, resource in enumerate(found) if resource["id"] == marker), None)
