@@ -12,11 +12,11 @@ import requests
 from keystoneauth1 import exceptions as ksa
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import TCPKeepAliveAdapter
 from openstack import exceptions as sdk
 from oslo_config import cfg
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.deadline import DeadlineAdapter
 from kuryr_k8s.patience import PATIENCE, Patience
 
 VERSIONS = ("/v2", "/v2.0")  # of Octavia: its address in the catalogue may end with one of them
@@ -41,7 +41,7 @@ def connect(
     except (sdk.ConfigException, sdk.SDKException, ksa.ClientException) as error:
         raise errors.ConfigError(f"[neutron]: {error}") from error
     for scheme in ("http://", "https://"):
-        adapter = TCPKeepAliveAdapter(pool_connections=4, pool_maxsize=connections)
+        adapter = DeadlineAdapter(pool_connections=4, pool_maxsize=connections)
         session.mount(scheme, adapter)
     return connection
 

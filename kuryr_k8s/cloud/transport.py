@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import requests
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.deadline import Deadline, NotSent
 from kuryr_k8s.cloud.limit import AdaptiveLimit, Slot, current_priority
 
 T = TypeVar("T")
@@ -55,18 +56,14 @@ class Observer(Protocol):
     def __call__(self, method: str, path: str, status: int, seconds: float) -> None: ...
 
 
-class _NotSent(errors.CloudError):
-    """The request was not sent, so that it says nothing about the API."""
-
-
 class Transport:
     """One OpenStack API with its own limit of calls in flight.
 
     :param limit: Maximum number of calls in flight; the others wait for a slot. There are fewer
         while the API is overloaded.
     :param deadline: Returns the seconds that a request may take at this moment; called in a thread
-        right before the request is sent. Its answer is not awaited any longer, though the server
-        may still carry it out.
+        right before the request is sent. When they have passed, the request is not sent any more.
+        If it was, its answer is not awaited any longer, though the server may still carry it out.
     """
 
     def __init__(
@@ -113,43 +110,48 @@ class Transport:
         return _json(response, f"{method} {path}")
 
     async def _answer(
-        self, slot: Slot, request: Callable[[], requests.Response]
+        self, slot: Slot, request: Callable[[Deadline], requests.Response]
     ) -> requests.Response:
         """Send the request from a thread, and tell the limit about the outcome."""
+        deadline = Deadline(self._deadline)
         try:
-            response = await finish(self._threads.submit(request))
-        except _NotSent:
+            response = await finish(self._threads.submit(request, deadline), deadline.given_up)
+        except NotSent:
             raise
         except errors.CloudError as error:
             slot.answered(error.status)
             raise
+        finally:
+            deadline.close()
         slot.answered(response.status_code)
         return response
 
-    def _request(self, path: str, method: str, content: Json) -> requests.Response:
-        response = self._send(path, method, content)
+    def _request(
+        self, path: str, method: str, content: Json, deadline: Deadline
+    ) -> requests.Response:
+        response = self._send(path, method, content, deadline)
         if response.status_code == 401:  # a token revoked, or keys rotated
             self._adapter.invalidate()
-            response = self._send(path, method, content)
+            response = self._send(path, method, content, deadline)
         return response
 
-    def _send(self, path: str, method: str, content: Json) -> requests.Response:
+    def _send(
+        self, path: str, method: str, content: Json, deadline: Deadline
+    ) -> requests.Response:
         """Send the request once, and not after the deadline; nothing beneath sends it again."""
         self._adapter.authenticate()
-        seconds = self._deadline()
-        if seconds <= 0:
-            raise _NotSent("not sent: another controller may lead by now")
-        return self._adapter.request(
-            path,
-            method,
-            **content,
-            raise_exc=False,
-            timeout=seconds,
-            connect_retries=0,
-            status_code_retries=0,
-            allow_reauth=False,
-            redirect=False,
-        )
+        with deadline.sending() as seconds:
+            return self._adapter.request(
+                path,
+                method,
+                **content,
+                raise_exc=False,
+                timeout=seconds,
+                connect_retries=0,
+                status_code_retries=0,
+                allow_reauth=False,
+                redirect=False,
+            )
 
     async def project_id(self) -> str:
         """Return the id of the project that our account works in."""
@@ -161,21 +163,33 @@ class Transport:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def finish(thread: Future[T]) -> T:
+async def finish(thread: Future[T], given_up: asyncio.Future[None] | None = None) -> T:
     """Wait for a thread's result; a caller that is cancelled also waits, and then gives up.
 
     Threads cannot be stopped. This way the slot stays taken until the call has ended, and no write
     continues after its caller believes it cancelled.
+
+    :param given_up: When it is done, the thread will send nothing more, and is left to itself.
+    :raises errors.CloudError: The thread was left to itself.
     """
     future = asyncio.wrap_future(thread)
+    future.add_done_callback(_retrieve)
+    ends: list[asyncio.Future[Any]] = [future, *([given_up] if given_up else [])]
     try:
-        return await asyncio.shield(future)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         if not thread.cancel():
-            await asyncio.wait([future])
-            if not future.cancelled():
-                future.exception()  # retrieved: nobody else will do it
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         raise
+    if not future.done():
+        raise errors.CloudError("the call did not end in time")
+    return future.result()
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Take note of an exception that perhaps nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
 
 
 def error_from(response: requests.Response, what: str) -> errors.CloudError:
