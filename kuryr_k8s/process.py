@@ -98,7 +98,8 @@ async def reach(
     :raises errors.ConfigError: the configuration is wrong, whatever an API says.
     """
     clock = asyncio.get_running_loop().time
-    delay, said, said_at = patience.start_retry, "", 0.0
+    delay, said_at = patience.start_retry, 0.0
+    said: tuple[type[errors.KuryrError] | None, int] = (None, 0)
     with _shown(waiting.labels(what)):
         while True:
             try:
@@ -106,8 +107,9 @@ async def reach(
             except (errors.ConfigError, errors.CloudError, errors.KubeError) as error:
                 if isinstance(error, errors.ConfigError) and not _is_answer(error):
                     raise
-                if str(error) != said or clock() - said_at >= patience.start_said:
-                    said, said_at = str(error), clock()
+                kind = type(error), getattr(error, "status", 0)  # the text names each request
+                if kind != said or clock() - said_at >= patience.start_said:
+                    said, said_at = kind, clock()
                     LOG.warning("waiting for %s: %s", what, error)
                 notify(f"STATUS=waiting for {what}: {error}")
                 await asyncio.sleep(delay)
