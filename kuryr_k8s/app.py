@@ -39,6 +39,7 @@ from kuryr_k8s.handlers.base import Handler, HandlerContext
 from kuryr_k8s.handlers.pods.takeover import Takeover
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.contact import ContactMetrics
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.informer import Informer, Informers
 from kuryr_k8s.k8s.leader import Lease
@@ -127,7 +128,7 @@ class ControllerApp:
         self, kube: KubeApi, neutron: Neutron, octavia: Octavia, lease: Lease
     ) -> HandlerContext:
         """Return what handlers are handed; the drivers in it have the same clients and caches."""
-        informers = Informers(kube, self._patience)
+        informers = Informers(kube, self._patience, self._clock)
         events = EventRecorder(
             kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
         )
@@ -186,13 +187,15 @@ class ControllerApp:
         status = Status(lease, leads, calls, caches, queues)
         self.registry.register(status)
         self.registry.register(QueueMetrics(queues))
+        contacts = {cache.resource.plural: cache.contact for cache in caches}
+        self.registry.register(ContactMetrics(contacts))
         for driver in drivers:
             self._register(driver)
         options = self.conf.health_server
         health = HealthServer(
             options.address,
             options.port,
-            {"caches synced": status.synced},
+            {"caches synced": status.synced, "caches followed": status.followed},
             self.registry,
             [*status.routes(), *admin.routes()],
         )

@@ -5,11 +5,12 @@
     {"identity": "host_...", "leading": true,
      "lease": {"namespace": "kube-system", "name": "kuryr-k8s-controller",
                "holder": "host_...", "expires_in": 41.2, "transitions": 3},
-     "caches": {"pods": {"synced": true, "objects": 812}, ...},
+     "caches": {"pods": {"synced": true, "objects": 812, "age": 12.5}, ...},
      "queues": {"vif": {"waiting": 0, "active": 2}, ...},
      "calls": {"neutron": 3}}
 
-``expires_in`` is in seconds by this host's clock. An identity begins with the host's name;
+``expires_in`` is in seconds by this host's clock, ``age`` those since the API server last told a
+cache anything. An identity begins with the host's name;
 ``holder`` is empty where the Lease was released. ``calls`` are those in flight.
 """
 
@@ -54,6 +55,10 @@ class Status(Collector):
     def synced(self) -> bool:
         return all(cache.synced.is_set() for cache in self._caches)
 
+    def followed(self) -> bool:
+        """Return whether the API server tells each cache of its objects, and has lately."""
+        return all(cache.contact.is_alive for cache in self._caches)
+
     async def _get(self, _request: web.Request) -> web.Response:
         return web.json_response(self.as_json())
 
@@ -71,7 +76,11 @@ class Status(Collector):
                 "transitions": lease.transitions,
             },
             "caches": {
-                cache.resource.plural: {"synced": cache.synced.is_set(), "objects": len(cache)}
+                cache.resource.plural: {
+                    "synced": cache.synced.is_set(),
+                    "objects": len(cache),
+                    "age": round(cache.contact.age, 1),
+                }
                 for cache in self._caches
             },
             "queues": {

@@ -1,13 +1,14 @@
 """The caches of the daemon, made for whoever needs one."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from prometheus_client import Gauge
+from prometheus_client.registry import Collector
 
 from kuryr_k8s.cni.parts import Job, Part
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.contact import Contact, ContactMetrics
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import Resource, Versioned
 from kuryr_k8s.process import reach, waiting_gauge
@@ -22,6 +23,7 @@ class Caches(Part):
         self._api = api
         self._waiting = waiting_gauge()
         self._jobs: list[Job] = []
+        self._contacts: dict[str, Contact] = {}
         self._sealed = False
 
     def follow(
@@ -38,6 +40,7 @@ class Caches(Part):
         if self._sealed:
             raise LookupError(f"ask for the cache of {resource.plural} before the start")
         informer = Informer(self._api, resource, resource.view, selectors=selectors)
+        self._contacts[resource.plural] = informer.contact
         self._jobs.append(Job(resource.plural, functools.partial(self._fill, informer)))
         return informer
 
@@ -46,9 +49,16 @@ class Caches(Part):
         self._sealed = True
         return self._jobs
 
-    def collectors(self) -> Sequence[Gauge]:
-        """Return the metric of the wait for the API."""
-        return [self._waiting]
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return the check whether the API server tells each cache of its objects."""
+        return {"caches followed": self._followed}
+
+    def _followed(self) -> bool:
+        return all(contact.is_alive for contact in self._contacts.values())
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return the ages of the caches, and the metric of the wait for the API."""
+        return [ContactMetrics(self._contacts), self._waiting]
 
     async def _fill(self, informer: Informer[Any]) -> None:
         probe = functools.partial(self._api.probe, informer.resource)

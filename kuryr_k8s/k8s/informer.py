@@ -25,6 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from kuryr_k8s import errors
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.k8s.api import Json, KubeApi
+from kuryr_k8s.k8s.contact import Contact
 from kuryr_k8s.k8s.learned import Learned
 from kuryr_k8s.k8s.resources import Key, Resource, Versioned
 from kuryr_k8s.patience import PATIENCE, Patience
@@ -78,6 +79,7 @@ class Informer(Generic[T]):
         self._idle = idle
         self._patience = patience
         self._clock = clock
+        self.contact = Contact(resource.plural, clock)
         self.replaying = False  # what is reported now comes of a list, and is no event
         self._cache: dict[Key, _Known[T]] = {}
         self._learned = Learned()
@@ -148,7 +150,13 @@ class Informer(Generic[T]):
         self._learned.clear()
 
     async def run(self) -> None:
-        """Follow the kind for ever; whatever the server does, try again."""
+        """Follow the kind for ever, and report when nothing is heard for too long."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.contact.report_silence())
+            await self._follow_for_ever()
+
+    async def _follow_for_ever(self) -> None:
+        """Follow the kind; whatever the server does, try again."""
         failures = unanswered = 0  # in a row
         while True:
             begun, version = asyncio.get_running_loop().time(), self._version
@@ -160,6 +168,7 @@ class Informer(Generic[T]):
             failures = int(problem is not None) if worked else failures + 1
             unanswered = 0 if worked else unanswered
             if problem is not None:
+                self.contact.fail(problem)
                 unanswered += problem.status == 0
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList
@@ -201,6 +210,7 @@ class Informer(Generic[T]):
             async for event in events:
                 meta = event["object"]["metadata"]
                 self._check_order(meta["resourceVersion"])
+                self.contact.hear()
                 if event["type"] == "BOOKMARK":
                     if fresh is not None and INITIAL_EVENTS_END in meta.get("annotations", {}):
                         self._replace(fresh, meta["resourceVersion"])
@@ -259,6 +269,7 @@ class Informer(Generic[T]):
                 fresh[key] = self._same_or_read(key, item)
         self._replace(fresh, newest)
         self._version = newest
+        self.contact.hear()
 
     def _same_or_read(self, key: Key, item: Json) -> _Known[T]:
         old = self._cache.get(key)
@@ -321,9 +332,10 @@ class Informers:
     started, no further kind can be requested: nobody would fill its cache.
     """
 
-    def __init__(self, api: KubeApi, patience: Patience = PATIENCE) -> None:
+    def __init__(self, api: KubeApi, patience: Patience = PATIENCE, clock: Clock = CLOCK) -> None:
         self._api = api
         self._patience = patience
+        self._clock = clock
         self._made: dict[Resource[Any], Informer[Any]] = {}
         self._sealed = False
 
@@ -336,7 +348,7 @@ class Informers:
             if self._sealed:
                 raise LookupError(f"ask for the cache of {resource.plural} before the start")
             self._made[resource] = Informer(
-                self._api, resource, resource.view, patience=self._patience
+                self._api, resource, resource.view, patience=self._patience, clock=self._clock
             )
         return cast("Informer[T]", self._made[resource])
 

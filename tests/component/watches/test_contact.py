@@ -1,0 +1,105 @@
+"""What a program says of itself when the API server tells its caches nothing any more."""
+
+import asyncio
+import contextlib
+
+import aiohttp
+import pytest
+
+from kuryr_k8s.cni.caches import Caches
+from kuryr_k8s.k8s.connect import connect
+from kuryr_k8s.k8s.resources import KURYRPORTS
+from tests.kit.clock import ManualClock
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import answer
+from tests.kit.kube.proxy import is_watch
+
+AGE = "kuryr_informer_age_seconds"
+
+
+@pytest.fixture
+def ready(stage, controller_url):
+    """Ask /readyz: whether it is ready, and the checks that failed."""
+    _, url = controller_url
+
+    async def ask():
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
+            lines = (await answer.text()).splitlines()
+            return answer.status == 200, [line for line in lines if line.startswith("[-]")]
+
+    return ask
+
+
+def errors_about(capsys, plural):
+    """Return the error lines about one kind of objects since the last call."""
+    lines = capsys.readouterr().out.splitlines()
+    return [line for line in lines if " ERROR " in line and f" {plural}: " in line]
+
+
+async def test_five_minutes_without_a_sign_of_life_show_until_the_next_one(
+    stage, controller_url, ready, capsys
+):
+    clock = ManualClock()
+    options = {"kubernetes": {"lease_duration": "6000"}} | controller_url[0]
+    async with stage.controller(clock=clock, **options) as app:
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 1)
+        stage.proxy.events.hold()
+        clock.advance(290)
+        await stage.until(lambda: _is(ready, True, []))
+        clock.advance(11)
+        await stage.until(lambda: _is(ready, False, ["[-] caches followed"]))
+        assert app.registry.get_sample_value(AGE, {"resource": "pods"}) == 301
+        for _ in range(3):
+            clock.advance(60)
+            await stage.until(lambda: _is(ready, False, ["[-] caches followed"]))
+        assert len(errors_about(capsys, "pods")) == 1
+        for resource in {stream.resource for stream in stage.proxy.streams}:
+            await stage.proxy.bookmark(resource)
+        await stage.until(lambda: _is(ready, True, []))
+        assert app.registry.get_sample_value(AGE, {"resource": "pods"}) == 0
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_refused_watch_shows_at_once_until_it_is_granted(
+    stage, controller_url, ready, capsys, status
+):
+    patience = {"first_watch_retry": 0.1}
+    async with stage.controller(patience=patience, **controller_url[0]):
+        await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 1)
+        await stage.until(lambda: _is(ready, True, []))
+        refusal = stage.proxy.faults.add(
+            path="/pods$", when=is_watch, times=None, action=answer(status)
+        )
+        stage.proxy.cut_watches("pods")
+        await stage.until(lambda: _is(ready, False, ["[-] caches followed"]))
+        await stage.proxy.wait_for(lambda: refusal.hits >= 3)
+        assert len(errors_about(capsys, "pods")) == 1
+        refusal.remove()
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        await stage.until(lambda: _is(ready, True, []))
+
+
+async def test_daemon_whose_watch_is_refused_is_not_ready(stage, load_conf):
+    kubeconfig = str(stage.proxy.kubeconfig_for("daemon"))
+    api = await connect(load_conf(kubernetes={"kubeconfig": kubeconfig}))
+    caches = Caches(api)
+    informer = caches.follow(KURYRPORTS, {})
+    (check,) = caches.checks().values()
+    async with asyncio.TaskGroup() as group, contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(api.close)
+        (following,) = [group.create_task(loop.run()) for loop in caches.loops()]
+        await informer.synced.wait()
+        assert check()
+        stage.proxy.faults.add(when=is_watch, times=None, action=answer(401))
+        stage.proxy.cut_watches()
+        await stage.until(lambda: _is_not(check))
+        following.cancel()
+
+
+async def _is_not(check):
+    return not check()
+
+
+async def _is(ready, *wanted):
+    return await ready() == tuple(wanted)
