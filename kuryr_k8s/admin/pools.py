@@ -96,6 +96,8 @@ class PoolAdmin:
         node = self._nodes.get(Key("", name))
         if node is None:
             raise BadRequest(f"there is no node {name}")
+        if node.foreign:
+            raise BadRequest(f"the Pods of node {name} get their network from somebody else")
         if self._namespaces.get(Key("", namespace)) is None:
             raise BadRequest(f"there is no namespace {namespace}")
         keeper = self._driver.part_of(node)

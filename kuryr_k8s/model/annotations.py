@@ -17,6 +17,11 @@ LEADER = "openstack.org/kuryr-leader"
 HOST_ID = "openstack.org/kuryr-host-id"
 # A label of Nodes: the pod_vif driver for its Pods ([kubernetes] vif_pool_driver = multi_pool).
 POD_VIF_LABEL = "pod_vif"
+# Marks of Nodes whose Pods get their network from somebody else: a value of that label, and what
+# Virtual Kubelet gives its Nodes.
+POD_VIF_NONE = "none"
+VIRTUAL_KUBELET_LABEL = ("type", "virtual-kubelet")
+VIRTUAL_KUBELET_TAINT = "virtual-kubelet.io/provider"
 # Set on a Namespace: the project of its Pods' ports and of its Services' load balancers.
 PROJECT = "openstack.org/kuryr-project"
 

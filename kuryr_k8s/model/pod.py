@@ -70,6 +70,7 @@ class Node:
     :param host_id: the name by which Neutron knows it; its daemon publishes it.
     :param addresses: its InternalIPs.
     :param pod_vif: the pod_vif driver that its label names.
+    :param foreign: its Pods get their network from somebody else.
     """
 
     name: str
@@ -79,25 +80,31 @@ class Node:
     out_of_service: bool
     addresses: tuple[str, ...] = ()
     pod_vif: str | None = None
+    foreign: bool = False
 
     @classmethod
     def read(cls, item: Json) -> Self:
         """Read a Node from the API's JSON."""
-        taints = item.get("spec", {}).get("taints") or ()
+        labels = item["metadata"].get("labels") or {}
+        taints = {taint["key"] for taint in item.get("spec", {}).get("taints") or ()}
+        pod_vif = labels.get(annotations.POD_VIF_LABEL)
         return cls(
             name=sys.intern(item["metadata"]["name"]),
             uid=item["metadata"]["uid"],
             resource_version=item["metadata"]["resourceVersion"],
             host_id=annotations.annotation(item, annotations.HOST_ID),
-            out_of_service=any(
-                taint["key"] == annotations.OUT_OF_SERVICE_TAINT for taint in taints
-            ),
+            out_of_service=annotations.OUT_OF_SERVICE_TAINT in taints,
             addresses=tuple(
                 address["address"]
                 for address in (item.get("status") or {}).get("addresses") or ()
                 if address["type"] == "InternalIP"
             ),
-            pod_vif=(item["metadata"].get("labels") or {}).get(annotations.POD_VIF_LABEL),
+            pod_vif=pod_vif,
+            foreign=(
+                pod_vif == annotations.POD_VIF_NONE
+                or annotations.VIRTUAL_KUBELET_LABEL in labels.items()
+                or annotations.VIRTUAL_KUBELET_TAINT in taints
+            ),
         )
 
 

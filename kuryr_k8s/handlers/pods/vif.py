@@ -8,10 +8,10 @@ from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.k8s.api import Json
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
+from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model import annotations
 from kuryr_k8s.model.kuryrport import KuryrPort
-from kuryr_k8s.model.pod import Pod
+from kuryr_k8s.model.pod import Node, Pod
 
 LOG = logging.getLogger(__name__)
 LABEL_LIMIT = 63
@@ -31,6 +31,7 @@ class VIFHandler(Handler):
         return (
             Watch(informers.of(PODS), self._of_pod),
             Watch(informers.of(KURYRPORTS), _of_kuryrport),
+            Watch(informers.of(NODES), self._of_node),
         )
 
     def _of_pod(self, key: Key, old: Pod | None, new: Pod | None) -> Iterable[Key]:
@@ -47,6 +48,13 @@ class VIFHandler(Handler):
                 self._ended[key] = old.uid
         return (key,)
 
+    def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
+        """Return the node's Pods if it has become a foreign one, or one of ours."""
+        if new is None or new.foreign == (old is not None and old.foreign):
+            return ()
+        pods = self._context.informers.of(PODS).values()
+        return [Key(pod.namespace, pod.name) for pod in pods if pod.node == key.name]
+
     async def reconcile(self, key: Key) -> float | None:
         pod = self._context.informers.of(PODS).get(key)
         recorded = self._context.informers.of(KURYRPORTS).get(key)
@@ -55,14 +63,26 @@ class VIFHandler(Handler):
         if recorded is None:
             self._missed.pop(key, None)
             self._ended.pop(key, None)
-            if pod is not None and wants_network(pod) and not pod.deleting:
+            if pod is not None and self._gets_kuryrport(pod):
                 await self._create(key, pod)
             return None
         if recorded.pod_uid == self._begun.get(key):
             del self._begun[key]
-        if not recorded.deleting and not is_awaited(recorded, pod):
+        if recorded.deleting:
+            return None
+        if not is_awaited(recorded, pod):
             await self._delete(key, recorded)
+        elif pod is not None and not recorded.has_vifs and self._is_on_foreign_node(pod):
+            # made before the Node was known, or marked; a Pod with interfaces keeps them
+            await self._remove(key, recorded)
         return None
+
+    def _gets_kuryrport(self, pod: Pod) -> bool:
+        return wants_network(pod) and not pod.deleting and not self._is_on_foreign_node(pod)
+
+    def _is_on_foreign_node(self, pod: Pod) -> bool:
+        node = self._context.informers.of(NODES).get(Key("", pod.node or ""))
+        return node is not None and node.foreign
 
     async def _create(self, key: Key, pod: Pod) -> None:
         untouched = self._begun.get(key) == pod.uid
@@ -88,6 +108,9 @@ class VIFHandler(Handler):
             if live is None and recorded.static:
                 self._wait_for_mirror(key)
         LOG.debug("Pod %s (%s) is done; its KuryrPort goes", key, recorded.pod_uid)
+        await self._remove(key, recorded)
+
+    async def _remove(self, key: Key, recorded: KuryrPort) -> None:
         try:
             answer = await self._context.kube.delete(KURYRPORTS, key, uid=recorded.uid)
         except errors.KubeConflict as error:
