@@ -30,8 +30,8 @@ class HandlerContext:
     :param informers: Caches of Kubernetes objects; ask for those that you need in the constructor
         or in :meth:`Handler.watches`.
     :param observe: Counts reconciles; pass it to the Controllers of :meth:`Handler.loops`.
-    :param confirm_lease: Renews the Lease now, or raises a KuryrError; for what only the leader
-        may do, where something suggests that it is another.
+    :param confirm_lease: Returns when the Lease was renewed after the call; for what only the
+        leader may do, where something suggests that it is another. See :meth:`Lease.confirm`.
     :param incarnation: Names this life of the process: nobody else can have worked on what it
         created itself.
     """

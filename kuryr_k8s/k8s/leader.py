@@ -12,6 +12,10 @@ API server, by the ``Date`` of each answer. If that clock is ahead, so much less
 Lease is renewed at once, or found to be lost. What a machine that goes on sends before the first
 answer of the API server reaches it, nothing in it can hold back: see the preconditions of writes.
 
+The holder renews a Lease that bears its identity, and no other: another controller may have
+worked since the last look if the Lease is free, expired or deleted by now. Who has lost the Lease
+never takes it again.
+
 A standby watches the Lease, and therefore takes one that was released at once. The watch is used
 for nothing else: a Lease is taken after a read. If the watch falls silent, or shows less than a
 read did, the Lease is read regularly.
@@ -39,7 +43,7 @@ LATE = 0.01  # seconds: so much after its end a Lease is taken, not before
 
 
 class LeaseLost(errors.KuryrError):
-    """Another controller may work from now on: stop at once."""
+    """Another controller may work from now on, or has already: stop at once."""
 
 
 class Lease:
@@ -77,8 +81,10 @@ class Lease:
         self._renewed = 0.0
         self._server = ServerClock(clock)
         self._ahead = -math.inf  # the server's clock, when the Lease was renewed
+        self._lost = ""  # how, if it was; for good
         self._due = asyncio.Event()  # a renewal, before its time
-        self._renewing = asyncio.Lock()
+        self._begun = self._succeeded = 0  # numbers of attempts: the last one, the last success
+        self._renewal = asyncio.Event()  # set by the next success
 
     @property
     def remaining(self) -> float:
@@ -116,16 +122,20 @@ class Lease:
         return max(0.0, self._expires - self._clock.now())
 
     async def confirm(self) -> None:
-        """Renew the Lease now, since something suggests that another controller has it.
+        """Wait until a renewal has succeeded that began after this call.
 
-        :raises LeaseLost: Another controller has it; :meth:`hold` is about to end.
-        :raises errors.KubeError: The API server did not tell.
+        For where something suggests that another controller has the Lease. All who ask before a
+        renewal begins wait for the same one. If the Lease turns out to be lost, :meth:`hold`
+        cancels them with all other work.
+
+        :raises LeaseLost: It was lost, or is not held yet.
         """
-        async with self._renewing:
-            if self.held and await self._attempt():
-                return
-        self._due.set()
-        raise LeaseLost(f"another controller took the Lease {self.key}")
+        if not self.held:
+            raise LeaseLost(self._lost or f"the Lease {self.key} is not held")
+        begun = self._begun
+        while self._succeeded <= begun:
+            self._due.set()
+            await self._renewal.wait()
 
     async def hold(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, run ``work`` while renewing it, and release it at the end.
@@ -142,7 +152,10 @@ class Lease:
             await self._release()
 
     async def acquire(self) -> None:
-        """Wait until the Lease is ours."""
+        """Wait until the Lease is ours; renew it if it is.
+
+        :raises LeaseLost: It was ours.
+        """
         logged = False
         while True:
             before, known = self.holder, self._version
@@ -179,6 +192,7 @@ class Lease:
                     if event["type"] == "DELETED" or version <= int(self._version or 0):
                         continue  # no news; a server's cache may lag behind what we have read
                     self._deaf = False
+                    self._note(event["object"])
                     if self._may_take(event["object"]):
                         return True
                     give(self._patience())
@@ -199,7 +213,7 @@ class Lease:
             await self._until_due()
             deadline = self._renewed + self.duration * 2 / 3 - self._clock.now()
             try:
-                async with timeout(self._clock, deadline), self._renewing:
+                async with timeout(self._clock, deadline):
                     await self._renew()
             except TimeoutError as error:
                 raise LeaseLost(f"the Lease {self.key} could not be renewed") from error
@@ -212,50 +226,63 @@ class Lease:
         self._due.clear()
 
     async def _renew(self) -> None:
-        """Renew the Lease, and try again if the API fails."""
+        """Renew the Lease, and try again if the API fails.
+
+        :raises LeaseLost: It is not ours any more.
+        """
         while True:
             try:
-                if await self._attempt():
-                    return
-                raise LeaseLost(f"another controller took the Lease {self.key}")
+                await self._attempt()
             except errors.KubeError as error:
                 LOG.warning("Lease %s: %s", self.key, error)
+            else:
+                return
             await self._clock.sleep(self.duration * PAUSE)
 
     async def _attempt(self) -> bool:
         """Try once, but not for long: one request that hangs must leave time for the next one.
 
         :returns: Whether the Lease is ours afterwards.
+        :raises LeaseLost: It was ours.
         :raises errors.KubeError: The API failed, or did not answer in time.
         """
         seconds = self.duration * ATTEMPT
+        self._begun += 1
         try:
             async with timeout(self._clock, seconds):
-                return await self._try()
+                ours = await self._try()
         except TimeoutError as error:
             raise errors.KubeError(f"no answer within {seconds:.1f} s") from error
+        if ours:
+            self._succeeded = self._begun
+            self._renewal.set()
+            self._renewal = asyncio.Event()
+        return ours
 
     async def _try(self) -> bool:
-        """Take or renew the Lease if that is allowed.
+        """Take the Lease if that is allowed, or renew it if it is ours.
 
         :returns: Whether the Lease is ours afterwards.
+        :raises LeaseLost: It was ours.
         :raises errors.KubeConflict: It is ours as far as we know, but changed while we renewed it.
         """
+        if self._lost:
+            raise LeaseLost(self._lost)
         started = self._clock.now()
         lease = await self._api.find(LEASES, self.key)
         ahead = self._server.ahead  # before the write: what comes after it counts
+        if lease is not None:
+            self._note(lease)
+        if self.held:
+            self._require_ours(lease)
+        elif not self._may_take(lease):
+            return False
         try:
-            if lease is None and not self._may_make():
-                self.held = False
-                return False
             if lease is None:
                 meta: Json = {"namespace": self.key.namespace, "name": self.key.name}
                 await self._api.create(LEASES, {"metadata": meta, "spec": self._spec({})})
-            elif self._may_take(lease):
-                await self._write(lease, self._spec(lease.get("spec") or {}))
             else:
-                self.held = False
-                return False
+                await self._write(lease, self._spec(lease.get("spec") or {}))
         except errors.KubeConflict:
             if self.held:  # by whomever: our own late write, or a label; the next read will tell
                 raise
@@ -266,11 +293,21 @@ class Lease:
         self.holder = self.identity
         return True
 
-    def _may_make(self) -> bool:
-        """Return whether we may create the Lease: if it was deleted, its holder may still work."""
-        return self.held or self._clock.now() >= self._expires
+    def _require_ours(self, lease: Json | None) -> None:
+        """Give the Lease up for good if it does not bear our identity any more.
 
-    def _may_take(self, lease: Json) -> bool:
+        :raises LeaseLost: It does not.
+        """
+        if lease is None:
+            self._lost = f"somebody deleted the Lease {self.key}"
+        elif self.holder != self.identity:
+            self._lost = f"another controller took the Lease {self.key}"
+        if self._lost:
+            self.held = False
+            raise LeaseLost(self._lost)
+
+    def _note(self, lease: Json) -> None:
+        """Note what a Lease says that was just read or seen."""
         spec = lease.get("spec") or {}
         version = lease["metadata"]["resourceVersion"]
         if version != self._version:
@@ -278,7 +315,12 @@ class Lease:
             self._expires = self._seen + float(spec.get("leaseDurationSeconds") or self.duration)
         self.holder = spec.get("holderIdentity") or ""
         self.transitions = spec.get("leaseTransitions") or 0
-        return self.holder in ("", self.identity) or self._clock.now() > self._expires
+
+    def _may_take(self, lease: Json | None) -> bool:
+        """Return whether nobody works under the Lease; whoever held a deleted one may still."""
+        if lease is not None and self.holder in ("", self.identity):
+            return True
+        return self._clock.now() >= self._expires
 
     async def _write(self, lease: Json, changes: Json) -> None:
         """Change fields of the Lease that was read, unless it has changed since.

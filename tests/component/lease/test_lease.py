@@ -10,7 +10,7 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.k8s import resources
 from kuryr_k8s.k8s.connect import connect
-from kuryr_k8s.k8s.leader import Lease
+from kuryr_k8s.k8s.leader import Lease, LeaseLost
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.clock import ManualClock
 from tests.kit.fakes.faults import Hang, answer, dated
@@ -216,6 +216,108 @@ async def test_leader_survives_requests_that_hang(stage, candidate, method):
         await pass_until(stage, clock, lambda: leader.remaining > 40.0)
         assert (await stage.client.get(candidate.path))["spec"]["renewTime"] > taken
         ends.set()
+
+
+@pytest.mark.parametrize("learns", ["when it renews", "when it asks"])
+@pytest.mark.parametrize("then", ["released", "deleted", "expired"])
+async def test_lease_that_another_had_meanwhile_is_never_taken_back(
+    stage, candidate, then, learns
+):
+    """Two controllers have written: the first one must not go on with what it knew before."""
+    clock, asks = ManualClock(), asyncio.Event()
+    leader = await candidate("one", 45.0, clock=clock)
+
+    async def work():
+        await asks.wait()
+        await leader.confirm()
+        await asyncio.Event().wait()
+
+    async def until_lost():
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await leader.hold(work)
+        assert caught.group_contains(LeaseLost, match="Lease kube-system/")
+
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+        deposed = group.create_task(until_lost())
+        await stage.until(lambda: _held(leader))
+        other = {"holderIdentity": "two", "leaseDurationSeconds": 1}
+        await stage.client.patch(candidate.path, {"spec": other})
+        if then == "released":
+            await stage.client.patch(candidate.path, {"spec": {"holderIdentity": ""}})
+        elif then == "deleted":
+            await stage.client.delete(candidate.path)
+        if learns == "when it asks":
+            asks.set()
+        while not deposed.done():
+            await let_pass(stage, clock)
+    assert not leader.held
+    with pytest.raises(LeaseLost):
+        await leader.acquire()
+    found = await stage.client.find(candidate.path)
+    left = {"released": "", "expired": "two", "deleted": None}[then]
+    assert (found and found["spec"].get("holderIdentity")) == left
+
+
+async def test_many_questions_share_a_renewal_and_do_not_cost_the_leader_its_lease(
+    stage, candidate
+):
+    """Each request takes a second, and there are more questions than the Lease has seconds."""
+    clock, asks, ends = ManualClock(), asyncio.Event(), asyncio.Event()
+    leader = await candidate("one", 45.0, clock=clock)
+    answered = []
+
+    async def ask():
+        await asks.wait()
+        await leader.confirm()
+        answered.append(leader.held)
+
+    async def work():
+        async with asyncio.TaskGroup() as group:
+            for _ in range(60):
+                group.create_task(ask())
+        await ends.wait()
+
+    async def slow(_request, proceed):
+        await clock.sleep(1.0)
+        return await proceed()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leader.hold(work))
+        await stage.until(lambda: _held(leader))
+        requests = stage.proxy.faults.add(path="/leases/", times=None, action=slow)
+        asks.set()
+        await pass_until(stage, clock, lambda: len(answered) == 60)
+        assert all(answered)
+        assert requests.hits <= 4  # of a renewal that was due, and of theirs
+        await pass_until(stage, clock, lambda: clock.now() > 90)
+        assert leader.held
+        ends.set()
+        requests.remove()
+
+
+async def test_question_is_not_answered_by_a_renewal_that_was_under_way(stage, candidate):
+    """That one may have been carried out before whatever gave rise to the question."""
+    clock, asks, ends, late = ManualClock(), asyncio.Event(), asyncio.Event(), Hang(applied=True)
+    leader = await candidate("one", 45.0, clock=clock)
+
+    async def work():
+        await asks.wait()
+        await leader.confirm()
+        ends.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leader.hold(work))
+        await stage.until(lambda: _held(leader))
+        stage.proxy.faults.add(method="PUT", path="/leases/", action=late)
+        await pass_until(stage, clock, late.reached.is_set)
+        again = Hang()
+        stage.proxy.faults.add(method="GET", path="/leases/", action=again)
+        asks.set()
+        late.release()
+        await pass_until(stage, clock, again.reached.is_set)
+        assert not ends.is_set()
+        again.release()
+        await pass_until(stage, clock, ends.is_set)
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(0, 45), (20, 25), (3600, -3555)])
