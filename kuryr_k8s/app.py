@@ -164,13 +164,8 @@ class ControllerApp:
     ) -> tuple[HealthServer, Parts]:
         """Make everything; nothing runs yet."""
         handlers = self._handlers(context)
-        takeover = Takeover(
-            context.kube,
-            context.informers.of(KURYRPORTS),
-            context.incarnation,
-            clock=self._clock,
-            patience=self._patience,
-        )
+        takeover = Takeover(context.kube, context.informers.of(KURYRPORTS), context.incarnation)
+        self.registry.register(takeover)
         loops = [loop for handler, _ in handlers for loop in handler.loops()]
 
         def leads() -> bool:

@@ -18,8 +18,6 @@ class Patience:
         on it takes twice as long each time, so that no account is locked out.
     :param longest_start_retry: the most that it takes.
     :param start_said: between two log lines about the same failure.
-    :param takeover_refused: after which a new leader leaves aside what it is refused to mark: an
-        API server that has just started refuses for a moment what it will grant (403).
     :param kube_call: that one call to Kubernetes may take.
     :param authentication: for each request of authentication and discovery; calls of OpenStack
         have their own.
@@ -62,7 +60,6 @@ class Patience:
     start_retry: float = 2.0
     longest_start_retry: float = 30.0
     start_said: float = 60.0
-    takeover_refused: float = 10.0
     kube_call: float = 30.0
     authentication: float = 8.0
     failed_authentication: float = 1.0

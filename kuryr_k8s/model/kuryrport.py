@@ -99,6 +99,14 @@ class KuryrPort:
         """Return whether the controller has made the interfaces."""
         return bool(self.vifs_packed)
 
+    def may_be_given_vifs_by_another(self, leader: str) -> bool:
+        """Return whether a late write of an earlier leader may still add interfaces.
+
+        Such a write applies to one resourceVersion. The mark of this leader has changed that, and
+        so has a deletion.
+        """
+        return not (self.has_vifs or self.deleting or self.leader == leader)
+
     @property
     def _vifs_json(self) -> bytes:
         return zlib.decompress(self.vifs_packed)

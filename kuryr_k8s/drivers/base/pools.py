@@ -111,10 +111,12 @@ class Records:
 
     :param holders: by the id of each port that a KuryrPort names.
     :param pods: the uids of all Pods that have a KuryrPort.
+    :param doubtful: the names of nodes with a Pod that an earlier leader may still give a port.
     """
 
     holders: Mapping[str, Holder]
     pods: frozenset[str]
+    doubtful: frozenset[str] = frozenset()
 
 
 class VIFPoolDriver(Driver):

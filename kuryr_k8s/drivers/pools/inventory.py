@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     AVAILABLE,
     POOL_TAG,
@@ -31,6 +32,8 @@ class Inventory:
         self._state = context.state
         self._tags = tuple(tags)
         self._removed: dict[str, float] = {}  # when each port was found to be gone
+        # Where an earlier leader may still give ports to Pods; None: it may be anywhere
+        self._doubtful: frozenset[str] | None = frozenset()
 
     async def list_ports(self, query: dict[str, str]) -> list[Json]:
         """List the ports of pools that match, as Neutron shows them."""
@@ -57,6 +60,27 @@ class Inventory:
             port["tags"] = tags
         return found
 
+    async def note_doubtful(self, nodes: Iterable[str]) -> None:
+        """Note on which nodes an earlier leader may still give ports to Pods.
+
+        At the places of these nodes, no port that it may have known is given to others.
+        """
+        places = set()
+        for name in nodes:
+            try:
+                if (node := self._context.node(name)) is None:
+                    raise errors.NotFound(f"there is no node {name}")
+                places.add(await self._context.vif.place(node))
+            except errors.KuryrError as error:
+                LOG.warning("all unused ports are withheld for node %s: %s", name, error)
+                self._doubtful = None
+                return
+        self._doubtful = frozenset(places)
+
+    def is_doubtful(self, place: str) -> bool:
+        """Return whether an earlier leader may still give ports of this place to Pods."""
+        return self._doubtful is None or place in self._doubtful
+
     def adopt(self, ports: Iterable[PooledPort]) -> Effects:
         """Take in ports that a lost answer left behind.
 
@@ -68,6 +92,8 @@ class Inventory:
         for port in ports:
             if self._state.is_creating(port.key) or self.was_removed(port.id):
                 continue
+            if self.is_doubtful(port.key.place):
+                continue  # the answer was an earlier leader's, perhaps
             if self._state.record(port.id) is None:
                 LOG.info("port %s was created unnoticed; its pool takes it in", port.id)
                 served += self._take_in(port)

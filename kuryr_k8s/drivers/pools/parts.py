@@ -9,6 +9,7 @@ from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.state import PoolState
 from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.model.pod import Node
 from kuryr_k8s.patience import Patience
 
 UPKEEP = -1
@@ -32,6 +33,7 @@ class PoolContext:
 
     :param vif: the driver that makes the ports.
     :param nodes: the names of the Nodes, by place.
+    :param node: looks up a Node by its name.
     :param carry_out: carries out the effects of a change at once.
     :param now: the time in seconds.
     """
@@ -41,6 +43,7 @@ class PoolContext:
     neutron: Neutron
     queue: WorkQueue[PoolTask]
     nodes: Mapping[str, str]
+    node: Callable[[str], Node | None]
     carry_out: Callable[[Effects], None]
     now: Callable[[], float]
     patience: Patience

@@ -82,7 +82,7 @@ class PortRecord:
     :param since: when the port entered its phase.
     :param holder: of a port in use: the claim that has it. The interface name is empty where only
         the KuryrPort knows it: for a port from an earlier life of the controller, and for one that
-        was set aside.
+        was set aside. None for a port that is withheld: it may be some Pod's.
     :param check: of a port that returns.
     :param parked: the node keeps the port plugged.
     """

@@ -44,6 +44,7 @@ from kuryr_k8s.drivers.pools.upkeep import Upkeep
 from kuryr_k8s.drivers.pools.waiters import Waiters
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.k8s.resources import NODES, Key
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFVlanNested
 
@@ -81,12 +82,14 @@ class PortPool(KeepsPorts):
         self._state = PoolState(Limits.read(context.conf))
         self._waiters = Waiters(self._now)
         self._networks = PoolNetworks(context.neutron)
+        nodes = context.informers.of(NODES)
         parts = PoolContext(
             state=self._state,
             vif=vif,
             neutron=context.neutron,
             queue=self._queue,
             nodes=self._nodes,
+            node=lambda name: nodes.get(Key("", name)),
             carry_out=self._carry_out,
             now=self._now,
             patience=context.patience,

@@ -178,6 +178,21 @@ class PoolState:
             record.holder = Claim(holder, "")
             self._records[port.id] = record
 
+    def withhold(self, port: PooledPort, now: float) -> None:
+        """Take in a port that an earlier leader may have given to a Pod, or may not."""
+        if port.id not in self._records:
+            self._records[port.id] = self._pool(port.key, now).add(port, Phase.IN_USE, now)
+
+    def is_withheld(self, port_id: str) -> bool:
+        """Return whether it is not known yet if a Pod has the port."""
+        record = self._records.get(port_id)
+        return record is not None and record.phase is Phase.IN_USE and record.holder is None
+
+    def found(self, port_id: str, holder: str) -> None:
+        """Note that a port that was withheld is the Pod's."""
+        if self.is_withheld(port_id):
+            self._records[port_id].holder = Claim(holder, "")
+
     def _serve(self, record: PortRecord, now: float) -> Claim | None:
         """Give an available port to the claim that has waited for longest, if any waits."""
         claim = next(iter(record.pool.waiting), None)

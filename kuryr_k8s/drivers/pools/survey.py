@@ -43,6 +43,7 @@ class Survey:
         listed += await self._context.neutron.list_ports_by_id(unlisted)
         there = {port["id"] for port in listed}
         pooled = await self._context.vif.find_pooled(listed)
+        await self._inventory.note_doubtful(records.doubtful)
         if self.recovered:
             self._remove(unlisted - there)
             self._doubt((known & there) - {port.id for port in pooled})
@@ -56,11 +57,13 @@ class Survey:
         now = self._context.now()
         for port in pooled:
             holder = records.holders.get(port.id)
-            if holder is None:
+            if holder is not None:
+                self._state.recover(port, holder.pod_uid, now)
+                self._upkeep.used(port, holder.pod)
+            elif self._inventory.is_doubtful(port.key.place):
+                self._state.withhold(port, now)
+            else:
                 self._context.carry_out(self._inventory.take_in(port))
-                continue
-            self._state.recover(port, holder.pod_uid, now)
-            self._upkeep.used(port, holder.pod)
         self.recovered = True
         LOG.info("%d ports of %d pools recovered", len(pooled), len(self._state.pools))
         for key in self._state.pools:
@@ -84,11 +87,23 @@ class Survey:
                 self._context.carry_out(Effects(upkeep=(record.port.key,)))
 
     def _compare(self, pooled: list[PooledPort], records: Records) -> None:
+        for port in pooled:
+            if self._state.is_withheld(port.id):
+                self._settle(port, records)
         unnamed = [port for port in pooled if port.id not in records.holders]
         self._context.carry_out(self._inventory.adopt(unnamed))
         for port in unnamed:
             self._check_available(port)
             self._check_in_use(port.id, records)
+
+    def _settle(self, port: PooledPort, records: Records) -> None:
+        """Find out whose a port is that was withheld, if that is certain by now."""
+        if holder := records.holders.get(port.id):
+            self._state.found(port.id, holder.pod_uid)
+            self._upkeep.used(port, holder.pod)
+        elif not self._inventory.is_doubtful(port.key.place):
+            self._state.return_port(port.id, self._context.now())
+            self._context.carry_out(Effects(upkeep=(port.key,)))
 
     def _check_available(self, found: PooledPort) -> None:
         """Have a port checked that differs from what is known.
@@ -106,7 +121,7 @@ class Survey:
         now = self._context.now()
         if record is None or record.phase is not Phase.IN_USE or now - record.since < ORPHAN:
             return
-        if record.holder is None or record.holder.pod_uid not in records.pods:
+        if record.holder is not None and record.holder.pod_uid not in records.pods:
             LOG.warning("port %s is in use and no KuryrPort names it; it is deleted", port_id)
             self._state.dismiss_orphan(port_id, now)
             self._context.carry_out(Effects(upkeep=(record.port.key,)))

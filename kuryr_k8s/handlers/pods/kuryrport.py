@@ -22,6 +22,7 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.sweep import PortSweep
+from kuryr_k8s.handlers.pods.takeover import is_refusal, mark
 from kuryr_k8s.handlers.pods.vif import is_needed, reference
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
@@ -94,10 +95,8 @@ class KuryrPortHandler(Handler):
             return
         if pod.deleting:
             return  # it will not start any more
-        if recorded.leader not in (None, self._context.incarnation):
-            # Another controller has taken the Lease since, or could not mark it before we took it.
-            # In our cache are its resourceVersion and, perhaps, ports that are others' by now.
-            await self._context.confirm_lease()
+        if recorded.may_be_given_vifs_by_another(self._context.incarnation):
+            recorded = await self._mark(key, recorded)
         try:
             vifs, own_groups = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:
@@ -114,6 +113,28 @@ class KuryrPortHandler(Handler):
             await self._release_unnamed(key, recorded)
             raise
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
+
+    async def _mark(self, key: Key, recorded: KuryrPort) -> KuryrPort:
+        """Make void what an earlier leader may still write about the KuryrPort.
+
+        The takeover could not, or the earlier leader's request created it afterwards. Or it is
+        another controller that leads by now, and the mark is its own: who leads is asked first.
+
+        :raises errors.KubeError: It is not marked; so it gets no port.
+        """
+        await self._context.confirm_lease()
+        patch = mark(
+            self._context.incarnation, uid=recorded.uid, resourceVersion=recorded.resource_version
+        )
+        try:
+            answer = await self._context.kube.merge_patch(KURYRPORTS, key, patch)
+        except errors.KubeError as error:
+            if not is_refusal(error):
+                raise
+            text = f"the API server refuses the mark of this leader on the KuryrPort: {error}"
+            raise errors.KubeError(text) from error
+        self._context.informers.of(KURYRPORTS).learn(answer)
+        return KuryrPort.read(answer)
 
     async def _request(
         self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]

@@ -76,6 +76,7 @@ class PortSweep(Sweep[Json]):
         self._keepers = keepers(self._pool)
         self._pool.on_lost(lambda: self.search_after(context.patience.lost_port))
         self._tags = tuple(defaults.resource_tags)
+        self._incarnation = context.incarnation
         self._lost = LostPorts(context)
 
     async def search(self) -> list[Json]:
@@ -90,7 +91,7 @@ class PortSweep(Sweep[Json]):
         listed = await self._neutron.list_ports(query)
         ports = [port for port in listed if self._maker_of(port) is not None]
         if self._keepers:
-            recorded_live = records(await self._live())
+            recorded_live = records(await self._live(), self._incarnation)
             for keeper, before in zip(self._keepers, known, strict=True):
                 ports = await keeper.survey(before, ports, recorded_live)
         await self._lost.help_pods(recorded, listed)
@@ -137,16 +138,21 @@ class PortSweep(Sweep[Json]):
         return [KuryrPort.read(item) async for items, _version in pages for item in items]
 
 
-def records(kuryrports: Iterable[KuryrPort]) -> Records:
-    """Return what pools need to know about the KuryrPorts."""
+def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
+    """Return what pools need to know about the KuryrPorts.
+
+    :param incarnation: names this leader.
+    """
     holders: dict[str, Holder] = {}
-    pods = set()
+    pods, doubtful = set(), set()
     # of two that name a port, the one that goes released it in an earlier life
     for recorded in sorted(kuryrports, key=lambda kuryrport: not kuryrport.deleting):
         holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
         holders |= dict.fromkeys(recorded.uuids(), holder)
         pods.add(recorded.pod_uid)
-    return Records(holders, frozenset(pods))
+        if recorded.may_be_given_vifs_by_another(incarnation):
+            doubtful.add(recorded.node)
+    return Records(holders, frozenset(pods), frozenset(doubtful))
 
 
 def nameless(
@@ -162,12 +168,14 @@ def nameless(
     recorded_ports = tuple(kuryrports)
     by_pod = {recorded.pod_uid: recorded for recorded in recorded_ports}
     pod_uids = {port["id"]: pod_uid_of(port) for port in ports}
-    holders = records(recorded_ports).holders if None in pod_uids.values() else {}
+    held: set[str] = set()
+    if None in pod_uids.values():
+        held = {port_id for recorded in recorded_ports for port_id in recorded.uuids()}
 
     def named(port: Json) -> bool:
         pod_uid = pod_uids[port["id"]]
         if pod_uid is None:
-            return port["id"] in holders
+            return port["id"] in held
         recorded = by_pod.get(pod_uid)
         return recorded is not None and (not recorded.has_vifs or recorded.may_name(port["id"]))
 
