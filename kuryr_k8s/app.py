@@ -245,7 +245,7 @@ class ControllerApp:
         notify("READY=1")
 
     async def _reach(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
-        await reach(what, call, self._waiting, self._patience)
+        await reach(what, call, self._waiting, self._patience, self._clock)
 
     async def _lead(self, parts: Parts) -> None:
         """Run all loops as long as the Lease is ours."""

@@ -17,11 +17,13 @@ from oslo_config import cfg
 from prometheus_client import Gauge
 
 from kuryr_k8s import config, errors
+from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+WAITED = (errors.CloudError, errors.KubeError, errors.Refused, errors.Wait)
 
 
 class Program(Protocol):
@@ -76,7 +78,7 @@ def waiting_gauge() -> Gauge:
     """Make the metric of :func:`reach`."""
     return Gauge(
         "kuryr_start_waiting",
-        "1 while the program waits for an API that it needs to start",
+        "Calls to an API that must succeed before the program works, and have not yet",
         ["api"],
         registry=None,
     )
@@ -87,6 +89,7 @@ async def reach(
     call: Callable[[], Awaitable[Any]],
     waiting: Gauge,
     patience: Patience = PATIENCE,
+    clock: Clock = CLOCK,
 ) -> None:
     """Make the first call to an API; until it succeeds, wait, and say for what.
 
@@ -95,46 +98,36 @@ async def reach(
     daemon gave up would stay without a network.
 
     :param what: the API's name, for users.
-    :raises errors.ConfigError: the configuration is wrong, whatever an API says.
+    :raises errors.ConfigError: a file of the configuration is wrong, whatever an API shows.
     """
-    clock = asyncio.get_running_loop().time
     delay, said_at = patience.start_retry, 0.0
-    said: tuple[type[errors.KuryrError] | None, int] = (None, 0)
-    with _shown(waiting.labels(what)):
+    said: tuple[type[errors.KuryrError], int] | None = None
+    with _counted(waiting.labels(what)):
         while True:
             try:
                 await call()
-            except (errors.ConfigError, errors.CloudError, errors.KubeError) as error:
-                if isinstance(error, errors.ConfigError) and not _is_answer(error):
-                    raise
+            except WAITED as error:
                 kind = type(error), getattr(error, "status", 0)  # the text names each request
-                if kind != said or clock() - said_at >= patience.start_said:
-                    said, said_at = kind, clock()
+                if kind != said or clock.now() - said_at >= patience.start_said:
+                    said, said_at = kind, clock.now()
                     LOG.warning("waiting for %s: %s", what, error)
                 notify(f"STATUS=waiting for {what}: {error}")
-                await asyncio.sleep(delay)
+                await clock.sleep(delay)
                 delay = min(patience.longest_start_retry, delay * 2)
             else:
-                return
+                break
+    if said is not None:
+        LOG.info("%s: what was waited for is there", what)
+        notify("STATUS=")
 
 
 @contextmanager
-def _shown(waiting: Gauge) -> Iterator[None]:
-    waiting.set(1)
+def _counted(waiting: Gauge) -> Iterator[None]:
+    waiting.inc()  # several may wait for the same API
     try:
         yield
     finally:
-        waiting.set(0)
-
-
-def _is_answer(error: errors.ConfigError) -> bool:
-    """Return whether an API said so, and not the configuration alone."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, errors.CloudError | errors.KubeError):
-            return True
-        cause = cause.__cause__
-    return False
+        waiting.dec()
 
 
 class HostLock:

@@ -39,9 +39,7 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
                 await self._context.neutron.get_security_group(group)
             except errors.NotFound as error:
                 option = "[neutron_defaults] pod_security_groups"
-                raise errors.ConfigError(
-                    f"{option}: there is no security group {group}"
-                ) from error
+                raise errors.Refused(f"{option}: there is no security group {group}") from error
         with contextlib.suppress(errors.Refused):  # perhaps only other projects may use them
             await self._grants.require(self._context.conf.neutron_defaults.project)
 

@@ -36,7 +36,7 @@ class _ConfiguredSubnets(Driver):
         try:
             await self._network()
         except (errors.NotFound, errors.Refused) as error:
-            raise errors.ConfigError(f"[neutron_defaults] {self.option}: {error}") from error
+            raise errors.Refused(f"[neutron_defaults] {self.option}: {error}") from error
 
     @property
     def _ids(self) -> list[str]:

@@ -53,7 +53,8 @@ class RequirementsReader:
     async def check(self) -> None:
         """Check the options.
 
-        :raises errors.ConfigError: they name what does not exist, or is not external.
+        :raises errors.ConfigError: they lack the network.
+        :raises errors.Refused: they name what does not exist, or is not external.
         """
         if self._network_id is None:
             if self._subnet_ids:
@@ -65,7 +66,7 @@ class RequirementsReader:
             await self.check_network(self._network_id)
             await self._read_subnets(self._network_id, self._subnet_ids)
         except NoNetwork as error:
-            raise errors.ConfigError(f"[neutron_defaults] external_svc_net: {error}") from error
+            raise errors.Refused(f"[neutron_defaults] external_svc_net: {error}") from error
 
     async def read(self, request: PublicIPRequest) -> Requirements | None:
         """Return what the request requires.

@@ -46,6 +46,7 @@ class NodeTrunks:
         """Check the options.
 
         :raises errors.ConfigError: they do not describe how to find trunks.
+        :raises errors.Refused: they name a subnet that Neutron does not show.
         """
         if not (self._subnets or self._tag):
             raise errors.ConfigError(f"{GROUP} worker_nodes_subnets is not set")
@@ -55,7 +56,7 @@ class NodeTrunks:
             try:
                 await self._neutron.get_subnet(subnet_id)
             except errors.NotFound as error:
-                raise errors.ConfigError(f"{GROUP} worker_nodes_subnets: {error}") from error
+                raise errors.Refused(f"{GROUP} worker_nodes_subnets: {error}") from error
 
     async def of_node(self, node: Node) -> TrunkPorts:
         """Find the trunk of a node.

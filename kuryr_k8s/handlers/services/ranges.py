@@ -51,6 +51,7 @@ class ServiceRanges:
 
     def __init__(self, context: HandlerContext) -> None:
         self._kube = context.kube
+        self._neutron = context.neutron
         self._events = context.events
         self._subnets = context.drivers[ServiceSubnetsDriver]
         self._interval: float = context.conf.neutron_defaults.sweep_interval
@@ -67,11 +68,11 @@ class ServiceRanges:
     async def check(self) -> None:
         """Check the API server's own range.
 
-        :raises errors.ConfigError: it is not fit.
+        :raises errors.Refused: it is not fit.
         """
         for found, fault in await self._look():
             if fault is not None and not found.added:
-                raise errors.ConfigError(fault)
+                raise errors.Refused(fault)
 
     async def reconcile(self, _key: str) -> float:
         """Report ranges that are not fit; return the seconds until the next look."""
@@ -88,7 +89,11 @@ class ServiceRanges:
         subnets = await self._subnets.all_subnets()
         if not subnets:
             return []  # the driver alone knows
-        return [(each, fault_of(each.cidr, subnets)) for each in await self._ranges()]
+        ranges = await self._ranges()
+        if any(fault_of(each.cidr, subnets) for each in ranges):
+            # what the driver remembers may have been mended meanwhile
+            subnets = tuple([await self._neutron.get_subnet(subnet.id) for subnet in subnets])
+        return [(each, fault_of(each.cidr, subnets)) for each in ranges]
 
     async def _ranges(self) -> list[ServiceRange]:
         try:

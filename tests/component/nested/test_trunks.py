@@ -50,19 +50,23 @@ async def test_trunk_is_found_by_a_tag_with_the_nodes_name(
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "kind", "complaint"),
     [
-        ({}, "worker_nodes_subnets is not set"),
-        ({"trunk_tag": "node"}, "has no {node} in it"),
-        ({"worker_nodes_subnets": "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"}, "could not be found"),
+        ({}, errors.ConfigError, "worker_nodes_subnets is not set"),
+        ({"trunk_tag": "node"}, errors.ConfigError, "has no {node} in it"),
+        (
+            {"worker_nodes_subnets": "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"},
+            errors.Refused,
+            "could not be found",
+        ),
     ],
 )
 async def test_options_that_find_no_trunk_are_refused_at_start(
-    load_conf, neutron, options, complaint
+    load_conf, neutron, options, kind, complaint
 ):
     conf = load_conf(pod_vif_nested=options)
     driver = NestedVLAN(driver_context(conf, neutron))
-    with pytest.raises(errors.ConfigError, match=complaint):
+    with pytest.raises(kind, match=complaint):
         await driver.start()
 
 

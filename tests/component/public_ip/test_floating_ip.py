@@ -504,24 +504,24 @@ async def test_other_clusters_are_none_of_ours(start, cloud):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "kind"),
     [
-        {"external_svc_net": "00000000-0000-4000-8000-000000000000"},
-        {"external_svc_net": "services"},
-        {"external_svc_net": None, "external_svc_subnet": "public"},
-        {"external_svc_subnet": "services"},
-        {"resource_tags": "x" * 151},
+        ({"external_svc_net": "00000000-0000-4000-8000-000000000000"}, errors.Refused),
+        ({"external_svc_net": "services"}, errors.Refused),
+        ({"external_svc_net": None, "external_svc_subnet": "public"}, errors.ConfigError),
+        ({"external_svc_subnet": "services"}, errors.Refused),
+        ({"resource_tags": "x" * 151}, errors.ConfigError),
     ],
     ids=str,
 )
-async def test_wrong_options_are_told_at_the_start(start, cloud, options):
+async def test_wrong_options_are_told_at_the_start(start, cloud, options, kind):
     options = dict(options)
     if options.get("external_svc_net") == "services":
         options["external_svc_net"] = cloud.services["id"]
     if "external_svc_subnet" in options:
         network = getattr(cloud, options["external_svc_subnet"])
         options["external_svc_subnet"] = network["subnets"][0]
-    with pytest.raises(errors.ConfigError):
+    with pytest.raises(kind):
         await start(**options).start()
 
 

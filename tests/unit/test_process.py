@@ -1,0 +1,88 @@
+"""The wait for an API at the start of a program: what ends it, and what shows it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.process import reach, waiting_gauge
+from tests.kit.clock import ManualClock
+
+HOUR = 3600
+
+
+class Api:
+    """Answers with an error until it is mended."""
+
+    def __init__(self, error):
+        self.error = error
+        self.asked = asyncio.Event()
+
+    async def call(self):
+        self.asked.set()
+        if self.error is not None:
+            raise self.error
+
+    async def was_asked(self):
+        await self.asked.wait()
+        self.asked.clear()
+
+
+def waiting(gauge, api):
+    (metric,) = gauge.collect()
+    return next(sample.value for sample in metric.samples if sample.labels == {"api": api})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.KubeError("Unauthorized", status=401),
+        errors.BadRequest("Keystone refuses us", status=401),
+        errors.Refused("there is no such subnet"),
+        errors.Wait("the group is being made", delay=1.0),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_answer_of_an_api_is_waited_for_and_told_once_a_minute(error, caplog):
+    caplog.set_level(logging.INFO)
+    clock, gauge, api = ManualClock(), waiting_gauge(), Api(error)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(reach("Neutron", api.call, gauge, clock=clock))
+        while clock.now() < HOUR:
+            await api.was_asked()
+            clock.advance(clock.pending[0].due - clock.now())
+        assert waiting(gauge, "Neutron") == 1
+        told = [line for line in caplog.messages if line == f"waiting for Neutron: {error}"]
+        assert HOUR / 70 < len(told) <= HOUR / 60 + 1
+        api.error = None
+        while not task.done():
+            await asyncio.sleep(0)
+            clock.advance(HOUR)
+    assert waiting(gauge, "Neutron") == 0
+    assert caplog.messages[-1] == "Neutron: what was waited for is there"
+
+
+async def test_wrong_file_ends_the_start():
+    api = Api(errors.ConfigError("there is no such driver"))
+    with pytest.raises(errors.ConfigError):
+        await reach("Neutron", api.call, waiting_gauge())
+
+
+async def test_each_of_several_waits_for_one_api_is_counted():
+    clock, gauge = ManualClock(), waiting_gauge()
+    first, second = (Api(errors.KubeError("Forbidden", status=403)) for _ in range(2))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for api in (first, second):
+            group.create_task(reach("Kubernetes", api.call, gauge, clock=clock))
+            await api.was_asked()
+        assert waiting(gauge, "Kubernetes") == 2
+        first.error = None
+        while waiting(gauge, "Kubernetes") == 2:
+            await asyncio.sleep(0)
+            clock.advance(60)
+        assert waiting(gauge, "Kubernetes") == 1
+        second.error = None
+        while waiting(gauge, "Kubernetes"):
+            await asyncio.sleep(0)
+            clock.advance(60)
