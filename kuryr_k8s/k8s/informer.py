@@ -33,7 +33,7 @@ from kuryr_k8s.patience import PATIENCE, Patience
 LOG = logging.getLogger(__name__)
 SHORT = 2.0  # seconds; a watch that ends sooner is a failure, even if the server says nothing
 IMPOSSIBLE = (400, 410)  # to a version: it is none, or not one that the server knows any more
-AWAY = 1  # failures without an answer: that a watch was cut; after more, the server was away
+AWAY = 1  # failures without a word: that a watch was cut; after more, the server was away
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -88,6 +88,7 @@ class Informer(Generic[T]):
         self._version = ""  # the resourceVersion seen last; empty: list first
         self._streams_lists = True
         self._failed = False
+        self._heard = False  # something of the server, since it was last asked
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -159,14 +160,16 @@ class Informer(Generic[T]):
         """Follow the kind; whatever the server does, try again."""
         failures = unanswered = 0  # in a row
         while True:
-            begun, version = asyncio.get_running_loop().time(), self._version
+            begun, version = self._clock.now(), self._version
+            self._heard = False
             problem = await self._problem_of_following()
-            lived = asyncio.get_running_loop().time() - begun
+            lived = self._clock.now() - begun
             # A watch that worked and was cut is no failure in a row: balancers cut idle streams,
             # and a server that is ahead of us ends a watch in the middle of a burst.
             worked = lived >= SHORT or (problem is None and self._version not in ("", version))
             failures = int(problem is not None) if worked else failures + 1
-            unanswered = 0 if worked else unanswered
+            # a server that accepts connections and is silent is as good as away
+            unanswered = 0 if self._heard else unanswered
             if problem is not None:
                 self.contact.fail(problem)
                 unanswered += problem.status == 0
@@ -210,7 +213,7 @@ class Informer(Generic[T]):
             async for event in events:
                 meta = event["object"]["metadata"]
                 self._check_order(meta["resourceVersion"])
-                self.contact.hear()
+                self._hear()
                 if event["type"] == "BOOKMARK":
                     if fresh is not None and INITIAL_EVENTS_END in meta.get("annotations", {}):
                         self._replace(fresh, meta["resourceVersion"])
@@ -226,12 +229,17 @@ class Informer(Generic[T]):
                     self._version = meta["resourceVersion"]
         self._failed = False
 
+    def _hear(self) -> None:
+        self._heard = True
+        self.contact.hear()
+
     async def _check_past(self) -> None:
         """Check that the server was not set back meanwhile.
 
         Such a server may keep a watch from its future waiting without a word.
         """
         newest = await self._api.newest_version(self.resource, self._selectors)
+        self._heard = True
         if newest < int(self._version):
             raise errors.KubeGone("the server is behind what it has told", status=410)
 
@@ -269,7 +277,7 @@ class Informer(Generic[T]):
                 fresh[key] = self._same_or_read(key, item)
         self._replace(fresh, newest)
         self._version = newest
-        self.contact.hear()
+        self._hear()
 
     def _same_or_read(self, key: Key, item: Json) -> _Known[T]:
         old = self._cache.get(key)

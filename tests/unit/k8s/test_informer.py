@@ -304,3 +304,28 @@ async def test_server_that_was_set_back_is_found_out_when_it_is_there_again(
     followed.server.events.put_nowait(errors.KubeError("cut"))
     await followed.server.until_asked(2)
     assert ("resourceVersion" not in followed.server.queries[1]) == lists
+
+
+async def test_server_that_accepts_connections_and_is_silent_is_listed_from_again():
+    """It may have been set back meanwhile, and be past our version by now."""
+    clock = ManualClock()
+    followed = Followed(clock=clock)
+    silent = iter(range(2))
+
+    async def newest_version(_resource, _selectors):
+        if next(silent, None) is None:
+            return 10
+        clock.advance(30)
+        raise errors.KubeError("no answer in time")
+
+    followed.server.newest_version = newest_version
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run())
+        followed.server.bookmark(10, end_of_list=True)
+        await followed.informer.synced.wait()
+        followed.server.events.put_nowait(errors.KubeError("cut"))
+        while len(followed.server.queries) < 2:
+            await asyncio.sleep(0)
+            clock.advance(10)
+        assert "resourceVersion" not in followed.server.queries[1]
+        task.cancel()
