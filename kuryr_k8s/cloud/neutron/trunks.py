@@ -20,7 +20,6 @@ Json = dict[str, Any]
 FIELDS = ("id", "port_id", "sub_ports")
 
 # Kinds of errors (errors.CloudError.kind).
-GONE = "TrunkNotFound"
 VLAN_TAKEN = "DuplicateSubPort"
 ATTACHED = "TrunkPortInUse"  # the port is on a trunk already, perhaps on this one
 NOT_ATTACHED = "SubPortNotFound"

@@ -67,6 +67,13 @@ class PooledVIFDriver(PodVIFDriver):
         :raises NodeNotReady: it is not known yet.
         """
 
+    async def has_place(self, place: str) -> bool:
+        """Ask whether a host or trunk that :meth:`place` named exists; of hosts, Nodes tell.
+
+        :raises errors.CloudError: there is no answer.
+        """
+        return True
+
     def forget(self, node_name: str) -> None:
         """Forget the host or trunk of a Node that was deleted."""
 

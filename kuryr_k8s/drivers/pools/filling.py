@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.drivers.base import BindingFailed, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
@@ -194,7 +193,7 @@ class Filling:
         if isinstance(failure, errors.OverQuota):
             self._make_room(key)
             return
-        if isinstance(failure, errors.NotFound) and await self._is_gone(key, failure):
+        if isinstance(failure, errors.NotFound) and await self._is_gone(key):
             refused = self._state.close(key, self._context.now())
         elif isinstance(failure, errors.NotFound | errors.Refused):
             refused = self._state.refuse(key)
@@ -202,15 +201,17 @@ class Filling:
             return
         self._context.carry_out(Effects(refused=dict.fromkeys(refused, failure)))
 
-    async def _is_gone(self, key: PoolKey, failure: errors.NotFound) -> bool:
+    async def _is_gone(self, key: PoolKey) -> bool:
         """Return whether the trunk, the network or a subnet of the pool is gone.
 
         A pool that closes loses all ports that it has available. The answer to a creation may be
-        about a security group, or come from a replica of the database that lags behind.
+        about a security group, or come from a replica of the database that lags behind. So they
+        are asked for.
 
         :raises errors.CloudError: Neutron does not answer.
         """
-        return failure.kind == trunks.GONE or not await self._networks.exist(key)
+        place_exists = await self._context.vif.has_place(key.place)
+        return not (place_exists and await self._networks.exist(key))
 
     def _of(self, key: PoolKey) -> _Progress:
         return self._progress.setdefault(key, _Progress())

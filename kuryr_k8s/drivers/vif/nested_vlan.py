@@ -169,6 +169,13 @@ class NestedVLAN(TaggedPorts):
     async def place(self, node: Node) -> str:
         return (await self._trunks.of_node(node)).id
 
+    async def has_place(self, place: str) -> bool:
+        try:
+            await self._neutron.trunks.get_trunk(place)
+        except errors.NotFound:
+            return False
+        return True
+
     async def create_pooled(
         self, key: PoolKey, count: int
     ) -> tuple[list[PooledPort], errors.CloudError | None]:

@@ -6,7 +6,7 @@ from kuryr_k8s.drivers.vif import nested_plan
 from tests.component.pools.pods import OPTIONS, end
 from tests.kit import confs
 from tests.kit.confs import HOST, NODE
-from tests.kit.fakes.faults import lose_reply
+from tests.kit.fakes.faults import answer, lose_reply
 from tests.kit.vms import ADD, pod_ports, requests_for, subports
 
 
@@ -91,6 +91,21 @@ async def test_answer_lost_while_a_pool_is_filled_loses_and_doubles_nothing(stag
         assert subports(cloud)[vif["id"]] == vif["vlan_id"]
         ids = list(subports(cloud).values())
         assert len(set(ids)) == len(ids)
+
+
+async def test_pool_keeps_its_subports_while_neutron_shows_the_trunk_that_it_did_not_find(
+    stage, pool, cloud
+):
+    async with stage.controller(**pool(ports_pool_min="4")):
+        await run(stage, "one")
+        await until_whole(cloud, 5)
+        before = set(subports(cloud))
+        lost = cloud.faults.add(path=ADD, action=answer(404, kind="TrunkNotFound"))
+        await run(stage, "two")
+        await cloud.wait_for(lambda: lost.hits)
+        await until_whole(cloud, 6)
+        assert before < set(subports(cloud))
+        assert requests_for(cloud, "remove_subports") == 0
 
 
 async def test_cluster_of_vms_and_bare_metal_has_ports_of_both_kinds(stage, pool, cloud):
