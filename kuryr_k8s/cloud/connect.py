@@ -16,7 +16,7 @@ from openstack import exceptions as sdk
 from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.deadline import DeadlineAdapter
+from kuryr_k8s.cloud.deadline import DeadlineAdapter, NotSent
 from kuryr_k8s.patience import PATIENCE, Patience
 
 VERSIONS = ("/v2", "/v2.0")  # of Octavia: its address in the catalogue may end with one of them
@@ -96,6 +96,8 @@ class ServiceAdapter:
                 raise self._failure[1]
             self._failure = None
             return self._authenticate()
+        except NotSent:
+            raise  # of this call alone
         except errors.CloudError as error:
             self._failure = self._failure or (time.monotonic(), error)
             raise

@@ -60,8 +60,12 @@ class Deadline:
             yield min(seconds, max(0.001, self._end - time.monotonic()))
         finally:
             _CURRENT.deadline = None
-            with self._lock:
-                self._socket = None  # others may use the connection now
+            self.release()
+
+    def release(self) -> None:
+        """Leave the connection to others: the end of this call must not cut theirs."""
+        with self._lock:
+            self._socket = None
 
     def check(self, connected: socket.socket | None) -> None:
         """Make sure that this connection may still send.
@@ -126,11 +130,21 @@ class _TLSConnection(HTTPSConnection):
         super().send(data)
 
 
-class _Pool(HTTPConnectionPool):
+class _Releasing:
+    """A pool of connections, to which the thread of a call returns its connection."""
+
+    def _put_conn(self, conn: Any) -> None:
+        deadline: Deadline | None = getattr(_CURRENT, "deadline", None)
+        if deadline is not None:
+            deadline.release()  # before another thread can take it
+        super()._put_conn(conn)  # type: ignore[misc]
+
+
+class _Pool(_Releasing, HTTPConnectionPool):
     ConnectionCls = _Connection
 
 
-class _TLSPool(HTTPSConnectionPool):
+class _TLSPool(_Releasing, HTTPSConnectionPool):
     ConnectionCls = _TLSConnection
 
 

@@ -76,7 +76,8 @@ class Transport:
     ) -> None:
         self._adapter = adapter
         self.limit = AdaptiveLimit(limit)
-        self._threads = ThreadPoolExecutor(limit, thread_name_prefix="openstack")
+        self._size = limit
+        self._threads = self._make_threads()
         self._deadline = deadline
         self._observe = observe
 
@@ -113,18 +114,33 @@ class Transport:
         self, slot: Slot, request: Callable[[Deadline], requests.Response]
     ) -> requests.Response:
         """Send the request from a thread, and tell the limit about the outcome."""
-        deadline = Deadline(self._deadline)
         try:
-            response = await finish(self._threads.submit(request, deadline), deadline.given_up)
+            response = await self._in_thread(request)
         except NotSent:
             raise
         except errors.CloudError as error:
             slot.answered(error.status)
             raise
-        finally:
-            deadline.close()
         slot.answered(response.status_code)
         return response
+
+    async def _in_thread(self, work: Callable[[Deadline], T]) -> T:
+        """Do something in a thread, until the deadline."""
+        deadline = Deadline(self._deadline)
+        try:
+            return await finish(self._threads.submit(work, deadline), deadline.given_up)
+        finally:
+            if deadline.given_up.done():
+                self._replace_threads()
+            deadline.close()
+
+    def _replace_threads(self) -> None:
+        """Leave a thread that nobody waits for to itself; calls to come need its place."""
+        self._threads.shutdown(wait=False)
+        self._threads = self._make_threads()
+
+    def _make_threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._size, thread_name_prefix="openstack")
 
     def _request(
         self, path: str, method: str, content: Json, deadline: Deadline
@@ -139,7 +155,7 @@ class Transport:
         self, path: str, method: str, content: Json, deadline: Deadline
     ) -> requests.Response:
         """Send the request once, and not after the deadline; nothing beneath sends it again."""
-        self._adapter.authenticate()
+        self._authenticate(deadline)
         with deadline.sending() as seconds:
             return self._adapter.request(
                 path,
@@ -156,7 +172,11 @@ class Transport:
     async def project_id(self) -> str:
         """Return the id of the project that our account works in."""
         async with self.limit.slot(current_priority()):
-            return await finish(self._threads.submit(self._adapter.authenticate))
+            return await self._in_thread(self._authenticate)
+
+    def _authenticate(self, deadline: Deadline) -> str:
+        with deadline.sending():
+            return self._adapter.authenticate()
 
     def close(self) -> None:
         """Stop waiting for calls in flight; they end in their threads."""
