@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from kuryr_k8s.cni import installation
 from kuryr_k8s.cni.bindings import base
 from kuryr_k8s.cni.caches import Caches
+from kuryr_k8s.cni.credentials import Credentials
 from kuryr_k8s.cni.dispatcher import Dispatcher
 from kuryr_k8s.cni.host_id import HostIdPublisher
 from kuryr_k8s.cni.netlink import Links
@@ -124,6 +125,7 @@ def build(conf: cfg.ConfigOpts, api: KubeApi, links: Links) -> tuple[Sequence[Pa
     spool = Spool(Path(options.spool_dir))
     parts = [
         caches,
+        Credentials(api, node, caches.waiting),
         kuryrports,
         *([switch, HostIdPublisher(api, node, switch)] if switch else []),
         *bindings,

@@ -17,11 +17,14 @@ T = TypeVar("T", bound=Versioned)
 
 
 class Caches(Part):
-    """Informers that fill themselves as long as the daemon runs."""
+    """Informers that fill themselves as long as the daemon runs.
+
+    ``waiting`` is the metric of all waits for the API at the start.
+    """
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
-        self._waiting = waiting_gauge()
+        self.waiting = waiting_gauge()
         self._jobs: list[Job] = []
         self._contacts: dict[str, Contact] = {}
         self._sealed = False
@@ -58,9 +61,9 @@ class Caches(Part):
 
     def collectors(self) -> Sequence[Collector]:
         """Return the ages of the caches, and the metric of the wait for the API."""
-        return [ContactMetrics(self._contacts), self._waiting]
+        return [ContactMetrics(self._contacts), self.waiting]
 
     async def _fill(self, informer: Informer[Any]) -> None:
         probe = functools.partial(self._api.probe, informer.resource)
-        await reach("Kubernetes", probe, self._waiting)
+        await reach("Kubernetes", probe, self.waiting)
         await informer.run()

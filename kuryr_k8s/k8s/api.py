@@ -123,17 +123,25 @@ class KubeApi:
         return await self.call("PUT", resource.path(meta["namespace"], meta["name"]), body=body)
 
     async def merge_patch(
-        self, resource: Resource[Any], key: Key, patch: Json, *, subresource: str = ""
+        self,
+        resource: Resource[Any],
+        key: Key,
+        patch: Json,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Json:
         """Patch the named fields, and no others (RFC 7396).
 
         With ``patch["metadata"]["uid"]`` the patch applies to that very object only, and with
         ``resourceVersion`` in addition to that very state of it.
 
+        :param dry_run: Only find out whether the server would do it.
         :raises errors.KubeConflict: Another object has the name by now, or the object has changed.
         """
         path = resource.path(key.namespace, key.name, subresource)
-        return await self.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        query = {"dryRun": "All"} if dry_run else {}
+        return await self.call("PATCH", path, query=query, body=patch, content_type=MERGE_PATCH)
 
     async def remove_finalizers(
         self, resource: Resource[Any], key: Key, *names: str, uid: str, known: tuple[str, ...]

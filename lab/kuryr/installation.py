@@ -3,8 +3,9 @@
 A wheel in a virtual environment of its own, the CRDs and permissions of etc/, the sample
 configuration with a second file for what is particular to this cloud and node, one controller
 on node1 (--controllers 2: another one that stands by, as on a host of its own) and a daemon on
-every node, each with the token of its ServiceAccount and under the restrictions of its systemd
-unit. With --debug both log all they have to say; with --pool neutron Pods' ports are made ahead.
+every node, each with a token of its ServiceAccount (a daemon's is bound to its Node) and under the
+restrictions of its systemd unit. With --debug both log all they have to say; with --pool neutron
+Pods' ports are made ahead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lab.host import wiring
 from lab.install import binaries
 from lab.kubernetes import dns
 from lab.kubernetes.client import kubectl as kubectl
-from lab.kuryr import credential, pools, services, wheel
+from lab.kuryr import credential, node_token, pools, services, wheel
 from lab.kuryr.hardening import Hardening
 from lab.lifecycle import probes
 from lab.lifecycle.supervisor import Component, Supervisor
@@ -178,6 +179,8 @@ class Installation:
     def _apply(self) -> None:
         files = [f"--filename={REPOSITORY / 'etc' / part}" for part in ("crds", "rbac")]
         kubectl(self.lab, "apply", *files)
+        # Of earlier versions: all daemons had this one, which is bound to no Node.
+        (self.root / "kuryr-daemon.token").unlink(missing_ok=True)
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
         kubectl(self.lab, "wait", "--for=condition=Established", *crds, "--timeout=30s")
 
@@ -194,7 +197,7 @@ class Installation:
         network = cloud.networks["pods"]
         subnets = [subnet.id for subnet in (network.v4, network.v6) if subnet is not None]
         settings = {
-            "kubernetes": self._kubernetes("kuryr-controller", CONTROLLER_PROGRAM)
+            "kubernetes": self._kubernetes(self._controllers_token())
             | {"lock_file": f"{directories}/run/kuryr-controller/controller.lock"},
             "neutron": {"cloud": "kuryr"},
             "neutron_defaults": {
@@ -231,8 +234,9 @@ class Installation:
     def _register_daemon(self, name: str) -> str:
         node = self.lab.nodes[name]
         own = self.root / name
+        token = self._token_of_node(name)
         settings = {
-            "kubernetes": self._kubernetes("kuryr-daemon", DAEMON_PROGRAM) | {"node_name": name},
+            "kubernetes": self._kubernetes(token) | {"node_name": name},
             "cni_daemon": {
                 "socket": f"{own}/cni.sock",
                 "spool_dir": f"{own}/spool",
@@ -252,7 +256,7 @@ class Installation:
             netns=node.netns,
             timeout=120,
             grace=15,
-            files=self._files(DAEMON_PROGRAM, daemon(name)),
+            files=(*self._files(DAEMON_PROGRAM, daemon(name)), str(token)),
         )
         self.supervisor.register(component)
         return component.name
@@ -261,9 +265,9 @@ class Installation:
         """Make the daemon of a node that is a virtual machine known to the lab; it runs there."""
         name, node = daemon(worker.name), self.lab.workers[worker.name]
         own = Path("/run/lab")  # of the machine
+        token = self._token_of_node(worker.name)
         settings = {
-            "kubernetes": self._kubernetes("kuryr-daemon", DAEMON_PROGRAM)
-            | {"node_name": worker.name},
+            "kubernetes": self._kubernetes(token) | {"node_name": worker.name},
             "cni_daemon": {
                 "socket": f"{own}/run/kuryr/cni.sock",
                 "spool_dir": f"{self.paths.node(worker.name).root}/spool",
@@ -282,7 +286,7 @@ class Installation:
             needs=("kube-apiserver",),
             timeout=120,
             grace=15,
-            files=self._files(DAEMON_PROGRAM, name),
+            files=(*self._files(DAEMON_PROGRAM, name), str(token)),
         )
         self.supervisor.register(machine.inside(self.paths, worker, component))
         return name
@@ -322,18 +326,37 @@ class Installation:
             self._write_secret(path, json.dumps(own, indent=1), CONTROLLER_PROGRAM)
         return str(path)
 
-    def _kubernetes(self, account: str, program: str) -> dict[str, str]:
-        token = self.root / f"{account}.token"
-        if not token.exists():
-            create = ("create", "token", account, "--duration=87600h")
-            secret = kubectl(self.lab, "-n", "kube-system", *create)
-            self._write_secret(token, secret, program)
-        self.hardening.give(token, program)
+    def _kubernetes(self, token: Path) -> dict[str, str]:
         return {
             "api_root": self.lab.kubernetes.url,
             "ssl_ca_crt_file": self.lab.kubernetes.ca,
             "token_file": str(token),
         }
+
+    def _controllers_token(self) -> Path:
+        path = self.root / "kuryr-controller.token"
+        if not path.exists():
+            create = ("create", "token", "kuryr-controller", "--duration=87600h")
+            secret = kubectl(self.lab, "-n", "kube-system", *create)
+            self._write_secret(path, secret, CONTROLLER_PROGRAM)
+        self.hardening.give(path, CONTROLLER_PROGRAM)
+        return path
+
+    def token_of_node(self, name: str) -> Path:
+        """Return the path of the token of a node's daemon.
+
+        It is in the node's directory, which a machine looks at anew each time.
+        """
+        return self.paths.node(name).root / "kuryr-daemon.token"
+
+    def _token_of_node(self, name: str) -> Path:
+        """Ensure that the node's daemon has a token, and that the API server takes it."""
+        path = self.token_of_node(name)
+        secret = node_token.missing(self.lab, name, path)
+        if secret is not None:
+            self._write_secret(path, secret, DAEMON_PROGRAM)
+        self.hardening.give(path, DAEMON_PROGRAM)
+        return path
 
     def _write_secret(self, path: Path, text: str, program: str) -> None:
         """Write a file that only the program's account reads."""

@@ -49,7 +49,7 @@ def shipped(directory):
     }
     grants = set()
     for binding in documents:
-        if not binding["kind"].endswith("Binding"):
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
         namespace = binding["metadata"].get("namespace", "")
         kind, role = binding["roleRef"]["kind"], binding["roleRef"]["name"]

@@ -30,7 +30,8 @@ def logs(lab):
 def secrets(lab):
     """The very secrets that the programs and their cluster use: {what it is: text}."""
     root = Path(lab.state) / "kuryr"
-    found = {path.name: path.read_text().strip() for path in root.glob("*.token")}
+    tokens = [*root.glob("*.token"), *(Path(lab.state) / "nodes").glob("*/kuryr-daemon.token")]
+    found = {f"{path.parent.name}/{path.name}": path.read_text().strip() for path in tokens}
     clouds = json.loads((root / "controller-clouds.yaml").read_text())["clouds"]
     found["the application credential"] = clouds["kuryr"]["auth"]["application_credential_secret"]
     for path in (Path(lab.state) / "pki").glob("*.key"):

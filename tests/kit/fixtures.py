@@ -3,6 +3,7 @@
 The conftest modules of component and tables import those that they use.
 """
 
+import asyncio
 import functools
 
 import pytest
@@ -18,10 +19,12 @@ from tests.kit import load_balancer_worker as load_balancers
 from tests.kit.confs import HOST, LEASE, NODE
 from tests.kit.fakes.cloud import FakeCloud
 from tests.kit.kube.children import free_ports
-from tests.kit.kube.client import KubeClient
+from tests.kit.kube.client import KubeClient, KubeRefusal
 from tests.kit.kube.cluster import Cluster
+from tests.kit.kube.objects import path_of
 from tests.kit.kube.proxy import KubeProxy, session_for
 from tests.kit.load_balancer_services import furnish_outside
+from tests.kit.node_credentials import ACCOUNT, UNBOUND, token_request
 from tests.kit.paths import ETC
 from tests.kit.service_stage import ServiceStage, furnish
 from tests.kit.stage import Stage
@@ -101,33 +104,46 @@ def neutron(transport):
 
 @pytest.fixture
 async def shipped_permissions(cluster, kube_server):
-    """Grant the CRDs and the permissions of etc/ to the user that tests run as, once a session."""
+    """Install the CRDs and the permissions of etc/, once a session.
+
+    What is granted to a ServiceAccount is granted to the user of its name, without «kuryr-», too.
+    """
     if not kube_server.furnished:
         await cluster.install_crds(ETC / "crds")
         for path in (ETC / "rbac").glob("*.yaml"):
             for manifest in yaml.safe_load_all(path.read_text()):
-                if manifest["kind"] != "ServiceAccount":
-                    await _grant(cluster.client, manifest)
+                await _install(cluster.client, manifest)
         await permit(cluster.client, kube_server)
+        await _enforced(cluster, kube_server)
         kube_server.furnished = True
     return cluster
 
 
-async def _grant(client, manifest):
-    """Create a role, or bind it to the user named like the ServiceAccount, without «kuryr-»."""
+async def _install(client, manifest):
     if "subjects" in manifest:
         user = manifest["subjects"][0]["name"].removeprefix("kuryr-")
         subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
-        manifest["subjects"] = [subject]
-    plural = manifest["kind"].lower() + "s"
-    namespace = manifest["metadata"].get("namespace")
-    parts = [
-        "/apis/rbac.authorization.k8s.io/v1",
-        *(["namespaces", namespace] if namespace else []),
-    ]
-    collection = "/".join([*parts, plural])
-    if await client.find(f"{collection}/{manifest['metadata']['name']}") is None:
-        await client.request("POST", collection, manifest)
+        manifest["subjects"].append(subject)
+    if await client.find(path_of(manifest)) is None:
+        await client.create(manifest)
+
+
+async def _enforced(cluster, server):
+    """Return when the API server goes by the daemons' policy: it learns of it in its own time."""
+    node = await cluster.add_node(f"policy-{cluster.namespace}")
+    body = token_request("")
+    token = (await cluster.client.request("POST", f"{ACCOUNT}/token", body))["status"]["token"]
+    async with (
+        KubeClient(server.base_url, token, server.ca_file) as unbound,
+        asyncio.timeout(60),
+    ):
+        while True:
+            try:
+                await unbound.patch(path_of(node), {}, dryRun="All")
+            except KubeRefusal as refusal:
+                if UNBOUND in str(refusal):
+                    return
+            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -26,8 +26,6 @@ ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
 @pytest.fixture
 async def account_of_the_controller(stage, lanes, tmp_path):
     """Return the options of a controller that runs as the ServiceAccount of etc/rbac."""
-    if await stage.client.find(f"{ACCOUNTS}/{ACCOUNT}") is None:
-        await stage.client.request("POST", ACCOUNTS, {"metadata": {"name": ACCOUNT}})
     request = {"spec": {"expirationSeconds": 3600}}
     answer = await stage.client.request("POST", f"{ACCOUNTS}/{ACCOUNT}/token", request)
     token = tmp_path / "token"

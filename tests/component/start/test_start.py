@@ -7,6 +7,7 @@ import pytest
 
 from tests.kit.confs import LEASE, NODE
 from tests.kit.fakes.faults import answer
+from tests.kit.node_credentials import ACCOUNT, token_request
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
 # With less patience, but with the same outcomes.
@@ -117,18 +118,37 @@ async def test_what_an_api_answers_is_waited_for(launch, what):
     assert process.returncode is None
 
 
-async def test_daemon_that_is_refused_waits(launch, tmp_path):
-    token = tmp_path / "token_of_daemon"
-    token.write_text("unknown")
-    node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
-    process = await launch(
-        DAEMON,
-        kubernetes={"token_file": str(token), "node_name": NODE},
-        cni_daemon=node,
-        cni_health_server={"port": "0"},
-    )
+@pytest.fixture
+def launch_daemon(launch, tmp_path):
+    """Start the daemon of the node with this token; the process."""
+
+    async def start(secret):
+        token = tmp_path / "token_of_daemon"
+        token.write_text(secret)
+        node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
+        return await launch(
+            DAEMON,
+            kubernetes={"token_file": str(token), "node_name": NODE},
+            cni_daemon=node,
+            cni_health_server={"port": "0"},
+        )
+
+    return start
+
+
+async def test_daemon_that_is_refused_waits(launch_daemon):
+    process = await launch_daemon("unknown")
     async with asyncio.timeout(120):
         assert "Unauthorized" in await waits_for(process, b"Kubernetes")
+    assert process.returncode is None
+
+
+async def test_daemon_whose_token_names_no_node_waits_and_says_what_it_needs(stage, launch_daemon):
+    answer = await stage.client.request("POST", f"{ACCOUNT}/token", token_request(""))
+    process = await launch_daemon(answer["status"]["token"])
+    async with asyncio.timeout(120):
+        said = await waits_for(process, b"permission to write")
+    assert "the credentials of the daemon name no node: it needs a token that is bound" in said
     assert process.returncode is None
 
 

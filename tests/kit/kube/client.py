@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,11 +27,20 @@ class KubeRefusal(Exception):
 
 
 class KubeClient:
-    """One user of one server; paths as in Kubernetes' API, `/api/v1/pods`."""
+    """One user of one server; paths as in Kubernetes' API, `/api/v1/pods`.
 
-    def __init__(self, base_url: str, token: str, ca_file: Path | None = None) -> None:
+    `headers` are sent besides: an administrator becomes another user by them.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str,
+        ca_file: Path | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self._url = base_url
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self._headers = {"Authorization": f"Bearer {token}", **(headers or {})}
         self._ca_file = ca_file
         self._session: aiohttp.ClientSession | None = None
 

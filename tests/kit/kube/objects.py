@@ -6,10 +6,13 @@ from typing import Any
 
 Json = dict[str, Any]
 
-_PLURALS = {"Endpoints": "endpoints", "Ingress": "ingresses", "NetworkPolicy": "networkpolicies"}
+_PLURALS = {
+    "Endpoints": "endpoints", "Ingress": "ingresses", "NetworkPolicy": "networkpolicies",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+}  # fmt: skip
 _OF_CLUSTER = {
     "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
-    "KuryrPortPool",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "KuryrPortPool",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tests.audit import audit_log, grants
+from tests.kit.node_credentials import AGENT
 from tests.kit.paths import ETC
 
 RBAC = ETC / "rbac"
@@ -52,6 +53,11 @@ def test_only_our_accounts_and_only_this_run_count(tmp_path):
     ours = entry("get", "nodes")
     assert len(read(tmp_path, ours, ours | {"stage": "ResponseStarted"})) == 1
     assert read(tmp_path, ours, since=datetime(2026, 1, 2, tzinfo=UTC)) == []
+
+
+def test_attempts_of_the_test_with_a_stolen_token_do_not_count(tmp_path):
+    attempt = entry("delete", "nodes", code=403) | {"userAgent": AGENT}
+    assert read(tmp_path, attempt) == []
 
 
 def test_rotated_part_of_the_log_counts(tmp_path):

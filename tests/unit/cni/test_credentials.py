@@ -1,0 +1,58 @@
+"""The node is announced when the API server takes what its daemon writes."""
+
+import asyncio
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.cni.credentials import Credentials
+from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.patience import Patience
+from kuryr_k8s.process import waiting_gauge
+
+NODE = Key("", "node1")
+
+
+class Api:
+    """Raises what is set; `asked` is set at each request."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self.asked = asyncio.Event()
+
+    async def merge_patch(self, resource, key, patch, *, dry_run=False, **_):
+        assert (resource.plural, key, patch, dry_run) == ("nodes", NODE, {}, True)
+        self.asked.set()
+        if self.error is not None:
+            raise self.error
+        return {}
+
+
+def is_waiting(gauge):
+    return gauge.labels("permission to write")._value.get() == 1
+
+
+async def test_credentials_that_are_refused_are_waited_for_and_seen(caplog):
+    api, gauge = Api(errors.KubeError("they name no node", status=403)), waiting_gauge()
+    patience = Patience(start_retry=0.001, longest_start_retry=0.001)
+    credentials = Credentials(api, NODE, gauge, patience)
+    (accepted,) = credentials.checks().values()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        started = group.create_task(credentials.started())
+        for _ in range(3):
+            api.asked.clear()
+            await api.asked.wait()
+        assert not started.done()
+        assert not accepted()
+        assert is_waiting(gauge)
+        assert "they name no node" in caplog.text
+        api.error = None  # others were put into the file
+    assert accepted()
+    assert not is_waiting(gauge)
+
+
+@pytest.mark.parametrize("error", [None, errors.KubeNotFound("no such node", status=404)])
+async def test_node_that_is_not_registered_yet_is_not_waited_for(error):
+    credentials = Credentials(Api(error), NODE, waiting_gauge())
+    async with asyncio.timeout(60):
+        await credentials.started()
