@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import errors
 from kuryr_k8s.admin.pools import PoolAdmin
+from kuryr_k8s.admin.server import AdminServer
 from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
 from kuryr_k8s.cloud.connect import ServiceAdapter
@@ -115,10 +116,13 @@ class ControllerApp:
             stack.callback(neutron.close)
             stack.callback(octavia.close)
             context = self._context(kube, Neutron(neutron), Octavia(octavia), lease)
-            health, parts = self._build(context, lease, {"neutron": neutron, "octavia": octavia})
+            health, admin, parts = self._build(
+                context, lease, {"neutron": neutron, "octavia": octavia}
+            )
             self.handlers = [handler for handler, _ in parts.handlers]
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(health.run(), name="health")
+            group.create_task(admin.run(), name="admin")
             await self._start(kube, parts, group)
             await lease.hold(functools.partial(self._lead, parts))
 
@@ -161,7 +165,7 @@ class ControllerApp:
 
     def _build(
         self, context: HandlerContext, lease: Lease, clouds: dict[str, Transport]
-    ) -> tuple[HealthServer, Parts]:
+    ) -> tuple[HealthServer, AdminServer, Parts]:
         """Make everything; nothing runs yet."""
         handlers = self._handlers(context)
         takeover = Takeover(context.kube, context.informers.of(KURYRPORTS), context.incarnation)
@@ -173,7 +177,7 @@ class ControllerApp:
             return self.leading.is_set() and lease.remaining > 0
 
         # what a standby is asked about pools it refuses: only who leads knows them
-        admin = PoolAdmin(context, leads)
+        pools = PoolAdmin(context, leads)
         drivers = context.drivers.seal()
         loops += [loop for driver in drivers for loop in driver.loops()]
         queues = _queues([*(loop for _, loop in handlers), *loops])
@@ -187,16 +191,19 @@ class ControllerApp:
         for driver in drivers:
             self._register(driver)
         options = self.conf.health_server
+        reading = [*status.routes(), *pools.reading()]
         health = HealthServer(
             options.address,
             options.port,
             {"caches synced": status.synced, "caches followed": status.followed},
             self.registry,
-            [*status.routes(), *admin.routes()],
+            reading,
         )
-        return health, Parts(
+        admin = AdminServer(Path(options.admin_socket), [*reading, *pools.changing()])
+        parts = Parts(
             caches=caches, drivers=drivers, handlers=handlers, loops=loops, takeover=takeover
         )
+        return health, admin, parts
 
     def _register(self, driver: Driver) -> None:
         for collector in driver.collectors():

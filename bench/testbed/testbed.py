@@ -127,7 +127,10 @@ class Testbed:
                 "pod_security_groups": self.facts["group"],
                 "resource_tags": TAG,
             },
-            "health_server": {"port": str(free_ports(1)[0])},
+            "health_server": {
+                "port": str(free_ports(1)[0]),
+                "admin_socket": str(self.directory / "admin.sock"),
+            },
         }
         parser = configparser.ConfigParser(interpolation=None)
         parser.read_dict(options)

@@ -1,1 +1,1 @@
-"""The controller's own HTTP API: its status, and the pools of ports."""
+"""The controller's own API: status and pools of ports by HTTP, changes by a UNIX socket."""

@@ -1,7 +1,8 @@
 """The pools over HTTP, for ``kuryr-k8s pools``: model/pool_requests.py describes them.
 
-The health server serves it: reading to everybody who may read metrics, changes to this host alone.
-Only the controller that leads knows its pools; a standby answers 503.
+The health server serves what only reads, to everybody who may read metrics; the admin server
+serves everything, to root and the controller's own user. Only the controller that leads knows its
+pools; a standby answers 503.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from kuryr_k8s import errors
+from kuryr_k8s.admin.server import refusal
 from kuryr_k8s.drivers.base import (
     KeepsPorts,
     PodProjectDriver,
@@ -23,7 +25,6 @@ from kuryr_k8s.drivers.base import (
     VIFPoolDriver,
     keepers,
 )
-from kuryr_k8s.engine.local_only import refusal
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import NAMESPACES, NODES, Key
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
@@ -54,12 +55,17 @@ class PoolAdmin:
         self._nodes = context.informers.of(NODES)
         self._namespaces = context.informers.of(NAMESPACES)
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the routes that the health server should serve."""
+    def reading(self) -> list[web.RouteDef]:
+        """Return the routes that change nothing."""
         return [
             web.get("/pools", _answering(self._list)),
-            web.post("/pools", _answering(self._order)),
             web.get("/pools/{id}", _answering(self._show)),
+        ]
+
+    def changing(self) -> list[web.RouteDef]:
+        """Return the routes that change something."""
+        return [
+            web.post("/pools", _answering(self._order)),
             web.post("/pools/{id}/populate", _answering(self._populate)),
             web.post("/pools/{id}/free", _answering(self._free)),
         ]

@@ -1,7 +1,8 @@
-"""A client of the HTTP server of the controller on this host."""
+"""A client of the controller on this host: its HTTP server, and its socket for changes."""
 
 import ipaddress
 import json
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from oslo_config import cfg
 from kuryr_k8s import errors
 
 Json = dict[str, Any]
+SOCKETS_HOST = "http://localhost"  # HTTP wants one, though nobody looks at it
 TIMEOUT = 90.0  # seconds: to populate a pool may take Neutron a while
 
 
@@ -30,6 +32,11 @@ def url_of(conf: cfg.ConfigOpts) -> str:
     return f"http://{f'[{host}]' if bracketed else host}:{conf.health_server.port}"
 
 
+def socket_of(conf: cfg.ConfigOpts) -> Path:
+    """Return the path where the controller of this configuration takes changes."""
+    return Path(conf.health_server.admin_socket)
+
+
 def host_of(identity: str) -> str:
     """Return the host name with which the identity of a controller begins."""
     return identity.split("_", 1)[0]
@@ -39,14 +46,21 @@ class LocalController:
     """Sends requests to the controller; its answers are JSON objects.
 
     Every call raises ControllerError where nobody answers, or the answer is an error.
+
+    :param address: the URL of its HTTP server, which changes nothing, or the path of its socket.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+    def __init__(self, address: str | Path) -> None:
+        self._socket = address if isinstance(address, Path) else None
+        self._base = SOCKETS_HOST if self._socket else str(address).rstrip("/")
+        self.address = str(self._socket or self._base)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT))
+        connector = aiohttp.UnixConnector(str(self._socket)) if self._socket else None
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(total=TIMEOUT)
+        )
         return self
 
     async def __aexit__(
@@ -81,20 +95,28 @@ class LocalController:
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Json:
         assert self._session is not None
         try:
-            async with self._session.request(method, self.url + path, json=body) as response:
+            async with self._session.request(method, self._base + path, json=body) as response:
                 status, text = response.status, await response.text()
+        except aiohttp.ClientConnectorError as error:
+            if isinstance(error.os_error, PermissionError):
+                raise ControllerError(
+                    f"only root and the user of the controller may use {self.address}"
+                ) from error
+            raise self._unanswered(error) from error
         except aiohttp.ClientConnectionError as error:
-            raise ControllerError(
-                f"no kuryr-k8s-controller answers at {self.url} ({error})"
-            ) from error
+            raise self._unanswered(error) from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise ControllerError(f"{self.url}{path}: {error or type(error).__name__}") from error
+            what = error or type(error).__name__
+            raise ControllerError(f"{self.address}: {path}: {what}") from error
         answer = _json_object(text)
         if status >= 400:
             raise ControllerError(str((answer or {}).get("error") or _unknown(status, path)))
         if answer is None:
-            raise ControllerError(f"what answers at {self.url} is not a kuryr-k8s-controller")
+            raise ControllerError(f"what answers at {self.address} is not a kuryr-k8s-controller")
         return answer
+
+    def _unanswered(self, error: Exception) -> ControllerError:
+        return ControllerError(f"no kuryr-k8s-controller answers at {self.address} ({error})")
 
 
 def _json_object(text: str) -> Json | None:

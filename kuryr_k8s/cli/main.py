@@ -9,11 +9,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from oslo_config import cfg
 
 from kuryr_k8s import config, errors
 from kuryr_k8s.cli import pools, status
-from kuryr_k8s.cli.local import LocalController, url_of
+from kuryr_k8s.cli.local import LocalController, socket_of, url_of
 
 PROGRAM = "kuryr-k8s"
 
@@ -40,14 +43,21 @@ def run(arguments: Sequence[str]) -> int:
 
 async def _answer(options: argparse.Namespace) -> tuple[Any, str, int]:
     """Run the command and return its answer as JSON and as text, and the exit code."""
-    arguments = [f"--config-file={path}" for path in options.config_file]
-    conf = None if options.url else config.read(arguments, PROGRAM)
-    async with LocalController(url_of(conf) if conf else options.url) as controller:
+    address, conf = _target(options)
+    async with LocalController(address) as controller:
         if options.what == "status":
             report = await status.report(controller, conf)
             return report, status.text(report), 0 if report["leader"] else 1
         answer, text = await pools.run(controller, options)
         return answer, text, 0
+
+
+def _target(options: argparse.Namespace) -> tuple[str | Path, cfg.ConfigOpts | None]:
+    """Return the address of the controller, and the configuration that tells it, if any does."""
+    if options.address:
+        return options.address, None
+    conf = config.read([f"--config-file={path}" for path in options.config_file], PROGRAM)
+    return socket_of(conf) if options.changes else url_of(conf), conf
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,18 +70,30 @@ def _parser() -> argparse.ArgumentParser:
         help="configuration of this host's controller (default: /etc/kuryr/kuryr.conf); may be "
         "repeated",
     )
-    everywhere.add_argument(
-        "--url", help="address where the controller listens, instead of the one in kuryr.conf"
-    )
     everywhere.add_argument("--json", action="store_true", help="print JSON")
+    reading = argparse.ArgumentParser(add_help=False, parents=[everywhere])
+    reading.add_argument(
+        "--url",
+        dest="address",
+        help="address where the controller listens, instead of the one in kuryr.conf",
+    )
+    reading.set_defaults(changes=False)
+    changing = argparse.ArgumentParser(add_help=False, parents=[everywhere])
+    changing.add_argument(
+        "--socket",
+        dest="address",
+        type=Path,
+        help="path of the controller's socket, instead of the one in kuryr.conf",
+    )
+    changing.set_defaults(changes=True)
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Show and change the state of the kuryr-k8s-controller of this host.",
     )
     commands = parser.add_subparsers(dest="what", required=True, metavar="COMMAND")
     commands.add_parser(
-        "status", parents=[everywhere], help="show which controller leads, and its state"
+        "status", parents=[reading], help="show which controller leads, and its state"
     )
     managed = commands.add_parser("pools", help="show and change the pools of ports")
-    pools.add_commands(managed, everywhere)
+    pools.add_commands(managed, reading, changing)
     return parser

@@ -14,18 +14,21 @@ LISTED = ("available", "parked", "in_use", "target", "waiting")
 SHORT = 8  # characters of an id that stands in for a name
 
 
-def add_commands(parser: argparse.ArgumentParser, everywhere: argparse.ArgumentParser) -> None:
+def add_commands(
+    parser: argparse.ArgumentParser,
+    reading: argparse.ArgumentParser,
+    changing: argparse.ArgumentParser,
+) -> None:
     """Add the commands of ``pools`` to its parser.
 
-    :param everywhere: the options that every command takes.
+    :param reading: the options of every command that changes nothing.
+    :param changing: those of every command that changes something.
     """
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", parents=[everywhere], help="list all pools")
-    show = commands.add_parser("show", parents=[everywhere], help="show one pool and its ports")
+    commands.add_parser("list", parents=[reading], help="list all pools")
+    show = commands.add_parser("show", parents=[reading], help="show one pool and its ports")
     show.add_argument("id", metavar="ID")
-    populate = commands.add_parser(
-        "populate", parents=[everywhere], help="create ports in advance"
-    )
+    populate = commands.add_parser("populate", parents=[changing], help="create ports in advance")
     which = populate.add_mutually_exclusive_group(required=True)
     which.add_argument("id", metavar="ID", nargs="?", help="an existing pool")
     which.add_argument("--node", help="the pool of a node, which need not exist yet")
@@ -35,7 +38,7 @@ def add_commands(parser: argparse.ArgumentParser, everywhere: argparse.ArgumentP
     populate.add_argument(
         "--count", type=_positive, required=True, metavar="N", help="number of ports"
     )
-    free = commands.add_parser("free", parents=[everywhere], help="delete available ports")
+    free = commands.add_parser("free", parents=[changing], help="delete available ports")
     free.add_argument("id", metavar="ID")
     free.add_argument(
         "--count", type=_positive, metavar="N", help="number of ports (default: all)"

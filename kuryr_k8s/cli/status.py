@@ -43,7 +43,7 @@ async def report(controller: LocalController, conf: cfg.ConfigOpts | None) -> Js
     return {
         "leader": leader,
         "lease": lease,
-        "url": controller.url,
+        "url": controller.address,
         "controller": state,
         "problems": problems,
     }

@@ -3,14 +3,11 @@
 import asyncio
 import contextlib
 import logging
-import os
-import socket
-import struct
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
-from kuryr_k8s import errors
 from kuryr_k8s.cni.patience import USUAL, Patience
+from kuryr_k8s.engine.unix_socket import bind, user_of
 
 LOG = logging.getLogger(__name__)
 LARGEST = 4 * 1024 * 1024  # bytes of a request: GC lists all attachments of the node
@@ -75,12 +72,10 @@ class Server:
                 writer.close()
 
     def _peer(self, writer: asyncio.StreamWriter) -> int:
-        channel = writer.get_extra_info("socket")
-        credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        _pid, user, _group = struct.unpack("iii", credentials)
+        user = user_of(writer.get_extra_info("socket"))
         if user not in self._users:
             LOG.warning("refused a request of user %d", user)
-        return int(user)
+        return user
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
@@ -95,37 +90,3 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
             parts.append(part)
         length += len(part)
     return b"".join(parts)
-
-
-def bind(path: Path) -> socket.socket:
-    """Make a socket that only its owner may use, in place of one that a dead process left.
-
-    :raises errors.ConfigError: another process serves it, or it cannot be made.
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if _is_served(path):
-            raise errors.ConfigError(f"{path} is served by another process")
-        temporary = path.with_name(f".{path.name}")
-        temporary.unlink(missing_ok=True)
-        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        channel.bind(str(temporary))
-        temporary.chmod(0o600)
-        channel.listen(1024)  # before it has its name: whoever finds it can connect
-        temporary.rename(path)
-    except OSError as error:
-        raise errors.ConfigError(f"{path}: {error.strerror or error}") from error
-    return channel
-
-
-def _is_served(path: Path) -> bool:
-    if not path.exists():
-        return False
-    if not path.is_socket():
-        raise errors.ConfigError(f"{path} exists, and is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
-        try:
-            probe.connect(os.fspath(path))
-        except OSError:
-            return False
-    return True

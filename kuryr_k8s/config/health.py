@@ -12,5 +12,13 @@ def _server(port: int) -> list[cfg.Opt]:
     ]
 
 
-health_server = _server(8082)
+_admin = cfg.StrOpt(
+    "admin_socket",
+    default="/run/kuryr-controller/admin.sock",
+    help="Path of the UNIX socket for requests that change something, such as those of "
+    "kuryr-k8s pools populate. Only root and the user that the controller runs as may use it. "
+    "Each controller on a host needs its own.",
+)
+
+health_server = [*_server(8082), _admin]
 cni_health_server = _server(8090)

@@ -87,7 +87,7 @@ class Installation:
         self.supervisor = Supervisor(self.paths)
         self.root = self.paths.state / "kuryr"
         self.hardening = Hardening(self.root)
-        self.pools = pools.Pools(f"http://127.0.0.1:{HEALTH}")
+        self.pools = pools.Pools(f"http://127.0.0.1:{HEALTH}", self._admin_socket(self.root))
 
     def up(self, controllers: int = 1) -> None:
         """Install and start the product, and return when every Node is Ready."""
@@ -145,7 +145,7 @@ class Installation:
         program = shlex.quote(str(client))
         text = (
             '#!/bin/sh\ncase " $* " in\n'
-            f'*" --config-file"* | *" --url"*) exec {program} "$@" ;;\nesac\n'
+            f'*" --config-file"* | *" --url"* | *" --socket"*) exec {program} "$@" ;;\nesac\n'
             f'exec {program} "$@" {options}\n'
         )
         write_atomic(script, text, mode=0o755)
@@ -207,7 +207,10 @@ class Installation:
                 "resource_tags": CLUSTER_TAG,
                 "sweep_interval": "30",
             },
-            "health_server": {"port": str(port)},
+            "health_server": {
+                "port": str(port),
+                "admin_socket": str(self._admin_socket(directories)),
+            },
         }
         keeping = pools.settings(self.pool, self._pool_options, machines=bool(self.lab.workers))
         balancing = services.settings(cloud, self._provider) if self._with_services else {}
@@ -311,6 +314,10 @@ class Installation:
             f"--config-file={self.root}/kuryr.conf",
             f"--config-file={conf}",
         )
+
+    @staticmethod
+    def _admin_socket(directories: Path) -> Path:
+        return directories / "run" / "kuryr-controller" / "admin.sock"
 
     def _files(self, program: str, name: str) -> tuple[str, ...]:
         return (str(self._conf(name)), *self.hardening.files(program))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from lab.openstack.rest import Api, ApiError
@@ -37,10 +41,12 @@ class Pools:
     While it starts or ends, requests raise OSError or ApiError.
 
     :param url: of its loopback HTTP.
+    :param admin_socket: the path of its socket for changes.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, admin_socket: Path) -> None:
         self._controller = Api(url)
+        self._socket = admin_socket
 
     def all(self) -> list[Json]:
         """List every pool that has a port, or is to have one, without its ports."""
@@ -64,7 +70,7 @@ class Pools:
             try:
                 for node in hosts.keys() - asked:
                     if self._count(hosts[node], "available", "creating", "returning") < count:
-                        self._controller.post("/pools", {"node": node, "count": count})
+                        self._post("/pools", {"node": node, "count": count})
                     asked.add(node)
                 return all(self._count(host, "parked") >= count for host in hosts.values())
             except (OSError, ApiError):  # it does not lead yet
@@ -72,6 +78,24 @@ class Pools:
 
         if not wait_until(populated, seconds, pause=0.2):
             raise CommandError(f"after {seconds:.0f} s {count} ports are not parked on each node")
+
+    def _post(self, path: str, body: Json) -> None:
+        """Have the controller change something.
+
+        :raises ApiError: a status of 400 or more.
+        """
+        connection = _UnixConnection(self._socket)
+        try:
+            headers = {"Content-Type": "application/json"}
+            connection.request("POST", path, json.dumps(body), headers)
+            response = connection.getresponse()
+            text = response.read().decode(errors="replace")
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"POST {path}: {error}") from error
+        finally:
+            connection.close()
+        if response.status >= 400:
+            raise ApiError(response.status, f"POST {path}: {text}")
 
     def _count(self, host: str, *places: str) -> int:
         here = [pool for pool in self.all() if pool["place"] == host]
@@ -87,10 +111,23 @@ class Pools:
             try:
                 for pool in self.all():
                     if any(pool[place] for place in ("available", "creating", "returning")):
-                        self._controller.post(f"/pools/{pool['id']}/free", {"count": None})
+                        self._post(f"/pools/{pool['id']}/free", {"count": None})
                 return set(self.ports().values()) <= {"in_use"}
             except (OSError, ApiError):  # it starts; or a pool went meanwhile
                 return False
 
         if not wait_until(drained, seconds, pause=0.2):
             raise CommandError(f"after {seconds:.0f} s the pools are not empty")
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a UNIX socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=120)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))

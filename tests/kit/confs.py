@@ -1,6 +1,12 @@
 """kuryr.conf for a fake cloud, as a file."""
 
+import atexit
 import configparser
+import functools
+import itertools
+import shutil
+import tempfile
+from pathlib import Path
 
 TAG = "test-cluster"
 HOST = "chassis1"
@@ -21,7 +27,7 @@ def write_conf(directory, cloud, **groups):
             "sweep_interval": "600",
         },
         "kubernetes": {"lock_file": str(directory / "controller.lock")},
-        "health_server": {"port": "0"},
+        "health_server": {"port": "0", "admin_socket": str(new_socket())},
     }
     for group, values in groups.items():
         options.setdefault(group, {}).update(values)
@@ -31,6 +37,22 @@ def write_conf(directory, cloud, **groups):
     with path.open("w") as file:
         parser.write(file)
     return path
+
+
+def new_socket():
+    """Return a path that is nobody's yet, and short: a test's directory has a long name."""
+    return _sockets() / f"{next(_NUMBERS)}.sock"
+
+
+_NUMBERS = itertools.count()
+
+
+@functools.cache
+def _sockets():
+    """Make the directory of this process."""
+    directory = Path(tempfile.mkdtemp(prefix="kuryr-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def furnish(cloud):

@@ -211,6 +211,13 @@ def controller_url():
 
 
 @pytest.fixture
+def controller_socket():
+    """Where the controller is to take changes: options for it, and the path."""
+    path = confs.new_socket()
+    return {"health_server": {"admin_socket": str(path)}}, path
+
+
+@pytest.fixture
 async def services(shipped_permissions, kube_server, cloud, load_conf):
     options = furnish(cloud)
     await shipped_permissions.add_node(NODE, annotations={HOST_ID: HOST})

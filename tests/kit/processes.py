@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
+from tests.kit.confs import new_socket
 from tests.kit.kube.children import free_ports
 
 CONTROLLER = "from kuryr_k8s.app import main; main()"
@@ -23,7 +24,7 @@ class Process:
         kubeconfig = stage.proxy.kubeconfig_for("controller")
         own = {"kubeconfig": str(kubeconfig), "lease_duration": str(lease)}
         groups["kubernetes"] = groups.get("kubernetes", {}) | own
-        groups["health_server"] = {"port": str(self._port)}
+        groups["health_server"] = {"port": str(self._port), "admin_socket": str(new_socket())}
         path = stage.conf_file(name, **groups)
         self._arguments = [f"--config-file={path}"]
         lock = lock or path.with_suffix(".lock")

@@ -40,11 +40,11 @@ async def test_survey_that_sees_a_creation_half_way_leaves_its_ports_alone(stage
 
 @pytest.mark.parametrize("broken", [answer(500), lose_reply()], ids=["500", "lost"])
 async def test_ports_that_an_operator_asked_for_come_though_a_creation_fails(
-    stage, controller_url, broken
+    stage, controller_socket, broken
 ):
-    options, url = controller_url
+    options, path = controller_socket
     groups = pool(ports_pool_min="0", ports_pool_batch="1")
-    async with stage.controller(**groups, **options) as app, LocalController(url) as local:
+    async with stage.controller(**groups, **options) as app, LocalController(path) as local:
         rule = stage.cloud.faults.add(method="POST", path=r"/ports$", action=broken)
         wanted = {"node": NODE, "namespace": stage.cluster.namespace, "count": 30}
         await local.post("/pools", wanted)

@@ -74,9 +74,9 @@ async def until_available(stage, local, pool_id, count):
     await stage.until(there)
 
 
-async def test_operator_lists_shows_fills_and_frees_pools(stage, controller_url):
-    options, url = controller_url
-    async with stage.controller(**pool(), **options), LocalController(url) as local:
+async def test_operator_lists_shows_fills_and_frees_pools(stage, controller_socket):
+    options, path = controller_socket
+    async with stage.controller(**pool(), **options), LocalController(path) as local:
         _, port = await run(stage, "web")
 
         async def filled():  # Neutron has the ports before the controller knows of them
@@ -94,9 +94,9 @@ async def test_operator_lists_shows_fills_and_frees_pools(stage, controller_url)
         await stage.cloud.wait_for(lambda: set(stage.cloud.ports) == {port})
 
 
-async def test_operator_fills_the_pool_of_a_node_before_it_has_a_pod(stage, controller_url):
-    options, url = controller_url
-    async with stage.controller(**pool(), **options), LocalController(url) as local:
+async def test_operator_fills_the_pool_of_a_node_before_it_has_a_pod(stage, controller_socket):
+    options, path = controller_socket
+    async with stage.controller(**pool(), **options), LocalController(path) as local:
         wanted = {"node": NODE, "namespace": stage.cluster.namespace, "count": 4}
         made = await local.post("/pools", wanted)
         await until_available(stage, local, made["id"], 4)
@@ -116,15 +116,33 @@ async def test_operator_fills_the_pool_of_a_node_before_it_has_a_pod(stage, cont
         ("/pools", {"node": NODE, "namespace": "nope", "count": 1}, "no namespace nope"),
     ],
 )
-async def test_operator_is_told_what_makes_no_sense(stage, controller_url, path, body, said):
-    options, url = controller_url
-    async with stage.controller(**pool(), **options), LocalController(url) as local:
+async def test_operator_is_told_what_makes_no_sense(stage, controller_socket, path, body, said):
+    options, socket = controller_socket
+    async with stage.controller(**pool(), **options), LocalController(socket) as local:
         with pytest.raises(ControllerError, match=said):
             await local.post(path, body)
 
 
+async def test_pools_are_read_over_http_and_changed_over_the_socket_alone(stage, controller_url):
+    options, url = controller_url
+    wanted = {"node": NODE, "namespace": stage.cluster.namespace, "count": 4}
+    async with stage.controller(**pool(), **options), LocalController(url) as local:
+        await run(stage, "web")
+        await until_ports(stage, 4)
+        (found,) = (await local.get("/pools"))["pools"]
+        assert (await local.get(f"/pools/{found['id']}"))["id"] == found["id"]
+        for path, body in (
+            ("/pools", wanted),
+            (f"/pools/{found['id']}/populate", {"count": 4}),
+            (f"/pools/{found['id']}/free", {"count": 1}),
+        ):
+            with pytest.raises(ControllerError):
+                await local.post(path, body)
+        await until_available(stage, local, found["id"], 3)
+
+
 async def test_neutron_that_hides_where_ports_are_bound_takes_none_from_a_pool(
-    stage, controller_url
+    stage, controller_socket
 ):
     """It does so for a moment right after its start, while its policy is not loaded."""
 
@@ -134,9 +152,9 @@ async def test_neutron_that_hides_where_ports_are_bound_takes_none_from_a_pool(
             port.pop("binding:host_id", None)
         return web.json_response(body)
 
-    options, url = controller_url
+    options, path = controller_socket
     options["neutron_defaults"] = {"sweep_interval": "1"}
-    async with stage.controller(**pool(), **options), LocalController(url) as local:
+    async with stage.controller(**pool(), **options), LocalController(path) as local:
         await run(stage, "web")
         (found,) = (await local.get("/pools"))["pools"]
         await until_available(stage, local, found["id"], 3)

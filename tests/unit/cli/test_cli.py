@@ -1,4 +1,4 @@
-"""kuryr-k8s against a small server that speaks the controller's JSON."""
+"""kuryr-k8s against small servers that speak the controller's JSON."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s import config
-from kuryr_k8s.cli.local import url_of
+from kuryr_k8s.cli.local import socket_of, url_of
 from kuryr_k8s.cli.main import run
-from kuryr_k8s.engine.local_only import local_only
+from tests.kit.confs import new_socket
 
 POOL = {
     "id": "3fa1",
@@ -41,11 +41,16 @@ class Controller:
         self.leading = True
         self.asked = []
 
-    def routes(self):
+    def reading(self):
         return [
             web.get("/status", self.status),
             web.get("/pools", self.pools),
             web.get("/pools/{id}", self.pool),
+        ]
+
+    def routes(self):
+        return [
+            *self.reading(),
             web.post("/pools", self.change),
             web.post("/pools/{id}/populate", self.change),
             web.post("/pools/{id}/free", self.change),
@@ -85,11 +90,14 @@ def serve():
     thread.start()
     runners = []
 
-    async def begin(routes):
-        app = web.Application(middlewares=[local_only])
+    async def begin(routes, path):
+        app = web.Application()
         app.add_routes(routes)
         runners.append(web.AppRunner(app, access_log=None, shutdown_timeout=0.1))
         await runners[-1].setup()
+        if path:
+            await web.UnixSite(runners[-1], str(path)).start()
+            return str(path)
         await web.TCPSite(runners[-1], "127.0.0.1", 0).start()
         host, port = runners[-1].addresses[0][:2]
         return f"http://{host}:{port}"
@@ -98,7 +106,11 @@ def serve():
         for runner in runners:
             await runner.cleanup()
 
-    yield lambda routes: asyncio.run_coroutine_threadsafe(begin(routes), loop).result(60)
+    def serve(routes, path=None):
+        """Serve on the path; the URL, if none is given."""
+        return asyncio.run_coroutine_threadsafe(begin(routes, path), loop).result(60)
+
+    yield serve
     asyncio.run_coroutine_threadsafe(end(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
@@ -111,12 +123,15 @@ def controller():
 
 
 @pytest.fixture
-def ask(serve, controller, capsys):
+def ask(serve, controller, capsys, tmp_path):
     """Run a command; (exit code, what it printed, what it complained of)."""
-    url = serve(controller.routes())
+    conf, path = tmp_path / "kuryr.conf", new_socket()
+    port = serve(controller.reading()).rpartition(":")[2]
+    serve(controller.routes(), path)
+    conf.write_text(f"[health_server]\nport = {port}\nadmin_socket = {path}\n")
 
     def ask(*words):
-        code = run([*words, "--url", url])
+        code = run([*words, "--config-file", str(conf)])
         return code, *capsys.readouterr()
 
     return ask
@@ -209,6 +224,41 @@ def test_change_is_asked_for_once_and_its_outcome_told(ask, controller, words):
     assert "4 ports" in text
 
 
+def test_socket_can_be_named(serve, controller, capsys):
+    path = new_socket()
+    serve(controller.routes(), path)
+    assert run(["pools", "free", "3fa1", "--socket", str(path)]) == 0
+    assert controller.asked == [("/pools/3fa1/free", {"count": None})]
+
+
+@pytest.mark.parametrize(
+    "words", ["pools free 3fa1 --url http://127.0.0.1:1", "status --socket x"]
+)
+def test_changes_go_over_the_socket_and_nothing_else_does(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(words.split())
+    assert end.value.code == 2
+
+
+def test_socket_that_is_not_there_is_one_line(capsys, tmp_path):
+    assert run(["pools", "free", "3fa1", "--socket", str(tmp_path / "none")]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"kuryr-k8s: no kuryr-k8s-controller answers at {tmp_path}/none")
+    assert told.count("\n") == 1
+
+
+def test_user_who_may_not_use_the_socket_is_told_who_may(capsys, monkeypatch):
+    async def denied(*_args, **_kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(asyncio.AbstractEventLoop, "create_unix_connection", denied)
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "create_unix_connection", denied)
+    assert run(["pools", "free", "3fa1", "--socket", "/run/it"]) == 1
+    assert capsys.readouterr().err == (
+        "kuryr-k8s: only root and the user of the controller may use /run/it\n"
+    )
+
+
 def test_pools_of_a_standby_are_refused_and_the_leader_named(ask, controller):
     controller.leading = False
     code, text, complaint = ask("pools", "free", "3fa1")
@@ -268,3 +318,10 @@ def test_controller_is_asked_where_it_listens(tmp_path, address, url):
     path = tmp_path / "kuryr.conf"
     path.write_text(f"[health_server]\naddress = {address}\n")
     assert url_of(config.read([f"--config-file={path}"], "test")) == url
+
+
+def test_controller_is_told_of_changes_at_the_path_in_its_configuration(tmp_path):
+    path = tmp_path / "kuryr.conf"
+    path.write_text("[health_server]\nadmin_socket = /run/elsewhere.sock\n")
+    conf = config.read([f"--config-file={path}"], "test")
+    assert str(socket_of(conf)) == "/run/elsewhere.sock"
