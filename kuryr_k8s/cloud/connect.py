@@ -1,6 +1,7 @@
 """Authenticated adapters, made from the ``[neutron]`` options or a cloud of clouds.yaml."""
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.deadline import DeadlineAdapter, NotSent
 from kuryr_k8s.patience import PATIENCE, Patience
 
+_PASSING = re.compile(r" at 0x[0-9a-f]+| \(Request-ID: [^)]*\)")
 VERSIONS = ("/v2", "/v2.0")  # of Octavia: its address in the catalogue may end with one of them
 
 
@@ -111,7 +113,7 @@ class ServiceAdapter:
             except (ksa.EndpointNotFound, ksa.NotFound) as error:
                 self.invalidate()  # the catalogue came with the token
                 # never NotFound, which would mean that a port is gone
-                raise errors.CloudError(f"[neutron]: {error}", status=404) from error
+                raise errors.CloudError(f"[neutron]: {_brief(error)}", status=404) from error
 
     def invalidate(self) -> None:
         self._connection.session.invalidate()
@@ -147,7 +149,16 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except ksa.Unauthorized as error:
-        raise errors.BadRequest(f"Keystone refuses us: {error.message}", status=401) from error
+        raise errors.BadRequest(f"Keystone refuses us: {_brief(error)}", status=401) from error
     except (ksa.ClientException, sdk.SDKException, requests.RequestException) as error:
-        brief = (str(error) or type(error).__name__).splitlines()[0][:300]
-        raise errors.CloudError(f"{what}: {brief}") from error
+        raise errors.CloudError(f"{what}: {_brief(error)}") from error
+
+
+def _brief(error: Exception) -> str:
+    """Return the first line of what a library says, without what differs from call to call.
+
+    urllib3 before 2.8 names the connection by its address in memory, keystoneauth the request by
+    its id; each would make a new Event of the same failure.
+    """
+    text = (str(error) or type(error).__name__).splitlines()[0]
+    return _PASSING.sub("", text)[:300]
