@@ -47,7 +47,8 @@ class AdaptiveLimit:
 
     Only Pods' calls may take every slot. The others leave a quarter of the slots free (at least
     one, if there are two or more), so that a Pod's call need not wait until one of theirs has
-    ended. While Pods' calls wait, no other call begins.
+    ended. While Pods' calls wait, no other call begins, but for one: of three slots or more, one
+    is for clean-up, which frees what others may wait for.
 
     :param maximum: Number of slots at the beginning; there are never more.
     :param minimum: Number of slots that are left however overloaded the API is.
@@ -111,14 +112,21 @@ class AdaptiveLimit:
 
     def _admit(self) -> None:
         """Give free slots to the callers that may have them."""
+        if self._value - self._kept() > 1 and not self._in_flight[Priority.CLEANUP]:
+            self._begin(Priority.CLEANUP, 1)
         for priority, queue in self._waiting.items():
-            while queue:
-                if not self._has_room(priority):
-                    return  # nor has it room for later callers
-                turn = queue.popleft()
-                if not turn.done():  # otherwise its caller gave up
-                    self._in_flight[priority] += 1
-                    turn.set_result(None)
+            self._begin(priority, len(queue))
+            if queue:
+                return  # nor has it room for later callers
+
+    def _begin(self, priority: Priority, most: int) -> None:
+        """Give slots to the first ``most`` callers of this priority, as far as there are any."""
+        queue, end = self._waiting[priority], self._in_flight[priority] + most
+        while queue and self._in_flight[priority] < end and self._has_room(priority):
+            turn = queue.popleft()
+            if not turn.done():  # otherwise its caller gave up
+                self._in_flight[priority] += 1
+                turn.set_result(None)
 
     def _has_room(self, priority: Priority) -> bool:
         if self.taken >= self._value:

@@ -107,11 +107,22 @@ async def test_pods_may_take_every_slot(make):
 
 async def test_nobody_else_begins_while_a_pod_waits(make):
     calls = make(4)
-    await ask_all(calls, refill=3, pod=2, cleanup=1)
+    await ask_all(calls, refill=4, pod=2)
     await calls.answer("refill-0")
     assert calls.begun[-1] == "pod-1"
     await calls.answer("pod-0")
+    assert calls.begun[-1] == "refill-3"
+
+
+async def test_cleanup_has_one_slot_however_many_calls_of_pods_wait(make):
+    calls = make(4)
+    await ask_all(calls, pod=8, refill=1, cleanup=2)
+    await calls.answer("pod-0")
     assert calls.begun[-1] == "cleanup-0"
+    await calls.answer("pod-1")
+    assert calls.begun[-1] == "pod-4"
+    await calls.answer("cleanup-0")
+    assert calls.begun[-1] == "cleanup-1"
 
 
 @pytest.mark.parametrize("status", sorted(OVERLOAD))
@@ -234,16 +245,20 @@ class LimitMachine(RuleBasedStateMachine):
 
     def model_admits(self):
         """Move who should begin from the waiting to those in flight."""
+        cleaning = any(priority is CLEANUP for priority, _ in self.in_flight.values())
+        if self.waiting[CLEANUP] and not cleaning and self.value > 2 and self.has_room(CLEANUP):
+            self.in_flight[self.waiting[CLEANUP].popleft()] = (CLEANUP, self.window)
         for priority, queue in self.waiting.items():
             while queue:
-                others = sum(
-                    call_priority is not POD for call_priority, _ in self.in_flight.values()
-                )
-                kept = 0 if self.value == 1 else max(1, self.value // 4)
-                full = len(self.in_flight) >= self.value
-                if full or (priority is not POD and others >= self.value - kept):
+                if not self.has_room(priority):
                     return
                 self.in_flight[queue.popleft()] = (priority, self.window)
+
+    def has_room(self, priority):
+        others = sum(call_priority is not POD for call_priority, _ in self.in_flight.values())
+        kept = 0 if self.value == 1 else max(1, self.value // 4)
+        full = len(self.in_flight) >= self.value
+        return not full and (priority is POD or others < self.value - kept)
 
     @rule(priority=PRIORITIES)
     def ask(self, priority):
