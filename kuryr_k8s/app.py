@@ -93,6 +93,7 @@ class ControllerApp:
         self._patience = patience
         self._clock = clock
         self._lease: Lease | None = None
+        self._loops: Sequence[Controller[Any]] = ()  # of the running controller
         self._fenced = False  # from now on, no call without the Lease
 
     async def run(self) -> None:
@@ -120,6 +121,7 @@ class ControllerApp:
                 context, lease, {"neutron": neutron, "octavia": octavia}
             )
             self.handlers = [handler for handler, _ in parts.handlers]
+            self._loops = [*(loop for _, loop in parts.handlers), *parts.loops]
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(health.run(), name="health")
             group.create_task(admin.run(), name="admin")
@@ -291,6 +293,8 @@ class ControllerApp:
     def _transport(self, name: str, adapter: ServiceAdapter, limit: int) -> Transport:
         transport = Transport(
             adapter,
+            name=name,
+            serves=self._resume,
             limit=limit,
             deadline=self._deadline,
             observe=CallMetrics(name, self.registry),
@@ -302,6 +306,10 @@ class ControllerApp:
         """Return the seconds that a call of OpenStack, which knows no fencing, may take."""
         timeout = float(self.conf.neutron.call_timeout)
         return min(timeout, self._left() if self._fenced else self._patience.starting_call)
+
+    def _resume(self, api: str) -> None:
+        for loop in self._loops:
+            loop.resume(api)
 
     def _heard(self, date: str) -> None:
         if self._lease is not None:
@@ -328,14 +336,13 @@ def _in_flight(transport: Transport) -> Any:
 
 
 def _follow(handler: Handler) -> None:
-    """Turn changes of what the handler watches into keys in its queue.
-
-    What is there already is not urgent: somebody may be waiting for what comes.
-    """
+    """Turn changes of what the handler watches into keys in its queue."""
     for watch in handler.watches():
 
         def changed(key: Key, old: Any, new: Any, watch: Any = watch) -> None:
             for concerned in watch.to_keys(key, old, new):
-                handler.queue.add(concerned, urgent=not watch.informer.replaying)
+                urgent = handler.is_urgent(concerned)
+                new = not watch.informer.replaying
+                handler.queue.add(concerned, urgent=new if urgent is None else urgent)
 
         watch.informer.subscribe(changed)

@@ -39,10 +39,11 @@ class CloudError(KuryrError):
     """An OpenStack API answered with an error, or (status 0) did not answer.
 
     ``request_id`` is the API's own ``x-openstack-request-id``, for its logs. ``kind`` is Neutron's
-    name of the error, for example ``PortInUse``.
+    name of the error, for example ``PortInUse``. ``api`` names the API, if one was called.
     """
 
     reason = "OpenStackFailed"
+    api: str = ""
 
     def __init__(
         self,
@@ -65,6 +66,11 @@ class CloudError(KuryrError):
     def is_refusal(self) -> bool:
         """Whether the API itself said that it did nothing; a 404 of a proxy is no such word."""
         return 400 <= self.status < 500 and (self.status != 404 or isinstance(self, NotFound))
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the API, or the Keystone that it relies on, did not serve at that moment."""
+        return bool(self.api) and (self.status in (0, 401, 429) or self.status >= 500)
 
 
 class NotFound(CloudError):

@@ -59,6 +59,8 @@ class Observer(Protocol):
 class Transport:
     """One OpenStack API with its own limit of calls in flight.
 
+    :param name: of the API, in its errors.
+    :param serves: Called with the name whenever the API has answered as one that serves.
     :param limit: Maximum number of calls in flight; the others wait for a slot. There are fewer
         while the API is overloaded.
     :param deadline: Returns the seconds that a request may take at this moment; called in a thread
@@ -71,10 +73,13 @@ class Transport:
         adapter: Adapter,
         *,
         limit: int,
+        name: str = "",
+        serves: Callable[[str], None] = lambda _name: None,
         deadline: Callable[[], float] = lambda: 60.0,
         observe: Observer | None = None,
     ) -> None:
         self._adapter = adapter
+        self._name, self._serves = name, serves
         self.limit = AdaptiveLimit(limit)
         self._size = limit
         self._threads = self._make_threads()
@@ -102,13 +107,21 @@ class Transport:
             try:
                 response = await self._answer(slot, request)
                 status = response.status_code
+            except errors.CloudError as error:
+                error.api = self._name
+                raise
             finally:
                 if self._observe is not None:
                     elapsed = asyncio.get_running_loop().time() - started
                     self._observe(method, path, status, elapsed)
-        if status >= 400:
-            raise error_from(response, f"{method} {path}")
-        return _json(response, f"{method} {path}")
+        if status < 400:
+            self._serves(self._name)
+            return _json(response, f"{method} {path}")
+        answer = error_from(response, f"{method} {path}")
+        answer.api = self._name
+        if not answer.is_outage:
+            self._serves(self._name)
+        raise answer
 
     async def _answer(
         self, slot: Slot, request: Callable[[Deadline], requests.Response]

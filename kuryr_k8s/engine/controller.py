@@ -7,8 +7,10 @@ and no driver sleeps or retries by itself.
 import asyncio
 import copy
 import functools
+import itertools
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -17,6 +19,8 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
+RESUMED = 2  # keys that come back with an answer: each brings others in turn
+UNKNOWN = ""  # the API that was too slow for a reconcile
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
@@ -41,7 +45,14 @@ class Observer(Protocol):
 class Controller(Generic[K]):
     """Runs ``reconcile(key)`` for every key of a queue, for at most ``workers`` keys at a time.
 
-    :param deadline: Seconds that one reconcile may take.
+    A quarter of the workers (at least one, if there are two or more) is kept for urgent keys.
+
+    Keys that failed because an API of the cloud did not serve wait for long in the end. When it
+    serves again, a few of them come back with each of its answers (:meth:`resume`): as many calls
+    as it bears, and none while it fails.
+
+    :param deadline: Seconds that one reconcile may take; None: as many as its calls take, of which
+        each has its own end.
     """
 
     def __init__(
@@ -51,7 +62,7 @@ class Controller(Generic[K]):
         *,
         queue: WorkQueue[K] | None = None,
         workers: int = 8,
-        deadline: float = 120.0,
+        deadline: float | None = 120.0,
         report: Reporter[K] | None = None,
         observe: Observer | None = None,
         patience: Patience = PATIENCE,
@@ -65,6 +76,7 @@ class Controller(Generic[K]):
         self._observe = observe
         self._patience = patience
         self._refused: set[K] = set()  # keys whose last outcome was a refusal
+        self._failed: defaultdict[str, dict[K, None]] = defaultdict(dict)  # by the API that did
 
     def renamed(self, name: str) -> Self:
         """Return this loop under another name; run one of the two."""
@@ -75,16 +87,24 @@ class Controller(Generic[K]):
     async def run(self) -> None:
         """Work until cancelled; only a bug in this class, not one in a handler, stops the loop."""
         slots = asyncio.Semaphore(self._workers)
+        calm = max(1, self._workers - max(1, self._workers // 4))
         async with asyncio.TaskGroup() as group:
             while True:
                 await slots.acquire()
-                key = await self.queue.get()
+                key = await self.queue.get(calm=calm)
                 task = group.create_task(self.step(key), name=f"{self.name} {key}")
                 task.add_done_callback(functools.partial(self._done, slots, key))
 
     def _done(self, slots: asyncio.Semaphore, key: K, _task: asyncio.Task[None]) -> None:
         slots.release()
         self.queue.done(key)
+
+    def resume(self, api: str) -> None:
+        """Bring back some keys that failed because this API did not serve: it has answered."""
+        waiting = self._failed[api] or self._failed[UNKNOWN]
+        for key in list(itertools.islice(waiting, RESUMED)):
+            del waiting[key]
+            self.queue.hasten(key)
 
     async def step(self, key: K) -> None:
         """Reconcile one key once, and queue it again as the outcome requires."""
@@ -119,6 +139,12 @@ class Controller(Generic[K]):
         """
         if not isinstance(problem, errors.Refused):
             self._refused.discard(key)
+        for failed in self._failed.values():
+            failed.pop(key, None)
+        if isinstance(problem, errors.CloudError) and problem.is_outage:
+            self._failed[problem.api][key] = None
+        elif isinstance(problem, TimeoutError):
+            self._failed[UNKNOWN][key] = None
         match problem:
             case None:
                 self.queue.forget(key)

@@ -20,6 +20,9 @@ class Sweep(abc.ABC, Generic[T]):
     a live read says so too. Only that makes up for a cache that lags, and for a creation that is
     under way. One that cannot be removed does not save the others.
 
+    A sweep may take as long as its calls take, of which each has its own end: a list that is cut
+    off would begin again at its first page, and never end where there is much to list.
+
     :param name: of the loop, in logs and metrics.
     :param interval: seconds between two searches; shorter while something is suspected.
     """
@@ -47,6 +50,7 @@ class Sweep(abc.ABC, Generic[T]):
             self.reconcile,
             queue=WorkQueue(clock, cap=patience.sweep_retry),
             workers=1,
+            deadline=None,
             observe=observe,
             patience=patience,
         )

@@ -9,10 +9,12 @@ worker calls :meth:`WorkQueue.done`.
 
 3. A failing key is delayed exponentially, and does not slow down other keys.
 
-Keys that somebody waits for (``urgent``, the default) go before the others.
+Keys that somebody waits for (``urgent``, the default) go before the others, which are calm. A key
+stays what it is while it fails and is tried again.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
@@ -25,6 +27,7 @@ K = TypeVar("K", bound=Hashable)
 class _Delayed(NamedTuple):
     handle: TimerHandle
     due: float
+    urgent: bool
 
 
 class WorkQueue(Generic[K]):
@@ -40,7 +43,7 @@ class WorkQueue(Generic[K]):
         self._cap = cap
         self._urgent: dict[K, None] = {}  # ordered sets
         self._calm: dict[K, None] = {}
-        self._active: set[K] = set()
+        self._active: dict[K, bool] = {}  # key -> urgent
         self._again: dict[K, bool] = {}  # to queue at done(): key -> urgent
         self._delayed: dict[K, _Delayed] = {}
         self._failures: dict[K, int] = {}
@@ -67,15 +70,20 @@ class WorkQueue(Generic[K]):
         self._wakeup.set()
 
     def add_after(self, key: K, delay: float) -> None:
-        """Request a reconcile in ``delay`` seconds, unless one is due earlier."""
+        """Request a reconcile in ``delay`` seconds, unless one is due earlier.
+
+        A key that a worker has is as urgent then as it is now.
+        """
         if key in self._urgent or key in self._calm or key in self._again:
             return
         due = self._clock.now() + delay
+        urgent = self._active.get(key, True)
         delayed = self._delayed.get(key)
-        if delayed is not None and delayed.due <= due:
-            return
-        self._cancel_timer(key)
-        self._delayed[key] = _Delayed(self._clock.call_later(delay, lambda: self.add(key)), due)
+        if delayed is not None:
+            if delayed.due <= due and delayed.urgent >= urgent:
+                return
+            due, urgent = min(due, delayed.due), urgent or delayed.urgent
+        self._set_timer(key, due, urgent=urgent)
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:
         """Queue a failed key again, later each time.
@@ -92,30 +100,53 @@ class WorkQueue(Generic[K]):
         """Return the number of failures of the key since its last success."""
         return self._failures.get(key, 0)
 
+    def hasten(self, key: K) -> None:
+        """Request the reconcile that is due later as soon as a worker is free."""
+        if delayed := self._delayed.get(key):
+            self.add(key, urgent=delayed.urgent)
+
     def forget(self, key: K) -> None:
         """Reset the back-off of a key that succeeded."""
         self._failures.pop(key, None)
 
-    async def get(self) -> K:
-        """Take the next key; the caller must call :meth:`done`."""
-        while not len(self):
+    async def get(self, *, calm: float = math.inf) -> K:
+        """Take the next key; the caller must call :meth:`done`.
+
+        :param calm: the most calm keys that workers may have, so that one that comes and is urgent
+            finds a worker.
+        """
+        while not self._has_next(calm):
             self._wakeup.clear()
             await self._wakeup.wait()
         return self.take()
 
+    def _has_next(self, calm: float) -> bool:
+        if self._urgent:
+            return True
+        taken = len(self._active) - sum(self._active.values())
+        return bool(self._calm) and taken < calm
+
     def take(self) -> K:
         """Take the next key of a queue that is not empty."""
+        urgent = bool(self._urgent)
         ready = self._urgent or self._calm
         key = next(iter(ready))
         del ready[key]
-        self._active.add(key)
+        self._active[key] = urgent
         return key
 
     def done(self, key: K) -> None:
         """Release a key that was taken with :meth:`get`."""
-        self._active.remove(key)
+        del self._active[key]
         if key in self._again:
             self.add(key, urgent=self._again.pop(key))
+        self._wakeup.set()
+
+    def _set_timer(self, key: K, due: float, *, urgent: bool) -> None:
+        self._cancel_timer(key)
+        delay = max(0.0, due - self._clock.now())
+        handle = self._clock.call_later(delay, lambda: self.add(key, urgent=urgent))
+        self._delayed[key] = _Delayed(handle, due, urgent)
 
     def _cancel_timer(self, key: K) -> None:
         if delayed := self._delayed.pop(key, None):

@@ -74,6 +74,14 @@ class Handler(abc.ABC):
         """Queue the key."""
         self.queue.add(key)
 
+    def is_urgent(self, key: Key) -> bool | None:  # noqa: ARG002 - for those that know better
+        """Return whether somebody waits for the outcome, so that the key goes before others.
+
+        :returns: None if that is not known: then what changes is urgent, and what was there when
+            the controller began to work is not.
+        """
+        return None
+
     @abc.abstractmethod
     def watches(self) -> Sequence[Watch[Any]]:
         """Return the kinds to follow."""

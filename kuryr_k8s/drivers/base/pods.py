@@ -14,6 +14,27 @@ from kuryr_k8s.model.vif import VIFBase
 DEVICE_OWNER = "compute:kuryr"  # of the ports that the drivers make
 POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
 NAME_LIMIT = 255  # characters of a port's name
+PORT_FIELDS = (  # what drivers read of the ports that they are shown
+    "id",
+    "name",
+    "description",
+    "device_id",
+    "device_owner",
+    "tags",
+    "project_id",
+    "network_id",
+    "fixed_ips",
+    "mac_address",
+    "security_groups",
+    "admin_state_up",
+    "port_security_enabled",
+    "allowed_address_pairs",
+    "qos_policy_id",
+    "binding:host_id",
+    "binding:vif_type",
+    "binding:vif_details",
+    "binding:profile",
+)
 NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
 
 

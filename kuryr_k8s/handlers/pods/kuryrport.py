@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import (
     NodeNotReady,
     PodProjectDriver,
@@ -21,9 +22,10 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
+from kuryr_k8s.handlers.pods.starved import StarvedPods
 from kuryr_k8s.handlers.pods.sweep import PortSweep
 from kuryr_k8s.handlers.pods.takeover import is_refusal, mark
-from kuryr_k8s.handlers.pods.vif import is_needed, reference
+from kuryr_k8s.handlers.pods.vif import is_needed, reference, wants_network
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
@@ -33,6 +35,7 @@ from kuryr_k8s.model.vif import VIFBase
 
 LOG = logging.getLogger(__name__)
 RELEASED = "released"
+WOKEN = 2  # Pods that try again when another one has got its ports: each wakes others in turn
 
 
 class KuryrPortHandler(Handler):
@@ -43,7 +46,7 @@ class KuryrPortHandler(Handler):
         self._projects = context.drivers[PodProjectDriver]
         self._groups = context.drivers[PodSecurityGroupsDriver]
         self._interfaces = Interfaces(context.drivers)
-        self._starved: dict[Key, str] = {}  # Pods that wait for quota or addresses: projects
+        self._starved = StarvedPods()
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
         # done in Neutron, not yet recorded in the KuryrPort
         self._unrecorded: dict[Key, tuple[str, object]] = {}
@@ -65,6 +68,23 @@ class KuryrPortHandler(Handler):
             return ()
         ports = self._context.informers.of(KURYRPORTS).values()
         return [Key(port.namespace, port.name) for port in ports if port.node == key.name]
+
+    def is_urgent(self, key: Key) -> bool:
+        """Return whether a Pod waits for ports: not where they are released, or change groups."""
+        recorded = self._context.informers.of(KURYRPORTS).get(key)
+        if recorded is None:
+            return False
+        return self._is_in_the_way(key, recorded) if recorded.deleting else not recorded.has_vifs
+
+    def _is_in_the_way(self, key: Key, recorded: KuryrPort) -> bool:
+        """Return whether another Pod of the same name waits until the KuryrPort is gone."""
+        pod = self._context.informers.of(PODS).get(key)
+        return (
+            pod is not None
+            and pod.identity != recorded.pod_uid
+            and wants_network(pod)
+            and not pod.deleting
+        )
 
     def loops(self) -> Sequence[Controller[Any]]:
         """Return the sweep of ports, by which pools recover as well."""
@@ -90,7 +110,7 @@ class KuryrPortHandler(Handler):
         project = recorded.project_id or await self._projects.project(pod)
         groups = await self._groups.security_groups(pod, project)
         if recorded.has_vifs:
-            self._starved.pop(key, None)
+            self._starved.discard(key)
             await self._follow_groups(key, recorded, groups)
             return
         if pod.deleting:
@@ -100,8 +120,10 @@ class KuryrPortHandler(Handler):
         try:
             vifs, own_groups = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:
-            self._starved[key] = project
+            self._starved.add(key, project)
             raise
+        for other in self._starved.take(project, WOKEN):  # there may be room for them, too
+            self.wake(other)
         status = {
             "projectId": project,
             "securityGroupIds": list(groups),
@@ -183,7 +205,7 @@ class KuryrPortHandler(Handler):
         return not ours or self._tried.get(key) == recorded.pod_uid
 
     def _forget(self, key: Key) -> None:
-        self._starved.pop(key, None)
+        self._starved.discard(key)
         self._tried.pop(key, None)
         self._unrecorded.pop(key, None)
 
@@ -204,8 +226,9 @@ class KuryrPortHandler(Handler):
         if recorded.security_groups == groups and sent is None:
             return
         if sent != groups:
-            for vif in recorded.following():
-                await self._interfaces.update_security_groups(vif, groups)
+            with prioritized(Priority.CLEANUP):
+                for vif in recorded.following():
+                    await self._interfaces.update_security_groups(vif, groups)
             self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
         self._unrecorded.pop(key, None)
@@ -229,7 +252,7 @@ class KuryrPortHandler(Handler):
 
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Release the ports, once it is certain that the node has unplugged them."""
-        self._starved.pop(key, None)
+        self._starved.discard(key)
         if KURYRPORT_FINALIZER not in recorded.finalizers:
             return  # all is released; another's finalizer holds it
         if NODE_FINALIZER in recorded.finalizers and not (
@@ -237,7 +260,9 @@ class KuryrPortHandler(Handler):
         ):
             return  # the daemon's word comes as a change of the KuryrPort
         if self._unrecorded.get(key) != (recorded.uid, RELEASED):
-            await self._release_ports(key, recorded)
+            awaited = self._starved or self._is_in_the_way(key, recorded)
+            with prioritized(Priority.POD if awaited else Priority.CLEANUP):
+                await self._release_ports(key, recorded)
             self._unrecorded[key] = (recorded.uid, RELEASED)
         answer = await self._context.kube.remove_finalizers(
             KURYRPORTS,
@@ -292,9 +317,7 @@ class KuryrPortHandler(Handler):
 
         Not only in the port's own project: projects that share a network share its addresses.
         """
-        first = {project: key for key, project in reversed(self._starved.items())}
-        for key in first.values():
-            del self._starved[key]
+        for key in self._starved.take_first():
             self.wake(key)
 
     def about(self, key: Key) -> Reference | None:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import (
+    PORT_FIELDS,
     Holder,
     PodVIFDriver,
     Records,
@@ -28,27 +30,6 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-FIELDS = (
-    "id",
-    "name",
-    "description",
-    "device_id",
-    "device_owner",
-    "tags",
-    "project_id",
-    "network_id",
-    "fixed_ips",
-    "mac_address",
-    "security_groups",
-    "admin_state_up",
-    "port_security_enabled",
-    "allowed_address_pairs",
-    "qos_policy_id",
-    "binding:host_id",
-    "binding:vif_type",
-    "binding:vif_details",
-    "binding:profile",
-)
 
 
 class PortSweep(Sweep[Json]):
@@ -81,10 +62,15 @@ class PortSweep(Sweep[Json]):
 
     async def search(self) -> list[Json]:
         """Have pools compare the ports with what they know; return the nameless of the others."""
+        recovered = all(keeper.recovered for keeper in self._keepers)  # else Pods wait for it
+        with prioritized(Priority.REFILL if recovered else Priority.POD):
+            return await self._search()
+
+    async def _search(self) -> list[Json]:
         query = {
             "tags": ",".join(self._tags),
             "device_owner": self._device_owners(),
-            "fields": FIELDS,
+            "fields": PORT_FIELDS,
         }
         known = [keeper.known() for keeper in self._keepers]
         recorded = list(self._kuryrports.values())
@@ -119,7 +105,8 @@ class PortSweep(Sweep[Json]):
         )
         maker = self._maker_of(item)
         if maker is not None:  # as with all that a search finds
-            await maker.discard(item)
+            with prioritized(Priority.CLEANUP):
+                await maker.discard(item)
 
     def _device_owners(self) -> tuple[str, ...]:
         drivers = self._drivers.of_slot(PodVIFDriver)

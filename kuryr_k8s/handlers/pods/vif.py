@@ -55,6 +55,16 @@ class VIFHandler(Handler):
         pods = self._context.informers.of(PODS).values()
         return [Key(pod.namespace, pod.name) for pod in pods if pod.node == key.name]
 
+    def is_urgent(self, key: Key) -> bool:
+        """Return whether a Pod waits for its network: not where one is over."""
+        pod = self._context.informers.of(PODS).get(key)
+        recorded = self._context.informers.of(KURYRPORTS).get(key)
+        return (
+            pod is not None
+            and self._gets_kuryrport(pod)
+            and not (recorded is not None and is_needed(recorded, pod))
+        )
+
     async def reconcile(self, key: Key) -> float | None:
         pod = self._context.informers.of(PODS).get(key)
         recorded = self._context.informers.of(KURYRPORTS).get(key)

@@ -217,3 +217,88 @@ def test_backoff_doubles_up_to_its_cap(failures):
         delay = queue.retry("pod")
     expected = min(300.0, 0.5 * 2 ** (failures - 1))
     assert 0.9 * expected <= delay <= expected
+
+
+def test_calm_key_stays_calm_while_it_fails_and_waits():
+    clock = ManualClock()
+    queue = WorkQueue(clock, base=1.0)
+    for key, again in [("failed", queue.retry), ("early", lambda key: queue.add_after(key, 2.0))]:
+        queue.add(key, urgent=False)
+        assert queue.take() == key
+        again(key)
+        queue.done(key)
+    clock.advance(10.0)
+    queue.add("pod")
+    assert [queue.take() for _ in range(3)] == ["pod", "failed", "early"]
+
+
+def test_urgent_key_stays_urgent_while_it_fails():
+    clock = ManualClock()
+    queue = WorkQueue(clock, base=1.0)
+    queue.add("pod")
+    queue.retry(queue.take())
+    queue.done("pod")
+    queue.add("resync", urgent=False)
+    clock.advance(1.0)
+    assert queue.take() == "pod"
+
+
+async def test_urgent_key_finds_a_worker_however_many_calm_ones_are_stuck():
+    gate, served = asyncio.Event(), asyncio.Event()
+
+    async def reconcile(key):
+        if key == "pod":
+            served.set()
+        await gate.wait()
+
+    controller = Controller("pods", reconcile, workers=4)
+    for number in range(10):
+        controller.queue.add(f"release-{number}", urgent=False)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(controller.run())
+        for _ in range(20):
+            await asyncio.sleep(0)  # whoever may begin has begun
+        assert controller.queue.active == 3
+        controller.queue.add("pod")
+        await served.wait()
+        gate.set()
+        task.cancel()
+
+
+def _outage(api="neutron"):
+    error = errors.CloudError("busy", status=503)
+    error.api = api
+    return error
+
+
+async def test_keys_that_an_outage_delayed_come_back_with_the_answers_of_the_api():
+    clock, down = ManualClock(), True
+
+    async def reconcile(key):
+        if down:
+            raise _outage("octavia" if key == "service" else "neutron")
+
+    controller = Controller("pods", reconcile, queue=WorkQueue(clock, base=300.0))
+    keys = [f"pod-{number}" for number in range(5)]
+    for key in (*keys, "service"):
+        controller.queue.add(key)
+        await controller.step(controller.queue.take())
+        controller.queue.done(key)
+    down = False
+    returned = []
+    for _ in range(3):
+        controller.resume("neutron")
+        returned.append([controller.queue.take() for _ in range(len(controller.queue))])
+    assert returned == [keys[:2], keys[2:4], keys[4:]]
+
+
+async def test_refused_key_does_not_come_back_with_the_answers_of_the_api():
+    async def reconcile(_key):
+        raise errors.BadRequest("no such subnet", status=400)
+
+    controller = Controller("pods", reconcile, queue=WorkQueue(ManualClock()))
+    controller.queue.add("pod")
+    await controller.step(controller.queue.take())
+    controller.queue.done("pod")
+    controller.resume("neutron")
+    assert not len(controller.queue)

@@ -1,5 +1,7 @@
 """Sweeps: what is found twice, and is not wanted by a live read, goes; and nothing else."""
 
+import asyncio
+
 import pytest
 
 from kuryr_k8s import errors
@@ -103,3 +105,22 @@ async def test_search_that_failed_is_made_again_at_once(sweep, clock):
     sweep.while_searching = lambda: searches.append(clock.now())
     await look(sweep, clock, 0.5)
     assert searches == [0.5]
+
+
+async def test_search_may_take_long_while_its_calls_go_on(sweep, monkeypatch):
+    """A search that is cut off would begin anew, and never end where there is much to list."""
+    loop = asyncio.get_running_loop()
+    searches, machine, passed = [], loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: machine() + passed[0])
+
+    async def search():
+        searches.append("begun")
+        for _page in range(200):
+            passed[0] += 5.0
+            await asyncio.sleep(0)
+        searches.append("ended")
+        return []
+
+    sweep.search = search
+    await sweep.loop.step(sweep.KEY)
+    assert searches == ["begun", "ended"]
