@@ -23,6 +23,7 @@ from kuryr_k8s.admin.pools import PoolAdmin
 from kuryr_k8s.admin.server import AdminServer
 from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
+from kuryr_k8s.cloud.account import Account
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
 from kuryr_k8s.cloud.neutron.api import Neutron
@@ -44,6 +45,7 @@ from kuryr_k8s.k8s.contact import ContactMetrics
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.informer import Informer, Informers
 from kuryr_k8s.k8s.leader import Lease
+from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.patience import PATIENCE, Patience
 from kuryr_k8s.process import HostLock, reach, start, waiting_gauge
@@ -90,6 +92,10 @@ class ControllerApp:
         self._reconciles = ReconcileMetrics(self.registry)
         self._waiting = waiting_gauge()
         self.registry.register(self._waiting)
+        self._refusals = Refusals(clock)
+        self.registry.register(self._refusals)
+        self._account = Account()
+        self.registry.register(self._account)
         self._patience = patience
         self._clock = clock
         self._lease: Lease | None = None
@@ -104,12 +110,20 @@ class ControllerApp:
         async with AsyncExitStack() as stack:
             lock = stack.enter_context(HostLock(Path(self.conf.kubernetes.lock_file)))
             kube = await kube_connect.connect(
-                self.conf, deadline=self._left, heard=self._heard, patience=self._patience
+                self.conf,
+                deadline=self._left,
+                heard=self._heard,
+                refusals=self._refusals,
+                patience=self._patience,
             )
             stack.push_async_callback(kube.close)
             # the Lease is not to wait behind the work that it stands for
             lease_kube = await kube_connect.connect(
-                self.conf, connections=1, heard=self._heard, patience=self._patience
+                self.conf,
+                connections=1,
+                heard=self._heard,
+                refusals=self._refusals,
+                patience=self._patience,
             )
             stack.push_async_callback(lease_kube.close)
             self._lease = lease = self._make_lease(lease_kube, lock)
@@ -197,7 +211,12 @@ class ControllerApp:
         health = HealthServer(
             options.address,
             options.port,
-            {"caches synced": status.synced, "caches followed": status.followed},
+            {
+                "caches synced": status.synced,
+                "caches followed": status.followed,
+                "nothing refused": self._refusals.none,
+                "accepted by Keystone": self._account.is_accepted,
+            },
             self.registry,
             reading,
         )
@@ -282,8 +301,8 @@ class ControllerApp:
             self.conf, connections=max(limits), patience=self._patience
         )
         adapters = (
-            ServiceAdapter(connection, "network", self._patience),
-            ServiceAdapter(connection, "load_balancer", self._patience),
+            ServiceAdapter(connection, "network", self._account, self._patience),
+            ServiceAdapter(connection, "load_balancer", self._account, self._patience),
         )
         return (
             self._transport("neutron", adapters[0], limits[0]),

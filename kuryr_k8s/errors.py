@@ -132,6 +132,14 @@ class KubeError(KuryrError):
         self.retry_after = retry_after
 
 
+class NoCredentials(KubeError):
+    """Nothing was sent: there are no credentials, or they have expired."""
+
+
+class KubeNamespaceEnds(KubeError):
+    """403: nothing can be created in a namespace that is being deleted."""
+
+
 class KubeNotFound(KubeError):
     """404: the object is gone."""
 

@@ -22,6 +22,7 @@ class Patience:
     :param authentication: for each request of authentication and discovery; calls of OpenStack
         have their own.
     :param failed_authentication: for which a failed one counts for all that waited for it.
+    :param refused_authentication: for which a refused one does, so that no account is locked out.
     :param starting_call: that one call to OpenStack may take before the controller leads.
     :param first_watch_retry: until a watch that failed is asked for again for the first time; from
         then on it takes twice as long each time.
@@ -63,6 +64,7 @@ class Patience:
     kube_call: float = 30.0
     authentication: float = 8.0
     failed_authentication: float = 1.0
+    refused_authentication: float = 10.0
     starting_call: float = 8.0
     first_watch_retry: float = 0.5
     first_retry: float = 0.5

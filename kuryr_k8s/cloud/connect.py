@@ -17,6 +17,7 @@ from openstack import exceptions as sdk
 from oslo_config import cfg
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.account import Account
 from kuryr_k8s.cloud.deadline import DeadlineAdapter, NotSent
 from kuryr_k8s.patience import PATIENCE, Patience
 
@@ -75,10 +76,12 @@ class ServiceAdapter:
         self,
         connection: openstack.connection.Connection,
         service: Literal["network", "load_balancer"],
+        account: Account | None = None,
         patience: Patience = PATIENCE,
     ) -> None:
         self._connection = connection
         self._service = service
+        self._account = account or Account()
         self._patience = patience
         self._lock = threading.Lock()
         self._failure: tuple[float, errors.CloudError] | None = None
@@ -93,18 +96,28 @@ class ServiceAdapter:
         if not self._lock.acquire(timeout=self._patience.authentication):
             raise errors.CloudError("[neutron]: Keystone does not answer")
         try:
-            counts = self._patience.failed_authentication
-            if self._failure and time.monotonic() - self._failure[0] < counts:
+            if self._failure and time.monotonic() - self._failure[0] < self._counts():
                 raise self._failure[1]
             self._failure = None
-            return self._authenticate()
+            project_id = self._authenticate()
         except NotSent:
             raise  # of this call alone
         except errors.CloudError as error:
+            if error.status == 401:
+                self._account.refuse(error)
             self._failure = self._failure or (time.monotonic(), error)
             raise
+        else:
+            self._account.accept()
+            return project_id
         finally:
             self._lock.release()
+
+    def _counts(self) -> float:
+        """Return for how long a failure counts for all."""
+        if self._failure is not None and self._failure[1].status == 401:
+            return self._patience.refused_authentication
+        return self._patience.failed_authentication
 
     def _authenticate(self) -> str:
         with _translated("[neutron]"):

@@ -35,12 +35,15 @@ from kuryr_k8s.cni.services.health_checks import HealthChecks
 from kuryr_k8s.cni.services.node_ports import NodePorts, NoNodePorts, services_at_nodes
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine import systemd
+from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.connect import connect
+from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.node_port import WITH_NODE_PORTS
 from kuryr_k8s.model.service_class import Classes
+from kuryr_k8s.patience import PATIENCE, Patience
 from kuryr_k8s.process import start
 
 LOG = logging.getLogger(__name__)
@@ -55,17 +58,25 @@ def main() -> None:
 class DaemonApp:
     """One daemon process."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, patience: Patience = PATIENCE, clock: Clock = CLOCK
+    ) -> None:
         self._conf = conf
+        self._patience = patience
+        self._clock = clock
 
     async def run(self) -> None:
         """Run until cancelled; requests that are being done then get some seconds to end."""
         stop = asyncio.Event()
-        api = await connect(self._conf)
+        refusals = Refusals(self._clock)
+        api = await connect(self._conf, refusals=refusals, patience=self._patience)
+        caches = Caches(api, self._patience, self._clock)
         links = Links()
         try:
             async with asyncio.TaskGroup() as group:
-                serving = group.create_task(run(self._conf, api, links, stop), name="daemon")
+                serving = group.create_task(
+                    run(self._conf, api, caches, links, stop), name="daemon"
+                )
                 try:
                     await asyncio.wait([serving])
                 finally:
@@ -76,9 +87,11 @@ class DaemonApp:
             await api.close()
 
 
-async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Event) -> None:
+async def run(
+    conf: cfg.ConfigOpts, api: KubeApi, caches: Caches, links: Links, stop: asyncio.Event
+) -> None:
     """Run the daemon until ``stop`` is set."""
-    parts, handle = build(conf, api, links)
+    parts, handle = build(conf, api, caches, links)
     server = Server(Path(conf.cni_daemon.socket), handle)
     loops = [_health(conf, parts), *(loop for part in parts for loop in part.loops())]
     async with asyncio.TaskGroup() as group:
@@ -90,8 +103,10 @@ async def run(conf: cfg.ConfigOpts, api: KubeApi, links: Links, stop: asyncio.Ev
             task.cancel()
 
 
-def build(conf: cfg.ConfigOpts, api: KubeApi, links: Links) -> tuple[Sequence[Part], Handle]:
-    """Build the daemon: caches, switch, bindings, attachments, and what reports on them.
+def build(
+    conf: cfg.ConfigOpts, api: KubeApi, caches: Caches, links: Links
+) -> tuple[Sequence[Part], Handle]:
+    """Build the daemon: switch, bindings, attachments, and what reports on them.
 
     :returns: all parts, and the function that does requests.
     """
@@ -99,7 +114,6 @@ def build(conf: cfg.ConfigOpts, api: KubeApi, links: Links) -> tuple[Sequence[Pa
     node = Key("", name_of_node(conf))
     LOG.info("kuryr-k8s-daemon of node %s", node)
 
-    caches = Caches(api)
     selectors = {"fieldSelector": f"spec.podNodeName={node}"}
     cache = caches.follow(KURYRPORTS, selectors)
     kuryrports = KuryrPorts(cache, api)

@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 from prometheus_client.registry import Collector
 
 from kuryr_k8s.cni.parts import Job, Part
+from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.contact import Contact, ContactMetrics
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import Resource, Versioned
+from kuryr_k8s.patience import PATIENCE, Patience
 from kuryr_k8s.process import reach, waiting_gauge
 
 T = TypeVar("T", bound=Versioned)
@@ -22,8 +24,10 @@ class Caches(Part):
     ``waiting`` is the metric of all waits for the API at the start.
     """
 
-    def __init__(self, api: KubeApi) -> None:
+    def __init__(self, api: KubeApi, patience: Patience = PATIENCE, clock: Clock = CLOCK) -> None:
         self._api = api
+        self._patience = patience
+        self._clock = clock
         self.waiting = waiting_gauge()
         self._jobs: list[Job] = []
         self._contacts: dict[str, Contact] = {}
@@ -42,7 +46,14 @@ class Caches(Part):
         """
         if self._sealed:
             raise LookupError(f"ask for the cache of {resource.plural} before the start")
-        informer = Informer(self._api, resource, resource.view, selectors=selectors)
+        informer = Informer(
+            self._api,
+            resource,
+            resource.view,
+            selectors=selectors,
+            patience=self._patience,
+            clock=self._clock,
+        )
         self._contacts[resource.plural] = informer.contact
         self._jobs.append(Job(resource.plural, functools.partial(self._fill, informer)))
         return informer
@@ -53,17 +64,17 @@ class Caches(Part):
         return self._jobs
 
     def checks(self) -> Mapping[str, Callable[[], bool]]:
-        """Return the check whether the API server tells each cache of its objects."""
-        return {"caches followed": self._followed}
+        """Return the checks whether the API server tells each cache of its objects, and us all."""
+        return {"caches followed": self._followed, "nothing refused": self._api.refusals.none}
 
     def _followed(self) -> bool:
         return all(contact.is_alive for contact in self._contacts.values())
 
     def collectors(self) -> Sequence[Collector]:
-        """Return the ages of the caches, and the metric of the wait for the API."""
-        return [ContactMetrics(self._contacts), self.waiting]
+        """Return the ages of the caches, and what shows that the API is waited for or refuses."""
+        return [ContactMetrics(self._contacts), self.waiting, self._api.refusals]
 
     async def _fill(self, informer: Informer[Any]) -> None:
         probe = functools.partial(self._api.probe, informer.resource)
-        await reach("Kubernetes", probe, self.waiting)
+        await reach("Kubernetes", probe, self.waiting, self._patience, self._clock)
         await informer.run()

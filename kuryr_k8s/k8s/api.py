@@ -14,7 +14,9 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
 from kuryr_k8s import errors
+from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.gate import Deadline, guard, time_for
+from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import Key, Resource
 
 Json = dict[str, Any]
@@ -34,6 +36,8 @@ class KubeApi:
         write is requested and right before it is sent. At 0 or less nothing is sent. None: there
         is no such limit.
     :param heard: Called with the header ``Date`` of each answer as soon as it comes.
+    :param credentials: None: those of the client, which stay as they are.
+    :param refusals: of the account, which other clients may have as well.
     """
 
     def __init__(
@@ -43,13 +47,19 @@ class KubeApi:
         timeout: float = 30.0,
         deadline: Deadline | None = None,
         heard: Callable[[str], None] = lambda _date: None,
+        credentials: Credentials | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._client = client
         self._timeout = timeout
         self._deadline = deadline
         self._heard = heard
+        self._credentials = credentials
+        self.refusals = refusals or Refusals()
         if deadline is not None:
             guard(client, deadline)
+        if credentials is not None:
+            credentials.serve(client)
 
     async def close(self) -> None:
         await self._client.close()
@@ -219,7 +229,6 @@ class KubeApi:
         query = {"watch": "true"} | dict(query)
         response = await self._send("GET", resource.path(namespace), query, None, headers, timeout)
         async with response:
-            await _raise_for_status(response)
             try:
                 async for line in _lines(response):
                     event = json.loads(line)
@@ -248,7 +257,6 @@ class KubeApi:
         headers = {"Accept": accept, "Content-Type": content_type}
         response = await self._send(method, path, query or {}, body, headers, timeout)
         async with response:
-            await _raise_for_status(response)
             try:
                 answer: Json = await response.json(content_type=None)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
@@ -264,6 +272,13 @@ class KubeApi:
         headers: dict[str, str],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - handed on to aiohttp
     ) -> aiohttp.ClientResponse:
+        kind = f"{'WATCH' if query.get('watch') else method} {_resource_of(path)}"
+        try:
+            if self._credentials is not None:
+                await self._credentials.renew()
+        except errors.NoCredentials as error:
+            self.refusals.answered(kind, error)
+            raise
         try:
             response: aiohttp.ClientResponse = await self._client.call_api(
                 path,
@@ -278,6 +293,12 @@ class KubeApi:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
         self._heard(response.headers.get("Date", ""))
+        if response.status == 401 and self._credentials is not None:
+            self._credentials.doubt()
+        problem = await _problem_of(response)
+        self.refusals.answered(kind, problem)
+        if problem is not None:
+            raise problem
         return response
 
 
@@ -294,14 +315,25 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)  # a relist of thousands of objects must not hold the loop
 
 
-async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
+def _resource_of(path: str) -> str:
+    """Return the resource that a path is about, with the subresource: ``kuryrports/status``."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return "/".join([*parts[:1], *parts[2:]])
+
+
+async def _problem_of(response: aiohttp.ClientResponse) -> errors.KubeError | None:
+    """Read the answer if it is an error."""
     if response.status < 400:
-        return
-    try:
-        status = await response.json(content_type=None)
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        status = {}
-    raise _error(response.status, status, response.headers.get("Retry-After"))
+        return None
+    async with response:
+        try:
+            status = await response.json(content_type=None)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            status = {}
+    return _error(response.status, status, response.headers.get("Retry-After"))
 
 
 def _error(code: int, status: Any, retry_after: str | None = None) -> errors.KubeError:
@@ -310,7 +342,15 @@ def _error(code: int, status: Any, retry_after: str | None = None) -> errors.Kub
     kinds = {404: errors.KubeNotFound, 409: errors.KubeConflict, 410: errors.KubeGone}
     delay = float(retry_after) if retry_after and retry_after.isdigit() else None
     kind = kinds.get(code, errors.KubeError)
+    if code == 403 and "NamespaceTerminating" in _causes(status):
+        kind = errors.KubeNamespaceEnds
     return kind(str(message or "no message"), status=code, retry_after=delay)
+
+
+def _causes(status: Any) -> list[str]:
+    details = status.get("details") if isinstance(status, dict) else None
+    causes = (details or {}).get("causes") or ()
+    return [str(cause.get("reason")) for cause in causes]
 
 
 def _say(error: BaseException) -> str:

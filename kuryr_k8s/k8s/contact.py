@@ -1,4 +1,4 @@
-"""When an informer last heard from the API server, and whether it is refused."""
+"""When an informer last heard from the API server."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kuryr_k8s import errors
 from kuryr_k8s.engine.clock import Clock
 
 LOG = logging.getLogger(__name__)
@@ -26,7 +25,6 @@ class Contact:
         self._name = name
         self._clock = clock
         self._heard = clock.now()
-        self._refused = False
         self._silent = False
 
     @property
@@ -36,25 +34,15 @@ class Contact:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server has given a sign of life, and refused nothing since."""
-        return not self._refused and self.age <= LONGEST
+        """Whether the server has given a sign of life lately."""
+        return self.age <= LONGEST
 
     def hear(self) -> None:
         """Note a sign of life."""
-        if self._refused or self._silent:
+        if self._silent:
             LOG.info("%s: the API server tells of them again", self._name)
         self._heard = self._clock.now()
-        self._refused = self._silent = False
-
-    def fail(self, problem: errors.KubeError) -> None:
-        """Note that a watch failed, and log once if the reason is our account."""
-        if problem.status in (401, 403) and not self._refused:
-            self._refused = True
-            LOG.error(
-                "%s: the API server refuses the watch, check our credentials and permissions: %s",
-                self._name,
-                problem,
-            )
+        self._silent = False
 
     async def report_silence(self) -> None:
         """Log once whenever there has been no sign of life for too long."""

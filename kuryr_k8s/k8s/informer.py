@@ -171,7 +171,6 @@ class Informer(Generic[T]):
             # a server that accepts connections and is silent is as good as away
             unanswered = 0 if self._heard else unanswered
             if problem is not None:
-                self.contact.fail(problem)
                 unanswered += problem.status == 0
                 if problem.status == 422 and not self._version:
                     self._streams_lists = False  # a server without WatchList

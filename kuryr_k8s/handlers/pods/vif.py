@@ -102,10 +102,8 @@ class VIFHandler(Handler):
         except errors.KubeConflict as error:
             # our cache lags; or it is an earlier Pod's and on its way out
             raise errors.Wait(f"there is a KuryrPort {key} already", delay=1.0) from error
-        except errors.KubeError as error:
-            if error.status == 403 and "being terminated" in str(error):
-                return  # nothing new is taken in this namespace, and the Pod goes with it
-            raise
+        except errors.KubeNamespaceEnds:
+            return  # the Pod goes with it
         self._begun.pop(key, None)
         self._context.informers.of(KURYRPORTS).learn(answer)
 

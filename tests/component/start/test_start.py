@@ -16,7 +16,7 @@ import sys
 from kuryr_k8s.app import NAME, ControllerApp
 from kuryr_k8s.patience import Patience
 from kuryr_k8s.process import start
-patience = Patience(start_retry=0.3)
+patience = Patience(start_retry=0.3, start_said=0.3)
 sys.exit(start(NAME, sys.argv[1:], lambda conf: ControllerApp(conf, patience)))
 """
 DAEMON = "from kuryr_k8s.cni.app import main; main()"
@@ -64,6 +64,16 @@ WAITED = {
         "CERTIFICATE_VERIFY_FAILED",
     ),
     "unknown token": ({"kubernetes": {"token_file": "/etc/hostname"}}, "Unauthorized"),
+    "no token": ({"kubernetes": {"token_file": "/nowhere/token"}}, "the token cannot be read"),
+    "no client certificate": (
+        {
+            "kubernetes": {
+                "token_file": "/nowhere/token",
+                "ssl_client_crt_file": "/nowhere/node.pem",
+            }
+        },
+        "there is no /nowhere/node.pem",
+    ),
 }
 
 
@@ -120,32 +130,41 @@ async def test_what_an_api_answers_is_waited_for(launch, what):
 
 @pytest.fixture
 def launch_daemon(launch, tmp_path):
-    """Start the daemon of the node with this token; the process."""
+    """Start the daemon of the node; the process, and where it looks for its token."""
 
     async def start(secret):
         token = tmp_path / "token_of_daemon"
-        token.write_text(secret)
+        if secret is not None:
+            token.write_text(secret)
         node = {"socket": str(tmp_path / "cni.sock"), "spool_dir": str(tmp_path / "spool")}
-        return await launch(
+        process = await launch(
             DAEMON,
             kubernetes={"token_file": str(token), "node_name": NODE},
             cni_daemon=node,
             cni_health_server={"port": "0"},
         )
+        return process, token
 
     return start
 
 
-async def test_daemon_that_is_refused_waits(launch_daemon):
-    process = await launch_daemon("unknown")
+@pytest.mark.usefixtures("stage")
+@pytest.mark.parametrize("content", ["unknown", None])
+async def test_daemon_without_a_token_that_counts_waits_for_one(
+    launch_daemon, kube_server, content
+):
+    process, token = await launch_daemon(content)
     async with asyncio.timeout(120):
-        assert "Unauthorized" in await waits_for(process, b"Kubernetes")
+        said = await waits_for(process, b"Kubernetes")
+        assert "the token cannot be read" in said if content is None else "Unauthorized" in said
+        token.write_text(kube_server.token_for("daemon"))
+        await goes_on(process)
     assert process.returncode is None
 
 
 async def test_daemon_whose_token_names_no_node_waits_and_says_what_it_needs(stage, launch_daemon):
     answer = await stage.client.request("POST", f"{ACCOUNT}/token", token_request(""))
-    process = await launch_daemon(answer["status"]["token"])
+    process, _ = await launch_daemon(answer["status"]["token"])
     async with asyncio.timeout(120):
         said = await waits_for(process, b"permission to write")
     assert "the credentials of the daemon name no node: it needs a token that is bound" in said
@@ -186,6 +205,14 @@ async def waits_for(process, api, times=1):
         times -= b"waiting for " + api in line
         if not times:
             return line.decode()
+    raise AssertionError((await process.stderr.read()).decode())
+
+
+async def goes_on(process):
+    """Read what the program prints until it has what it waited for."""
+    async for line in process.stdout:
+        if b"what was waited for is there" in line:
+            return
     raise AssertionError((await process.stderr.read()).decode())
 
 

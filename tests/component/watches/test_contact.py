@@ -2,18 +2,22 @@
 
 import asyncio
 import contextlib
+import json
 
 import aiohttp
 import pytest
 
+from kuryr_k8s import errors
 from kuryr_k8s.cni.caches import Caches
 from kuryr_k8s.k8s.connect import connect
+from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import KURYRPORTS
 from tests.kit.clock import ManualClock
 from tests.kit.confs import NODE
-from tests.kit.fakes.faults import answer
+from tests.kit.fakes.faults import answer, from_proxy
 from tests.kit.kube.proxy import is_watch
 
+REFUSED = "kuryr_kubernetes_refused"
 AGE = "kuryr_informer_age_seconds"
 
 
@@ -64,34 +68,70 @@ async def test_refused_watch_shows_at_once_until_it_is_granted(
     stage, controller_url, ready, capsys, status
 ):
     patience = {"first_watch_retry": 0.1}
-    async with stage.controller(patience=patience, **controller_url[0]):
+    async with stage.controller(patience=patience, **controller_url[0]) as app:
         await stage.proxy.wait_for(lambda: stage.proxy.watching("pods") == 1)
         await stage.until(lambda: _is(ready, True, []))
-        refusal = stage.proxy.faults.add(
-            path="/pods$", when=is_watch, times=None, action=answer(status)
-        )
+        capsys.readouterr()
+        watch = {"path": "/pods$", "when": is_watch} if status == 403 else {}
+        refusal = stage.proxy.faults.add(**watch, times=None, action=answer(status))
         stage.proxy.cut_watches("pods")
-        await stage.until(lambda: _is(ready, False, ["[-] caches followed"]))
+        await stage.until(lambda: _is(ready, False, ["[-] nothing refused"]))
+        assert app.registry.get_sample_value(REFUSED, {"status": str(status)}) == 1
         await stage.proxy.wait_for(lambda: refusal.hits >= 3)
-        assert len(errors_about(capsys, "pods")) == 1
-        refusal.remove()
+        lines = [line for line in capsys.readouterr().out.splitlines() if " ERROR " in line]
+        assert len(lines) == 1
+        told = {401: "our credentials for the API server are refused", 403: "WATCH pods: refused"}
+        assert told[status] in lines[0]
+        stage.proxy.faults.clear()
         await stage.cluster.add_pod("web", node=NODE)
         await stage.until_plugged_in("web")
         await stage.until(lambda: _is(ready, True, []))
+        assert app.registry.get_sample_value(REFUSED, {"status": str(status)}) == 0
 
 
-async def test_daemon_whose_watch_is_refused_is_not_ready(stage, load_conf):
+async def test_permission_that_is_missed_no_more_is_forgotten_after_five_minutes():
+    clock = ManualClock()
+    refusals = Refusals(clock)
+    refusals.answered("PATCH pods", errors.KubeError("no", status=403))
+    refusals.answered("GET pods", None)
+    clock.advance(300)
+    assert not refusals.none()
+    clock.advance(1)
+    assert refusals.none()
+
+
+async def test_namespace_that_is_being_deleted_is_no_missing_permission(
+    stage, controller_url, ready
+):
+    terminating = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+    status = {
+        "code": 403,
+        "message": "it is being terminated",
+        "details": {"causes": [terminating]},
+    }
+    refusal = stage.proxy.faults.add(
+        method="POST",
+        path="/kuryrports$",
+        action=from_proxy(403, json.dumps(status), "application/json"),
+    )
+    async with stage.controller(**controller_url[0]):
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.proxy.wait_for(lambda: refusal.hits)
+        assert await _is(ready, True, [])
+
+
+async def test_daemon_that_is_refused_its_watch_is_not_ready(stage, load_conf):
     kubeconfig = str(stage.proxy.kubeconfig_for("daemon"))
     api = await connect(load_conf(kubernetes={"kubeconfig": kubeconfig}))
     caches = Caches(api)
     informer = caches.follow(KURYRPORTS, {})
-    (check,) = caches.checks().values()
+    check = caches.checks()["nothing refused"]
     async with asyncio.TaskGroup() as group, contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(api.close)
         (following,) = [group.create_task(loop.run()) for loop in caches.loops()]
         await informer.synced.wait()
         assert check()
-        stage.proxy.faults.add(when=is_watch, times=None, action=answer(401))
+        stage.proxy.faults.add(times=None, action=answer(401))
         stage.proxy.cut_watches()
         await stage.until(lambda: _is_not(check))
         following.cancel()
