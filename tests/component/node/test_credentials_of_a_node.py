@@ -18,6 +18,7 @@ from tests.kit.node.fakes import ovs_vif
 from tests.kit.node_credentials import ACCOUNT, RBAC, UNBOUND, Place
 
 NODES = ("node1", "node2")
+LARGE = 2000  # ports in a pool
 ACCOUNT_NAME = ACCOUNT.rpartition("/")[2]
 
 
@@ -195,6 +196,15 @@ async def test_daemon_writes_what_it_has_to(accounts, kube, places, kind):
     assert (code, said) == (200, "")
     left = await kube.get(own.port)
     assert left["metadata"]["finalizers"] == [KURYRPORT_FINALIZER]
+
+
+async def test_large_pool_is_within_what_the_api_server_spends_on_a_policy(accounts, kube, places):
+    daemon, own = await accounts.bound_to_its_node(), places[0]
+    ports = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(LARGE)]
+    entry = (await kube.get(own.pool))["spec"]["ports"][credentials.VICTIM]
+    await kube.patch(own.pool, {"spec": {"ports": dict.fromkeys(ports, entry)}})
+    await daemon.patch(f"{own.pool}/status", {"status": {"parked": {port: {} for port in ports}}})
+    assert (await kube.get(own.pool))["status"]["parked"].keys() == set(ports)
 
 
 async def test_controllers_finalizer_stays_on_a_kuryrport_that_is_deleted(accounts, kube, places):
