@@ -96,6 +96,10 @@ class OverQuota(CloudError):
     reason = "OpenStackQuotaExceeded"
 
 
+class NoAddress(OverQuota):
+    """A subnet has no free address; the project may have quota left."""
+
+
 class BadRequest(CloudError, Refused):
     """400, 403, 422 or 501: the request is wrong, not allowed, or not supported by the provider.
 

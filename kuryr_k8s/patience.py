@@ -29,6 +29,8 @@ class Patience:
     :param first_retry: until a handler's work that failed is tried again for the first time; from
         then on it takes twice as long each time.
     :param first_pool_retry: until work of a pool that failed is tried again for the first time.
+    :param short_pool_retry: between two attempts of pools that wait for the same thing, such as a
+        quota, while Pods wait.
     :param sweep_retry: the longest back-off of a sweep, and of the work of pools.
     :param lost_port: until ports are swept after one was found missing.
     :param refused_vip: until VIPs' ports are swept after a creation was refused.
@@ -69,6 +71,7 @@ class Patience:
     first_watch_retry: float = 0.5
     first_retry: float = 0.5
     first_pool_retry: float = 0.5
+    short_pool_retry: float = 1.5
     sweep_retry: float = 30.0
     lost_port: float = 2.0
     refused_vip: float = 5.0

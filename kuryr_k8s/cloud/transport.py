@@ -23,11 +23,10 @@ T = TypeVar("T")
 Json = dict[str, Any]
 Query = Mapping[str, str | Sequence[str]]
 REQUEST_ID = "x-openstack-request-id"
-# The word "quota" is not enough: a policy that forbids us to read a quota contains it, too.
-_EXHAUSTION = re.compile(
-    "OverQuota|Quota exceeded|Quota has been met|IpAddressGenerationFailure|No more IP addresses",
-    re.IGNORECASE,
-)
+# Of Neutron (409 OverQuota) and Octavia (403). The word "quota" is not enough: a policy that
+# forbids us to read a quota contains it, too.
+_EXHAUSTION = re.compile("OverQuota|Quota exceeded|Quota has been met", re.IGNORECASE)
+_NO_ADDRESS = re.compile("IpAddressGenerationFailure|No more IP addresses", re.IGNORECASE)
 # Octavia's messages while it changes a part of a load balancer, or the load balancer itself.
 _IMMUTABLE = re.compile("is immutable and cannot be updated|Invalid state .* of loadbalancer")
 # Octavia's words where it looks for a pool before it looks for members; that body is pecan's.
@@ -231,7 +230,9 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
     kind: type[errors.CloudError] = errors.CloudError
     if status == 404 and _is_missing(text):
         kind = errors.NotFound
-    elif status == 413 or (status in (403, 409) and _is_exhaustion(text)):
+    elif status in (403, 409, 413) and _NO_ADDRESS.search(text):
+        kind = errors.NoAddress
+    elif status == 413 or (status in (403, 409) and _EXHAUSTION.search(text)):
         kind = errors.OverQuota
     elif status == 409 and _IMMUTABLE.search(text):
         kind = errors.Immutable
@@ -260,11 +261,6 @@ def _is_missing(text: str) -> bool:
     if _kind_of(text) or "faultstring" in body:
         return True
     return bool(_MISSING.match(str(body.get("description"))))
-
-
-def _is_exhaustion(text: str) -> bool:
-    """Return whether a quota (Neutron 409 OverQuota, Octavia 403) or a subnet is exhausted."""
-    return bool(_EXHAUSTION.search(text))
 
 
 def message_of(text: str) -> str:

@@ -240,3 +240,15 @@ async def test_one_tag_is_added_and_removed(side: Side, three: list[Json]) -> No
     assert reply.status == 404
     assert reply.error["type"] == "TagNotFound"
     assert (await side.kuryr.get(path)).body["tags"] == [side.mark]
+
+
+async def test_ports_are_listed_by_the_hosts_that_they_are_bound_to(
+    side: Side, pods: Json
+) -> None:
+    hosts = [side.host, f"{side.mark}-1.invalid", f"{side.mark}-2.invalid"]
+    items = [
+        {"network_id": pods["id"], "tags": [side.mark], "binding:host_id": host} for host in hosts
+    ]
+    made = (await side.kuryr.post("/ports", {"ports": items})).body["ports"]
+    query = {"tags": side.mark, "network_id": pods["id"], "binding:host_id": hosts[:2]}
+    assert ids((await side.kuryr.get("/ports", **query)).body["ports"]) == ids(made[:2])

@@ -122,6 +122,10 @@ class BindingFailed(errors.Refused):
     reason = "PortBindingFailed"
 
 
+class NoVLANID(errors.OverQuota):
+    """The trunk of the Pod's node has no free VLAN id."""
+
+
 class PodProjectDriver(Driver):
     """Chooses the project of a Pod's ports."""
 

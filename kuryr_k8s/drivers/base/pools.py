@@ -74,6 +74,13 @@ class PooledVIFDriver(PodVIFDriver):
         """
         return True
 
+    def queries_of_places(self, places: Sequence[str]) -> Sequence[Mapping[str, Sequence[str]]]:
+        """Return queries that together list the ports at these places, and few others.
+
+        By default all ports are listed.
+        """
+        return ({},)
+
     def forget(self, node_name: str) -> None:
         """Forget the host or trunk of a Node that was deleted."""
 

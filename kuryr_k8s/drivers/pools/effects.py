@@ -15,9 +15,8 @@ class Effects:
     :param refused: claims that waited and cannot have a port, and why.
     :param upkeep: pools that need a round of upkeep.
     :param fill: pools that may want more ports.
-    :param surplus: pools that have available ports, which other pools may lack.
     :param changed: places whose pools have changed.
-    :param freed: projects that have one port less than before.
+    :param freed: pools that have one port less than before.
     :param lost: a Pod's port is gone.
     """
 
@@ -25,7 +24,6 @@ class Effects:
     refused: Mapping[Claim, Exception] = field(default_factory=dict)
     upkeep: tuple[PoolKey, ...] = ()
     fill: tuple[PoolKey, ...] = ()
-    surplus: tuple[PoolKey, ...] = ()
     changed: tuple[str, ...] = ()
-    freed: tuple[str, ...] = ()
+    freed: tuple[PoolKey, ...] = ()
     lost: bool = False

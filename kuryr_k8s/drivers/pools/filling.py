@@ -1,5 +1,7 @@
 """Pools are filled: ports are made for Pods that wait, then for Pods to come."""
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kuryr_k8s import errors
@@ -10,6 +12,8 @@ from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
+from kuryr_k8s.drivers.pools.resources import FREED, ReserveReached, Resource
+from kuryr_k8s.drivers.pools.shortages import Shortage
 
 CREATIONS = 4  # simultaneous creations for one pool
 SIZE = 20  # ports of one creation
@@ -55,17 +59,22 @@ class Filling:
     ) -> None:
         self._context = context
         self._state = context.state
+        self._shortages = context.shortages
         self._inventory = inventory
         self._networks = networks
         self._reserve = reserve
         self._budget = Budget(rate, burst=max(round(rate), SIZE))
         self._progress: dict[PoolKey, _Progress] = {}
+        self._searching = asyncio.Lock()
 
     def ask(self, key: PoolKey) -> None:
         """Have the pool filled as far as it needs; a pool that fails is not hurried."""
-        if self._has_failed(key):
-            return
         awaited, refill = self._state.wanted(key, self._context.now())
+        if self._has_failed(key):
+            delay = self._shortages.want(key) if awaited else None
+            if delay is not None:
+                self._context.queue.add_after(PoolTask(key, 0), delay)
+            return
         creations = min(CREATIONS, -(-awaited // SIZE))
         for number in range(creations):
             self._context.queue.add(PoolTask(key, number))
@@ -84,22 +93,41 @@ class Filling:
         :returns: seconds until the next attempt; None: nothing is needed.
         :raises errors.CloudError: Neutron refuses, or has no more ports to give.
         """
-        if self._of(key).uncertain:
-            await self._search(key)
-        awaited, refill = self._state.wanted(key, self._context.now())
         progress = self._of(key)
-        if awaited:
-            await self._create(key, min(awaited, progress.allowed))
-        elif refill and key.place in self._context.nodes:
-            with prioritized(Priority.REFILL):
-                await self._refill(key, min(refill, progress.allowed))
-        else:
+        if not (any(self._wanted(key)) or progress.uncertain):
             progress.failure = None
+            self._pass_turn(key)
             if key not in self._state.pools:
                 self.forget(key)
             return None
+        self._await_turn(key)
+        try:
+            await self._try(key)
+        except errors.Wait:
+            self._pass_turn(key)
+            raise
+        except errors.CloudError as failure:
+            self._lack(key, failure)
+            raise
+        finally:
+            self._shortages.tried(key)
         self._context.carry_out(Effects(changed=(key.place,)))
         return 0.0
+
+    async def _try(self, key: PoolKey) -> None:
+        if self._of(key).uncertain:
+            await self._search(key)
+        awaited, refill = self._wanted(key)
+        if awaited:
+            await self._create(key, min(awaited, self._of(key).allowed))
+        elif refill:
+            with prioritized(Priority.REFILL):
+                await self._refill(key, min(refill, self._of(key).allowed))
+
+    def _wanted(self, key: PoolKey) -> tuple[int, int]:
+        """Count the ports to create now: for Pods that wait, and for Pods to come."""
+        awaited, refill = self._state.wanted(key, self._context.now())
+        return awaited, refill if key.place in self._context.nodes else 0
 
     def forget(self, key: PoolKey) -> None:
         """Forget a pool that is gone.
@@ -110,6 +138,7 @@ class Filling:
         progress = self._progress.get(key)
         if progress is None or progress.failure is not None:
             return
+        self._pass_turn(key)
         if progress.uncertain:
             progress.allowed, progress.proven = SIZE, False
         else:
@@ -123,7 +152,7 @@ class Filling:
         count = self._budget.take(wanted)
         room = await self._room(key.project_id)
         if room < 1:
-            failure = errors.OverQuota(
+            failure = ReserveReached(
                 f"pools of project {key.project_id} are not filled: only the last "
                 f"{self._reserve} ports of its quota are left"
             )
@@ -162,6 +191,9 @@ class Filling:
         progress = self._of(key)
         progress.failure, progress.proven = None, True
         progress.allowed = min(SIZE, progress.allowed * 2)
+        followers = self._shortages.relieved(key)
+        self._shortages.leave(key)
+        self._hurry(followers)
 
     def _finish(
         self,
@@ -190,9 +222,6 @@ class Filling:
 
     async def _answer(self, key: PoolKey, failure: Exception) -> None:
         """Tell the claims that wait about a failure that they or an operator can mend."""
-        if isinstance(failure, errors.OverQuota):
-            self._make_room(key)
-            return
         if isinstance(failure, errors.NotFound) and await self._is_gone(key):
             refused = self._state.close(key, self._context.now())
         elif isinstance(failure, errors.NotFound | errors.Refused):
@@ -220,48 +249,75 @@ class Filling:
         progress = self._progress.get(key)
         return progress is not None and progress.failure is not None
 
-    # -- quotas and addresses that are used up
+    # -- what is used up
 
-    def relieve(self, project_id: str) -> None:
-        """Try again to fill the project's pools: a port of the project is gone."""
-        for key in self._starving(project_id):
-            self._progress[key].failure = None
+    def relieve(self, key: PoolKey) -> None:
+        """Have a pool try again that waits for what a port of this pool took up: it is gone."""
+        self._hurry(self._shortages.relieved(key, 1))
+
+    def _hurry(self, keys: Iterable[PoolKey]) -> None:
+        for key in keys:
+            self._of(key).failure = None
             self.ask(key)
 
-    def _starving(self, project_id: str) -> list[PoolKey]:
-        """List the pools for which the project has no port or no address left."""
-        return [
-            key
-            for key, progress in self._progress.items()
-            if key.project_id == project_id and isinstance(progress.failure, errors.OverQuota)
-        ]
+    def _await_turn(self, key: PoolKey) -> None:
+        """Let the pool try, unless another one has tried for all that wait for the same thing.
 
-    def offer(self, key: PoolKey) -> None:
-        """Let other pools of the project have ports that this pool has available."""
-        for other in self._starving(key.project_id):
-            self._make_room(other)
+        :raises errors.CloudError: the answer that the other one got.
+        """
+        shortage = self._shortages.turn(key)
+        if shortage is None:
+            return
+        self._of(key).failure = shortage.failure
+        self._shortages.tried(key)
+        if shortage.is_first(key):
+            self._context.queue.add_after(PoolTask(key, 0), self._shortages.left(shortage))
+        raise shortage.failure.with_traceback(None)
 
-    def _make_room(self, key: PoolKey) -> None:
+    def _lack(self, key: PoolKey, failure: errors.CloudError) -> None:
+        """Note what is used up, and have pools that share it give up ports for Pods that wait."""
+        awaited, _ = self._wanted(key)
+        for refusal in self._shortages.refused(key, failure, awaited=bool(awaited)):
+            self._of(key).failure = failure
+            if not refusal.shortage.awaited:
+                continue
+            delay = self._shortages.left(refusal.shortage)
+            for first in refusal.shortage.first(1):
+                self._context.queue.add_after(PoolTask(first, 0), delay)
+            if refusal.is_first and refusal.resource.kind in FREED:
+                self._make_room(refusal.resource, refusal.shortage)
+
+    def _pass_turn(self, key: PoolKey) -> None:
+        """Have the next pool try in the place of one that needs nothing now."""
+        for other, delay in self._shortages.leave(key).items():
+            self._context.queue.add_after(PoolTask(other, 0), delay)
+
+    def _make_room(self, resource: Resource, shortage: Shortage) -> None:
         """Have other pools give up ports for the claims that wait, besides those leaving."""
         now = self._context.now()
-        awaited, _ = self._state.wanted(key, now)
-        leaving = sum(
-            now - record.since < LEAVING_SOON
-            for other, pool in self._state.pools.items()
-            if other.project_id == key.project_id
-            for record in pool.leaving.values()
-        )
-        helped = self._state.reclaim(key, awaited - leaving, now)
+        awaited = sum(self._state.wanted(key, now)[0] for key in shortage.awaited)
+        needed = awaited - self._state.leaving_since(resource, now - LEAVING_SOON)
+        helped = self._state.reclaim(resource, needed, now)
+        shortage.missing = max(0, needed - sum(helped.values()))
         self._context.carry_out(Effects(upkeep=tuple(helped)))
 
     async def _search(self, key: PoolKey) -> None:
-        """Take in ports that creations made unnoticed."""
-        if self._state.is_creating(key):
-            return  # its ports would be listed as well
-        ports = await self._inventory.list_ports({"network_id": key.network_id})
-        pooled = await self._context.vif.find_pooled(ports)
-        self._context.carry_out(self._inventory.adopt(pooled))
-        self._of(key).uncertain = False
+        """Take in ports that creations made unnoticed: one search for all pools that need one."""
+        async with self._searching:
+            uncertain = [
+                other
+                for other, progress in self._progress.items()
+                # the ports of one that is creating some would be listed as well
+                if progress.uncertain and not self._state.is_creating(other)
+            ]
+            if key not in uncertain:
+                return  # found by the search that another pool began
+            with prioritized(Priority.REFILL):
+                ports = await self._inventory.list_ports(uncertain)
+                pooled = await self._context.vif.find_pooled(ports)
+            self._context.carry_out(self._inventory.adopt(pooled))
+            for other in uncertain:
+                self._of(other).uncertain = False
 
 
 def _may_have_made_more(failure: Exception) -> bool:

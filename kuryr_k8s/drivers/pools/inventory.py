@@ -1,13 +1,16 @@
 """The ports of pools that are found in Neutron, and those that are gone from it."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.transport import Query
 from kuryr_k8s.drivers.base import (
     AVAILABLE,
     POOL_TAG,
+    PORT_FIELDS,
     PooledPort,
     PoolKey,
 )
@@ -35,13 +38,21 @@ class Inventory:
         # Where an earlier leader may still give ports to Pods; None: it may be anywhere
         self._doubtful: frozenset[str] | None = frozenset()
 
-    async def list_ports(self, query: dict[str, str]) -> list[Json]:
-        """List the ports of pools that match, as Neutron shows them."""
-        tags = ",".join((*self._tags, POOL_TAG))
-        found = await self._context.neutron.list_ports(query | {"tags": tags})
-        return found + await self.tag_ports(query)
+    async def list_ports(self, keys: Iterable[PoolKey]) -> list[Json]:
+        """List the ports of these pools, perhaps with others, as Neutron shows them."""
+        places: defaultdict[str, set[str]] = defaultdict(set)
+        for key in keys:
+            places[key.network_id].add(key.place)
+        found: list[Json] = []
+        tags = {"tags": ",".join((*self._tags, POOL_TAG)), "fields": PORT_FIELDS}
+        for network_id, concerned in places.items():
+            for query in self._context.vif.queries_of_places(sorted(concerned)):
+                where = {**query, "network_id": network_id}
+                found += await self._context.neutron.list_ports(where | tags)
+                found += await self.tag_ports(where)
+        return found
 
-    async def tag_ports(self, query: dict[str, str]) -> list[Json]:
+    async def tag_ports(self, query: Query) -> list[Json]:
         """Give ports of pools that have no tags their tags.
 
         Where Neutron does not take tags in the body of a creation, a creation may have been cut
@@ -54,7 +65,7 @@ class Inventory:
             return []
         tags = [*self._tags, POOL_TAG]
         untagged = {**self._context.vif.pooled_marks, "not-tags-any": ",".join(tags)}
-        found = await neutron.list_ports(query | untagged)
+        found = await neutron.list_ports({**query, **untagged})
         for port in found:
             await neutron.set_port_tags(port["id"], tags)
             port["tags"] = tags
@@ -123,9 +134,10 @@ class Inventory:
     def remove(self, port_id: str) -> Effects:
         """Forget a deleted port, and ignore late answers about it."""
         now = self._context.now()
-        self._removed = {
-            removed: since for removed, since in self._removed.items() if now - since < REMEMBERED
-        } | {port_id: now}
+        self._removed.pop(port_id, None)
+        self._removed[port_id] = now  # the latest is the last
+        while now - self._removed[first := next(iter(self._removed))] >= REMEMBERED:
+            del self._removed[first]
         record = self._state.record(port_id)
         holder = self._state.remove(port_id)
         if holder is not None:
@@ -133,7 +145,7 @@ class Inventory:
         if record is None:
             return Effects()
         key = record.port.key
-        return Effects(changed=(key.place,), freed=(key.project_id,), lost=holder is not None)
+        return Effects(changed=(key.place,), freed=(key,), lost=holder is not None)
 
     def was_removed(self, port_id: str) -> bool:
         """Return whether the port was deleted a short while ago."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import PooledVIFDriver, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
+from kuryr_k8s.drivers.pools.shortages import Shortages
 from kuryr_k8s.drivers.pools.state import PoolState
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.pod import Node
@@ -31,6 +32,7 @@ class PoolTask(NamedTuple):
 class PoolContext:
     """The objects that all parts of a pool driver share.
 
+    :param shortages: what is used up.
     :param vif: the driver that makes the ports.
     :param nodes: the names of the Nodes, by place.
     :param node: looks up a Node by its name.
@@ -39,6 +41,7 @@ class PoolContext:
     """
 
     state: PoolState
+    shortages: Shortages
     vif: PooledVIFDriver
     neutron: Neutron
     queue: WorkQueue[PoolTask]

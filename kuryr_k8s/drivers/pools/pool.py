@@ -9,6 +9,7 @@ ports they will be. While a Pod waits for the pool, no port is available.
 """
 
 import enum
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
@@ -138,6 +139,10 @@ class Pool:
         """List the records of all ports."""
         for records in self._records.values():
             yield from records.values()
+
+    def first(self, phase: Phase, count: int) -> list[PortRecord]:
+        """List the records of the ports that have been in a phase for longest."""
+        return list(itertools.islice(self._records[phase].values(), count))
 
     def is_closed(self) -> bool:
         """Return whether all ports of the pool leave."""

@@ -38,6 +38,7 @@ from kuryr_k8s.drivers.pools.parking import Parking
 from kuryr_k8s.drivers.pools.parts import UPKEEP, PoolContext, PoolTask
 from kuryr_k8s.drivers.pools.pool import Claim, Limits
 from kuryr_k8s.drivers.pools.reporting import PoolReporter
+from kuryr_k8s.drivers.pools.shortages import Shortages
 from kuryr_k8s.drivers.pools.state import PoolState
 from kuryr_k8s.drivers.pools.survey import Survey
 from kuryr_k8s.drivers.pools.upkeep import Upkeep
@@ -77,14 +78,17 @@ class PortPool(KeepsPorts):
         self._queue = WorkQueue[PoolTask](context.clock, base=first, cap=longest)
         self._pooled_vif: PooledVIFDriver = vif
         self._nodes: dict[str, str] = {}  # names of the Nodes, by place
+        self._places: dict[str, str] = {}  # of the Nodes, by name
         self._on_change: list[Callable[[str], None]] = []
         self._on_lost: list[Callable[[], None]] = []
         self._state = PoolState(Limits.read(context.conf))
         self._waiters = Waiters(self._now)
         self._networks = PoolNetworks(context.neutron)
         nodes = context.informers.of(NODES)
+        self._shortages = Shortages(self._now, self._patience.short_pool_retry)
         parts = PoolContext(
             state=self._state,
+            shortages=self._shortages,
             vif=vif,
             neutron=context.neutron,
             queue=self._queue,
@@ -206,6 +210,8 @@ class PortPool(KeepsPorts):
         if record is None:
             return
         pool = record.pool
+        if not pool.waiting and self._shortages.take_missing(pool.key):
+            self._state.dismiss(port_id, self._now())
         urgent = pool.waiting or pool.leaving
         upkeep = (pool.key,) if urgent else ()
         self._carry_out(Effects(changed=(pool.key.place,), upkeep=upkeep))
@@ -231,14 +237,12 @@ class PortPool(KeepsPorts):
         if effects.lost:
             for callback in self._on_lost:
                 callback()
-        for project_id in effects.freed:
-            self._filling.relieve(project_id)
+        for key in effects.freed:
+            self._filling.relieve(key)
         for key in effects.upkeep:
             self._queue.add(PoolTask.upkeep(key))
         for key in effects.fill:
             self._filling.ask(key)
-        for key in effects.surplus:
-            self._filling.offer(key)
 
     def _tell_change(self, place: str) -> None:
         name = self._nodes.get(place, "")
@@ -264,15 +268,19 @@ class PortPool(KeepsPorts):
 
     async def locate(self, node: Node) -> str:
         place = await self._pooled_vif.place(node)
-        self._nodes[place] = node.name
+        before = self._places.get(node.name, place)
+        self._nodes[place], self._places[node.name] = node.name, place
+        if before != place and self._nodes.get(before) == node.name:
+            del self._nodes[before]  # its pools are emptied unless another Node is there
+            self._tell_change(before)
         return place
 
     def close_node(self, name: str) -> None:
         self._pooled_vif.forget(name)
-        places = {place for place, node in self._nodes.items() if node == name}
-        for place in places:
+        place = self._places.pop(name, None)
+        if place is not None and self._nodes.get(place) == name:
             del self._nodes[place]
-        self._close(places)
+            self._close({place})
 
     def close_unlocated(self) -> None:
         self._close({key.place for key in self._state.pools} - self._nodes.keys())

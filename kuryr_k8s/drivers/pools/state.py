@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.pool import Check, Claim, Limits, Mode, Phase, Pool, PortRecord
+from kuryr_k8s.drivers.pools.resources import Kind, Resource, resources_of
 
 
 class PoolState:
@@ -21,8 +22,8 @@ class PoolState:
         self.limits = limits
         self._records: dict[str, PortRecord] = {}
         self._given: defaultdict[str, dict[str, PortRecord]] = defaultdict(dict)  # Pod → ifname
-        self._waiting: dict[Claim, Pool] = {}
-        self._at: defaultdict[str, dict[PoolKey, Pool]] = defaultdict(dict)  # by place
+        self._waiting: dict[str, dict[str, Pool]] = {}  # by Pod and interface
+        self._sharing: defaultdict[Resource, dict[PoolKey, Pool]] = defaultdict(dict)
 
     # -- Pods
 
@@ -34,11 +35,11 @@ class PoolState:
         if known := self._given.get(claim.pod_uid, {}).get(claim.ifname):
             return known.port
         pool = self._open(key, now)
-        if self._waiting.get(claim) is not pool:
+        if self._waiting.get(claim.pod_uid, {}).get(claim.ifname) is not pool:
             self._wait_no_more(claim)  # its request has changed
         record = pool.next_port()
         if record is None:
-            self._waiting[claim] = pool
+            self._waiting.setdefault(claim.pod_uid, {})[claim.ifname] = pool
             pool.waiting.setdefault(claim)
             return None
         self._wait_no_more(claim)
@@ -52,8 +53,11 @@ class PoolState:
         self._given[claim.pod_uid][claim.ifname] = record
 
     def _wait_no_more(self, claim: Claim) -> None:
-        if (pool := self._waiting.pop(claim, None)) is not None:
+        waiting = self._waiting.get(claim.pod_uid, {})
+        if (pool := waiting.pop(claim.ifname, None)) is not None:
             pool.waiting.pop(claim, None)
+            if not waiting:
+                del self._waiting[claim.pod_uid]
 
     def set_aside(self, claim: Claim) -> None:
         """Let the claim have another port, and its Pod keep this one.
@@ -70,8 +74,8 @@ class PoolState:
 
         :returns: the ids of the ports.
         """
-        for claim in [claim for claim in self._waiting if claim.pod_uid == pod_uid]:
-            self._wait_no_more(claim)
+        for ifname in tuple(self._waiting.get(pod_uid, ())):
+            self._wait_no_more(Claim(pod_uid, ifname))
         promised = [record.port.id for record in self._given.get(pod_uid, {}).values()]
         for port_id in promised:
             self.return_port(port_id, now)
@@ -241,10 +245,11 @@ class PoolState:
     def _drop_if_empty(self, pool: Pool) -> None:
         if pool.is_empty():
             self.pools.pop(pool.key, None)
-            at_place = self._at[pool.key.place]
-            at_place.pop(pool.key, None)
-            if not at_place:
-                del self._at[pool.key.place]
+            for resource in resources_of(pool.key):
+                sharing = self._sharing[resource]
+                sharing.pop(pool.key, None)
+                if not sharing:
+                    del self._sharing[resource]
 
     def dismiss(self, port_id: str, now: float) -> None:
         """Give a port to no Pod any more, unless a Pod is using it."""
@@ -284,26 +289,31 @@ class PoolState:
             record.pool.dismiss(record, now)
         return len(chosen)
 
-    def reclaim(self, key: PoolKey, count: int, now: float) -> list[PoolKey]:
-        """Free ports of the project's other pools, the fullest pools first.
+    def reclaim(self, resource: Resource, count: int, now: float) -> dict[PoolKey, int]:
+        """Free ports of pools that share what is used up, while Pods of other pools wait for it.
 
-        The project's quota or addresses are used up, and Pods wait for the pool ``key``.
+        Available ports go first, those of the fullest pools before others, and then ports that
+        returned and cool down.
 
-        :returns: the keys of the pools whose ports leave.
+        :returns: how many ports leave of each pool that gives some up.
         """
-        giving = [
-            pool
-            for pool in self.pools.values()
-            if pool.key.project_id == key.project_id and pool.key != key and pool.available
-        ]
-        giving.sort(key=lambda pool: len(pool.available), reverse=True)
-        helped = []
-        for pool in giving:
-            if count <= 0:
-                break
-            count -= self.free(pool.key, count, now)
-            helped.append(pool.key)
+        helped: dict[PoolKey, int] = defaultdict(int)
+        sharing = [pool for pool in self._sharing.get(resource, {}).values() if not pool.waiting]
+        sharing.sort(key=lambda pool: len(pool.available), reverse=True)
+        for phase in (Phase.AVAILABLE, Phase.RETURNING):
+            for pool in sharing:
+                if count <= 0:
+                    return helped
+                for record in pool.first(phase, count):
+                    pool.dismiss(record, now)
+                    helped[pool.key] += 1
+                    count -= 1
         return helped
+
+    def leaving_since(self, resource: Resource, since: float) -> int:
+        """Count the ports that leave, not for longer than that, and give the resource back."""
+        sharing = self._sharing.get(resource, {}).values()
+        return sum(record.since > since for pool in sharing for record in pool.leaving.values())
 
     def remove(self, port_id: str) -> str | None:
         """Forget a port that Neutron does not have any more.
@@ -334,7 +344,7 @@ class PoolState:
 
     def at(self, place: str) -> list[Pool]:
         """List the pools at a place."""
-        return list(self._at.get(place, {}).values())
+        return list(self._sharing.get(Resource(Kind.PLACE, place), {}).values())
 
     def record(self, port_id: str) -> PortRecord | None:
         """Look up a port."""
@@ -366,5 +376,7 @@ class PoolState:
 
     def _pool(self, key: PoolKey, now: float) -> Pool:
         if (pool := self.pools.get(key)) is None:
-            pool = self.pools[key] = self._at[key.place][key] = Pool(key, self.limits, now)
+            pool = self.pools[key] = Pool(key, self.limits, now)
+            for resource in resources_of(key):
+                self._sharing[resource][key] = pool
         return pool

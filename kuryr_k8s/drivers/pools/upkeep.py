@@ -90,9 +90,12 @@ class Upkeep:
             # the Pods that counted on those ports get others
             self._context.carry_out(Effects(fill=(key,)))
             raise checked.failure
+        awaited = self._context.shortages.is_awaited(key)
+        with prioritized(Priority.POD if awaited else Priority.CLEANUP):
+            delay = await self._delete_leaving(pool)
         with prioritized(Priority.CLEANUP):
-            delay = await self._delete_leaving(pool) or await self._name(pool)
-        self._context.carry_out(Effects(fill=(key,), surplus=(key,) if pool.available else ()))
+            delay = delay or await self._name(pool)
+        self._context.carry_out(Effects(fill=(key,)))
         return min(filter(None, (delay, checked.delay, self._interval)))
 
     def _is_urgent(self, key: PoolKey) -> bool:
@@ -202,6 +205,8 @@ class Upkeep:
     async def _delete_leaving(self, pool: Pool) -> float:
         """Delete ports that leave, once their node has unplugged them.
 
+        No budget holds up the deletion where Pods wait for the quota or the address.
+
         :returns: seconds until there is more to do; 0 where nothing remains.
         """
         now = self._context.now()
@@ -213,7 +218,7 @@ class Upkeep:
         ]
         failure: errors.CloudError | None = None
         for record in ready[:AT_ONCE]:
-            if not self._budget.take(1):
+            if not (self._context.shortages.is_awaited(pool.key) or self._budget.take(1)):
                 break
             if self._state.record(record.port.id) is not record:
                 continue
@@ -225,7 +230,9 @@ class Upkeep:
                 failure = error
         if failure is not None:
             raise failure
-        return self._until_budget() if pool.leaving else 0.0
+        if not pool.leaving:
+            return 0.0
+        return 1.0 if self._context.shortages.is_awaited(pool.key) else self._until_budget()
 
     async def _mark(self, port: PooledPort) -> bool:
         """Give the port the name of ports that leave, and tell whether it still exists."""

@@ -40,45 +40,51 @@ class Waiters:
     def __init__(self, now: Callable[[], float]) -> None:
         self.times = WaitTimes()
         self._now = now
-        self._waiters: dict[Claim, _Waiter] = {}
+        self._waiters: dict[str, dict[str, _Waiter]] = {}  # by Pod and interface
 
     def add(self, claim: Claim, wake: Callable[[], None]) -> None:
         """Have ``wake`` called when the claim has a port or is refused."""
-        if (waiter := self._waiters.get(claim)) is None:
+        if (waiter := self._find(claim)) is None:
             self.times.misses += 1
-            self._waiters[claim] = _Waiter(wake, self._now())
+            waiters = self._waiters.setdefault(claim.pod_uid, {})
+            waiters[claim.ifname] = _Waiter(wake, self._now())
         else:
             waiter.wake = wake
 
     def served(self, claim: Claim) -> None:
         """Note that a claim has taken its port, whether it had to wait or not."""
-        if (waiter := self._waiters.pop(claim, None)) is None:
+        waiters = self._waiters.get(claim.pod_uid, {})
+        if (waiter := waiters.pop(claim.ifname, None)) is None:
             self.times.hits += 1
-        else:
-            self.times.add(self._now() - waiter.since)
+            return
+        self.times.add(self._now() - waiter.since)
+        if not waiters:
+            del self._waiters[claim.pod_uid]
 
     def remove_pod(self, pod_uid: str) -> None:
         """Forget the claims of a Pod that is gone."""
-        for claim in [claim for claim in self._waiters if claim.pod_uid == pod_uid]:
-            del self._waiters[claim]
+        self._waiters.pop(pod_uid, None)
 
     def wake(self, claims: Iterable[Claim]) -> None:
         """Have the claims ask again, as far as they wait."""
         for claim in claims:
-            if waiter := self._waiters.get(claim):
+            if waiter := self._find(claim):
                 waiter.wake()
 
     def refuse(self, refused: Mapping[Claim, Exception]) -> None:
         """Wake claims that cannot have a port, and tell each of them why."""
         for claim, error in refused.items():
-            if waiter := self._waiters.get(claim):
+            if waiter := self._find(claim):
                 waiter.refusal = error
                 waiter.wake()
 
     def pop_refusal(self, claim: Claim) -> Exception | None:
         """Return why the claim cannot have a port; a refusal is told once."""
-        waiter = self._waiters.get(claim)
+        waiter = self._find(claim)
         if waiter is None or waiter.refusal is None:
             return None
         refusal, waiter.refusal = waiter.refusal, None
         return refusal
+
+    def _find(self, claim: Claim) -> _Waiter | None:
+        return self._waiters.get(claim.pod_uid, {}).get(claim.ifname)

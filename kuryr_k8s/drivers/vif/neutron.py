@@ -4,10 +4,11 @@ It serves Pods on bare metal, and wherever the node's own Open vSwitch is part o
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron.api import BOUND_TO
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
     POOL_TAG,
@@ -25,6 +26,7 @@ from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
+HOSTS = 80  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
 class NeutronVIF(TaggedPorts):
@@ -116,6 +118,11 @@ class NeutronVIF(TaggedPorts):
 
     async def place(self, node: Node) -> str:
         return vif_plan.host_id_of(node)
+
+    def queries_of_places(self, places: Sequence[str]) -> Sequence[Mapping[str, Sequence[str]]]:
+        return [
+            {BOUND_TO: places[start : start + HOSTS]} for start in range(0, len(places), HOSTS)
+        ]
 
     async def create_pooled(
         self, key: PoolKey, count: int

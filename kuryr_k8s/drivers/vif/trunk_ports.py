@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.cloud.neutron.trunks import Trunk, Trunks
+from kuryr_k8s.drivers.base import NoVLANID
 from kuryr_k8s.drivers.vif import vlan_ids
 
 LOG = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class TrunkPorts:
         """Make the port a subport, unless it is one already.
 
         :returns: its VLAN id.
-        :raises errors.OverQuota: there is no free VLAN id.
+        :raises NoVLANID: there is no free VLAN id.
         :raises errors.NotFound: of kind ``NO_PORT``, or the trunk is gone.
         :raises TrunkUnfit: the trunk takes no ports, or not this one.
         """
@@ -163,7 +164,7 @@ class TrunkPorts:
         for request in batch:
             if request.port_id in left and request.port_id not in chosen:
                 self._known = None  # others may have freed some
-                request.fail(errors.OverQuota(f"no free VLAN id on trunk {self.id}"))
+                request.fail(NoVLANID(f"no free VLAN id on trunk {self.id}"))
         return chosen
 
     async def _detach(self, batch: list[_Request[None]]) -> None:

@@ -1,5 +1,6 @@
 """What is done to pools, each time with what is to come of it."""
 
+from kuryr_k8s.drivers.pools.resources import Kind, Resource
 from tests.kit.pools.model import PoolModel
 from tests.kit.pools.ports import port_of
 
@@ -95,19 +96,28 @@ class PoolSteps(PoolModel):
     def others_give(self, key):
         """For those who wait, and one who may come."""
         project, needed = key.project_id, len(self.queues[key]) + 1
-        free = {
-            other: set(self.state.pools[other].available)
-            for other in self.state.pools
-            if other.project_id == project and other != key and self.pool(other, "available")
-        }
-        helped = self.state.reclaim(key, needed, self.now)
-        left = {port for ports in free.values() for port in ports}
-        left = {port for port in left if self.state.phase(port) == "leaving"}
+        giving = [
+            pool
+            for pool in self.state.pools.values()
+            if pool.key.project_id == project and not pool.waiting
+        ]
+        free = {pool.key: set(pool.available) for pool in giving}
+        cooling = {pool.key: set(pool.returning) for pool in giving}
+        helped = self.state.reclaim(Resource(Kind.PROJECT, project), needed, self.now)
+        left = self.left_of(free)
         assert len(left) == min(needed, sum(map(len, free.values())))
-        assert set(helped) == {other for other, ports in free.items() if ports & left}
-        assert [len(free[other]) for other in helped] == sorted(
-            map(len, free.values()), reverse=True
-        )[: len(helped)]
+        fullest = max((len(ports) for ports in free.values() if ports - left), default=0)
+        assert not any(ports & left for ports in free.values() if len(ports) < fullest)
+        more = self.left_of(cooling)
+        assert len(more) == min(needed - len(left), sum(map(len, cooling.values())))
+        assert sum(helped.values()) == len(left | more)
+        given = {other: (free[other] | cooling[other]) & (left | more) for other in helped}
+        assert {other: len(ports) for other, ports in given.items()} == dict(helped)
+
+    def left_of(self, ports_of_pools):
+        """Return those of the ports that are leaving by now."""
+        ports = {port for ports in ports_of_pools.values() for port in ports}
+        return {port for port in ports if self.state.phase(port) == "leaving"}
 
     def survey_begins(self):
         known = {port.id for port in self.state.ports()}

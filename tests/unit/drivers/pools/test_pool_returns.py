@@ -1,5 +1,6 @@
 """Which of a pool's ports come back, and which ones go."""
 
+from kuryr_k8s.drivers.pools.resources import Kind, Resource
 from tests.kit.pools.ports import (
     FOREIGN,
     KEY,
@@ -140,12 +141,12 @@ def test_the_projects_fullest_pools_give_ports_for_those_who_wait():
     state = state_of("a b")
     for names, key in [("c d e", OTHER), ("f g h i", FOREIGN), ("j", THIRD)]:
         add(state, names, key)
-    assert state.reclaim(THIRD, 4, 9.0) == [OTHER, KEY]
+    project = Resource(Kind.PROJECT, KEY.project_id)
+    assert state.reclaim(project, 4, 9.0) == {OTHER: 3, KEY: 1}
     assert places(state, OTHER) == {"leaving": ["c", "d", "e"]}
     assert places(state) == {"available": ["b"], "leaving": ["a"]}
-    assert state.reclaim(THIRD, 9, 9.0) == [KEY]
+    assert state.reclaim(project, 9, 9.0) == {KEY: 1, THIRD: 1}
     assert places(state, FOREIGN) == {"available": ["f", "g", "h", "i"]}
-    assert places(state, THIRD) == {"available": ["j"]}
 
 
 def test_a_closed_pool_lets_go_of_all_and_is_opened_by_who_asks_for_it():
