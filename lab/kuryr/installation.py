@@ -177,10 +177,13 @@ class Installation:
         return topology.workers(len(self.lab.workers))
 
     def _apply(self) -> None:
+        shared_token = self.root / "kuryr-daemon.token"
+        if shared_token.exists():  # of an earlier version: the policy refuses what it writes
+            for name in (*self.lab.nodes, *self.lab.workers):
+                self.supervisor.stop(daemon(name))
         files = [f"--filename={REPOSITORY / 'etc' / part}" for part in ("crds", "rbac")]
         kubectl(self.lab, "apply", *files)
-        # Of earlier versions: all daemons had this one, which is bound to no Node.
-        (self.root / "kuryr-daemon.token").unlink(missing_ok=True)
+        shared_token.unlink(missing_ok=True)
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
         kubectl(self.lab, "wait", "--for=condition=Established", *crds, "--timeout=30s")
 
