@@ -24,7 +24,7 @@ from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.starved import StarvedPods
 from kuryr_k8s.handlers.pods.sweep import PortSweep
-from kuryr_k8s.handlers.pods.takeover import is_refusal, mark
+from kuryr_k8s.handlers.pods.takeover import mark_late
 from kuryr_k8s.handlers.pods.vif import is_needed, reference, wants_network
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
@@ -116,7 +116,7 @@ class KuryrPortHandler(Handler):
         if pod.deleting:
             return  # it will not start any more
         if recorded.may_be_given_vifs_by_another(self._context.incarnation):
-            recorded = await self._mark(key, recorded)
+            recorded = await mark_late(self._context, recorded)
         try:
             vifs, own_groups = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:
@@ -135,28 +135,6 @@ class KuryrPortHandler(Handler):
             await self._release_unnamed(key, recorded)
             raise
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
-
-    async def _mark(self, key: Key, recorded: KuryrPort) -> KuryrPort:
-        """Make void what an earlier leader may still write about the KuryrPort.
-
-        The takeover could not, or the earlier leader's request created it afterwards. Or it is
-        another controller that leads by now, and the mark is its own: who leads is asked first.
-
-        :raises errors.KubeError: It is not marked; so it gets no port.
-        """
-        await self._context.confirm_lease()
-        patch = mark(
-            self._context.incarnation, uid=recorded.uid, resourceVersion=recorded.resource_version
-        )
-        try:
-            answer = await self._context.kube.merge_patch(KURYRPORTS, key, patch)
-        except errors.KubeError as error:
-            if not is_refusal(error):
-                raise
-            text = f"the API server refuses the mark of this leader on the KuryrPort: {error}"
-            raise errors.KubeError(text) from error
-        self._context.informers.of(KURYRPORTS).learn(answer)
-        return KuryrPort.read(answer)
 
     async def _request(
         self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]

@@ -25,7 +25,8 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
-from kuryr_k8s.k8s.resources import KURYRPORTS
+from kuryr_k8s.handlers.pods.takeover import mark_late
+from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class PortSweep(Sweep[Json]):
         self._keepers = keepers(self._pool)
         self._pool.on_lost(lambda: self.search_after(context.patience.lost_port))
         self._tags = tuple(defaults.resource_tags)
-        self._incarnation = context.incarnation
+        self._context = context
         self._lost = LostPorts(context)
 
     async def search(self) -> list[Json]:
@@ -77,7 +78,8 @@ class PortSweep(Sweep[Json]):
         listed = await self._neutron.list_ports(query)
         ports = [port for port in listed if self._maker_of(port) is not None]
         if self._keepers:
-            recorded_live = records(await self._live(), self._incarnation)
+            live = [await self._marked(kuryrport) for kuryrport in await self._live()]
+            recorded_live = records(live, self._context.incarnation)
             for keeper, before in zip(self._keepers, known, strict=True):
                 ports = await keeper.survey(before, ports, recorded_live)
         await self._lost.help_pods(recorded, listed)
@@ -119,6 +121,19 @@ class PortSweep(Sweep[Json]):
     def _pod_uid_of(self, port: Json) -> str | None:
         maker = self._maker_of(port)
         return maker.pod_uid_of(port) if maker is not None else str(port["device_id"])
+
+    async def _marked(self, recorded: KuryrPort) -> KuryrPort:
+        """Mark a KuryrPort that an earlier leader may still give ports of pools, if possible.
+
+        An earlier leader's late request may have created it.
+        """
+        if not recorded.may_be_given_vifs_by_another(self._context.incarnation):
+            return recorded
+        try:
+            return await mark_late(self._context, recorded)
+        except errors.KubeError:  # the handler of KuryrPorts reports it, or has marked it first
+            known = self._kuryrports.get(Key(recorded.namespace, recorded.name))
+            return known if known is not None and known.uid == recorded.uid else recorded
 
     async def _live(self) -> list[KuryrPort]:
         pages = self._kube.list_pages(KURYRPORTS, {})

@@ -4,8 +4,9 @@ The old leader may have been frozen, or its request be late: a PATCH of ``status
 sent may still arrive. That PATCH applies to one resourceVersion of the KuryrPort. Therefore each
 KuryrPort without interfaces is marked before anything is handed out, which makes a new one.
 
-What the API server refuses to mark waits, and all others do not: the handler of KuryrPorts marks
-it before it asks for ports, and pools withhold the ports that the old leader may have given it.
+What the API server refuses to mark waits, and all others do not. The handler of KuryrPorts marks
+it before it asks for ports, each survey of pools tries as well, and pools withhold the ports that
+the old leader may have given it.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
+from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.api import Json, KubeApi
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
@@ -60,13 +62,13 @@ class Takeover(Collector):
     async def _touch(self, item: Json, failures: list[errors.KubeError]) -> None:
         meta = item["metadata"]
         key = Key(meta["namespace"], meta["name"])
-        patch = mark(self._incarnation, uid=meta["uid"])
+        patch = _mark(self._incarnation, uid=meta["uid"])
         try:
             self._kuryrports.learn(await self._kube.merge_patch(KURYRPORTS, key, patch))
         except (errors.KubeNotFound, errors.KubeConflict):
             pass  # gone, or made again by others' hands
         except errors.KubeError as error:
-            if is_refusal(error):
+            if _is_refusal(error):
                 LOG.error("KuryrPort %s gets no port before it can be marked: %s", key, error)
             else:
                 failures.append(error)
@@ -82,7 +84,30 @@ class Takeover(Collector):
         )
 
 
-def mark(incarnation: str, **precondition: str) -> Json:
+async def mark_late(context: HandlerContext, recorded: KuryrPort) -> KuryrPort:
+    """Make void what an earlier leader may still write about a KuryrPort, after the takeover.
+
+    The takeover could not, or the earlier leader's request created it afterwards. Or it is another
+    controller that leads by now, and the mark is its own: so who leads is asked first.
+
+    :returns: the KuryrPort as it is now.
+    :raises errors.KubeError: it is not marked, so it may get no port.
+    """
+    await context.confirm_lease()
+    key = Key(recorded.namespace, recorded.name)
+    patch = _mark(context.incarnation, uid=recorded.uid, resourceVersion=recorded.resource_version)
+    try:
+        answer = await context.kube.merge_patch(KURYRPORTS, key, patch)
+    except errors.KubeError as error:
+        if not _is_refusal(error):
+            raise
+        text = f"the API server refuses the mark of this leader on the KuryrPort: {error}"
+        raise errors.KubeError(text) from error
+    context.informers.of(KURYRPORTS).learn(answer)
+    return KuryrPort.read(answer)
+
+
+def _mark(incarnation: str, **precondition: str) -> Json:
     """Return the patch by which a leader makes what earlier ones may still write void.
 
     :param precondition: ``uid``, and ``resourceVersion`` where the object must not have changed.
@@ -90,6 +115,6 @@ def mark(incarnation: str, **precondition: str) -> Json:
     return {"metadata": precondition | {"annotations": {annotations.LEADER: incarnation}}}
 
 
-def is_refusal(error: errors.KubeError) -> bool:
+def _is_refusal(error: errors.KubeError) -> bool:
     """Return whether the API server understood the request, and does not want it."""
     return 400 <= error.status < 500 and error.status not in PASSING
