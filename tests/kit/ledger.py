@@ -3,9 +3,13 @@
 What the pools have is asked of the controller's metrics; who has a port, of the KuryrPorts.
 """
 
+import asyncio
+import contextlib
 from collections import Counter
 
+from kuryr_k8s.model.annotations import NODE_FINALIZER
 from tests.kit.fakes.observing import PATIENCE
+from tests.kit.stage import KURYRPORTS
 
 MOVING = ("creating", "returning", "leaving", "waiting")
 
@@ -29,11 +33,49 @@ async def named(stage):
     ]
 
 
+@contextlib.asynccontextmanager
+async def one_holder_each(stage):
+    """Follow all KuryrPorts; yield a list of the moments at which two Pods had the same port.
+
+    A Pod has a port until its node has let go of it.
+    """
+    found, holders = [], {}
+    path = KURYRPORTS.format(stage.cluster.namespace)
+
+    async def follow():
+        async with contextlib.aclosing(stage.client.watch(path)) as events:
+            async for event in events:
+                note(event)
+
+    def note(event):
+        meta, status = event["object"]["metadata"], event["object"].get("status") or {}
+        for port in [port for port, uids in holders.items() if meta["uid"] in uids]:
+            holders[port].discard(meta["uid"])
+        if event["type"] == "DELETED" or NODE_FINALIZER not in meta.get("finalizers", ()):
+            return
+        for entry in (status.get("vifs") or {}).values():
+            port = entry["vif"]["versioned_object.data"]["id"]
+            holders.setdefault(port, set()).add(meta["uid"])
+            if len(holders[port]) > 1:
+                found.append(f"port {port} was that of {len(holders[port])} Pods")
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(follow())
+        yield found
+        task.cancel()
+
+
+def pod_ports(stage):
+    """The ids of all ports but those of virtual machines."""
+    parents = {trunk["port_id"] for trunk in stage.cloud.trunks.values()}
+    return set(stage.cloud.ports) - parents
+
+
 async def mismatch(stage, app):
     """Why the books do not balance yet; empty when they do."""
     counts = counts_of(app)
     in_use = await named(stage)
-    ports = set(stage.cloud.ports)
+    ports = pod_ports(stage)
     problems = [f"{state} {counts[state]}" for state in MOVING if counts[state]]
     if len(set(in_use)) != len(in_use):
         problems.append("a port is named twice")

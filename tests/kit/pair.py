@@ -3,7 +3,7 @@
 import contextlib
 
 from tests.kit.controllers import Crash, Keeper
-from tests.kit.fakes.faults import drop
+from tests.kit.fakes.faults import Answer, drop
 from tests.kit.fakes.relay import Relay
 from tests.lives.pods import LONG
 
@@ -27,6 +27,34 @@ class Kill(Crash):
     def bury(self):
         """Nothing is left to be done: it was cut off, and the other one was not."""
         self.struck.clear()
+
+
+class Late(Kill):
+    """The leader is paused for good in the midst of a write, which arrives when another one leads.
+
+    `at_once`: as soon as that one leads. Otherwise when the life comes to its next moment, and so
+    when the other one has done all that was to be done.
+    """
+
+    def __init__(self, *, at_once):
+        super().__init__(applied=False)
+        self.at_once = at_once
+        self._write = None  # that did not arrive yet
+
+    async def __call__(self, request, proceed):
+        await request.read()  # while it is connected
+        self._write = proceed
+        self.victim.cut()
+        self.struck.set()
+        return drop(request)
+
+    async def land(self):
+        """Let the write arrive, if it is under way; return whether it was."""
+        write, self._write = self._write, None
+        if write is not None:
+            with contextlib.suppress(Answer):  # nobody hears of it
+                await write()
+        return write is not None
 
 
 class Member:
@@ -78,6 +106,7 @@ class Pair(Keeper):
                 contextlib.AsyncExitStack() as leading,
             ):
                 await leading.enter_async_context(first.running(self._groups, leading=True))
+                self.app = first.app
                 await standing.enter_async_context(second.running(self._groups, leading=False))
                 await self._until_hot()
                 if isinstance(self._crash, Kill):
@@ -85,8 +114,12 @@ class Pair(Keeper):
                 self._leads.set()
                 await self._until_over()
                 if self._crash.struck.is_set():
+                    self.app = second.app
                     await leading.aclose()
                     self._crash.bury()
+                    if isinstance(self._crash, Late) and self._crash.at_once:
+                        await second.app.leading.wait()
+                        await self._crash.land()
                     await self._replace.wait()
             self._replace.clear()
 

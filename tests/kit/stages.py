@@ -80,7 +80,9 @@ def _loader(directory, cloud, cluster, more):
         own = {"lease_name": cluster.namespace, "lease_duration": LEASE} | more.get(
             "kubernetes", {}
         )
-        groups = more | groups
+        groups = {
+            name: more.get(name, {}) | groups.get(name, {}) for name in more.keys() | groups.keys()
+        }
         groups["kubernetes"] = own | groups["kubernetes"]
         path = confs.write_conf(directory, cloud, **groups)
         return config.load(["--config-file", str(path)], "test")

@@ -37,14 +37,17 @@ class Life:
     def __str__(self) -> str:
         return self.name
 
-    def targets(self, record: Any) -> list[Any]:
-        """Return the writes of an undisturbed record that this life's table strikes."""
+    def made(self, record: Any) -> list[Any]:
+        """Return the writes of an undisturbed record that every run makes."""
         return [
             place
             for place in record.writes
-            if (self.struck is None or self.struck(place))
-            and place.nth <= self.batched.get(place.what, place.nth)
+            if place.nth <= self.batched.get(place.what, place.nth)
         ]
+
+    def targets(self, record: Any) -> list[Any]:
+        """Return the writes of an undisturbed record that this life's table strikes."""
+        return [place for place in self.made(record) if self.struck is None or self.struck(place)]
 
 
 def life(**what: Any) -> Callable[[Steps], Life]:

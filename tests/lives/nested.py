@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tests.lives import pods
+from tests.lives import pods, pools
 
 WRITES = (
     "kube create kuryrports",
@@ -19,3 +19,17 @@ deleted, made_again = (
     for life, writes in ((pods.deleted, WRITES), (pods.made_again, ()))
 )
 LIVES = (deleted, made_again)
+PAIRED = (
+    *LIVES,
+    *(
+        dataclasses.replace(
+            life,
+            name=f"nested_{life.name}",
+            environment="nested",
+            options=life.options | {"kubernetes": {"vif_pool_driver": "nested"}},
+            writes=(),
+            struck=None,
+        )
+        for life in (pools.pooled, pools.filled, pools.surplus, pools.handed_on)
+    ),
+)

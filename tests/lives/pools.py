@@ -6,7 +6,7 @@ At each moment to be compared the books balance: each port is one Pod's or lies 
 import asyncio
 import contextlib
 
-from tests.kit.ledger import settle
+from tests.kit.ledger import pod_ports, settle
 from tests.lives.life import life
 from tests.lives.pods import LONG, POD
 from tests.lives.pods import run as begin
@@ -69,7 +69,7 @@ async def filled(stage, keeper, at):
     await _run(stage, keeper)
     await at("running")
     requests = stage.cloud.calls.count("POST", "/v2.0/ports")
-    assert requests < len(stage.cloud.ports), "no request was for several ports"
+    assert requests < len(pod_ports(stage)), "no request was for several ports"
 
 
 @life(options=options(port_names="true"), struck=changes_in_neutron)
@@ -130,7 +130,27 @@ async def regrouped(stage, keeper, at):
     await _end(stage, keeper, pod)  # in the one pool or in the other, as the restarts have it
 
 
+@life(options=options(ports_pool_min="0"))
+async def handed_on(stage, keeper, at):
+    """Its port goes to another Pod after it, while a third one keeps its own."""
+    pod = await _run(stage, keeper)
+    await _run_another(stage, "third")
+    await at("two run")
+    await _end(stage, keeper, pod)
+    await at("one has ended")
+    await _run_another(stage, "other")
+    await settle(stage, lambda: keeper.app)
+    await at("two run again")
+
+
 LIVES = (pooled, filled, named, surplus, parked, regrouped)
+PAIRED = (*LIVES, handed_on)
+
+
+async def _run_another(stage, name):
+    await stage.cluster.add_pod(name, node=stage.node)
+    await stage.until_plugged_in(name, within=LONG)
+    await stage.activate(name)
 
 
 async def _run(stage, keeper):
@@ -144,12 +164,18 @@ async def _end(stage, keeper, pod, *, left=0, stays_plugged=False):
     await stage.cluster.delete_pod(pod)
     await stage.until_deleting(POD, within=LONG)
     await stage.let_go(POD)
-    if port in stage.cloud.ports and not stays_plugged:
+    if port in stage.cloud.ports and not (stays_plugged or _is_subport(stage, port)):
         stage.cloud.set_status(port, "DOWN")
     await stage.until_gone(POD, within=LONG)
     if left:
-        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == left)
+        await stage.cloud.wait_for(lambda: len(pod_ports(stage)) == left)
     await settle(stage, lambda: keeper.app)
+
+
+def _is_subport(stage, port):
+    """Say whether a trunk has the port: then it stays ACTIVE."""
+    trunks = stage.cloud.trunks.values()
+    return any(port == sub["port_id"] for trunk in trunks for sub in trunk["sub_ports"])
 
 
 async def _until_names(stage, *names):

@@ -64,10 +64,20 @@ class Choice:
             return AT_READS[0] | AT_READS[1]
         return self._one_of_each(AT_READS, life, place)
 
-    def crashes_at(self, life, record, place, crashes):
-        """Return the crashes, or none where another life has them."""
-        shared = life.shared and place in record.before[life.shared]
-        return {} if shared and not self.everything else crashes
+    def in_a_pair(self, life, places, faults):
+        """Return the writes that are struck, each with its faults by name.
+
+        A sample has one fault for every kind of write, at one of the writes of that kind.
+        """
+        if self.everything:
+            return [(place, faults) for place in places]
+        chosen = []
+        for kind in dict.fromkeys(place[:3] for place in places):
+            choose = self._random(life, f"{kind} in a pair").choice
+            place = choose([place for place in places if place[:3] == kind])
+            name = choose(sorted(faults))
+            chosen.append((place, {name: faults[name]}))
+        return chosen
 
     def frozen(self, life, record):
         """Return the writes in the midst of which the controller is frozen."""

@@ -1,15 +1,19 @@
 """One run of a life, undisturbed or with one fault in it, and what differs between the two."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.kit.controllers import Crash, Keeper
 from tests.kit.fakes.faults import Hang
+from tests.kit.ledger import one_holder_each
+from tests.kit.pair import Late
 from tests.tables.state import differences, state_of
 from tests.tables.targets import Place, places, writes
 
 LATE = 1.3  # seconds: longer than a first back-off and than the Retry-After below
+CORRECTED = 40.0  # seconds in which sweeps undo what a late write did
 PATIENCE = 250.0  # seconds for a whole run
 
 # What the one write did is recorded by the other. A controller that follows on a crash between
@@ -28,6 +32,14 @@ BEFORE_VIFS = {
     ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports"),
 }
 
+# A port of a pool that is not attached to its trunk is no port to give away: another one is made.
+ATTACH = ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports")
+REPLACED = (
+    ("neutron", "POST", "/v2.0/ports"),
+    ("neutron", "PUT", "/v2.0/ports/{id}"),
+    ("neutron", "DELETE", "/v2.0/ports/{id}"),
+)
+
 
 @dataclass
 class Record:
@@ -37,6 +49,9 @@ class Record:
     places: list = field(default_factory=list)
     batched: frozenset = frozenset()  # kinds of writes that are as many as the time allowed
     before: dict = field(default_factory=dict)  # the writes before each moment
+    held_twice: list = field(default_factory=list)  # ports that two Pods had at the same time
+    pooled: bool = False  # ports are made for pools
+    corrected: bool = False  # something was undone, in writes of which none are counted
 
     @property
     def writes(self):
@@ -90,7 +105,8 @@ async def struck(lanes, life, record, place, fault, make, *, keeping=Keeper, **g
         crash = action if isinstance(action, Crash) else Crash(applied=False)
         rule = place.strike(stage, action)
         try:
-            found = await _live(stage, life, crash.on(stage), groups, keeping)
+            wanted = record.states if isinstance(action, Late) else None
+            found = await _live(stage, life, crash.on(stage), groups, keeping, wanted)
         except Exception as error:
             requests = ", ".join(map(str, places(stage)[-8:]))
             cell.problems.append(f"never came to its end: {error!r}; last {requests}")
@@ -99,6 +115,7 @@ async def struck(lanes, life, record, place, fault, make, *, keeping=Keeper, **g
             _let_go(action)
         if not rule.hits:
             cell.problems.append("there was no such request")
+    cell.problems += found.held_twice
     compare(cell, record, found, crashed=isinstance(action, Crash))
     return cell
 
@@ -107,7 +124,11 @@ def compare(cell, record, found, *, crashed=False):
     """Put into the cell what differs from the undisturbed record."""
     for moment, state in record.states.items():
         lines = differences(state, found.states[moment])
+        if found.corrected:  # Events may tell of what was undone
+            lines = [line for line in lines if not line.startswith("events")]
         cell.problems += [f"{moment}: {line}" for line in lines]
+    if found.corrected:
+        return
     repeated = Counter(place[:3] for place in found.writes)
     repeated.subtract(place[:3] for place in record.writes)
     cell.extra = sum(repeated.values())
@@ -115,6 +136,8 @@ def compare(cell, record, found, *, crashed=False):
         repeated[cell.place[:3]] -= 1  # it may be made once more
         if crashed and cell.place[:3] in RECORDED_BY:
             repeated[RECORDED_BY[cell.place[:3]]] -= 1
+        if crashed and record.pooled and cell.place[:3] == ATTACH:
+            repeated.subtract(REPLACED)
         if crashed and (cell.place[:3] in BEFORE_VIFS or not record.has_vifs):
             repeated[MOVE] -= 1
     cell.problems += [
@@ -135,20 +158,46 @@ async def strike_all(lanes, life, record, chosen, **how):
     return [task.result() for task in tasks]
 
 
-async def _live(stage, life, crash, groups, keeping=Keeper):
-    record = Record(batched=frozenset(life.batched))
+async def _live(stage, life, crash, groups, keeping=Keeper, wanted=None):
+    """`wanted`: the states that are waited for, since a write that came late is undone by then."""
+    record = Record(
+        batched=frozenset(life.batched),
+        pooled="vif_pool_driver" in life.options.get("kubernetes", {}),
+        corrected=wanted is not None,
+    )
 
     async def at(moment):
+        if wanted is not None:
+            await _undone(stage, crash, wanted[moment])
         record.states[moment] = await state_of(stage)
         record.before[moment] = frozenset(writes(stage))
 
-    options = {**life.options, **groups}
+    options = {
+        name: {**life.options.get(name, {}), **groups.get(name, {})}
+        for name in life.options.keys() | groups.keys()
+    }
     keeper = keeping(stage, crash.on(stage), **options)
-    async with asyncio.timeout(PATIENCE), keeper.keeping():
+    async with (
+        asyncio.timeout(PATIENCE),
+        one_holder_each(stage) as record.held_twice,
+        keeper.keeping(),
+    ):
         await life.steps(stage, keeper, at)
         await asyncio.sleep(LATE)  # nothing may come any more: that takes time to see
     record.places = places(stage)
     return record
+
+
+async def _undone(stage, crash, wanted):
+    """Let the late write arrive, and wait until nothing of it is left."""
+    if await crash.land():
+        await asyncio.sleep(LATE)  # what it causes takes time to see
+
+    async def as_undisturbed():
+        return not differences(wanted, await state_of(stage))
+
+    with contextlib.suppress(TimeoutError):  # the comparison tells what is left
+        await stage.until(as_undisturbed, within=CORRECTED)
 
 
 def _let_go(action):

@@ -25,13 +25,17 @@ _TOKEN = re.compile(
 async def state_of(stage):
     """KuryrPorts and Events, all ports and trunks: comparable with ==.
 
-    Which of a pool's ports a Pod has does not matter: those that a KuryrPort names come first.
+    Which of a pool's ports a Pod has does not matter: those that KuryrPorts name come first, in
+    the order of their names there.
     """
     kuryrports = await stage.kuryrports()
     recorded = json.dumps(kuryrports)
-    ports = sorted(
-        stage.cloud.ports.values(), key=lambda port: (port["id"] not in recorded, port["status"])
-    )
+
+    def place(port):
+        found = recorded.find(port["id"])
+        return (found if found >= 0 else len(recorded), port["status"])
+
+    ports = sorted(stage.cloud.ports.values(), key=place)
     found = {
         "kuryrports": kuryrports,
         "events": sorted(await stage.events() + await stage.node_events()),

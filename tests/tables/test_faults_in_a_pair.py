@@ -1,30 +1,33 @@
-"""Two controllers: whatever the one was doing when it died, the other one brings to its end."""
+"""Two controllers: whatever the one was doing when it died, the other one brings to its end.
+
+And where the one did not die, but was paused, its write arrives when the other one leads.
+"""
 
 import pytest
 
-from tests.kit.pair import Kill, Pair
-from tests.lives.pods import LIVES, deleted, other_groups
+from tests.kit.pair import Kill, Late, Pair
+from tests.lives import nested, pods, pools, services
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
 
-KILLS = {
+FAULTS = {
     "killed before": lambda: Kill(applied=False),
     "killed after": lambda: Kill(applied=True),
+    "late at once": lambda: Late(at_once=True),
+    "late": lambda: Late(at_once=False),
 }
-SAMPLE = (deleted, other_groups)
+LIVES = (*pods.LIVES, *nested.PAIRED, *pools.PAIRED, *services.LIVES)
+SWEEPS = {"neutron_defaults": {"sweep_interval": "1"}}  # what comes late may be a case for them
 
 
-def pytest_generate_tests(metafunc):
-    lives = LIVES if metafunc.config.getoption("--all-faults") else SAMPLE
-    metafunc.parametrize("life", lives, ids=str)
-
-
-@pytest.mark.sampled(2)
-async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed(
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("life", LIVES, ids=str)
+async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed_or_paused(
     life, lanes_for, choice, request
 ):
     lanes = lanes_for(life)
-    record = await undisturbed(lanes, life)
-    chosen = [(place, choice.crashes_at(life, record, place, KILLS)) for place in record.writes]
-    cells = await strike_all(lanes, life, record, chosen, keeping=Pair)
-    judge(request.config, cells, of=len(record.writes) * len(KILLS))
+    record = await undisturbed(lanes, life, **SWEEPS)
+    places = life.made(record)
+    chosen = choice.in_a_pair(life, places, FAULTS)
+    cells = await strike_all(lanes, life, record, chosen, keeping=Pair, **SWEEPS)
+    judge(request.config, cells, of=len(places) * len(FAULTS))

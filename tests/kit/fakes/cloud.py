@@ -71,6 +71,7 @@ class FakeCloud:
         await site.start()
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"
+        self.keystone.url = self.url
         self.keystone.endpoints |= {
             "identity": f"{self.url}/v3",
             "network": self.url,

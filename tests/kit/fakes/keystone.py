@@ -52,6 +52,7 @@ class Keystone:
         self.tokens: dict[str, Token] = {}
         self.application_credentials: dict[str, tuple[str, User]] = {}
         self.endpoints: dict[str, str] = {}
+        self.url = ""  # of the server, as the endpoints have it
         self.token_seconds = 3600.0
 
     def routes(self) -> list[web.RouteDef]:
@@ -83,7 +84,11 @@ class Keystone:
         expires = datetime.now(UTC) + timedelta(seconds=self.token_seconds)
         token_id = f"gAAAAA{uuid.uuid4().hex}"
         self.tokens[token_id] = Token(user, expires)
-        body = {"token": self._token_body(user, expires, auth["identity"]["methods"])}
+        body = {
+            "token": self._token_body(
+                user, expires, auth["identity"]["methods"], str(request.url.origin())
+            )
+        }
         return web.json_response(body, status=201, headers={"X-Subject-Token": token_id})
 
     async def _validate(self, request: web.Request) -> web.Response:
@@ -91,7 +96,11 @@ class Keystone:
         token = self.tokens.get(request.headers.get("X-Subject-Token", ""))
         if token is None or token.expires <= datetime.now(UTC):
             raise Answer(404, "Not Found", "Failed to validate token")
-        body = {"token": self._token_body(token.user, token.expires, ["password"])}
+        body = {
+            "token": self._token_body(
+                token.user, token.expires, ["password"], str(request.url.origin())
+            )
+        }
         return web.json_response(body)
 
     async def _revoke(self, request: web.Request) -> web.Response:
@@ -125,14 +134,18 @@ class Keystone:
         if wanted not in (None, user.project_id, self.projects[user.project_id]):
             raise _unauthorized()
 
-    def _token_body(self, user: User, expires: datetime, methods: list[str]) -> Json:
+    def _token_body(self, user: User, expires: datetime, methods: list[str], origin: str) -> Json:
+        """`origin` is where the client reaches this server: its wire leads to all services."""
         project = {"id": user.project_id, "name": self.projects[user.project_id], "domain": DOMAIN}
         return {
             "methods": methods,
             "user": {"id": user.id, "name": user.name, "domain": DOMAIN},
             "project": project,
             "roles": [{"id": role, "name": role} for role in sorted(user.all_roles())],
-            "catalog": [_catalog_entry(kind, url) for kind, url in self.endpoints.items()],
+            "catalog": [
+                _catalog_entry(kind, url.replace(self.url, origin))
+                for kind, url in self.endpoints.items()
+            ],
             "expires_at": expires.strftime(_TIME),
             "issued_at": datetime.now(UTC).strftime(_TIME),
             "audit_ids": [uuid.uuid4().hex[:22]],
