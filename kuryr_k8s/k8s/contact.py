@@ -37,6 +37,10 @@ class Contact:
         """Whether the server has given a sign of life lately."""
         return self.age <= LONGEST
 
+    def begin(self) -> None:
+        """Note that the server is asked from now on; until now it had no reason to tell."""
+        self._heard = self._clock.now()
+
     def hear(self) -> None:
         """Note a sign of life."""
         if self._silent:

@@ -152,6 +152,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Follow the kind for ever, and report when nothing is heard for too long."""
+        self.contact.begin()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.contact.report_silence())
             await self._follow_for_ever()
@@ -177,6 +178,7 @@ class Informer(Generic[T]):
                 if problem.status in IMPOSSIBLE or unanswered > AWAY:
                     self._list_again()
                 expected = isinstance(problem, errors.KubeGone) or failures > 1
+                expected = expected or problem.status in (401, 403)  # see Refusals
                 level = logging.DEBUG if expected else logging.WARNING
                 LOG.log(level, "%s: %s", self.resource.plural, problem)
             await self._clock.sleep(self._delay(failures, problem))
