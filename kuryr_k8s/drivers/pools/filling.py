@@ -100,6 +100,8 @@ class Filling:
             if key not in self._state.pools:
                 self.forget(key)
             return None
+        if not (self._wanted(key)[0] or progress.uncertain):
+            self._give_way(key)
         self._await_turn(key)
         try:
             await self._try(key)
@@ -273,6 +275,17 @@ class Filling:
         if shortage.is_first(key):
             self._context.queue.add_after(PoolTask(key, 0), self._shortages.left(shortage))
         raise shortage.failure.with_traceback(None)
+
+    def _give_way(self, key: PoolKey) -> None:
+        """Let a pool that is to be filled take nothing that Pods of other pools wait for.
+
+        :raises errors.CloudError: the answer that those pools got.
+        """
+        shortage = self._shortages.give_way(key)
+        if shortage is not None:
+            self._of(key).failure = shortage.failure
+            self._shortages.tried(key)
+            raise shortage.failure.with_traceback(None)
 
     def _lack(self, key: PoolKey, failure: errors.CloudError) -> None:
         """Note what is used up, and have pools that share it give up ports for Pods that wait."""

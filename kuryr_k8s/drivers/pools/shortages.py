@@ -117,6 +117,17 @@ class Shortages:
                 shortage.until = self._now() + self._pause
         return None
 
+    def give_way(self, key: PoolKey) -> Shortage | None:
+        """Let a pool for which no Pod waits wait for what Pods of other pools wait for.
+
+        :returns: what that is; None: they wait for nothing that this pool's ports take up.
+        """
+        for shortage in self._freed(key):
+            if shortage.awaited and key not in shortage.awaited:
+                shortage.add(key, awaited=False)
+                return shortage
+        return None
+
     def tried(self, key: PoolKey) -> None:
         """Note that a pool has tried, however that ended."""
         for shortage in self._shared(key):
@@ -170,8 +181,7 @@ class Shortages:
 
     def is_awaited(self, key: PoolKey) -> bool:
         """Return whether Pods wait for what is free when a port of this pool is gone."""
-        freed = (resource for resource in resources_of(key) if resource.kind in FREED)
-        return any(resource in self._of and self._of[resource].awaited for resource in freed)
+        return any(shortage.awaited for shortage in self._freed(key))
 
     def take_missing(self, key: PoolKey) -> bool:
         """Return whether Pods of other pools miss a port of this one, and count it as found."""
@@ -183,6 +193,11 @@ class Shortages:
     def left(self, shortage: Shortage) -> float:
         """Return the seconds until the next pool may try."""
         return max(0.0, shortage.until - self._now())
+
+    def _freed(self, key: PoolKey) -> Iterator[Shortage]:
+        """List what is used up of all that the deletion of a port of the pool gives back."""
+        freed = (resource for resource in resources_of(key) if resource.kind in FREED)
+        return (self._of[resource] for resource in freed if resource in self._of)
 
     def _shared(self, key: PoolKey) -> Iterator[Shortage]:
         """List what is used up of all that the pool's ports take up."""

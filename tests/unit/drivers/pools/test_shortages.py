@@ -128,3 +128,13 @@ def test_pool_that_was_refused_while_no_pod_waits_goes_behind_those_with_pods(sh
     refuse(shortages, KEY, OTHER)
     refuse(shortages, KEY, awaited=False)
     assert shortages.relieved(KEY) == [OTHER, KEY]
+
+
+def test_pool_without_waiting_pods_leaves_what_is_freed_to_those_that_wait(shortages):
+    refuse(shortages, KEY)
+    assert shortages.give_way(OTHER) is not None
+    assert shortages.give_way(FOREIGN) is None
+    assert shortages.give_way(KEY) is None
+    assert shortages.relieved(OTHER) == [KEY, OTHER]
+    shortages.leave(KEY)
+    assert shortages.give_way(OTHER) is None
