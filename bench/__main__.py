@@ -12,6 +12,7 @@ MODULES = {
     "pods": "bench.pods.benchmark",
     "services": "bench.services.benchmark",
     "restart": "bench.restart.benchmark",
+    "storm": "bench.storm.benchmark",
     "cni": "bench.node.cni",
     "lab": "bench.lab.pods",
     "lab_services": "bench.lab.services",

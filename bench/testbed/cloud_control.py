@@ -15,12 +15,17 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of Neutron or Octavia; `answered` is on this machine's time.monotonic()."""
+    """A call of Neutron or Octavia.
+
+    :param answered: on this machine's time.monotonic().
+    :param rows: objects in the answer to a list.
+    """
 
     method: str
     what: str
     query: str
     answered: float
+    rows: int = 0
 
 
 class CloudControl:
@@ -56,6 +61,14 @@ class CloudControl:
     async def add_extension(self, alias: str) -> None:
         """Add an extension to Neutron's list."""
         await self._ask("PUT", "/extension", {"alias": alias})
+
+    async def set_quota(self, ports: int) -> None:
+        """Set how many ports the project may have; -1: without limit."""
+        await self._ask("PUT", "/quota", {"ports": ports})
+
+    async def set_outage(self, status: int) -> None:
+        """Have Neutron and Octavia answer every call with this status; 0: serve again."""
+        await self._ask("PUT", "/outage", {"status": status})
 
     async def plug(self, ports: list[str], after: float) -> None:
         """Report ports as plugged on their node; they become ACTIVE in `after` seconds."""

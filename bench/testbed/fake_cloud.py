@@ -7,6 +7,7 @@ delays, and the calls that it answered. HOSTS is the number of its hosts, named 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 from typing import Any
@@ -15,7 +16,7 @@ from aiohttp import web
 
 from bench.testbed.cloud_control import Call
 from tests.kit.fakes.cloud import FakeCloud
-from tests.kit.fakes.faults import Proceed
+from tests.kit.fakes.faults import Answer, Proceed
 
 Json = dict[str, Any]
 METHODS = ("GET", "POST", "PUT", "DELETE")
@@ -30,22 +31,39 @@ SERVICE_SUBNETS = (
 class CallLog:
     """A log of all calls but Keystone's.
 
-    The fake cloud calls it as an action of its faults.
+    The fake cloud calls it as an action of its faults. While `outage` is a status, that is the
+    answer to each of these calls.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.outage = 0
 
     async def __call__(self, request: web.Request, proceed: Proceed) -> web.StreamResponse:
         """Answer a request, and add the call to the log."""
-        try:
+        route = request.match_info.route.resource
+        what = route.canonical if route is not None else request.path
+        if what.startswith("/v3"):
             return await proceed()
+        rows = 0
+        try:
+            if self.outage:
+                raise Answer(self.outage)
+            response = await proceed()
+            if request.method == "GET":
+                rows = _count_rows(response)
+            return response
         finally:
-            route = request.match_info.route.resource
-            what = route.canonical if route is not None else request.path
-            if not what.startswith("/v3"):
-                call = Call(request.method, what, request.query_string, time.monotonic())
-                self.calls.append(call)
+            call = Call(request.method, what, request.query_string, time.monotonic(), rows)
+            self.calls.append(call)
+
+
+def _count_rows(response: web.StreamResponse) -> int:
+    """Count the objects in the answer to a list; 0 in any other answer."""
+    if not isinstance(response, web.Response) or not response.text:
+        return 0
+    lists = [value for value in json.loads(response.text).values() if isinstance(value, list)]
+    return max(map(len, lists), default=0)
 
 
 class DataPlane:
@@ -92,6 +110,8 @@ class ControlServer:
                 web.get("/facts", self._get_facts),
                 web.put("/delays", self._set_delays),
                 web.put("/extension", self._add_extension),
+                web.put("/quota", self._set_quota),
+                web.put("/outage", self._set_outage),
                 web.put("/plugged", self._plug),
                 web.put("/unplugged", self._unplug),
                 web.get("/calls", self._get_calls),
@@ -117,6 +137,14 @@ class ControlServer:
 
     async def _add_extension(self, request: web.Request) -> web.Response:
         self._cloud.switch_extension((await request.json())["alias"], on=True)
+        return web.json_response({})
+
+    async def _set_quota(self, request: web.Request) -> web.Response:
+        self._cloud.set_quota(self._facts["project"], port=(await request.json())["ports"])
+        return web.json_response({})
+
+    async def _set_outage(self, request: web.Request) -> web.Response:
+        self._log.outage = (await request.json())["status"]
         return web.json_response({})
 
     async def _plug(self, request: web.Request) -> web.Response:

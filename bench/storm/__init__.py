@@ -1,0 +1,1 @@
+"""`bench storm`: exhausted quota, an outage of Neutron, mass deletion."""
