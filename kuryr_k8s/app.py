@@ -25,6 +25,7 @@ from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
 from kuryr_k8s.cloud.account import Account
 from kuryr_k8s.cloud.connect import ServiceAdapter
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.octavia.api import Octavia
@@ -39,6 +40,7 @@ from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext
 from kuryr_k8s.handlers.pods.takeover import Takeover
+from kuryr_k8s.handlers.strangers import Strangers
 from kuryr_k8s.k8s import connect as kube_connect
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.contact import ContactMetrics
@@ -46,12 +48,13 @@ from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.informer import Informer, Informers
 from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.refusals import Refusals
-from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.k8s.resources import KURYRPORTS, NAMESPACES, Key
 from kuryr_k8s.patience import PATIENCE, Patience
 from kuryr_k8s.process import HostLock, reach, start, waiting_gauge
 
 NAME = "kuryr-k8s-controller"
 HANDLERS = "kuryr_k8s.controller.handlers"
+IDENTITY = Key("", "kube-system")  # the namespace whose uid identifies the cluster
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
 
@@ -98,6 +101,7 @@ class ControllerApp:
         self.registry.register(self._account)
         self._patience = patience
         self._clock = clock
+        self._mark = ClusterMark()
         self._lease: Lease | None = None
         self._loops: Sequence[Controller[Any]] = ()  # of the running controller
         self._fenced = False  # from now on, no call without the Lease
@@ -130,7 +134,7 @@ class ControllerApp:
             neutron, octavia = self._transports()
             stack.callback(neutron.close)
             stack.callback(octavia.close)
-            context = self._context(kube, Neutron(neutron), Octavia(octavia), lease)
+            context = self._context(kube, Neutron(neutron, self._mark), Octavia(octavia), lease)
             health, admin, parts = self._build(
                 context, lease, {"neutron": neutron, "octavia": octavia}
             )
@@ -152,6 +156,8 @@ class ControllerApp:
         events = EventRecorder(
             kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
         )
+        strangers = Strangers(events, self._mark)
+        self.registry.register(strangers)
 
         def for_drivers(drivers: Drivers) -> DriverContext:
             return DriverContext(
@@ -173,6 +179,7 @@ class ControllerApp:
             events=events,
             informers=informers,
             drivers=Drivers(self.conf, for_drivers),
+            strangers=strangers,
             confirm_lease=lease.confirm,
             observe=self._reconciles,
             clock=self._clock,
@@ -259,6 +266,7 @@ class ControllerApp:
 
     async def _start(self, kube: KubeApi, parts: Parts, group: asyncio.TaskGroup) -> None:
         """Reach all APIs, check the configuration, and fill the caches."""
+        await self._reach("Kubernetes", functools.partial(self._identify, kube))
         for cache in parts.caches:
             await self._reach("Kubernetes", functools.partial(kube.probe, cache.resource))
         for driver in parts.drivers:
@@ -271,6 +279,10 @@ class ControllerApp:
             await cache.synced.wait()
         gc.freeze()  # the collector need not go through the caches again and again
         notify("READY=1")
+
+    async def _identify(self, kube: KubeApi) -> None:
+        """Read the uid that identifies the cluster; it never changes."""
+        self._mark.uid = (await kube.get(NAMESPACES, IDENTITY))["metadata"]["uid"]
 
     async def _reach(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
         await reach(what, call, self._waiting, self._patience, self._clock)

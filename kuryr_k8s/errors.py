@@ -35,6 +35,12 @@ class Refused(KuryrError):
     reason = "KuryrRefused"
 
 
+class NotOurs(Refused):
+    """An object in the cloud does not bear the mark of this cluster: it is not touched."""
+
+    reason = "KuryrNotOurs"
+
+
 class CloudError(KuryrError):
     """An OpenStack API answered with an error, or (status 0) did not answer.
 

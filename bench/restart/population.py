@@ -11,6 +11,7 @@ from bench.testbed.cloud_control import login
 from bench.testbed.concurrency import for_each
 from bench.testbed.objects import kubelet_pod, kubelet_status, kuryrport_status, pod_network
 from bench.testbed.testbed import TAG, Testbed
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.drivers.base import DEVICE_OWNER
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.handlers.pods.vif import kuryrport_of
@@ -57,6 +58,8 @@ class Population:
         :returns: the ports in the order of the Pods.
         """
         facts = self._testbed.facts
+        identity = await self._testbed.admin.request("GET", "/api/v1/namespaces/kube-system")
+        mark = ClusterMark(identity["metadata"]["uid"]).tag
         bodies = [
             {
                 "network_id": facts["network"],
@@ -67,7 +70,7 @@ class Population:
                 "binding:host_id": pod["spec"]["nodeName"],
                 "security_groups": [facts["group"]],
                 "name": f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
-                "tags": [TAG, vif_plan.interface_tag(DEFAULT_IFNAME)],
+                "tags": [TAG, mark, vif_plan.interface_tag(DEFAULT_IFNAME)],
             }
             for pod in pods
         ]

@@ -74,10 +74,10 @@ _all = [
     cfg.ListOpt(
         "resource_tags",
         default=[],
-        help="Tags on every object that is created in Neutron and Octavia. This option must be "
-        "set. The first tag names the cluster, and no other cluster may use it: ports that have "
-        "it and that no KuryrPort of this cluster names are deleted, and so are load balancers "
-        "that belong to no Service.",
+        help="Tags on every object that is created in Neutron and Octavia, besides the tag "
+        "kuryr-cluster:<uid of the namespace kube-system>. This option must be set. The first tag "
+        "names the cluster, and no other cluster should use it: objects of another cluster with "
+        "these tags are never touched, but as long as there are any, nothing is swept.",
     ),
     cfg.FloatOpt(
         "sweep_interval",

@@ -76,7 +76,8 @@ vif_pool = [
         "port_names",
         default=True,
         help="Give a pool's port the name and the uid of its Pod, some seconds after the Pod got "
-        "it.",
+        "it. By the uid, a controller that restarts knows whose the port is, whatever nodes have "
+        "written into KuryrPorts.",
     ),
     cfg.BoolOpt(
         "park_ports",

@@ -13,6 +13,7 @@ from kuryr_k8s.drivers.base import Drivers
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.controller import Controller, Observer
 from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.handlers.strangers import Strangers
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder, Reference, words_for_users
 from kuryr_k8s.k8s.informer import Informer, Informers
@@ -30,6 +31,7 @@ class HandlerContext:
     :param informers: Caches of Kubernetes objects; ask for those that you need in the constructor
         or in :meth:`Handler.watches`.
     :param observe: Counts reconciles; pass it to the Controllers of :meth:`Handler.loops`.
+    :param strangers: Reports what has our tags, or is named by a KuryrPort, and is not ours.
     :param confirm_lease: Returns when the Lease was renewed after the call; for what only the
         leader may do, where something suggests that it is another. See :meth:`Lease.confirm`.
     :param incarnation: Names this life of the process: nobody else can have worked on what it
@@ -42,6 +44,7 @@ class HandlerContext:
     events: EventRecorder
     informers: Informers
     drivers: Drivers
+    strangers: Strangers
     confirm_lease: Callable[[], Awaitable[None]]
     observe: Observer | None = None
     clock: Clock = CLOCK

@@ -302,6 +302,18 @@ class KubeApi:
         return response
 
 
+def merge_patch_to(wanted: Json, found: Json) -> Json:
+    """Return the merge patch (RFC 7396) that turns one JSON object into another."""
+    patch: Json = dict.fromkeys(found.keys() - wanted.keys())
+    for name, value in wanted.items():
+        if name not in found:
+            patch[name] = value
+        elif found[name] != value:
+            both = isinstance(value, dict) and isinstance(found[name], dict)
+            patch[name] = merge_patch_to(value, found[name]) if both else value
+    return patch
+
+
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Split a stream into lines of any length (a Pod may have a megabyte)."""
     parts: list[bytes] = []

@@ -7,6 +7,7 @@ An interface that does not follow the security groups of its Pod has ``ownSecuri
 beside its ``vif``.
 """
 
+import hashlib
 import json
 import re
 import sys
@@ -22,6 +23,7 @@ from kuryr_k8s.model.vif import VIFBase
 Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
 OWN_GROUPS = "ownSecurityGroups"
+DATA = "versioned_object.data"
 UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -29,6 +31,8 @@ UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class KuryrPort:
     """A KuryrPort as the caches keep it.
 
+    :param vifs_granted: A digest of what in ``status.vifs`` only the controller may write: all but
+        ``active``; empty while there are none.
     :param vifs_packed: ``status.vifs`` compressed, empty while there are none. It is read only a
         few times, and takes a fiftieth of the memory that dictionaries would take.
     """
@@ -46,6 +50,7 @@ class KuryrPort:
     finalizers: tuple[str, ...]
     project_id: str | None
     security_groups: tuple[str, ...]
+    vifs_granted: bytes
     vifs_packed: bytes
 
     @classmethod
@@ -70,6 +75,7 @@ class KuryrPort:
             finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
             project_id=sys.intern(project) if project else None,
             security_groups=tuple(map(sys.intern, status.get("securityGroupIds") or ())),
+            vifs_granted=_digest(vifs) if vifs else b"",
             vifs_packed=zlib.compress(json.dumps(vifs).encode(), level=1) if vifs else b"",
         )
 
@@ -107,6 +113,11 @@ class KuryrPort:
         """
         return not (self.has_vifs or self.deleting or self.leader == leader)
 
+    def vifs_json(self) -> Json:
+        """Return ``status.vifs`` as it is."""
+        found: Json = json.loads(self._vifs_json) if self.has_vifs else {}
+        return found
+
     @property
     def _vifs_json(self) -> bytes:
         return zlib.decompress(self.vifs_packed)
@@ -126,6 +137,22 @@ class KuryrPort:
         except DecodeError:
             return True
         return False
+
+
+def _digest(vifs: Json) -> bytes:
+    shown = {name: _without_active(entry) for name, entry in vifs.items()}
+    return hashlib.blake2b(json.dumps(shown, sort_keys=True).encode(), digest_size=8).digest()
+
+
+def _without_active(entry: Any) -> Any:
+    """Return an interface without the one field that its node writes."""
+    try:
+        vif = entry["vif"]
+        data = {name: value for name, value in vif[DATA].items() if name != "active"}
+        shown = {**entry, "vif": {**vif, DATA: data}}
+    except (AttributeError, KeyError, TypeError):
+        return entry  # written by others
+    return shown
 
 
 def write_vifs(vifs: dict[str, VIFBase], own_groups: Collection[str] = ()) -> Json:

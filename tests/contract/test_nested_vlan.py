@@ -12,6 +12,7 @@ import pytest
 
 from kuryr_k8s import config
 from kuryr_k8s.cloud.connect import ServiceAdapter
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import PodNetwork, PoolKey, PortRequest
@@ -45,7 +46,7 @@ async def trunk(side: Side) -> Json:
 @pytest.fixture
 async def neutron(side: Side) -> AsyncIterator[Neutron]:
     transport = Transport(ServiceAdapter(side.kuryr.connection, "network"), limit=16)
-    yield Neutron(transport)
+    yield Neutron(transport, ClusterMark(side.mark))
     transport.close()
 
 

@@ -8,7 +8,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tests.kit.kube.proxy import CLUSTER_UID
+
 TAG = "test-cluster"
+CLUSTER = CLUSTER_UID  # the uid of the namespace kube-system, behind each proxy
+MARK = f"kuryr-cluster:{CLUSTER}"
 HOST = "chassis1"
 NODE = "node1"
 VM = "10.63.0.9"  # address of the node that is a VM

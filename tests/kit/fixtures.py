@@ -11,6 +11,7 @@ import yaml
 
 from kuryr_k8s import config
 from kuryr_k8s.cloud import connect
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.model.annotations import HOST_ID
@@ -99,7 +100,7 @@ def transport(load_conf):
 @pytest.fixture
 def neutron(transport):
     """Our client of the fake Neutron."""
-    return Neutron(transport)
+    return Neutron(transport, ClusterMark(confs.CLUSTER))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ Names and fields are those of the API reference (https://docs.openstack.org/api-
 """
 
 import asyncio
+import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,9 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, current_priority
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
+from kuryr_k8s.cloud.neutron.own_ports import OwnPorts
 from kuryr_k8s.cloud.neutron.port_batches import PortBatches
 from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
 from kuryr_k8s.cloud.neutron.trunks import Trunks
@@ -21,6 +24,8 @@ from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
 BOUND_TO = "binding:host_id"
+# What tells whose a port is
+OWNERS_FIELDS = ("id", "device_id", "device_owner", "description", "tags")
 AUTOMATIC = ("slaac", "dhcpv6-stateless")
 
 
@@ -70,9 +75,18 @@ class PortQuota:
 
 
 class Neutron:
-    """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`."""
+    """Typed calls; every error is a :class:`kuryr_k8s.errors.CloudError`.
 
-    def __init__(self, transport: Transport) -> None:
+    Ports get the mark of the cluster at their creation. Whatever changes or deletes a port raises
+    :class:`kuryr_k8s.errors.NotOurs` for one without it: ids of ports come from KuryrPorts too,
+    which nodes write. A port that is not in the record costs one call more.
+
+    :param mark: Of this cluster; it may become known later.
+    """
+
+    def __init__(self, transport: Transport, mark: ClusterMark | None = None) -> None:
+        self.mark = mark or ClusterMark()
+        self.own_ports = OwnPorts()
         self.trunks = Trunks(transport)
         self.floating_ips = FloatingIPs(transport)
         self.security_groups = SecurityGroups(transport)
@@ -90,13 +104,21 @@ class Neutron:
 
         :raises errors.OverQuota: The project's quota or the subnet's addresses are used up.
         """
-        made = await self._batches[port.get("project_id", "")].create(port)
-        await self._tag(made, port)
+        body = self._marked(port)
+        made = await self._batches[body.get("project_id", "")].create(body)
+        await self._tag(made, body)
         return made
 
+    def _marked(self, port: Json) -> Json:
+        """Return the body of a creation with the mark among the tags."""
+        return port | {"tags": self._with_mark(port.get("tags", ()))}
+
+    def _with_mark(self, tags: Iterable[str]) -> list[str]:
+        return list(dict.fromkeys((*tags, self.mark.tag)))
+
     async def _tag(self, made: Json, body: Json) -> None:
-        tags = body.get("tags")
-        if tags and not await self._keeps_tags_of(made["id"], tags):
+        tags = body["tags"]
+        if not await self._keeps_tags_of(made["id"], tags):
             await self.set_port_tags(made["id"], tags)
 
     async def create_ports(
@@ -112,8 +134,9 @@ class Neutron:
         """
         if current_priority() is not Priority.POD:
             ports: list[Json] = []
+            marked = [self._marked(body) for body in bodies]
             try:
-                for made, body in zip(await self._create(list(bodies)), bodies, strict=True):
+                for made, body in zip(await self._create(marked), marked, strict=True):
                     await self._tag(made, body)
                     ports.append(made)
             except errors.CloudError as error:
@@ -138,13 +161,15 @@ class Neutron:
     async def _create(self, ports: list[Json]) -> list[Json]:
         """Create all of these ports, or none."""
         if len(ports) == 1:
-            return [
-                (await self._transport.call("POST", "/ports", body={"port": ports[0]}))["port"]
-            ]
-        answer = await self._transport.call("POST", "/ports", body={"ports": ports})
-        made: list[Json] = answer["ports"]
-        if list(map(_owner_of, made)) != list(map(_owner_of, ports)):
-            raise errors.CloudError("Neutron's answer to a bulk request has another order")
+            answer = await self._transport.call("POST", "/ports", body={"port": ports[0]})
+            made: list[Json] = [answer["port"]]
+        else:
+            answer = await self._transport.call("POST", "/ports", body={"ports": ports})
+            made = answer["ports"]
+            if list(map(_owner_of, made)) != list(map(_owner_of, ports)):
+                raise errors.CloudError("Neutron's answer to a bulk request has another order")
+        for port, body in zip(made, ports, strict=True):
+            self.own_ports.note(port, body["tags"])
         return made
 
     async def _keeps_tags_of(self, port_id: str, tags: Sequence[str]) -> bool:
@@ -161,11 +186,28 @@ class Neutron:
         return self.keeps_tags
 
     async def set_port_tags(self, port_id: str, tags: Sequence[str]) -> None:
-        """Give the port these tags, and no others.
+        """Give the port these tags and the mark, and no others.
 
         :raises errors.BadRequest: The port belongs to another project than our own.
         """
-        await self._transport.call("PUT", f"/ports/{port_id}/tags", body={"tags": list(tags)})
+        await self.own_port(port_id)
+        await self._put_tags(port_id, tags)
+
+    async def adopt_port(self, port: Json, tags: Iterable[str]) -> None:
+        """Give a port that has no mark yet these tags and the mark, and no others.
+
+        The caller has made sure that the port was made for this cluster: a field that only its
+        maker wrote names a live object by its uid, or the cluster itself.
+
+        :param port: As Neutron shows it.
+        :raises errors.BadRequest: The port belongs to another project than our own.
+        """
+        await self._put_tags(port["id"], tags)
+        self.own_ports.note(port, self._with_mark(tags))
+
+    async def _put_tags(self, port_id: str, tags: Iterable[str]) -> None:
+        body = {"tags": self._with_mark(tags)}
+        await self._transport.call("PUT", f"/ports/{port_id}/tags", body=body)
 
     async def list_ports(self, query: Query) -> list[Json]:
         """List all ports that match.
@@ -178,7 +220,36 @@ class Neutron:
         fields = query.get("fields") or (BOUND_TO,)
         if BOUND_TO in fields and any(BOUND_TO not in port for port in ports):
             raise errors.CloudError(f"Neutron does not show us {BOUND_TO} of ports")
+        if self.mark.uid:
+            self._note_own(ports, query)
         return ports
+
+    def _note_own(self, ports: Iterable[Json], query: Query) -> None:
+        """Note the ports of a list that bear the mark, as they show or as the query demands."""
+        asked = query.get("tags", "")
+        demanded = asked.split(",") if isinstance(asked, str) else ()
+        for port in ports:
+            tags = port.get("tags", demanded)
+            if self.mark.is_on(tags):
+                self.own_ports.note(port, tags)
+
+    async def own_port(self, port_id: str) -> Json:
+        """Return what is known of a port of this cluster; ask Neutron if nothing is.
+
+        The query names the mark, since Neutron shows an account without administrator's rights no
+        tags of other projects' ports.
+
+        :returns: ``id``, ``device_id``, ``device_owner``, ``description`` and ``tags``.
+        :raises errors.NotFound: There is no such port that we may see.
+        :raises errors.NotOurs: The port does not bear the mark.
+        """
+        if (known := self.own_ports.get(port_id)) is not None:
+            return known
+        await self.list_ports({"id": port_id, "tags": self.mark.tag, "fields": OWNERS_FIELDS})
+        if (known := self.own_ports.get(port_id)) is not None:
+            return known
+        await self.get_port(port_id)
+        raise errors.NotOurs(f"port {port_id} does not bear the tag {self.mark.tag}")
 
     async def get_port(self, port_id: str) -> Json:
         """Get a port.
@@ -204,24 +275,44 @@ class Neutron:
         """Change fields of a port if the port (still) has this revision.
 
         :raises errors.NotFound: The port is gone.
+        :raises errors.NotOurs: The port does not bear the mark.
         :raises errors.Conflict: The port has another revision (HTTP 412).
         """
+        await self.own_port(port_id)
         answer = await self._transport.call(
             "PUT", f"/ports/{port_id}", body={"port": fields}, headers=_if_match(revision_number)
         )
         port: Json = answer["port"]
+        self.own_ports.changed(port)
         return port
 
     async def delete_port(self, port_id: str, *, revision_number: int | None = None) -> None:
         """Delete a port if it (still) has this revision; a port that is gone counts as deleted.
 
+        :raises errors.NotOurs: The port does not bear the mark.
         :raises errors.Conflict: The port has another revision (HTTP 412).
         """
-        headers = _if_match(revision_number)
         try:
-            await self._transport.call("DELETE", f"/ports/{port_id}", headers=headers)
+            await self.own_port(port_id)
         except errors.NotFound:
             return
+        await self._delete_port(port_id, revision_number)
+
+    async def delete_vip_port(self, port_id: str, *, revision_number: int) -> None:
+        """Delete a port that Octavia made for a VIP and left behind, if it has this revision.
+
+        Octavia marks its ports with nothing of ours. The caller has made sure that the load
+        balancer which the port names does not exist.
+
+        :raises errors.Conflict: The port has another revision (HTTP 412).
+        """
+        await self._delete_port(port_id, revision_number)
+
+    async def _delete_port(self, port_id: str, revision_number: int | None) -> None:
+        headers = _if_match(revision_number)
+        with contextlib.suppress(errors.NotFound):
+            await self._transport.call("DELETE", f"/ports/{port_id}", headers=headers)
+        self.own_ports.forget([port_id])
 
     async def port_quota(self, project_id: str) -> PortQuota | None:
         """Get the project's quota for ports.

@@ -35,11 +35,13 @@ from kuryr_k8s.drivers.base.pods import (
     PodSubnetsDriver,
     PodVIFDriver,
     PortRequest,
+    is_unmarked,
     maker_of,
     releaser_of,
 )
 from kuryr_k8s.drivers.base.pools import (
     AVAILABLE,
+    CONTESTED,
     LEAVING,
     Holder,
     KeepsPorts,
@@ -64,6 +66,7 @@ from kuryr_k8s.drivers.base.services import (
 
 __all__ = [
     "AVAILABLE",
+    "CONTESTED",
     "DEVICE_OWNER",
     "LEAVING",
     "NAME_LIMIT",
@@ -105,6 +108,7 @@ __all__ = [
     "SlotLookup",
     "StillShared",
     "VIFPoolDriver",
+    "is_unmarked",
     "keepers",
     "maker_of",
     "releaser_of",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.cloud.neutron.api import Network, Subnet
 from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.pod import Node, Pod
@@ -199,13 +200,44 @@ class PodVIFDriver(Driver):
         """Return whether this driver releases such VIFs; by default those of its own kind."""
         return type(vif) is self.kind
 
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
+        """Return whether the port is the Pod's, by its fields in Neutron.
+
+        A node can write any id into a KuryrPort; only the controller writes the fields of ports
+        that bear the mark. A port that is gone is nobody else's.
+        """
+        try:
+            port = await self._context.neutron.own_port(vif.id)
+        except errors.NotFound:
+            return True
+        except errors.NotOurs:
+            return await self._adopt_for(vif.id, pod_uid)
+        return self.names(port, pod_uid)
+
+    def names(self, port: dict[str, Any], pod_uid: str) -> bool:
+        """Return whether a port that bears the mark names the Pod."""
+        return pod_uid in (port["device_id"], self.pod_uid_of(port))
+
+    async def _adopt_for(self, port_id: str, pod_uid: str) -> bool:
+        """Adopt a port that an earlier version made for the Pod; return whether it did."""
+        neutron = self._context.neutron
+        resource_tags = self._context.conf.neutron_defaults.resource_tags
+        port = await neutron.get_port(port_id)
+        if not is_unmarked(port, resource_tags) or not self.names(port, pod_uid):
+            return False
+        await neutron.adopt_port(port, port["tags"])
+        return True
+
     @abc.abstractmethod
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
-        """Replace the port's security groups."""
+        """Replace the port's security groups; called only if :meth:`holds` is true."""
 
     @abc.abstractmethod
     async def release(self, vif: VIFBase) -> None:
-        """Remove the port; a port that is gone already is no error."""
+        """Remove the port; a port that is gone already is no error.
+
+        Called only if :meth:`holds` is true.
+        """
 
     @abc.abstractmethod
     async def release_unrecorded(self, pod_uid: str) -> int:
@@ -234,6 +266,12 @@ class PodVIFDriver(Driver):
     async def discard(self, port: dict[str, Any]) -> None:
         """Remove a port that it made and that nothing names; a port that is gone is no error."""
         await self._context.neutron.delete_port(port["id"])
+
+
+def is_unmarked(port: dict[str, Any], resource_tags: Iterable[str]) -> bool:
+    """Return whether a port has the tags of the cluster and no cluster's mark."""
+    tags = port.get("tags") or ()
+    return set(resource_tags) <= set(tags) and not clusters_on(tags)
 
 
 def maker_of(port: dict[str, Any], drivers: Iterable[PodVIFDriver]) -> PodVIFDriver | None:

@@ -119,18 +119,41 @@ class Holder(NamedTuple):
     pod: str
 
 
+CONTESTED = Holder("", "")  # nobody has the port for certain, and somebody may be using it
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """The KuryrPorts of the cluster, from a list that the API server vouches for.
 
-    :param holders: by the id of each port that a KuryrPort names.
-    :param pods: the uids of all Pods that have a KuryrPort.
+    Nodes can write the ids of ports into them. So what a port itself says counts for more.
+
+    :param claims: the Pods whose KuryrPorts name a port, by its id.
+    :param pods: the namespace/name of each Pod that has a KuryrPort, by its uid.
+    :param leaving: the uids of the Pods whose KuryrPorts are being deleted.
     :param doubtful: the names of nodes with a Pod that an earlier leader may still give a port.
     """
 
-    holders: Mapping[str, Holder]
-    pods: frozenset[str]
+    claims: Mapping[str, Sequence[Holder]]
+    pods: Mapping[str, str]
+    leaving: frozenset[str] = frozenset()
     doubtful: frozenset[str] = frozenset()
+
+    def holder_of(self, port_id: str, device_id: str) -> Holder | None:
+        """Return the Pod that has a port of a pool; CONTESTED if that cannot be told.
+
+        :param device_id: the port's; the controller writes the Pod's uid there, some seconds after
+            the Pod got the port.
+        """
+        claims = self.claims.get(port_id, ())
+        if (name := self.pods.get(device_id)) is not None:
+            holder = Holder(device_id, name)
+            return holder if not claims or holder in claims else CONTESTED
+        # of two that name a port, the one that goes released it in an earlier life
+        staying = [claim for claim in claims if claim.pod_uid not in self.leaving] or claims
+        if len(staying) > 1:
+            return CONTESTED
+        return next(iter(staying), None)
 
 
 class VIFPoolDriver(Driver):
@@ -149,6 +172,10 @@ class VIFPoolDriver(Driver):
     @abc.abstractmethod
     async def request(self, request: PortRequest) -> VIFBase:
         """Provide the interface: see :meth:`PodVIFDriver.ensure`."""
+
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
+        """Return whether the port is the Pod's: see :meth:`PodVIFDriver.holds`."""
+        return await self._vif.holds(vif, pod_uid)
 
     @abc.abstractmethod
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:

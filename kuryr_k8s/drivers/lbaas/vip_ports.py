@@ -84,7 +84,9 @@ class VIPPortSweep(Sweep[Json]):
             ", ".join(ip["ip_address"] for ip in item["fixed_ips"]),
         )
         with contextlib.suppress(errors.Conflict):  # changed since: the next search decides
-            await self._neutron.delete_port(item["id"], revision_number=item["revision_number"])
+            await self._neutron.delete_vip_port(
+                item["id"], revision_number=item["revision_number"]
+            )
 
     async def remove_left_by(self, refused: LoadBalancer) -> None:
         """Delete the port with the VIP's address, if its load balancer does not exist.
@@ -103,7 +105,7 @@ class VIPPortSweep(Sweep[Json]):
             load_balancer_id = load_balancer_of(port)
             if load_balancer_id and await is_gone(self._octavia, load_balancer_id):
                 revision = port["revision_number"]
-                await self._neutron.delete_port(port["id"], revision_number=revision)
+                await self._neutron.delete_vip_port(port["id"], revision_number=revision)
 
 
 async def is_gone(octavia: Octavia, load_balancer_id: str) -> bool:

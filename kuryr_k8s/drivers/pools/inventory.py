@@ -26,11 +26,10 @@ REMEMBERED = 300.0  # seconds for which a deleted port is remembered: longer tha
 class Inventory:
     """Takes ports into the pools and out of them.
 
-    :param tags: the tags of this cluster's ports.
+    :param tags: the tags of this cluster's ports, besides its mark.
     """
 
     def __init__(self, context: PoolContext, tags: Sequence[str]) -> None:
-        self.device = context.vif.pooled_marks.get("device_id", "")  # of a port that no Pod has
         self._context = context
         self._state = context.state
         self._tags = tuple(tags)
@@ -38,13 +37,19 @@ class Inventory:
         # Where an earlier leader may still give ports to Pods; None: it may be anywhere
         self._doubtful: frozenset[str] | None = frozenset()
 
+    @property
+    def device(self) -> str:
+        """The ``device_id`` of a port that no Pod has."""
+        return self._context.vif.pooled_marks.get("device_id", "")
+
     async def list_ports(self, keys: Iterable[PoolKey]) -> list[Json]:
         """List the ports of these pools, perhaps with others, as Neutron shows them."""
         places: defaultdict[str, set[str]] = defaultdict(set)
         for key in keys:
             places[key.network_id].add(key.place)
         found: list[Json] = []
-        tags = {"tags": ",".join((*self._tags, POOL_TAG)), "fields": PORT_FIELDS}
+        marks = (*self._tags, POOL_TAG, self._context.neutron.mark.tag)
+        tags = {"tags": ",".join(marks), "fields": PORT_FIELDS}
         for network_id, concerned in places.items():
             for query in self._context.vif.queries_of_places(sorted(concerned)):
                 where = {**query, "network_id": network_id}
@@ -63,11 +68,11 @@ class Inventory:
         neutron = self._context.neutron
         if neutron.keeps_tags:
             return []
-        tags = [*self._tags, POOL_TAG]
+        tags = [*self._tags, POOL_TAG, neutron.mark.tag]
         untagged = {**self._context.vif.pooled_marks, "not-tags-any": ",".join(tags)}
         found = await neutron.list_ports({**query, **untagged})
         for port in found:
-            await neutron.set_port_tags(port["id"], tags)
+            await neutron.adopt_port(port, tags)
             port["tags"] = tags
         return found
 

@@ -91,6 +91,9 @@ class MultiPool(VIFPoolDriver):
     async def request(self, request: PortRequest) -> VIFBase:
         return await self.part_of(request.node).request(request)
 
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
+        return await self._of_vif(vif).holds(vif, pod_uid)
+
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._of_vif(vif).update_security_groups(vif, groups)
 

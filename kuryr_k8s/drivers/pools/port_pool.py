@@ -184,6 +184,14 @@ class PortPool(KeepsPorts):
             raise
         return dataclasses.replace(port, key=port.key._replace(security_groups=groups))
 
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
+        """Return whether the pool has given the port to the Pod, or the port itself names it."""
+        self._require_recovery()  # an unknown port may still belong to a Pod
+        record = self._state.record(vif.id)
+        if record is None:
+            return await self._vif.holds(vif, pod_uid)
+        return record.holder is not None and record.holder.pod_uid == pod_uid
+
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._vif.update_security_groups(vif, groups)
 

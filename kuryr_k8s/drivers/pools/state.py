@@ -173,7 +173,8 @@ class PoolState:
     def recover(self, port: PooledPort, holder: str | None, now: float) -> None:
         """Take in a port from an earlier life of the controller.
 
-        :param holder: the uid of the Pod that has the port; None: no Pod has it.
+        :param holder: the uid of the Pod that has the port; empty: that cannot be told; None: no
+            Pod has it.
         """
         if holder is None:
             self.adopt(port, now)
@@ -192,10 +193,17 @@ class PoolState:
         record = self._records.get(port_id)
         return record is not None and record.phase is Phase.IN_USE and record.holder is None
 
-    def found(self, port_id: str, holder: str) -> None:
-        """Note that a port that was withheld is the Pod's."""
-        if self.is_withheld(port_id):
-            self._records[port_id].holder = Claim(holder, "")
+    def is_contested(self, port_id: str) -> bool:
+        """Return whether several Pods claimed the port when it was recovered."""
+        record = self._records.get(port_id)
+        return record is not None and record.holder == Claim("", "")
+
+    def settle(self, port_id: str, holder: str) -> None:
+        """Note which Pod has a port that was withheld or contested.
+
+        :param holder: the Pod's uid.
+        """
+        self._records[port_id].holder = Claim(holder, "")
 
     def _serve(self, record: PortRecord, now: float) -> Claim | None:
         """Give an available port to the claim that has waited for longest, if any waits."""

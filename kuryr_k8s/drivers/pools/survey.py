@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kuryr_k8s.drivers.base import PooledPort, Records
+from kuryr_k8s.drivers.base import CONTESTED, PooledPort, Records
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
@@ -56,14 +56,17 @@ class Survey:
     def _recover(self, pooled: list[PooledPort], records: Records) -> None:
         now = self._context.now()
         for port in pooled:
-            holder = records.holders.get(port.id)
+            holder = records.holder_of(port.id, port.device_id)
             if holder is not None:
                 self._state.recover(port, holder.pod_uid, now)
-                self._upkeep.used(port, holder.pod)
             elif self._inventory.is_doubtful(port.key.place):
                 self._state.withhold(port, now)
             else:
                 self._context.carry_out(self._inventory.take_in(port))
+            if holder is CONTESTED:
+                LOG.warning("port %s is claimed by several Pods; none of them has it", port.id)
+            elif holder is not None:
+                self._upkeep.used(port, holder.pod)
         self.recovered = True
         LOG.info("%d ports of %d pools recovered", len(pooled), len(self._state.pools))
         for key in self._state.pools:
@@ -88,20 +91,23 @@ class Survey:
 
     def _compare(self, pooled: list[PooledPort], records: Records) -> None:
         for port in pooled:
-            if self._state.is_withheld(port.id):
-                self._settle(port, records)
-        unnamed = [port for port in pooled if port.id not in records.holders]
+            self._settle(port, records)
+        unnamed = [port for port in pooled if port.id not in records.claims]
         self._context.carry_out(self._inventory.adopt(unnamed))
         for port in unnamed:
             self._check_available(port)
             self._check_in_use(port.id, records)
 
     def _settle(self, port: PooledPort, records: Records) -> None:
-        """Find out whose a port is that was withheld, if that is certain by now."""
-        if holder := records.holders.get(port.id):
-            self._state.found(port.id, holder.pod_uid)
+        """Find out whose a port is of which that could not be told, if it is certain by now."""
+        is_withheld = self._state.is_withheld(port.id)
+        if not is_withheld and not self._state.is_contested(port.id):
+            return
+        holder = records.holder_of(port.id, port.device_id)
+        if holder is not None and holder is not CONTESTED:
+            self._state.settle(port.id, holder.pod_uid)
             self._upkeep.used(port, holder.pod)
-        elif not self._inventory.is_doubtful(port.key.place):
+        elif holder is None and is_withheld and not self._inventory.is_doubtful(port.key.place):
             self._state.return_port(port.id, self._context.now())
             self._context.carry_out(Effects(upkeep=(port.key,)))
 

@@ -48,9 +48,12 @@ def port_body(request: PortRequest, tags: tuple[str, ...]) -> Json:
     return _unbound(body | {"description": mark, "tags": [*body["tags"], mark]})
 
 
-def pooled_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
-    """Make the body of a pool's port, which is not bound to a host."""
-    body = vif_plan.pooled_body(key, tags)
+def pooled_body(key: PoolKey, tags: tuple[str, ...], device: str) -> Json:
+    """Make the body of a pool's port, which is not bound to a host.
+
+    :param device: see :func:`neutron_plan.pool_device`; the description has it.
+    """
+    body = vif_plan.pooled_body(key, tags, device)
     return _unbound(body | {"description": body["device_id"]})
 
 

@@ -164,7 +164,7 @@ class NestedVLAN(TaggedPorts):
 
     @property
     def pooled_marks(self) -> dict[str, str]:
-        return {"description": vif_plan.pool_device(self._tags)}
+        return {"description": self._pool_device}
 
     async def place(self, node: Node) -> str:
         return (await self._trunks.of_node(node)).id
@@ -182,7 +182,7 @@ class NestedVLAN(TaggedPorts):
         self._creating += 1
         try:
             trunk = await self._trunks.of_id(key.place)
-            body = nested_plan.pooled_body(key, self._tags)
+            body = nested_plan.pooled_body(key, self._tags, self._pool_device)
             ports, failure = await self._neutron.create_ports([body] * count)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._attach_pooled(port, trunk)) for port in ports]

@@ -114,7 +114,7 @@ class NeutronVIF(TaggedPorts):
 
     @property
     def pooled_marks(self) -> dict[str, str]:
-        return {"device_id": vif_plan.pool_device(self._tags)}
+        return {"device_id": self._pool_device}
 
     async def place(self, node: Node) -> str:
         return vif_plan.host_id_of(node)
@@ -127,7 +127,7 @@ class NeutronVIF(TaggedPorts):
     async def create_pooled(
         self, key: PoolKey, count: int
     ) -> tuple[list[PooledPort], errors.CloudError | None]:
-        body = vif_plan.pooled_body(key, self._tags)
+        body = vif_plan.pooled_body(key, self._tags, self._pool_device)
         ports, failure = await self._neutron.create_ports([body] * count)
         return [vif_plan.pooled_port_of(port, self._bridge) for port in ports], failure
 

@@ -1,7 +1,6 @@
 """Pure translation between requests, Neutron ports and VIFs."""
 
 import ipaddress
-from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
@@ -83,18 +82,21 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
     }
 
 
-def pool_device(tags: Sequence[str]) -> str:
+def pool_device(cluster_uid: str) -> str:
     """Return the ``device_id`` by which available ports are found before they have tags."""
-    return f"{POOL_TAG}:{tags[0]}"
+    return f"{POOL_TAG}:{cluster_uid}"
 
 
-def pooled_body(key: PoolKey, tags: tuple[str, ...]) -> Json:
-    """Make the body of a pool's port that is bound and tagged from its creation."""
+def pooled_body(key: PoolKey, tags: tuple[str, ...], device: str) -> Json:
+    """Make the body of a pool's port that is bound and tagged from its creation.
+
+    :param device: see :func:`pool_device`.
+    """
     return {
         "network_id": key.network_id,
         "project_id": key.project_id,
         "fixed_ips": [{"subnet_id": subnet_id} for subnet_id in key.subnet_ids],
-        "device_id": pool_device(tags),
+        "device_id": device,
         "device_owner": DEVICE_OWNER,
         "binding:host_id": key.place,
         "security_groups": list(key.security_groups),

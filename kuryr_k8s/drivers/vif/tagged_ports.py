@@ -22,8 +22,18 @@ class TaggedPorts(PooledVIFDriver):
         super().__init__(context)
         defaults = context.conf.neutron_defaults
         self._neutron = context.neutron
-        self._tags = tuple(defaults.resource_tags)
+        self._resource_tags = tuple(defaults.resource_tags)
         self._mtu = defaults.network_device_mtu
+
+    @property
+    def _tags(self) -> tuple[str, ...]:
+        """The tags of every port that is made here."""
+        return (*self._resource_tags, self._neutron.mark.tag)
+
+    @property
+    def _pool_device(self) -> str:
+        """The field by which available ports are found before they have tags."""
+        return vif_plan.pool_device(self._neutron.mark.uid)
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
@@ -43,7 +53,7 @@ class TaggedPorts(PooledVIFDriver):
         if not found:
             found = await self._list_untagged(untagged, tags)
             for port in found[:1]:
-                await self._neutron.set_port_tags(port["id"], tags)
+                await self._neutron.adopt_port(port, tags)
         return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
 
     async def _list_untagged(self, query: Json, tags: Sequence[str]) -> list[Json]:

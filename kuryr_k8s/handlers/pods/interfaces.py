@@ -58,6 +58,13 @@ class Interfaces:
             ) from error
         return await driver.ensure(request)
 
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
+        """Return whether the port is the Pod's, by what no node can write."""
+        driver = self._releaser_of(vif)
+        if driver in self._pool.vif_drivers():
+            return await self._pool.holds(vif, pod_uid)
+        return await driver.holds(vif, pod_uid)
+
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         """Give the interface's port these security groups, and no others."""
         driver = self._releaser_of(vif)

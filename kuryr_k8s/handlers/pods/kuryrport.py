@@ -6,8 +6,10 @@ other groups     → the ports follow
 being deleted    → wait until the node's finalizer is gone → release ports → our finalizer goes
 """
 
+import contextlib
 import functools
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,6 +21,7 @@ from kuryr_k8s.drivers.base import (
     PodSecurityGroupsDriver,
     PortRequest,
 )
+from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
@@ -26,9 +29,11 @@ from kuryr_k8s.handlers.pods.starved import StarvedPods
 from kuryr_k8s.handlers.pods.sweep import PortSweep
 from kuryr_k8s.handlers.pods.takeover import mark_late
 from kuryr_k8s.handlers.pods.vif import is_needed, reference, wants_network
+from kuryr_k8s.k8s.api import merge_patch_to
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
+from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
@@ -46,18 +51,30 @@ class KuryrPortHandler(Handler):
         self._projects = context.drivers[PodProjectDriver]
         self._groups = context.drivers[PodSecurityGroupsDriver]
         self._interfaces = Interfaces(context.drivers)
+        self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
         # done in Neutron, not yet recorded in the KuryrPort
         self._unrecorded: dict[Key, tuple[str, object]] = {}
+        self._granted: dict[Key, KuryrPort] = {}  # the last state with interfaces as we wrote them
+        self._released: defaultdict[Key, set[str]] = defaultdict(set)  # ports, while others remain
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
         return (
-            Watch(informers.of(KURYRPORTS), _of_kuryrport),
+            Watch(informers.of(KURYRPORTS), self._of_kuryrport),
             Watch(informers.of(PODS), self._of_pod),
             Watch(informers.of(NODES), self._of_node),
         )
+
+    def _of_kuryrport(
+        self, key: Key, old: KuryrPort | None, new: KuryrPort | None
+    ) -> Iterable[Key]:
+        """Return the key if it matters; plugging and unplugging do not concern this handler."""
+        granted = self._granted.get(key)
+        if granted is not None and new is not None and _same_grant(granted, new):
+            self._granted[key] = new  # the cache keeps it anyway; the node has changed ``active``
+        return () if _what_matters(old) == _what_matters(new) else (key,)
 
     def _of_pod(self, key: Key, _old: Pod | None, _new: Pod | None) -> Iterable[Key]:
         return (key,) if self._context.informers.of(KURYRPORTS).get(key) else ()
@@ -97,9 +114,45 @@ class KuryrPortHandler(Handler):
                 self._forget(key)
         elif recorded.deleting:
             await self._release(key, recorded)
-        else:
+        elif await self._is_as_granted(key, recorded):
             await self._ensure(key, recorded)
         return None
+
+    def _as_granted(self, key: Key, recorded: KuryrPort) -> KuryrPort:
+        """Return the KuryrPort with the interfaces that we wrote, whatever others wrote since.
+
+        Interfaces from before our start count as granted, if they can be read: whose their ports
+        are is asked before each use.
+        """
+        granted = self._granted.get(key)
+        if granted is not None and granted.uid == recorded.uid:
+            if _same_grant(granted, recorded):
+                return recorded
+            with contextlib.suppress(DecodeError):
+                granted.vifs()
+                return granted
+        self._granted.pop(key, None)
+        if recorded.has_vifs:
+            self._granted[key] = recorded
+        return recorded
+
+    async def _is_as_granted(self, key: Key, recorded: KuryrPort) -> bool:
+        """Return whether nobody has changed the interfaces since we wrote them; else restore them.
+
+        A node may write ``active``, and nothing else.
+        """
+        granted = self._as_granted(key, recorded)
+        if granted is recorded:
+            return True
+        await self._context.strangers.forged(_reference(recorded))
+        wanted = merge_patch_to(granted.vifs_json(), recorded.vifs_json())
+        patch = {
+            "metadata": {"uid": recorded.uid, "resourceVersion": recorded.resource_version},
+            "status": {"vifs": wanted},
+        }
+        informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
+        informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
+        return False
 
     # -- making
 
@@ -107,7 +160,7 @@ class KuryrPortHandler(Handler):
         pod = self._context.informers.of(PODS).get(key)
         if pod is None or not is_needed(recorded, pod):
             return  # the vif handler deletes it
-        project = recorded.project_id or await self._projects.project(pod)
+        project = await self._project_of(recorded, pod)
         groups = await self._groups.security_groups(pod, project)
         if recorded.has_vifs:
             self._starved.discard(key)
@@ -135,6 +188,13 @@ class KuryrPortHandler(Handler):
             await self._release_unnamed(key, recorded)
             raise
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
+
+    async def _project_of(self, recorded: KuryrPort, pod: Pod) -> str:
+        """Return the project of the Pod's ports; the status is not believed in everything."""
+        project = recorded.project_id
+        if recorded.has_vifs and project is not None and project in self._known_projects:
+            return project
+        return await self._projects.project(pod)
 
     async def _request(
         self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
@@ -186,6 +246,9 @@ class KuryrPortHandler(Handler):
         self._starved.discard(key)
         self._tried.pop(key, None)
         self._unrecorded.pop(key, None)
+        self._released.pop(key, None)
+        if (granted := self._granted.pop(key, None)) is not None:
+            self._context.strangers.forget(granted.uid)
 
     def _node(self, name: str) -> Node:
         node = self._context.informers.of(NODES).get(Key("", name))
@@ -206,6 +269,8 @@ class KuryrPortHandler(Handler):
         if sent != groups:
             with prioritized(Priority.CLEANUP):
                 for vif in recorded.following():
+                    if not await self._holds(recorded, vif):
+                        continue
                     await self._interfaces.update_security_groups(vif, groups)
             self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
@@ -217,7 +282,17 @@ class KuryrPortHandler(Handler):
             meta["resourceVersion"] = recorded.resource_version
         patch = {"metadata": meta, "status": status}
         informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
-        informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
+        answer = await kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        if "vifs" in status:
+            self._granted[key] = KuryrPort.read(answer)
+        informer.learn(answer)
+
+    async def _holds(self, recorded: KuryrPort, vif: VIFBase) -> bool:
+        """Return whether the port is the Pod's; report it if a KuryrPort names another's."""
+        if await self._interfaces.holds(vif, recorded.pod_uid):
+            return True
+        await self._context.strangers.refused(_reference(recorded), vif.id)
+        return False
 
     async def _release_unnamed(self, key: Key, recorded: KuryrPort) -> None:
         """Release ports that nobody will name if the KuryrPort went while they were made."""
@@ -255,20 +330,30 @@ class KuryrPortHandler(Handler):
         self._wake_starved()
 
     async def _release_ports(self, key: Key, recorded: KuryrPort) -> None:
-        if not recorded.has_vifs:
+        granted = self._as_granted(key, recorded)
+        if not granted.has_vifs:
             await self._interfaces.release_unrecorded(recorded.pod_uid)
             return
-        vifs = recorded.vifs()
+        vifs = granted.vifs()
         LOG.info("Pod %s is gone: ports %s are released", key, ", ".join(_ids(vifs)))
+        released, forged = self._released[key], False
         for vif in vifs.values():
-            await self._interfaces.release(vif, recorded.pod_uid)
+            if vif.id in released:
+                continue
+            if await self._holds(recorded, vif):
+                await self._interfaces.release(vif, recorded.pod_uid)
+                released.add(vif.id)
+            else:
+                forged = True
+        if forged:  # so the Pod has other ports, which its KuryrPort does not name
+            await self._interfaces.release_unrecorded(recorded.pod_uid)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:
         """Return whether no interface was ever recorded; none will be after the deletion.
 
         So a Pod that never came to run on a node without a daemon can go.
         """
-        if recorded.has_vifs:
+        if self._as_granted(key, recorded).has_vifs:
             return False
         live = await self._context.kube.find(KURYRPORTS, key)
         return live is None or (
@@ -302,16 +387,24 @@ class KuryrPortHandler(Handler):
         return reference(self._context.informers.of(PODS).get(key))
 
 
-def _of_kuryrport(key: Key, old: KuryrPort | None, new: KuryrPort | None) -> Iterable[Key]:
-    """Return the key if it matters; plugging and unplugging do not concern this handler."""
+def _what_matters(port: KuryrPort | None) -> object:
+    if port is None:
+        return None
+    groups = port.security_groups
+    return (port.uid, port.deleting, port.finalizers, groups, port.vifs_granted)
 
-    def matters(port: KuryrPort | None) -> object:
-        if port is None:
-            return None
-        vifs = port.vifs_packed if port.deleting else port.has_vifs
-        return (port.uid, port.deleting, port.finalizers, port.security_groups, vifs)
 
-    return () if matters(old) == matters(new) else (key,)
+def _same_grant(one: KuryrPort, other: KuryrPort) -> bool:
+    return (one.uid, one.vifs_granted) == (other.uid, other.vifs_granted)
+
+
+def _reference(recorded: KuryrPort) -> Reference:
+    return Reference(
+        resource=KURYRPORTS,
+        namespace=recorded.namespace,
+        name=recorded.name,
+        uid=recorded.uid,
+    )
 
 
 def _what_matters_of(node: Node) -> object:

@@ -8,12 +8,15 @@ either; the log reports it.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, prioritized
+from kuryr_k8s.cloud.transport import Query
 from kuryr_k8s.drivers.base import (
+    CONTESTED,
     PORT_FIELDS,
     Holder,
     PodVIFDriver,
@@ -31,6 +34,7 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
+AT_ONCE = 100  # ports that are marked after a search
 
 
 class PortSweep(Sweep[Json]):
@@ -60,6 +64,8 @@ class PortSweep(Sweep[Json]):
         self._tags = tuple(defaults.resource_tags)
         self._context = context
         self._lost = LostPorts(context)
+        self._strangers = context.strangers
+        self._to_mark: list[Json] = []  # ports of an earlier version, adopted, and not marked yet
 
     async def search(self) -> list[Json]:
         """Have pools compare the ports with what they know; return the nameless of the others."""
@@ -74,16 +80,77 @@ class PortSweep(Sweep[Json]):
             "fields": PORT_FIELDS,
         }
         known = [keeper.known() for keeper in self._keepers]
+        own = self._neutron.own_ports.ids()
         recorded = list(self._kuryrports.values())
         listed = await self._neutron.list_ports(query)
-        ports = [port for port in listed if self._maker_of(port) is not None]
+        self._neutron.own_ports.forget(own - {port["id"] for port in listed})
+        ports = await self._ours(listed, query)
         if self._keepers:
             live = [await self._marked(kuryrport) for kuryrport in await self._live()]
             recorded_live = records(live, self._context.incarnation)
             for keeper, before in zip(self._keepers, known, strict=True):
                 ports = await keeper.survey(before, ports, recorded_live)
         await self._lost.help_pods(recorded, listed)
-        return nameless(ports, self._kuryrports.values(), self._pod_uid_of)
+        return self._nameless(ports, self._kuryrports.values())
+
+    async def reconcile(self, key: str) -> float:
+        """Search and remove; then mark some of the ports that were adopted."""
+        delay = await super().reconcile(key)
+        with prioritized(Priority.CLEANUP):
+            for port in self._to_mark[:AT_ONCE]:
+                await self._mark(port)
+                self._to_mark.remove(port)
+        return 0.0 if self._to_mark else delay
+
+    async def _mark(self, port: Json) -> None:
+        try:
+            await self._neutron.adopt_port(port, port["tags"])
+        except errors.NotFound:
+            return
+        except errors.BadRequest as error:  # another project's: it is adopted again after a start
+            LOG.warning("port %s stays without a mark: %s", port["id"], error)
+
+    async def _ours(self, listed: Sequence[Json], query: Query) -> list[Json]:
+        """Return the ports that we made; report others that have our tags.
+
+        A port of a version that had no marks is adopted if a KuryrPort and the port name each
+        other, or if a port of a pool is one Pod's beyond doubt.
+        """
+        known = self._neutron.own_ports
+        if any("tags" not in port and port["id"] not in known for port in listed):
+            # Neutron shows us no tags of this list; but it can be asked for them
+            tags = ",".join((*self._tags, self._neutron.mark.tag))
+            await self._neutron.list_ports({**query, "tags": tags})
+        ours: list[Json] = []
+        others: list[str] = []
+        unmarked: list[Json] = []
+        for port in listed:
+            own = known.get(port["id"])
+            port.setdefault("tags", own["tags"] if own is not None else [])
+            if own is None and self._neutron.mark.others_on(port["tags"]):
+                others.append(port["id"])
+            elif self._maker_of(port) is not None:
+                (unmarked if own is None else ours).append(port)
+        adopted = await self._adopt(unmarked) if unmarked else []
+        left = {port["id"] for port in unmarked} - {port["id"] for port in adopted}
+        await self._strangers.listed("ports", others=others, unmarked=left)
+        return ours + adopted
+
+    async def _adopt(self, unmarked: Sequence[Json]) -> list[Json]:
+        """Return those of the ports that a KuryrPort of a live list names by its Pod's uid."""
+        recorded = records(await self._live(), self._context.incarnation)
+
+        def is_named(port: Json) -> bool:
+            pod_uid = self._pod_uid_of(port)
+            if pod_uid is not None:
+                return pod_uid in recorded.pods
+            return recorded.holder_of(port["id"], port["device_id"]) not in (None, CONTESTED)
+
+        adopted = [port for port in unmarked if is_named(port)]
+        for port in adopted:
+            self._neutron.own_ports.note(port, (*port["tags"], self._neutron.mark.tag))
+        self._to_mark = adopted
+        return adopted
 
     def identity(self, item: Json) -> str:
         """Return the port's id."""
@@ -91,11 +158,22 @@ class PortSweep(Sweep[Json]):
 
     async def confirm(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no KuryrPort of a live list names."""
-        return nameless(items, await self._live(), self._pod_uid_of)
+        return self._nameless(items, await self._live())
 
     def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no KuryrPort has come to name."""
-        return nameless(items, self._kuryrports.values(), self._pod_uid_of)
+        return self._nameless(items, self._kuryrports.values())
+
+    def _nameless(self, ports: Sequence[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
+        """Return the ports that no KuryrPort names; none while tags of two clusters overlap."""
+        if self._strangers.overlap:
+            return []
+        return nameless(ports, kuryrports, self._pod_uid_of, self._is_anothers)
+
+    def _is_anothers(self, port_id: str, pod_uid: str) -> bool:
+        """Return whether the Pod cannot have the port: it is not ours, or another Pod's."""
+        own = self._neutron.own_ports.get(port_id)
+        return own is None or self._pod_uid_of(own) not in (None, "", pod_uid)
 
     async def remove(self, item: Json) -> None:
         """Have the driver that made the port remove it."""
@@ -145,27 +223,34 @@ def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
 
     :param incarnation: names this leader.
     """
-    holders: dict[str, Holder] = {}
-    pods, doubtful = set(), set()
-    # of two that name a port, the one that goes released it in an earlier life
-    for recorded in sorted(kuryrports, key=lambda kuryrport: not kuryrport.deleting):
+    claims: defaultdict[str, list[Holder]] = defaultdict(list)
+    pods: dict[str, str] = {}
+    leaving, doubtful = set(), set()
+    for recorded in kuryrports:
         holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
-        holders |= dict.fromkeys(recorded.uuids(), holder)
-        pods.add(recorded.pod_uid)
+        for port_id in recorded.uuids():
+            claims[port_id].append(holder)
+        pods[holder.pod_uid] = holder.pod
+        if recorded.deleting:
+            leaving.add(holder.pod_uid)
         if recorded.may_be_given_vifs_by_another(incarnation):
             doubtful.add(recorded.node)
-    return Records(holders, frozenset(pods), frozenset(doubtful))
+    return Records(claims, pods, frozenset(leaving), frozenset(doubtful))
 
 
 def nameless(
     ports: Sequence[Json],
     kuryrports: Iterable[KuryrPort],
     pod_uid_of: Callable[[Json], str | None],
+    is_anothers: Callable[[str, str], bool] = lambda _port_id, _pod_uid: False,
 ) -> list[Json]:
     """Return the ports that no KuryrPort names.
 
-    A KuryrPort without vifs may still come to name its Pod's ports. If its vifs cannot be read, it
-    is no evidence against any port. Ports that belonged to a pool may belong to any Pod.
+    A KuryrPort without vifs may still come to name its Pod's ports. If its vifs cannot be read, or
+    name what is not the Pod's, it is no evidence against any port. Ports that belonged to a pool
+    may belong to any Pod.
+
+    :param is_anothers: tells of a port's id and a Pod's uid whether the Pod cannot have the port.
     """
     recorded_ports = tuple(kuryrports)
     by_pod = {recorded.pod_uid: recorded for recorded in recorded_ports}
@@ -179,6 +264,12 @@ def nameless(
         if pod_uid is None:
             return port["id"] in held
         recorded = by_pod.get(pod_uid)
-        return recorded is not None and (not recorded.has_vifs or recorded.may_name(port["id"]))
+        if recorded is None:
+            return False
+        return (
+            not recorded.has_vifs
+            or recorded.may_name(port["id"])
+            or any(is_anothers(vif.id, pod_uid) for vif in recorded.vifs().values())
+        )
 
     return [port for port in ports if not named(port)]

@@ -9,10 +9,12 @@ from prometheus_client import CollectorRegistry
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.limit import Priority, prioritized
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.metrics import LimitMetrics
 from kuryr_k8s.cloud.neutron.api import Neutron, PortQuota
 from kuryr_k8s.cloud.paging import IDS
 from kuryr_k8s.cloud.transport import Transport
+from tests.kit.confs import MARK
 from tests.kit.fakes import Hang, answer, from_proxy
 
 ALWAYS = None
@@ -49,6 +51,38 @@ async def test_a_port_is_updated_only_in_the_revision_that_is_named(neutron, clo
     assert cloud.ports[port["id"]]["name"] == "one"
     await neutron.update_port(port["id"], {"name": "three"})
     assert cloud.ports[port["id"]]["name"] == "three"
+
+
+async def test_port_without_the_mark_is_neither_changed_nor_deleted(neutron, cloud):
+    body = {"network_id": cloud.pods["id"], "device_id": "pod", "tags": ["test-cluster"]}
+    theirs = cloud.add_port(cloud.pods["id"], device_id="pod", tags=["kuryr-cluster:another"])
+    before = dict(theirs)
+    for write in (
+        lambda: neutron.update_port(theirs["id"], {"name": "ours"}),
+        lambda: neutron.set_port_tags(theirs["id"], ["ours"]),
+        lambda: neutron.delete_port(theirs["id"]),
+    ):
+        with pytest.raises(errors.NotOurs):
+            await write()
+    assert cloud.ports[theirs["id"]] == before
+    made = await neutron.create_port(body)
+    assert set(cloud.ports[made["id"]]["tags"]) == {"test-cluster", MARK}
+
+
+async def test_mark_is_asked_for_once_where_neutron_shows_no_tags(neutron, cloud, transport):
+    """Of another project's ports, a user with the role service sees no tags, but finds by them."""
+    tenant = cloud.add_project("tenant")
+    network = cloud.add_network("theirs", "10.77.0.0/24", project_id=tenant)
+    body = {"network_id": network["id"], "project_id": tenant, "device_id": "pod"}
+    neutron.keeps_tags = True
+    made = await neutron.create_port(body)
+    assert "tags" not in made
+    again = Neutron(transport, neutron.mark)
+    cloud.calls.clear()
+    await again.update_port(made["id"], {"name": "ours"})
+    await again.delete_port(made["id"])
+    assert [call.method for call in cloud.calls] == ["GET", "PUT", "DELETE"]
+    assert made["id"] not in cloud.ports
 
 
 async def test_a_port_is_deleted_only_in_the_revision_that_is_named(neutron, cloud, port):
@@ -140,16 +174,17 @@ async def test_quota_that_cannot_be_asked_for_is_an_error(neutron, cloud):
 
 async def test_pod_is_served_before_those_who_waited_longer(make_transport, cloud):
     transport = make_transport(1)
-    neutron = Neutron(transport)
+    neutron = Neutron(transport, ClusterMark("a-cluster"))
+    network_id = cloud.pods["id"]
+    port = await neutron.create_port({"network_id": network_id})
     hang = Hang()
     cloud.faults.add(method="GET", path="/networks/", action=hang)
-    network_id = cloud.pods["id"]
     async with asyncio.TaskGroup() as group:
         group.create_task(neutron.get_network(network_id))
         await hang.reached.wait()
         cloud.calls.clear()
         with prioritized(Priority.CLEANUP):
-            group.create_task(neutron.delete_port(str(uuid.uuid4())))
+            group.create_task(neutron.delete_port(port["id"]))
         with prioritized(Priority.REFILL):
             group.create_task(neutron.list_ports({}))
         await asyncio.sleep(0)  # they wait

@@ -69,11 +69,11 @@ async def test_trunk_deleted_under_a_pod_lets_the_pod_go(vm_stage, options, tran
 
 
 async def test_ports_that_nobody_names_go_and_those_of_pods_and_vms_stay(
-    vm_stage, options, driver, request_port, neutron, cloud
+    vm_stage, options, driver, request_port, neutron, transport, cloud
 ):
     stage = vm_stage
     parent = cloud.trunk["port_id"]
-    await neutron.set_port_tags(parent, [TAG])
+    await transport.call("PUT", f"/ports/{parent}/tags", body={"tags": [TAG]})
     often = {"neutron_defaults": {"sweep_interval": "1"}}
     attached, bare = [
         await driver.ensure(await request_port(pod_uid=uid)) for uid in ("one", "other")

@@ -3,6 +3,7 @@
 import pytest
 
 from kuryr_k8s.drivers.vif import nested_plan
+from kuryr_k8s.drivers.vif.neutron_plan import pool_device
 from tests.component.pools.pods import OPTIONS, end
 from tests.kit import confs
 from tests.kit.confs import HOST, NODE
@@ -73,7 +74,7 @@ async def test_restarted_controller_finds_its_subports_and_their_vlan_ids(stage,
 
 
 async def test_ports_left_unattached_by_an_earlier_life_go(stage, pool, key, neutron, cloud):
-    body = nested_plan.pooled_body(key, (confs.TAG,))
+    body = nested_plan.pooled_body(key, (confs.TAG,), pool_device(confs.CLUSTER))
     left = [(await neutron.create_port(dict(body)))["id"] for _ in range(3)]
     async with stage.controller(**pool()):
         await cloud.wait_for(lambda: not pod_ports(cloud) & set(left))
@@ -134,7 +135,7 @@ async def test_cluster_of_vms_and_bare_metal_has_ports_of_both_kinds(stage, pool
 
 async def test_ports_left_without_tags_and_unattached_go(stage, pool, key, transport, cloud):
     cloud.keep_tags_at_creation(on=False)
-    body = nested_plan.pooled_body(key, (confs.TAG,))
+    body = nested_plan.pooled_body(key, (confs.TAG,), pool_device(confs.CLUSTER))
     bodies = [body, {"network_id": key.network_id}]
     made = await transport.call("POST", "/ports", body={"ports": bodies})
     left, foreign = (port["id"] for port in made["ports"])

@@ -8,7 +8,7 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
 from tests.kit import confs
-from tests.kit.confs import TAG
+from tests.kit.confs import MARK, TAG
 from tests.kit.fakes.faults import answer, cut, lose_reply
 from tests.kit.vms import (
     ADD,
@@ -26,7 +26,7 @@ async def test_port_is_a_tagged_subport_of_the_vms_trunk(driver, request_port, c
     port = cloud.ports[vif.id]
     assert port["binding:profile"] == {"parent_name": cloud.trunk["port_id"], "tag": vif.vlan_id}
     assert port["binding:host_id"] == ""
-    assert set(port["tags"]) == {TAG, "kuryr-ifname:eth0", f"kuryr-pod:{UID}"}
+    assert set(port["tags"]) == {TAG, MARK, "kuryr-ifname:eth0", f"kuryr-pod:{UID}"}
     assert port["name"] == "default/web-0"
     assert port["security_groups"] == [cloud.group["id"]]
     assert subports(cloud) == {vif.id: 1}

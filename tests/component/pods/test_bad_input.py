@@ -178,26 +178,28 @@ async def test_wrong_input_is_told_once_and_tried_again_slowly_until_it_is_mende
 
 
 async def test_junk_in_a_kuryrport_is_told_and_its_port_goes_when_it_is_mended(lanes):
-    async with lanes.open() as stage, stage.controller():
-        pod = await stage.cluster.add_pod(POD, node=stage.node)
-        await stage.until_plugged_in(POD)
+    async with lanes.open() as stage:
+        async with stage.controller():
+            pod = await stage.cluster.add_pod(POD, node=stage.node)
+            await stage.until_plugged_in(POD)
         vifs = (await stage.kuryrport(POD))["status"]["vifs"]
         path = f"{stage.path(POD)}/status"
         junk = {"eth0": {"vif": {"versioned_object.name": "Junk"}}}
         replace = [{"op": "replace", "path": "/status/vifs", "value": junk}]
         await stage.client.patch(path, replace, "application/json-patch+json")
-        await stage.cluster.set_phase(pod, "Succeeded")
-        await stage.until_deleting(POD)
-        await stage.let_go(POD)
-        note = await told(stage, "KuryrRefused")
-        assert "Junk" in note or "VIF" in note, note
-        calls = len(stage.cloud.calls)
-        assert len(stage.ports_of(pod)) == 1
-        mended = [{"op": "replace", "path": "/status/vifs", "value": vifs}]
-        await stage.client.patch(path, mended, "application/json-patch+json")
-        await stage.until_gone(POD)
-        assert not stage.cloud.ports
-        assert [call.method for call in stage.cloud.calls[calls:]] == ["DELETE"]
+        async with stage.controller():
+            await stage.cluster.set_phase(pod, "Succeeded")
+            await stage.until_deleting(POD)
+            await stage.let_go(POD)
+            note = await told(stage, "KuryrRefused")
+            assert "Junk" in note or "VIF" in note, note
+            calls = len(stage.cloud.calls)
+            assert len(stage.ports_of(pod)) == 1
+            mended = [{"op": "replace", "path": "/status/vifs", "value": vifs}]
+            await stage.client.patch(path, mended, "application/json-patch+json")
+            await stage.until_gone(POD)
+            assert not stage.cloud.ports
+            assert [call.method for call in stage.cloud.calls[calls:]] == ["DELETE"]
 
 
 async def test_junk_in_a_pods_annotations_is_nobodys_business(lanes):

@@ -16,7 +16,7 @@ from kuryr_k8s.drivers.vif.neutron import NeutronVIF
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.patience import Patience
 from tests.kit import port_requests as requests
-from tests.kit.confs import HOST, TAG
+from tests.kit.confs import HOST, MARK, TAG
 from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import Hang, answer, cut, lose_reply
 
@@ -49,7 +49,7 @@ async def test_port_is_bound_tagged_and_named_from_its_creation(driver, request_
     assert port["device_owner"] == "compute:kuryr"
     assert port["binding:host_id"] == HOST
     assert port["name"] == "default/web-0"
-    assert set(port["tags"]) == {TAG, "kuryr-ifname:eth0"}
+    assert set(port["tags"]) == {TAG, MARK, "kuryr-ifname:eth0"}
     assert port["security_groups"] == [cloud.group["id"]]
     assert [write.method for write in cloud.faults.writes] == ["POST"]
 
@@ -112,7 +112,7 @@ async def test_neutron_that_drops_tags_at_creation_gets_them_right_after(
 ):
     cloud.keep_tags_at_creation(on=False)
     vif = await driver.ensure(await request_port())
-    assert set(cloud.ports[vif.id]["tags"]) == {TAG, "kuryr-ifname:eth0"}
+    assert set(cloud.ports[vif.id]["tags"]) == {TAG, MARK, "kuryr-ifname:eth0"}
 
 
 async def test_port_left_without_tags_by_a_crash_is_found_and_completed(
@@ -124,7 +124,7 @@ async def test_port_left_without_tags_by_a_crash_is_found_and_completed(
         await driver.ensure(await request_port())
     vif = await driver.ensure(await request_port(may_exist=True))
     assert list(cloud.ports) == [vif.id]
-    assert set(cloud.ports[vif.id]["tags"]) == {TAG, "kuryr-ifname:eth0"}
+    assert set(cloud.ports[vif.id]["tags"]) == {TAG, MARK, "kuryr-ifname:eth0"}
 
 
 async def test_port_that_no_agent_can_bind_is_refused_and_deleted(driver, request_port, cloud):

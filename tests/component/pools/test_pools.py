@@ -7,7 +7,7 @@ from aiohttp import web
 
 from kuryr_k8s.cli.local import ControllerError, LocalController
 from tests.component.pools.pods import OPTIONS, end, run, until_ports
-from tests.kit.confs import HOST, NODE, TAG
+from tests.kit.confs import HOST, MARK, NODE, TAG
 from tests.kit.ledger import settle
 
 
@@ -20,7 +20,7 @@ async def test_first_pod_makes_the_pool_and_fills_it(stage):
         _, port = await run(stage, "web")
         await until_ports(stage, 4)
     ports = stage.cloud.ports
-    assert {tuple(sorted(p["tags"])) for p in ports.values()} == {("kuryr-pool", TAG)}
+    assert {tuple(sorted(p["tags"])) for p in ports.values()} == {(MARK, "kuryr-pool", TAG)}
     assert {p["binding:host_id"] for p in ports.values()} == {HOST}
     assert {p["name"] for p in ports.values()} == {"available-port"}
     assert port in ports

@@ -14,6 +14,7 @@ It speaks plain HTTP and passes the client's token on, so RBAC is the server's a
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,8 @@ from .server import KubeServer
 from .streams import Events, Stream
 
 _PASSED_ON = ("Authorization", "Accept", "Content-Type", "User-Agent", "Impersonate-User")
+CLUSTER_UID = "c1a57e40-0000-4000-8000-000000000001"
+_IDENTITY = "/api/v1/namespaces/kube-system"
 FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # which decided how urgent a request is
 _PASSED_BACK = (
     "Content-Type", "Content-Encoding", "Retry-After", "Audit-Id", "Warning", FLOW_SCHEMA
@@ -82,7 +85,8 @@ class KubeProxy:
 
     With `namespace`, lists and watches show that namespace alone, and with `node` that node alone:
     so several controllers can work on one server and not see each other's Pods. Proxies that have
-    a session in common share its connections to the server.
+    a session in common share its connections to the server. The namespace kube-system has the uid
+    `cluster_uid`: so several proxies show several clusters, and tests know it beforehand.
     """
 
     def __init__(
@@ -92,8 +96,10 @@ class KubeProxy:
         namespace: str = "",
         node: str = "",
         session: aiohttp.ClientSession | None = None,
+        cluster_uid: str = CLUSTER_UID,
     ) -> None:
         self._server = server
+        self._cluster_uid = cluster_uid
         self._shared = session
         self._namespace, self._node = namespace, node
         self.faults = Faults(counts=lambda request: kind_of(request)[1] != "leases")
@@ -188,12 +194,19 @@ class KubeProxy:
         self.asking += 1
         try:
             async with self._ask(request, body) as answer:
+                if request.path == _IDENTITY and answer.status == 200:
+                    return self._identified(await answer.read())
                 return web.Response(
                     status=answer.status, body=await answer.read(), headers=_headers(answer)
                 )
         finally:
             self.asking -= 1
             self.changes.notify()
+
+    def _identified(self, body: bytes) -> web.Response:
+        namespace = json.loads(body)
+        namespace["metadata"]["uid"] = self._cluster_uid
+        return web.json_response(namespace)
 
     async def _stream(self, request: web.Request, resource: str) -> web.StreamResponse:
         async with self._ask(request, b"") as answer:

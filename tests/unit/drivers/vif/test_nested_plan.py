@@ -75,7 +75,7 @@ def test_port_names_its_pod_by_tag_and_description_and_has_neither_device_nor_ho
 
 def test_port_of_a_pool_is_told_from_those_of_others():
     pooled = nested_plan.pooled_port_of(PORT, "t1", 101)
-    body = nested_plan.pooled_body(pooled.key, ("cluster",))
+    body = nested_plan.pooled_body(pooled.key, ("cluster",), "kuryr-pool:cluster")
     assert nested_plan.is_made_here(body)
     assert nested_plan.is_made_here(nested_plan.port_body(request(), ("cluster",)))
     assert not nested_plan.is_made_here(PORT)

@@ -1,0 +1,258 @@
+"""What nodes write into KuryrPorts, and what has our tags, never reaches the ports of others."""
+
+import json
+
+import pytest
+
+from tests.component.pools.pods import OPTIONS
+from tests.component.pools.pods import end as end_of
+from tests.kit.confs import HOST, MARK, NODE, TAG
+from tests.kit.fakes.faults import Answer, Hang
+
+OFTEN = {"neutron_defaults": {"sweep_interval": "1"}}
+POOLED = {"kubernetes": {"vif_pool_driver": "neutron"}, "vif_pool": OPTIONS}
+KINDS = pytest.mark.parametrize("groups", [{}, POOLED], ids=["noop", "pool"])
+OTHER_CLUSTER = "kuryr-cluster:0f0e0d0c-0000-4000-8000-00000000000b"
+KUBE_SYSTEM_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+
+async def forge(stage, name, port_id, **more):
+    """What root on a node can do with the daemon's token."""
+    data = {"id": port_id, **more}
+    vifs = {"eth0": {"vif": {"versioned_object.data": data}}}
+    await stage.client.patch(f"{stage.path(name)}/status", {"status": {"vifs": vifs}})
+
+
+async def run(stage, name):
+    pod = await stage.cluster.add_pod(name, node=NODE)
+    return pod, (await stage.until_plugged_in(name))["id"]
+
+
+async def swept(stage, times=2):
+    """Wait until so many searches have begun and ended after now."""
+    count = lambda: sum(  # noqa: E731
+        "device_owner" in call.query and "tags=" in call.query and call.method == "GET"
+        for call in stage.cloud.calls
+    )
+    before = count()
+    await stage.cloud.wait_for(lambda: count() > before + times)
+
+
+def victim(stage, **more):
+    """A port of somebody else, in another project."""
+    tenant = stage.cloud.add_project("tenant")
+    network = stage.cloud.add_network("theirs", "10.77.0.0/24", project_id=tenant)
+    port = stage.cloud.add_port(
+        network["id"], project_id=tenant, device_owner="compute:nova", device_id="vm", **more
+    )
+    return json.loads(json.dumps(port))
+
+
+def refuse_after(hang):
+    """Answer that there was an error, once the hang is over."""
+
+    async def act(request, _proceed):
+        async def nothing():
+            raise Answer(503)
+
+        return await hang(request, nothing)
+
+    return act
+
+
+async def kube_system_events(stage):
+    found = await stage.client.list(KUBE_SYSTEM_EVENTS)
+    return {event["reason"] for event in found if event["regarding"].get("name") == "kube-system"}
+
+
+async def test_every_port_bears_the_uid_of_kube_system(stage):
+    async with stage.controller(**POOLED):
+        await run(stage, "web")
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 4)
+    assert all(MARK in port["tags"] for port in stage.cloud.ports.values())
+    devices = {port["device_id"] for port in stage.cloud.ports.values()}
+    assert devices == {f"kuryr-pool:{MARK.removeprefix('kuryr-cluster:')}"}
+
+
+@KINDS
+async def test_port_of_another_tenant_that_a_node_names_is_neither_changed_nor_deleted(
+    stage, groups
+):
+    before = victim(stage)
+    async with stage.controller(**groups):
+        pod, _port = await run(stage, "web")
+    await forge(stage, "web", before["id"])
+    other = stage.cloud.add_security_group("other")["id"]
+    async with stage.controller(**groups, neutron_defaults={"pod_security_groups": other}):
+
+        async def followed():
+            return (await stage.kuryrport("web"))["status"]["securityGroupIds"] == [other]
+
+        await stage.until(followed)
+        await end_of(stage, "web", pod)
+    assert stage.cloud.ports[before["id"]] == before
+    about = [note for reason, note in await stage.events() if reason == "KuryrNotOurs"]
+    assert len(about) == 1
+    assert before["id"] in about[0]
+
+
+async def test_plain_port_of_a_pod_whose_kuryrport_names_another_goes_with_the_pod(stage):
+    before = victim(stage)
+    async with stage.controller():
+        pod, _port = await run(stage, "web")
+    await forge(stage, "web", before["id"])
+    async with stage.controller():
+        await end_of(stage, "web", pod)
+    assert list(stage.cloud.ports) == [before["id"]]
+
+
+@KINDS
+async def test_port_of_another_pod_that_a_node_names_stays_that_pods(stage, groups):
+    async with stage.controller(**groups):
+        _, held = await run(stage, "victim")
+        thief, _ = await run(stage, "thief")
+    await forge(stage, "thief", held)
+    before = json.loads(json.dumps(stage.cloud.ports[held]))
+    async with stage.controller(**groups):
+        await end_of(stage, "thief", thief)
+        _, port = await run(stage, "next")
+        assert port != held
+    after = stage.cloud.ports[held]
+    same = ("device_id", "security_groups", "fixed_ips", "tags")
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+
+
+async def test_pooled_port_that_names_its_pod_is_not_given_away_though_its_kuryrport_lies(stage):
+    groups = {
+        "kubernetes": {"vif_pool_driver": "neutron"},
+        "vif_pool": OPTIONS | {"port_names": "true"},
+        "patience": {"pooled_port_name": 0.0},
+    }
+    async with stage.controller(**groups):
+        pod, held = await run(stage, "victim")
+        uid = pod["metadata"]["uid"]
+        await stage.cloud.wait_for(lambda: stage.cloud.ports[held]["device_id"] == uid)
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 4)
+    nothing = [{"op": "remove", "path": "/status/vifs"}]
+    path = f"{stage.path('victim')}/status"
+    await stage.client.patch(path, nothing, "application/json-patch+json")
+    thief = await stage.cluster.add_pod("thief", node=NODE)
+    async with stage.controller(**groups):
+        await stage.until_plugged_in("thief")
+        await forge(stage, "thief", held)
+        await end_of(stage, "thief", thief)
+        for number in range(3):
+            _, port = await run(stage, f"next{number}")
+            assert port != held
+    assert stage.cloud.ports[held]["device_id"] == uid
+
+
+@KINDS
+async def test_change_of_status_vifs_by_others_is_undone_but_for_active(stage, groups):
+    before = victim(stage)
+    async with stage.controller(**groups):
+        pod, port = await run(stage, "web")
+        await stage.activate("web")
+        wanted = (await stage.kuryrport("web"))["status"]["vifs"]
+        await forge(stage, "web", before["id"], address="fa:16:3e:00:00:01", junk={"a": 1})
+
+        async def restored():
+            return (await stage.kuryrport("web"))["status"].get("vifs") == wanted
+
+        await stage.until(restored)
+        erased = [{"op": "remove", "path": "/status/vifs"}]
+        path = f"{stage.path('web')}/status"
+        await stage.client.patch(path, erased, "application/json-patch+json")
+        await stage.until(restored)
+        assert wanted["eth0"]["vif"]["versioned_object.data"]["active"]
+        assert "KuryrPortForged" in {reason for reason, _ in await stage.events()}
+        await end_of(stage, "web", pod)
+    assert stage.cloud.ports[before["id"]] == before
+    assert port not in stage.cloud.ports or groups
+
+
+async def test_forged_project_is_not_believed(stage):
+    tenant = stage.cloud.add_project("tenant")
+    hang = Hang()
+    async with stage.controller():
+        stage.cloud.faults.add(method="POST", path="/ports$", times=1, action=refuse_after(hang))
+        pod = await stage.cluster.add_pod("web", node=NODE)
+        await hang.reached.wait()
+        await stage.client.patch(f"{stage.path('web')}/status", {"status": {"projectId": tenant}})
+        hang.release()
+        await stage.until_plugged_in("web")
+    (port,) = stage.ports_of(pod)
+    assert port["project_id"] == stage.cloud.project_id
+
+
+async def test_ports_of_another_cluster_with_our_tags_stay_and_stop_the_sweep(stage, neutron):
+    body = {
+        "network_id": stage.cloud.pods["id"],
+        "device_owner": "compute:kuryr",
+        "device_id": "a Pod of theirs",
+        "binding:host_id": HOST,
+    }
+    theirs = stage.cloud.add_port(**body, tags=[TAG, OTHER_CLUSTER])["id"]
+    ours = (await neutron.create_port(body | {"tags": [TAG]}))["id"]
+    async with stage.controller(**OFTEN) as app:
+        await swept(stage)
+        await run(stage, "web")  # Pods are served
+        await swept(stage)
+        assert theirs in stage.cloud.ports
+        assert ours in stage.cloud.ports  # nothing at all is swept
+        labels = {"kind": "ports"}
+        assert app.registry.get_sample_value("kuryr_other_clusters_objects", labels) == 1
+        assert "KuryrTagsOverlap" in await kube_system_events(stage)
+        stage.cloud.remove_port(theirs)
+        await stage.cloud.wait_for(lambda: ours not in stage.cloud.ports)
+        assert app.registry.get_sample_value("kuryr_other_clusters_objects", labels) == 0
+
+
+async def test_ports_of_an_earlier_version_are_adopted_if_a_kuryrport_names_them(stage):
+    async with stage.controller():
+        pod, port = await run(stage, "web")
+        other, gone = await run(stage, "gone")
+    for port_id in (port, gone):
+        tags = [tag for tag in stage.cloud.ports[port_id]["tags"] if tag != MARK]
+        stage.cloud.store.change("port", stage.cloud.ports[port_id], {"tags": tags})
+    await stage.cluster.delete_pod(other)
+    stray = stage.cloud.add_port(
+        stage.cloud.pods["id"],
+        device_owner="compute:kuryr",
+        device_id="nobody",
+        tags=[TAG, "kuryr-ifname:eth0"],
+        **{"binding:host_id": HOST},
+    )["id"]
+    async with stage.controller(**OFTEN) as app:
+        await stage.cloud.wait_for(lambda: MARK in stage.cloud.ports[port]["tags"])
+        assert "kuryr-ifname:eth0" in stage.cloud.ports[port]["tags"]
+        await stage.until_deleting("gone")
+        await stage.let_go("gone")
+        await stage.until_gone("gone")
+        await swept(stage, 3)
+        assert set(stage.cloud.ports) == {port, stray}
+        assert app.registry.get_sample_value("kuryr_unmarked_objects", {"kind": "ports"}) == 1
+        assert "KuryrUnmarked" in await kube_system_events(stage)
+        await end_of(stage, "web", pod)
+    assert set(stage.cloud.ports) == {stray}
+
+
+async def test_port_of_an_earlier_version_goes_with_a_pod_that_ends_before_any_search(stage):
+    async with stage.controller():
+        pod, port = await run(stage, "web")
+    tags = [tag for tag in stage.cloud.ports[port]["tags"] if tag != MARK]
+    stage.cloud.store.change("port", stage.cloud.ports[port], {"tags": tags})
+    await stage.cluster.delete_pod(pod)
+    hang = Hang()
+    stage.cloud.faults.add(
+        method="GET",
+        path="/ports$",
+        action=hang,
+        when=lambda request: "device_owner" in request.query,
+    )
+    async with stage.controller():
+        await stage.until_deleting("web")
+        await stage.let_go("web")
+        await stage.until_gone("web")
+        hang.release()
+    assert not stage.cloud.ports
