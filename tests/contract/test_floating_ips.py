@@ -11,6 +11,7 @@ import pytest
 
 from kuryr_k8s import config, errors
 from kuryr_k8s.cloud.connect import ServiceAdapter
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron import floating_ips
 from kuryr_k8s.cloud.neutron.api import Neutron as Client
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
@@ -70,7 +71,7 @@ def start(
         f"project = {side.kuryr.project_id}\n"
     )
     conf = config.load(["--config-file", str(path)], "test")
-    neutron = Client(transport)
+    neutron = Client(transport, ClusterMark(side.mark))
     context = driver_context(conf, neutron)
     return lambda: NeutronFloatingIP(context)
 
@@ -104,6 +105,10 @@ async def test_tags_are_refused_at_the_creation_so_the_description_must_tell(
     assert "tags" in refused.error["message"]
     made = await make(side.kuryr, public, description=f"kuryr-service:x {side.mark}")
     await make(side.kuryr, public, description=f"kuryr-service:y {side.mark}")
+    both = await side.kuryr.get(
+        PATH, description=[f"kuryr-service:{name} {side.mark}" for name in ("x", "y")]
+    )
+    assert len(both.body["floatingips"]) == 2
     query = {"description": f"kuryr-service:x {side.mark}"}
     [found] = (await side.kuryr.get(PATH, **query)).body["floatingips"]
     assert (found["id"], found["tags"]) == (made["id"], [])
@@ -284,7 +289,8 @@ async def test_life_of_the_driver(
     [made] = await shown()
     assert (made["floating_ip_address"], made["port_id"]) == (address, vip["id"])
     assert {f"kuryr-service:{NOBODY}", side.mark} <= set(made["tags"])
-    assert await start().list_owned() == [Owned(Owner(NOBODY), "default", made["id"])]
+    clusters = frozenset({side.mark})
+    assert await start().list_owned() == [Owned(Owner(NOBODY), "default", made["id"], clusters)]
     await side.kuryr.put(f"{PATH}/{made['id']}", {"floatingip": {"port_id": None}})
     assert await start().ensure(wanted()) == address
     [made] = await shown()

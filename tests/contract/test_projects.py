@@ -127,6 +127,9 @@ async def test_ports_for_another_project_are_tagged_at_their_creation_or_never(
     assert (reply.status, reply.error["type"]) == (403, "PolicyNotAuthorized")
     listed = (await side.kuryr.get("/ports", tags=side.mark)).body["ports"]
     assert [(item["id"], "tags" in item) for item in listed] == [(port["id"], False)]
+    for tag, found in ((side.mark, [port["id"]]), ("another", [])):  # by this we know our own
+        listed = (await side.kuryr.get("/ports", id=port["id"], tags=tag)).body["ports"]
+        assert [item["id"] for item in listed] == found
     seen = (await side.admin.get(f"/ports/{port['id']}")).body["port"]
     assert seen["tags"] == [side.mark]
     reply = await side.kuryr.put(f"/ports/{port['id']}", {"port": {"name": side.mark}})

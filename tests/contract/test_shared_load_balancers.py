@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.drivers.base import Owned, PortTaken
 from kuryr_k8s.drivers.lbaas.attached import Attachments, Unusable
@@ -36,7 +37,8 @@ class Controller(Attachments):
         context = driver_context(None, None, client)
         work = Work(context, tags, lambda _owner: None, limit=1, longest=WITHIN)
         self.pending = work.pending
-        super().__init__(client, work, Records(client, tags), tags)
+        mark = ClusterMark(side.mark)
+        super().__init__(client, work, Records(client, tags, mark), tags, mark)
 
     async def done(self, begin: Callable[[], Awaitable[T]]) -> T:
         """What it gives when Octavia is not at work any more."""

@@ -200,6 +200,14 @@ class Octavia:
         query = {"cascade": "true"} if cascade else {}
         await self._delete(f"{LOAD_BALANCERS}/{load_balancer_id}", query)
 
+    async def set_tags(self, load_balancer_id: str, tags: Sequence[str]) -> None:
+        """Begin to give a load balancer these tags, and no others.
+
+        :raises errors.Immutable: it is PENDING or in ERROR.
+        """
+        path = f"{LOAD_BALANCERS}/{load_balancer_id}"
+        await self._write("PUT", path, "loadbalancer", {"tags": list(tags)})
+
     async def create_listener(self, body: Json) -> str:
         """Begin to create a listener; return its id.
 

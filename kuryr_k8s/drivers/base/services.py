@@ -61,11 +61,14 @@ class Owned(NamedTuple):
     The owner may have parts only in the load balancer.
 
     :param namespace: may be empty.
+    :param clusters: the uids of the clusters whose marks it bears. Nothing is swept that does not
+        bear the mark of this cluster, and of this cluster only.
     """
 
     owner: Owner
     namespace: str
     id: str
+    clusters: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

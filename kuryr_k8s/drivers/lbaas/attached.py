@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import ClusterMark, clusters_on
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
@@ -35,11 +36,18 @@ class Attachments:
     """Parts in the load balancers of others.
 
     :param tags: the tags that everything of the cluster has.
+    :param mark: that tells apart clusters with the same tags.
     """
 
     def __init__(
-        self, octavia: Octavia, work: Work, records: Records, tags: Sequence[str]
+        self,
+        octavia: Octavia,
+        work: Work,
+        records: Records,
+        tags: Sequence[str],
+        mark: ClusterMark,
     ) -> None:
+        self._mark = mark
         self._octavia = octavia
         self._work = work
         self._records = records
@@ -60,7 +68,7 @@ class Attachments:
         self._work.check_idle(view)
         try:
             look = await self._look(view)
-            _check_usable(look.own, desired.project_id)
+            self._check_usable(look.own, desired.project_id)
             desired = ownership.for_vip(desired, look.own.vip_address)
             await self._leave(record, but=view.id)
             others = look.others.listeners if look.others else ()
@@ -126,7 +134,12 @@ class Attachments:
         query = {"tags": ",".join((*self._tags, ownership.SHARED_TAG)), "fields": FIELDS}
         before = [view for record in self._records for view in record.places.values()]
         found = {
-            Owned(owner, owner_tags.namespace_of(row["tags"]), load_balancer["id"])
+            Owned(
+                owner,
+                owner_tags.namespace_of(row["tags"]),
+                load_balancer["id"],
+                clusters_on(row["tags"]),
+            )
             for row in await self._octavia.list_parts(query)
             for load_balancer in row["loadbalancers"]
             if (owner := owner_tags.owner_of(row["tags"])) is not None
@@ -134,8 +147,9 @@ class Attachments:
         for view in before:
             view.doubt()
         for owned in found:
-            self._view(self._records.of(owned.owner), owned.id).used = True
-        return sorted(found)
+            if not owned.clusters - {self._mark.uid}:
+                self._view(self._records.of(owned.owner), owned.id).used = True
+        return sorted(found, key=lambda owned: owned[:3])
 
     # -- looking
 
@@ -161,6 +175,18 @@ class Attachments:
             raise Unusable(f"load balancer {view.id} is another project's") from error
         view.foreign = not set(self._tags) <= set(look.own.tags)
         return look
+
+    def _check_usable(self, found: FoundLoadBalancer, project_id: str) -> None:
+        """Make sure that the load balancer is the project's, and is not broken.
+
+        :raises Unusable: it is not the project's, or is another cluster's, or is in ERROR.
+        """
+        if found.project_id != project_id:
+            raise Unusable(f"load balancer {found.id} is another project's")
+        if self._mark.others_on(found.tags):
+            raise Unusable(f"load balancer {found.id} is another cluster's")
+        if found.provisioning_status == ERROR:
+            raise Unusable(f"load balancer {found.id} is in ERROR")
 
     async def _follow(self, record: Record, named: str, gone: str) -> NoReturn:
         """Look for the load balancer that was made anew, with another id.
@@ -211,14 +237,3 @@ class Attachments:
     @staticmethod
     def _forget(record: Record, load_balancer_id: str) -> None:
         record.places.pop(load_balancer_id, None)
-
-
-def _check_usable(found: FoundLoadBalancer, project_id: str) -> None:
-    """Make sure that the load balancer is the project's, and is not broken.
-
-    :raises Unusable: it is not the project's, or is in ERROR.
-    """
-    if found.project_id != project_id:
-        raise Unusable(f"load balancer {found.id} is another project's")
-    if found.provisioning_status == ERROR:
-        raise Unusable(f"load balancer {found.id} is in ERROR")

@@ -7,6 +7,7 @@ value, as IPv6 has many spellings.
 import ipaddress
 from collections.abc import Sequence
 
+from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.drivers.lbaas.ownership import set_fields
 from kuryr_k8s.model.load_balancer import (
     ERROR,
@@ -48,7 +49,7 @@ def same_listener(wanted: Listener, found: Listener) -> bool:
         _same_values(wanted, found, LISTENER_LIMITS)
         and _networks(wanted.allowed_cidrs) == _networks(found.allowed_cidrs)
         and set(wanted.insert_headers) == set(found.insert_headers)
-        and set(wanted.tags) <= set(found.tags)
+        and _has_tags(wanted.tags, found.tags)
         and set_fields(wanted.tags) == set_fields(found.tags)
     )
 
@@ -62,8 +63,22 @@ def same_pool(wanted: Pool, found: Pool) -> bool:
         wanted.lb_algorithm == found.lb_algorithm
         and wanted.persistence == found.persistence
         and wanted.persistence_timeout in (None, found.persistence_timeout)
-        and set(wanted.tags) <= set(found.tags)
+        and _has_tags(wanted.tags, found.tags)
     )
+
+
+def _has_tags(wanted: Sequence[str], found: Sequence[str]) -> bool:
+    """Return whether the found part has the wanted tags.
+
+    The mark of the cluster does not count: parts that an earlier version made are recognized by
+    their load balancer's mark, or by their owner. Each call would hold up the whole of it.
+    """
+    return {tag for tag in wanted if not clusters_on((tag,))} <= set(found)
+
+
+def lacks_mark(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
+    """Return whether the load balancer was made by a version that knew no marks of clusters."""
+    return bool(clusters_on(wanted.tags)) and not clusters_on(found.tags)
 
 
 def united(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShared
 from kuryr_k8s.drivers.base import tags as owner_tags
@@ -39,8 +40,9 @@ class LBaaSv2(LBaaSDriver):
         if not tags:
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
         self._octavia = context.octavia
-        self._tags: Sequence[str] = tags
-        self._records = Records(self._octavia, tags)
+        self._resource_tags: Sequence[str] = tags
+        self._mark = context.neutron.mark
+        self._records = Records(self._octavia, tags, self._mark)
         self._work = Work(
             context,
             tags,
@@ -49,8 +51,13 @@ class LBaaSv2(LBaaSDriver):
             longest=context.conf.neutron_defaults.lbaas_activation_timeout,
             immutable_limit=immutable_limit,
         )
-        self._attached = Attachments(self._octavia, self._work, self._records, tags)
+        self._attached = Attachments(self._octavia, self._work, self._records, tags, self._mark)
         self._vip_ports = VIPPortSweep(context)
+
+    @property
+    def _tags(self) -> Sequence[str]:
+        """The tags of everything that is created here."""
+        return (*self._resource_tags, self._mark.tag)
 
     def loops(self) -> Sequence[Controller[str]]:
         """Return the watch of what is PENDING, and the sweep of VIPs' ports."""
@@ -103,7 +110,7 @@ class LBaaSv2(LBaaSDriver):
 
     async def list_owned(self) -> list[Owned]:
         owned = [
-            Owned(owner, owner_tags.namespace_of(row["tags"]), row["id"])
+            Owned(owner, owner_tags.namespace_of(row["tags"]), row["id"], clusters_on(row["tags"]))
             for row in await self._records.list_all()
             if (owner := owner_tags.owner_of(row["tags"])) is not None
         ]

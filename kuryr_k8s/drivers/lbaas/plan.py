@@ -15,6 +15,8 @@ as few calls as there are differences. The order of steps:
 * what Octavia cannot change (protocols, ports, types of monitors) is created anew; if it concerns
   the load balancer itself (address, subnet, provider, flavor, project, ...), so is all of it.
 
+A load balancer that an earlier version made gets the mark of the cluster once, at the end.
+
 Where None is wanted, Octavia chooses, and there is no difference; tags of others are kept. Names
 of load balancers, listeners and members are for people, and no difference either: a call would
 make the whole load balancer PENDING, and hold up changes that matter. They are written along with
@@ -26,6 +28,7 @@ from dataclasses import replace
 
 from kuryr_k8s.drivers.lbaas.compare import (
     differs,
+    lacks_mark,
     same_listener,
     same_members,
     same_pool,
@@ -43,6 +46,7 @@ from kuryr_k8s.drivers.lbaas.steps import (
     DeletePool,
     Pending,
     SetMembers,
+    SetTags,
     Step,
     UpdateHealthMonitor,
     UpdateListener,
@@ -84,6 +88,9 @@ def next_step(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> 
         return Pending(found.id)
     if differs(desired, found):
         return DeleteLoadBalancer(found.id)
+    if lacks_mark(desired, found):
+        tags = united(desired.tags, found.tags)
+        return next_step_inside(desired, found) or SetTags(found.id, tags)
     return next_step_inside(desired, found)
 
 

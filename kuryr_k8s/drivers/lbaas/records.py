@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.octavia.found import Parts
 from kuryr_k8s.drivers.base import tags as owner_tags
@@ -27,10 +28,14 @@ FIELDS = ("id", "tags", "provisioning_status", "created_at")
 class Records:
     """The records of all owners in the cluster, and the survey of their load balancers.
 
+    A load balancer with the mark of another cluster comes into no record: it is never touched.
+
     :param tags: the tags that all load balancers of the cluster have.
+    :param mark: that tells apart clusters with the same tags.
     """
 
-    def __init__(self, octavia: Octavia, tags: Sequence[str]) -> None:
+    def __init__(self, octavia: Octavia, tags: Sequence[str], mark: ClusterMark) -> None:
+        self._mark = mark
         self._octavia = octavia
         self._tags = tuple(tags)
         self._records: dict[Owner, Record] = {}
@@ -103,7 +108,11 @@ class Records:
     async def _ask(self, owner: Owner) -> None:
         tags = (*self._tags, owner_tags.owner_tag(owner))
         query = {"tags": ",".join(tags), "fields": FIELDS}
-        self._note(owner, _existing(await self._octavia.list_load_balancers(query)))
+        rows = await self._octavia.list_load_balancers(query)
+        self._note(owner, [row for row in _existing(rows) if self._is_ours(row)])
+
+    def _is_ours(self, row: Json) -> bool:
+        return not self._mark.others_on(row["tags"])
 
     async def _list_all(self) -> list[Json]:
         before = {record.owner: record.own for record in self if record.own is not None}
@@ -115,7 +124,8 @@ class Records:
             owner = owner_tags.owner_of(row["tags"])
             if owner is not None:
                 rows.append(row)
-                by_owner[owner].append(row)
+                if self._is_ours(row):
+                    by_owner[owner].append(row)
         for owner, view in before.items():
             if owner not in by_owner and self._own(owner) is view:
                 self.doubt(owner)

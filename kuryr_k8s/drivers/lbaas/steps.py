@@ -40,6 +40,14 @@ class DeleteLoadBalancer:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTags:
+    """Replace the tags of the load balancer itself."""
+
+    id: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateListener:
     """Create a listener.
 
@@ -130,6 +138,7 @@ class DeleteHealthMonitor:
 
 Change = (
     DeleteLoadBalancer
+    | SetTags
     | CreateListener
     | UpdateListener
     | DeleteListener
@@ -149,6 +158,8 @@ async def take(octavia: Octavia, step: Change) -> None:
     match step:
         case DeleteLoadBalancer(id=lb_id):
             await octavia.delete_load_balancer(lb_id)
+        case SetTags(lb_id, tags):
+            await octavia.set_tags(lb_id, tags)
         case CreateListener(load_balancer_id, listener, pool_id):
             body = bodies.listener_body(listener, load_balancer_id, pool_id)
             await octavia.create_listener(body)

@@ -4,15 +4,18 @@ It allows what comes from the subnets of Services, and nothing else. amphora con
 from an address of its own there (with ``member_mode = L3``). With ovn, which keeps clients'
 addresses, a Pod that reaches itself through a Service comes from the Service's address. Nobody
 else has addresses there. The cluster has one such group; it is created when the first Pod needs
-it, and stays.
+it, and stays. A group of that name that bears the mark of another cluster, or no mark and that no
+KuryrPort of ours names, is left alone.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import granted
 
@@ -31,13 +34,22 @@ _RULE_FIELDS = (
 
 
 class MemberGroup:
-    """The group, found again by its name, which it has from the beginning."""
+    """The group, found again by its name and by the mark that its description has.
 
-    def __init__(self, neutron: Neutron, conf: cfg.ConfigOpts) -> None:
+    It has both from the beginning.
+
+    :param in_use: Returns whether a KuryrPort names a group: then the group of an earlier version,
+        which has no mark, is ours.
+    """
+
+    def __init__(
+        self, neutron: Neutron, conf: cfg.ConfigOpts, in_use: Callable[[str], bool]
+    ) -> None:
         defaults = conf.neutron_defaults
         self._neutron = neutron
         self._project: str = defaults.project
-        self._tags = list(defaults.resource_tags)
+        self._resource_tags = list(defaults.resource_tags)
+        self._in_use = in_use
         self._subnets = list(defaults.service_subnet)
         self._id: str | None = None
         self._compared_at = 0.0
@@ -62,11 +74,13 @@ class MemberGroup:
         groups = self._neutron.security_groups
         subnets = [await self._neutron.get_subnet(subnet_id) for subnet_id in self._subnets]
         wanted = [_rule(f"IPv{subnet.ip_version}", subnet.cidr) for subnet in subnets]
-        name = f"kuryr {self._tags[0]}: from load balancers"
+        name = f"kuryr {self._resource_tags[0]}: from load balancers"
         found = await groups.list_groups({"name": name, "project_id": self._project})
-        group = min(found, key=lambda group: (group["created_at"], group["id"]), default=None)
+        ours = [group for group in found if self._is_ours(group)]
+        group = min(ours, key=lambda group: (group["created_at"], group["id"]), default=None)
+        tags = [*self._resource_tags, self._neutron.mark.tag]
         if group is None:
-            description = "Pods are reached from the subnets of Services"
+            description = f"{tags[-1]} Pods are reached from the subnets of Services"
             body = {"name": name, "project_id": self._project, "description": description}
             group = await groups.create_group(body)
         group_id: str = group["id"]
@@ -81,9 +95,15 @@ class MemberGroup:
         missing = [rule | group_fields for rule in wanted if rule not in present]
         if missing:
             await groups.create_rules(missing)
-        if not set(self._tags) <= set(group["tags"]):
-            await groups.set_tags(group_id, self._tags)
+        if not set(tags) <= set(group["tags"]):
+            await groups.set_tags(group_id, tags)
         return group_id
+
+    def _is_ours(self, group: Json) -> bool:
+        clusters = clusters_on((*group["tags"], *group["description"].split(" ")))
+        if not clusters:
+            return self._in_use(group["id"])
+        return clusters == {self._neutron.mark.uid}
 
     async def _share(self, project_id: str) -> None:
         if self._id is None:

@@ -10,6 +10,7 @@ from kuryr_k8s.drivers.base import (
     granted,
 )
 from kuryr_k8s.drivers.policy.member_group import MemberGroup
+from kuryr_k8s.k8s.resources import KURYRPORTS
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Service
 
@@ -29,7 +30,16 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
         conf = context.conf
         served = "loadbalancer" in conf.kubernetes.enabled_handlers
         wanted = served and conf.octavia_defaults.member_security_group
-        self._members = MemberGroup(context.neutron, conf) if wanted else None
+        self._members = self._member_group(context) if wanted else None
+
+    @staticmethod
+    def _member_group(context: DriverContext) -> MemberGroup:
+        kuryrports = context.informers.of(KURYRPORTS)
+
+        def in_use(group_id: str) -> bool:
+            return any(group_id in each.security_groups for each in kuryrports.values())
+
+        return MemberGroup(context.neutron, context.conf, in_use)
 
     async def start(self) -> None:
         if not self._groups:

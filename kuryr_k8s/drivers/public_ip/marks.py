@@ -1,19 +1,20 @@
 """Marks by which floating IPs of Services are found again: nothing else records their owners.
 
-A floating IP that we create names its owner in the description from its first instant, and then in
-tags, like everything of the cluster. One that existed before keeps the description that people
-gave it, and has the tags only. Pure.
+A floating IP that we create names its owner and the cluster in the description from its first
+instant, and then in tags, like everything of the cluster. One that existed before keeps the
+description that people gave it, and has the tags only. Those of versions that did not know the
+cluster's mark get it when their Services are looked at. Pure.
 """
 
 from dataclasses import dataclass
 
+from kuryr_k8s.cloud.mark import ClusterMark, clusters_on
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.base.tags import NAMESPACE_TAG, SERVICE_TAG
 from kuryr_k8s.model.owner import Owner
 
 FOUND_TAG = "kuryr-found"  # the floating IP existed before, and stays
-CLUSTER_LIMIT = 150  # characters: with it, a description fits into Neutron's 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +22,34 @@ class Marks:
     """Marks of one cluster.
 
     :param cluster: ``[neutron_defaults] resource_tags``.
+    :param mark: that tells apart clusters with the same tags.
     """
 
     cluster: tuple[str, ...]
+    mark: ClusterMark
 
     def description_of(self, owner: Owner) -> str:
         """Return the description of a floating IP that we create."""
-        return f"{owner_tags.owner_tag(owner)} {self.cluster[0]}"
+        return f"{owner_tags.owner_tag(owner)} {self.mark.tag}"
+
+    def descriptions_of(self, owner: Owner) -> tuple[str, ...]:
+        """Return the descriptions by which the owner's floating IPs are found."""
+        return self.description_of(owner), f"{owner_tags.owner_tag(owner)} {self.cluster[0]}"
 
     def tags_of(self, namespace: str, owner: Owner) -> tuple[str, ...]:
         """Return all tags of the owner's floating IP."""
-        return owner_tags.tags_of(self.cluster, namespace, owner)
+        return owner_tags.tags_of((*self.cluster, self.mark.tag), namespace, owner)
 
     def search_tags(self, owner: Owner) -> tuple[str, ...]:
         """Return the tags by which the owner's floating IPs are found."""
         return (*self.cluster, owner_tags.owner_tag(owner))
 
+    def clusters_of(self, floating_ip: FloatingIP) -> frozenset[str]:
+        """Return the uids of the clusters whose marks the floating IP bears."""
+        return clusters_on((*floating_ip.tags, *floating_ip.description.split(" ")))
+
     def owner_of(self, floating_ip: FloatingIP) -> Owner | None:
-        """Return the owner of the floating IP in this cluster, if it has one."""
+        """Return the owner that the floating IP names with the tags of this cluster, if any."""
         if set(self.cluster) <= set(floating_ip.tags) and (
             owner := owner_tags.owner_of(floating_ip.tags)
         ):
@@ -47,7 +58,7 @@ class Marks:
 
     def others_tags(self, floating_ip: FloatingIP) -> tuple[str, ...]:
         """Return the tags that people have given the floating IP."""
-        ours = (*self.cluster, FOUND_TAG)
+        ours = (*self.cluster, self.mark.tag, FOUND_TAG)
         prefixes = (SERVICE_TAG, NAMESPACE_TAG)
         return tuple(
             tag for tag in floating_ip.tags if tag not in ours and not tag.startswith(prefixes)
@@ -59,7 +70,8 @@ class Marks:
 
     def _described_owner(self, floating_ip: FloatingIP) -> Owner | None:
         mark, _, cluster = floating_ip.description.partition(" ")
-        return owner_tags.owner_of([mark]) if cluster == self.cluster[0] else None
+        known = (self.mark.tag, self.cluster[0])
+        return owner_tags.owner_of([mark]) if cluster in known else None
 
 
 def is_marked(floating_ip: FloatingIP) -> bool:

@@ -59,7 +59,7 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         defaults = context.conf.neutron_defaults
         if not defaults.resource_tags:
             raise errors.ConfigError("[neutron_defaults] resource_tags is not set")
-        self._marks = Marks(tuple(defaults.resource_tags))
+        self._marks = Marks(tuple(defaults.resource_tags), context.neutron.mark)
         self._neutron = context.neutron.floating_ips
         self._records = Records(self._neutron, self._marks, granted.projects(context.conf))
         self._requirements = RequirementsReader(
@@ -68,11 +68,6 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         self._taking = asyncio.Lock()
 
     async def start(self) -> None:
-        if len(self._marks.cluster[0]) > fip_marks.CLUSTER_LIMIT:
-            raise errors.ConfigError(
-                "[neutron_defaults] resource_tags: the first one is longer than "
-                f"{fip_marks.CLUSTER_LIMIT} characters"
-            )
         await self._requirements.check()
 
     async def ensure(self, request: PublicIPRequest) -> str | None:

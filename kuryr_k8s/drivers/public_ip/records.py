@@ -3,7 +3,8 @@
 After a start, one list tells of all of them. From then on, an owner without a known floating IP
 has none, unless a write was not answered: then Neutron is asked again, about this owner.
 
-Anybody can write marks on a floating IP, and an administrator's account sees those of every
+Those with the mark of another cluster come into no record, so they are never touched. Anybody can
+write marks on a floating IP, and an administrator's account sees those of every
 project: a floating IP of a project that no Service can belong to is nobody's.
 """
 
@@ -76,26 +77,33 @@ class Records:
         doubtful = set(self._survey.doubtful)
         self._touched.clear()
         rows = await self._floating_ips.list_all({})
-        found = self._by_owner(rows)
+        found = self._by_owner(row for row in rows if not self._is_anothers(row))
         for owner in (found.keys() | self._known.keys()) - doubtful - self._touched:
             if self._known.get(owner, {}).keys() <= found.get(owner, {}).keys():
                 self._note(owner, found[owner])
             else:  # a list proves nothing about what it does not show
                 self._survey.doubtful.add(owner)
         return [
-            Owned(owner, owner_tags.namespace_of(floating_ip.tags), floating_ip.id)
-            for owner, by_id in found.items()
-            for floating_ip in by_id.values()
+            Owned(
+                owner, owner_tags.namespace_of(each.tags), each.id, self._marks.clusters_of(each)
+            )
+            for owner, by_id in self._by_owner(rows).items()
+            for each in by_id.values()
         ]
+
+    def _is_anothers(self, row: FloatingIP) -> bool:
+        """Return whether the floating IP bears the mark of another cluster."""
+        return bool(self._marks.clusters_of(row) - {self._marks.mark.uid})
 
     async def _ask(self, owner: Owner) -> None:
         queries: tuple[Query, ...] = (
             {"tags": ",".join(self._marks.search_tags(owner))},
-            {"description": self._marks.description_of(owner)},
+            {"description": list(self._marks.descriptions_of(owner))},
             *({"id": some} for some in in_queries(self._known.get(owner, {}))),
         )
         rows = [row for query in queries for row in await self._floating_ips.list_all(query)]
-        self._note(owner, self._by_owner(rows).get(owner, {}))
+        ours = (row for row in rows if not self._is_anothers(row))
+        self._note(owner, self._by_owner(ours).get(owner, {}))
 
     def _by_owner(self, rows: Iterable[FloatingIP]) -> dict[Owner, dict[str, FloatingIP]]:
         found: defaultdict[Owner, dict[str, FloatingIP]] = defaultdict(dict)

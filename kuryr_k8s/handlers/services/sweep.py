@@ -2,8 +2,9 @@
 
 Such objects are left where somebody took our finalizer off, or where a Service lost its second
 ClusterIP while nobody watched. An object is removed when two searches in a row have found it and a
-live list of Services does not need it either; the log says so. All other objects are compared with
-their desired state: the search makes the driver forget what others have changed.
+live list of Services does not need it either; the log says so. Only what bears the mark of this
+cluster is removed: what bears none, or that of another cluster, is reported. All other objects are
+compared with their desired state: the search makes the driver forget what others have changed.
 """
 
 import logging
@@ -50,6 +51,8 @@ class OrphanSweep(Sweep[Owned]):
         self._list_owned = list_owned
         self._release = release
         self._kube = context.kube
+        self._mark = context.neutron.mark
+        self._strangers = context.strangers
         self._services = context.informers.of(SERVICES)
         self._look_again = look_again
         self._classes = Classes.read(context.conf)
@@ -62,7 +65,14 @@ class OrphanSweep(Sweep[Owned]):
     async def search(self) -> list[Owned]:
         """Have all Services looked at again; return what none of them needs."""
         owned = await self._list_owned()
-        unwanted = self.still_unwanted(owned)
+        unmarked = self.still_unwanted([each for each in owned if not each.clusters])
+        await self._strangers.listed(
+            f"{self._kind}s",
+            others=(each.id for each in owned if each.clusters - {self._mark.uid}),
+            unmarked=(each.id for each in unmarked),
+        )
+        ours = [each for each in owned if each.clusters == {self._mark.uid}]
+        unwanted = [] if self._strangers.overlap else self.still_unwanted(ours)
         for service in self._services.values():
             self._look_again(Key(service.namespace, service.name))
         return unwanted
@@ -72,7 +82,9 @@ class OrphanSweep(Sweep[Owned]):
         return item.owner
 
     async def confirm(self, items: Sequence[Owned]) -> list[Owned]:
-        """Return what no Service of a live list needs."""
+        """Return what no Service of a live list needs; nothing while tags of clusters overlap."""
+        if self._strangers.overlap:
+            return []
         pages = self._kube.list_pages(SERVICES, {})
         live = [Service.read(item) async for items, _version in pages for item in items]
         return unwanted_of(items, live, self._classes)

@@ -20,7 +20,7 @@ from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.patience import PATIENCE
 from tests.component.lbaas.octavia_calls import FAULTS, calls
 from tests.kit.clock import ManualClock
-from tests.kit.confs import TAG
+from tests.kit.confs import CLUSTER, TAG
 from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import lose_reply
 from tests.kit.fakes.octavia.kinds import POOL
@@ -337,7 +337,8 @@ async def test_resync_of_what_nobody_changed_reads_five_lists(worker, cloud):
     await worker.have(OWNER, wanted(cloud, OWNER))
     cloud.calls.clear()
     [load_balancer] = cloud.load_balancers
-    assert await worker.driver.list_owned() == [Owned(OWNER, "default", load_balancer)]
+    owned = Owned(OWNER, "default", load_balancer, frozenset({CLUSTER}))
+    assert await worker.driver.list_owned() == [owned]
     await worker.have(OWNER, wanted(cloud, OWNER))
     assert calls(cloud, writes=True) == []
     shared = ["GET listeners", "GET pools"]  # in the load balancers of others

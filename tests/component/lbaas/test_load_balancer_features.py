@@ -8,14 +8,14 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.model.load_balancer import TIMEOUTS, HealthMonitor
 from kuryr_k8s.model.owner import Owner
-from tests.kit.confs import TAG
+from tests.kit.confs import MARK, TAG
 from tests.kit.fakes.faults import WRITES, answer, lose_reply
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.load_balancer_worker import wanted
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
 MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
-TAGS = (TAG, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}")
+TAGS = (TAG, MARK, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}")
 
 
 def writes(cloud):

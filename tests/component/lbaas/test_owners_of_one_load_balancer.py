@@ -10,6 +10,7 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.model.owner import Owner, Role
 from tests.component.lbaas.octavia_calls import FAULTS, calls
+from tests.kit.confs import CLUSTER
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.load_balancer_worker import wanted
 
@@ -333,7 +334,8 @@ async def test_what_nobody_wants_any_more_is_found_after_a_restart_and_removed(m
         x = await operators(cloud, worker)
         await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["http", "dns"]))
     async with make_worker() as worker:
-        assert await worker.driver.list_owned() == [Owned(SECOND, "default", x)]
+        owned = Owned(SECOND, "default", x, frozenset({CLUSTER}))
+        assert await worker.driver.list_owned() == [owned]
         await worker.have(SECOND, None)
         assert shown(cloud) == OWN
         assert len(parts(cloud, POOL)) == 1

@@ -7,18 +7,21 @@ import dataclasses
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import ClusterMark
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import PublicIPRequest
 from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
 from kuryr_k8s.drivers.public_ip.requirements import NoNetwork
 from kuryr_k8s.model.owner import Owner
+from tests.kit import confs
 from tests.kit.confs import TAG
 from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, hide, lose_reply
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
 OTHER = Owner("0e3b7d10-1111-4222-8333-444455556666")
-MARK = f"kuryr-service:{OWNER.uid} {TAG}"
-TAGS = {TAG, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}"}
+MARK = f"kuryr-service:{OWNER.uid} {confs.MARK}"
+TAGS = {TAG, confs.MARK, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +38,16 @@ def add_vip(cloud):
 
 
 @pytest.fixture
-def start(load_conf, neutron, cloud):
+def start(load_conf, neutron, transport, cloud):
     """A new life of the driver; keyword arguments are of [neutron_defaults]."""
 
-    def make(**options):
+    def make(cluster=None, **options):
         options = {"external_svc_net": cloud.public["id"], **options}
         conf = load_conf(
             neutron_defaults={name: value for name, value in options.items() if value}
         )
-        return NeutronFloatingIP(driver_context(conf, neutron))
+        client = neutron if cluster is None else Neutron(transport, ClusterMark(cluster))
+        return NeutronFloatingIP(driver_context(conf, client))
 
     return make
 
@@ -420,6 +424,21 @@ async def test_of_several_of_an_owner_the_oldest_stays(start, cloud):
 
 
 @pytest.mark.parametrize(
+    "mark",
+    [{"description": f"kuryr-service:{OWNER.uid} {TAG}"}, {"tags": sorted(TAGS - {confs.MARK})}],
+    ids=["description", "tags"],
+)
+async def test_one_of_an_earlier_version_stays_its_services_and_gets_the_mark(start, cloud, mark):
+    made = cloud.add_floating_ip(cloud.public["id"])
+    cloud.store.change("floatingip", made, mark)
+    driver = start()
+    assert [owned.clusters for owned in await driver.list_owned()] == [frozenset()]
+    assert await driver.ensure(request(cloud)) == made["floating_ip_address"]
+    assert only(cloud) is made
+    assert set(made["tags"]) == TAGS
+
+
+@pytest.mark.parametrize(
     "by_hand",
     [
         lambda cloud: cloud.remove_floating_ip(only(cloud)["id"]),
@@ -491,12 +510,13 @@ async def test_service_of_another_project_has_a_floating_ip_of_that(load_conf, n
     assert only(cloud)["project_id"] == other
 
 
-async def test_other_clusters_are_none_of_ours(start, cloud):
-    other = start(resource_tags="other-cluster")
+@pytest.mark.parametrize("tag", ["other-cluster", TAG])
+async def test_other_clusters_are_none_of_ours(start, cloud, tag):
+    other = start("another", resource_tags=tag)
     address = await other.ensure(request(cloud))
     before = shown(cloud)
     driver = start()
-    assert await driver.list_owned() == []
+    assert not any(confs.CLUSTER in owned.clusters for owned in await driver.list_owned())
     await driver.release(OWNER, keep=False)
     with pytest.raises(InUse):
         await driver.ensure(request(cloud, vip=1, address=address))
@@ -510,7 +530,6 @@ async def test_other_clusters_are_none_of_ours(start, cloud):
         ({"external_svc_net": "services"}, errors.Refused),
         ({"external_svc_net": None, "external_svc_subnet": "public"}, errors.ConfigError),
         ({"external_svc_subnet": "services"}, errors.Refused),
-        ({"resource_tags": "x" * 151}, errors.ConfigError),
     ],
     ids=str,
 )

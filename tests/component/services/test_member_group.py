@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.confs import NODE
+from tests.kit.confs import MARK, NODE
 from tests.kit.fakes.faults import WRITES, cut, lose_reply
 
 V4, V6 = ("ingress", "IPv4", "10.96.0.0/15"), ("ingress", "IPv6", "fd96::/64")
@@ -40,7 +40,33 @@ async def test_pods_are_reached_from_the_subnets_of_services_and_it_opens_nothin
     assert groups == {services.cloud.group["id"], group["id"]}
     assert rules_of(services, group) == [V4, V6]
     assert group["project_id"] == services.cloud.project_id
-    assert group["tags"] == ["test-cluster"]
+    assert group["tags"] == ["test-cluster", MARK]
+    assert group["description"].startswith(f"{MARK} ")
+
+
+@pytest.mark.parametrize("mark", [["kuryr-cluster:another"], []], ids=["another's", "unmarked"])
+async def test_group_of_that_name_that_is_not_ours_is_left_alone(services, mark):
+    group = services.cloud.add_security_group(NAME)
+    services.cloud.store.change("security_group", group, {"tags": ["test-cluster", *mark]})
+    before = rules_of(services, group)
+    async with services.controller():
+        groups = await start_pod(services)
+    assert group["id"] not in groups
+    assert len(groups) == 2
+    assert group["tags"] == ["test-cluster", *mark]
+    assert rules_of(services, group) == before
+
+
+async def test_group_of_an_earlier_version_that_a_kuryrport_names_stays_the_clusters(services):
+    async with services.controller():
+        before = await start_pod(services)
+    (group,) = ours(services)
+    changes = {"tags": ["test-cluster"], "description": "Pods are reached"}
+    services.cloud.store.change("security_group", group, changes)
+    async with services.controller():
+        assert await start_pod(services, "other") == before
+    assert ours(services) == [group]
+    assert MARK in group["tags"]
 
 
 async def test_service_is_not_said_to_have_it(services):
@@ -96,7 +122,8 @@ async def test_fault_at_any_write_leaves_one_group(services, fault):
         (group,) = ours(services)
         assert group["id"] in groups
         assert rules_of(services, group) == [V4, V6]
-        assert group["tags"] == ["test-cluster"]
+        assert group["tags"] == ["test-cluster", MARK]
+    assert group["description"].startswith(f"{MARK} ")
 
 
 async def test_pods_of_other_projects_may_use_it(services):

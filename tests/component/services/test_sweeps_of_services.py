@@ -1,11 +1,86 @@
 """What a controller finds in the cloud that no Service has."""
 
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG
-from tests.kit.confs import TAG
+from tests.kit.confs import MARK, TAG
 from tests.kit.service_stage import FINALIZER
 
 HTTP = ("http", 80)
 GONE = "0e3b7d10-1111-4222-8333-444455556666"
+
+
+EARLIER = "1f4c8e21-1111-4222-8333-444455556666"
+THEIRS = "kuryr-cluster:0f0e0d0c-0000-4000-8000-00000000000b"
+
+
+def tags(owner):
+    return [TAG, "kuryr-namespace:default", f"kuryr-service:{owner}"]
+
+
+def add_floating_ip(cloud, network, description="", tags=()):
+    made = cloud.add_floating_ip(network["id"], description=description)
+    cloud.store.change("floatingip", made, {"tags": list(tags)})
+    return made["id"]
+
+
+async def test_what_bears_the_mark_of_another_cluster_stays_and_stops_the_sweeps(services):
+    """The two have one kuryr.conf."""
+    cloud = services.cloud
+    public = cloud.add_external_network("public", "172.24.4.0/24")
+    theirs = add_floating_ip(cloud, public, tags=[*tags(GONE), THEIRS])
+    ours = add_floating_ip(cloud, public, tags=[*tags(GONE), MARK])
+    options = {"sweep_interval": "1", "external_svc_net": public["id"]}
+    async with services.controller(neutron_defaults=options):
+        await services.add_service("web", HTTP)
+        await services.until_published("web")
+    (balancer_id,) = cloud.load_balancers
+    balancer = cloud.octavia.store.part(balancer_id)
+    balancer["tags"] = [*tags(GONE), THEIRS]
+    await services.delete_service("web")
+    async with services.controller(neutron_defaults=options) as app:
+
+        async def reported():
+            kinds = ("load balancers", "public IPs")
+            return all(others_of(app, kind) == 1 for kind in kinds)
+
+        await services.until(reported)
+        begun = searches(cloud)
+        await cloud.wait_for(lambda: searches(cloud) >= begun + 4)
+        assert set(cloud.floating_ips) == {theirs, ours}
+        assert list(cloud.load_balancers) == [balancer_id]
+        cloud.remove_floating_ip(theirs)
+        cloud.octavia.remove(balancer_id)
+        await cloud.wait_for(lambda: not cloud.floating_ips)
+
+
+def others_of(app, kind):
+    name = "kuryr_other_clusters_objects"
+    return app.registry.get_sample_value(name, {"kind": kind})
+
+
+def searches(cloud):
+    return sum(call.method == "GET" and call.path.endswith("/floatingips") for call in cloud.calls)
+
+
+async def test_load_balancer_of_an_earlier_version_gets_the_mark_once(services):
+    cloud = services.cloud
+    async with services.controller():
+        await services.add_service("web", HTTP)
+        await services.until_published("web")
+    (balancer_id,) = cloud.load_balancers
+    balancer = cloud.octavia.store.part(balancer_id)
+    assert MARK in balancer["tags"]
+    parts = services.trees()
+    balancer["tags"] = [tag for tag in balancer["tags"] if tag != MARK] + ["joes"]
+    writes = len(services.octavia_calls())
+    async with services.controller():
+        await cloud.wait_for(lambda: {MARK, "joes"} <= set(balancer["tags"]))
+        await services.add_service("other", HTTP)
+        await services.until_published("other")
+    methods = [method for method, _kind in services.octavia_calls()[writes:]]
+    assert methods == ["PUT", "POST"]
+    assert {tree["vip_address"] for tree in parts} <= {
+        tree["vip_address"] for tree in services.trees()
+    }
 
 
 async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(services):
@@ -13,18 +88,14 @@ async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(
     public = cloud.add_external_network("public", "172.24.4.0/24")
     service = await services.add_service("web", HTTP)
 
-    def tags(owner):
-        return [TAG, "kuryr-namespace:default", f"kuryr-service:{owner}"]
-
     def floating_ip(description="", tags=()):
-        made = cloud.add_floating_ip(public["id"], description=description)
-        cloud.store.change("floatingip", made, {"tags": list(tags)})
-        return made["id"]
+        return add_floating_ip(cloud, public, description, tags)
 
-    marked = floating_ip(tags=tags(GONE))
-    unmarked_yet = floating_ip(f"kuryr-service:{GONE} {TAG}")
-    found = floating_ip("ask Joe", [*tags(GONE), FOUND_TAG, "joes"])
+    marked = floating_ip(tags=[*tags(GONE), MARK])
+    unmarked_yet = floating_ip(f"kuryr-service:{GONE} {MARK}")
+    found = floating_ip("ask Joe", [*tags(GONE), MARK, FOUND_TAG, "joes"])
     others = floating_ip(f"kuryr-service:{GONE} other-cluster")
+    earlier = floating_ip(f"kuryr-service:{EARLIER} {TAG}", tags(EARLIER))  # it knew no marks
     peoples = floating_ip("ask Joe")
     port = cloud.add_port(
         cloud.services["id"],
@@ -38,7 +109,7 @@ async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(
         await cloud.wait_for(lambda: port["id"] not in cloud.ports)
         await cloud.wait_for(lambda: {marked, unmarked_yet}.isdisjoint(cloud.floating_ips))
         await cloud.wait_for(lambda: cloud.floating_ips[found]["tags"] == ["joes"])
-    assert set(cloud.floating_ips) == {found, others, peoples}
+    assert set(cloud.floating_ips) == {found, others, earlier, peoples}
     assert [kept["description"] for kept in cloud.floating_ips.values()].count("ask Joe") == 2
     assert len(cloud.load_balancers) == 1
     assert FINALIZER in (await services.service("web"))["metadata"]["finalizers"]

@@ -82,6 +82,10 @@ class OctaviaModel:
         )
         require(not broken or (deletes and step.id in broken), "409: something is in ERROR")
         match step:
+            case lb_steps.SetTags(found_id, tags):
+                require(found_id == self.found.id, "404")
+                require(set(self.found.tags) < set(tags), "needless, or somebody's tag is lost")
+                self.found = replace(self.found, tags=tags)
             case lb_steps.CreateListener(found_id, listener, pool_id):
                 require(found_id == self.found.id, "404")
                 self._check_port(listener)
