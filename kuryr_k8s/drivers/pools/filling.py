@@ -265,27 +265,30 @@ class Filling:
     def _await_turn(self, key: PoolKey) -> None:
         """Let the pool try, unless another one has tried for all that wait for the same thing.
 
-        :raises errors.CloudError: the answer that the other one got.
+        :raises errors.Wait: it is not its turn; that is no failure of its own.
         """
         shortage = self._shortages.turn(key)
-        if shortage is None:
-            return
-        self._of(key).failure = shortage.failure
-        self._shortages.tried(key)
-        if shortage.is_first(key):
-            self._context.queue.add_after(PoolTask(key, 0), self._shortages.left(shortage))
-        raise shortage.failure.with_traceback(None)
+        if shortage is not None:
+            self._shortages.tried(key)
+            is_next = shortage.is_first(key)
+            self._stand_back(key, shortage, self._shortages.left(shortage) if is_next else None)
 
     def _give_way(self, key: PoolKey) -> None:
         """Let a pool that is to be filled take nothing that Pods of other pools wait for.
 
-        :raises errors.CloudError: the answer that those pools got.
+        :raises errors.Wait: there is such a thing.
         """
         shortage = self._shortages.give_way(key)
         if shortage is not None:
-            self._of(key).failure = shortage.failure
-            self._shortages.tried(key)
-            raise shortage.failure.with_traceback(None)
+            self._stand_back(key, shortage, None)
+
+    def _stand_back(self, key: PoolKey, shortage: Shortage, delay: float | None) -> None:
+        """Have the pool wait until others bring it along, or for so many seconds."""
+        self._of(key).failure = shortage.failure
+        longest = self._context.patience.sweep_retry
+        raise errors.Wait(
+            f"another pool tries: {shortage.failure}", delay=longest if delay is None else delay
+        )
 
     def _lack(self, key: PoolKey, failure: errors.CloudError) -> None:
         """Note what is used up, and have pools that share it give up ports for Pods that wait."""
