@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kuryr_k8s.model.annotations import HOST_ID, PROJECT
 from tests.component.pools.pods import OPTIONS
 from tests.kit.confs import HOST, TAG
 from tests.kit.kube.client import KubeRefusal
@@ -34,6 +35,8 @@ steps = st.one_of(
     st.tuples(st.just("erase"), st.sampled_from(PODS), st.none()),
     st.tuples(st.just("project"), st.sampled_from(PODS), st.sampled_from(["tenant", "junk"])),
     st.tuples(st.just("annotate"), st.sampled_from(PODS), junk),
+    st.tuples(st.just("node"), st.none(), st.sampled_from(["chassis2", "", "junk"])),
+    st.tuples(st.just("user"), st.sampled_from(PODS), junk),
     st.tuples(st.just("end"), st.sampled_from(PODS), st.none()),
     st.tuples(st.just("restart"), st.none(), st.booleans()),
     st.tuples(st.just("groups"), st.none(), st.none()),
@@ -105,6 +108,17 @@ class Life:
         except KubeRefusal:
             return
 
+    async def rename_host(self, host):
+        """Its node's name in Neutron, which the daemon publishes."""
+        patch = {"metadata": {"annotations": {HOST_ID: host}}}
+        await self.stage.client.patch(f"/api/v1/nodes/{self.stage.node}", patch)
+
+    async def annotate_pod(self, name, value):
+        """Whoever may write Pods writes what it likes."""
+        path = f"/api/v1/namespaces/{self.stage.cluster.namespace}/pods/{name}"
+        marks = dict.fromkeys((PROJECT, HOST_ID, "openstack.org/kuryr-vif"), json.dumps(value))
+        await self.stage.client.patch(path, {"metadata": {"annotations": marks}})
+
     async def end(self, name):
         if name in self.pods and name != VICTIM:
             await self.stage.cluster.delete_pod(self.pods.pop(name))
@@ -134,13 +148,18 @@ async def live(stage, groups, script):
                 if kind == "groups":
                     other = stage.cloud.add_security_group("other")["id"]
                     groups = groups | {"neutron_defaults": {"pod_security_groups": other}}
+                elif kind == "node":
+                    await life.rename_host(value)
                 elif kind == "end":
                     await life.end(name)
+                elif kind == "user" and name in life.pods:
+                    await life.annotate_pod(name, value)
                 elif name in life.pods:
                     await life.forge(kind, name, value)
                 await life.check()
     for name in list(life.pods):
         await life.end(name)
+    await life.rename_host(HOST)
     async with stage.controller(**groups, patience={"sweep_retry": 1.0}):
         for name in PODS:
             recorded = await stage.kuryrport(name)
