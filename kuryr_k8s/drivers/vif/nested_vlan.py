@@ -135,14 +135,18 @@ class NestedVLAN(TaggedPorts):
         await self._remove(port["id"])
 
     async def _remove(self, port_id: str) -> None:
-        """Detach the port if it is attached, and delete it; a port that is gone is no error."""
+        """Detach the port if it is attached, and delete it; a port that is gone is no error.
+
+        :raises errors.NotOurs: the port does not bear the mark; a trunk carries others' ports too.
+        """
         trunk = self._trunks.carrying(port_id)
-        if trunk is None:
-            try:
+        try:
+            await self._neutron.own_port(port_id)
+            if trunk is None:
                 parent = nested_plan.parent_of(await self._neutron.get_port(port_id))
-            except errors.NotFound:
-                return
-            trunk = await self._trunks.of_parent(parent) if parent else None
+                trunk = await self._trunks.of_parent(parent) if parent else None
+        except errors.NotFound:
+            return
         if trunk is not None:
             await trunk.detach(port_id)
         try:

@@ -207,3 +207,16 @@ async def test_release_of_unrecorded_ports_takes_those_of_the_pod_alone(
     other = await driver.ensure(await request_port(pod_uid="another"))
     assert await driver.release_unrecorded(UID) == 2
     assert set(subports(cloud)) == pod_ports(cloud) == {other.id}
+
+
+async def test_subport_of_others_is_neither_detached_nor_deleted(
+    driver, request_port, neutron, cloud
+):
+    """Whatever a caller asks for: the trunk is the machine's, and has others' subports too."""
+    mine = await driver.ensure(await request_port())
+    theirs = cloud.add_port(cloud.pods["id"])["id"]
+    await neutron.trunks.add_subports(cloud.trunk["id"], {theirs: 4000})
+    with pytest.raises(errors.NotOurs):
+        await driver.release(dataclasses.replace(mine, id=theirs))
+    assert subports(cloud)[theirs] == 4000
+    assert theirs in cloud.ports
