@@ -330,7 +330,7 @@ async def test_time_that_passed_while_all_clocks_stood_still_is_not_left_of_the_
     assert leader.remaining == 45
     earlier.remove()
     later = format_datetime(now + timedelta(seconds=seconds), usegmt=True)
-    stage.proxy.faults.add(method="GET", times=None, action=dated(later))
+    stage.proxy.faults.add(times=None, action=dated(later))
     with pytest.raises(errors.KubeError):
         await candidate.apis["one"].get(resources.LEASES, Key("kube-system", "none"))
     assert leader.remaining == left

@@ -223,7 +223,9 @@ async def test_silent_keystone_ends_a_call_all_the_same(load_conf, cloud):
     cloud.faults.add(method="POST", path="/v3/auth/tokens", times=None, action=silence)
     patience = Patience(authentication=0.3)
     connection = connect.connect(load_conf(), connections=1, patience=patience)
-    transport = Transport(connect.ServiceAdapter(connection, "network", patience), limit=1)
+    transport = Transport(
+        connect.ServiceAdapter(connection, "network", patience=patience), limit=1
+    )
     async with asyncio.timeout(60):
         with pytest.raises(errors.CloudError):
             await Neutron(transport).list_ports({})
@@ -256,7 +258,9 @@ async def test_service_that_is_missing_in_the_catalogue_is_found_when_it_is_ther
 ):
     connection = connect.connect(load_conf(), connections=1)
     patience = Patience(failed_authentication=0.0)
-    transport = Transport(connect.ServiceAdapter(connection, "network", patience), limit=1)
+    transport = Transport(
+        connect.ServiceAdapter(connection, "network", patience=patience), limit=1
+    )
     neutron = Neutron(transport)
     url = cloud.keystone.endpoints.pop("network")
     with pytest.raises(errors.CloudError) as caught:
