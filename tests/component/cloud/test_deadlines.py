@@ -13,8 +13,10 @@ from aiohttp import web
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
 from kuryr_k8s.cloud.deadline import Deadline, DeadlineAdapter
+from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.transport import Transport
+from tests.kit.confs import CLUSTER
 from tests.kit.fakes.faults import Hang
 
 NAME = "neutron.test"
@@ -37,7 +39,7 @@ def transport(connection):
 
 @pytest.fixture
 def neutron(transport):
-    return Neutron(transport)
+    return Neutron(transport, ClusterMark(CLUSTER))
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.component.services.web import HTTP, TWO, UP, run
+from tests.kit.confs import MARK
 from tests.kit.load_balancer_services import open_up
 from tests.kit.service_stage import CUT, FINALIZER, SPEC, STATE, VERSION
 
@@ -21,6 +22,7 @@ async def test_service_gets_a_load_balancer_with_its_endpoints(services):
     assert tree["vip_subnet_id"] == services.cloud.services["subnets"][0]
     assert (tree["provider"], tree["project_id"]) == ("ovn", services.cloud.project_id)
     assert tree["tags"] == [
+        MARK,
         f"kuryr-namespace:{services.cluster.namespace}",
         f"kuryr-service:{service['metadata']['uid']}",
         "test-cluster",
