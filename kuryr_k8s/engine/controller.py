@@ -45,7 +45,8 @@ class Observer(Protocol):
 class Controller(Generic[K]):
     """Runs ``reconcile(key)`` for every key of a queue, for at most ``workers`` keys at a time.
 
-    A quarter of the workers (at least one, if there are two or more) is kept for urgent keys.
+    A quarter of the workers (at least one, if there are two or more) is kept for urgent keys, and
+    as many for calm ones that wait.
 
     Keys that failed because an API of the cloud did not serve wait for long in the end. When it
     serves again, a few of them come back with each of its answers (:meth:`resume`): as many calls
@@ -87,11 +88,11 @@ class Controller(Generic[K]):
     async def run(self) -> None:
         """Work until cancelled; only a bug in this class, not one in a handler, stops the loop."""
         slots = asyncio.Semaphore(self._workers)
-        calm = max(1, self._workers - max(1, self._workers // 4))
+        most = max(1, self._workers - max(1, self._workers // 4))
         async with asyncio.TaskGroup() as group:
             while True:
                 await slots.acquire()
-                key = await self.queue.get(calm=calm)
+                key = await self.queue.get(most=most)
                 task = group.create_task(self.step(key), name=f"{self.name} {key}")
                 task.add_done_callback(functools.partial(self._done, slots, key))
 

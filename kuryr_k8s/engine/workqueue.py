@@ -109,27 +109,35 @@ class WorkQueue(Generic[K]):
         """Reset the back-off of a key that succeeded."""
         self._failures.pop(key, None)
 
-    async def get(self, *, calm: float = math.inf) -> K:
+    async def get(self, *, most: float = math.inf) -> K:
         """Take the next key; the caller must call :meth:`done`.
 
-        :param calm: the most calm keys that workers may have, so that one that comes and is urgent
-            finds a worker.
+        :param most: the most keys of one kind that workers may have, so that an urgent one that
+            comes finds a worker; and calm ones if there are always urgent ones, since what is
+            released may be what the urgent ones wait for.
         """
-        while not self._has_next(calm):
+        while (urgent := self._is_next_urgent(most)) is None:
             self._wakeup.clear()
             await self._wakeup.wait()
-        return self.take()
+        return self.take(urgent=urgent)
 
-    def _has_next(self, calm: float) -> bool:
-        if self._urgent:
+    def _is_next_urgent(self, most: float) -> bool | None:
+        """Return of which kind the next key is; None if there is none for now."""
+        taken = sum(self._active.values())
+        if self._urgent and (taken < most or not self._calm):
             return True
-        taken = len(self._active) - sum(self._active.values())
-        return bool(self._calm) and taken < calm
+        if self._calm and len(self._active) - taken < most:
+            return False
+        return None
 
-    def take(self) -> K:
-        """Take the next key of a queue that is not empty."""
-        urgent = bool(self._urgent)
-        ready = self._urgent or self._calm
+    def take(self, *, urgent: bool | None = None) -> K:
+        """Take the next key of a queue that is not empty.
+
+        :param urgent: of which kind; None: an urgent one, if there is one.
+        """
+        if urgent is None:
+            urgent = bool(self._urgent)
+        ready = self._urgent if urgent else self._calm
         key = next(iter(ready))
         del ready[key]
         self._active[key] = urgent

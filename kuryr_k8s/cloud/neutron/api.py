@@ -15,7 +15,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
-from kuryr_k8s.cloud.neutron.own_ports import OwnPorts
+from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG, OwnPorts
 from kuryr_k8s.cloud.neutron.port_batches import PortBatches
 from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
 from kuryr_k8s.cloud.neutron.trunks import Trunks
@@ -205,6 +205,19 @@ class Neutron:
         await self._put_tags(port["id"], tags)
         self.own_ports.note(port, self._with_mark(tags))
 
+    async def mark_port(self, port: Json) -> None:
+        """Give a port that has no mark yet the mark besides its tags, as :meth:`adopt_port` does.
+
+        Where Neutron does not show its tags, it does not let us change them either. Then the port
+        counts as ours for as long as this process runs.
+
+        :raises errors.NotFound: It is gone.
+        """
+        live = await self.get_port(port["id"])
+        if "tags" in live:
+            await self._put_tags(port["id"], live["tags"])
+        self.own_ports.note(port, self._with_mark(port["tags"]))
+
     async def _put_tags(self, port_id: str, tags: Iterable[str]) -> None:
         body = {"tags": self._with_mark(tags)}
         await self._transport.call("PUT", f"/ports/{port_id}/tags", body=body)
@@ -220,18 +233,36 @@ class Neutron:
         fields = query.get("fields") or (BOUND_TO,)
         if BOUND_TO in fields and any(BOUND_TO not in port for port in ports):
             raise errors.CloudError(f"Neutron does not show us {BOUND_TO} of ports")
-        if self.mark.uid:
-            self._note_own(ports, query)
+        if self.mark.uid and "tags" in (query.get("fields") or ("tags",)):
+            await self._fill_in_tags(ports, query)
+            for port in ports:
+                if self.mark.is_on(port["tags"]):
+                    self.own_ports.note(port, port["tags"])
         return ports
 
-    def _note_own(self, ports: Iterable[Json], query: Query) -> None:
-        """Note the ports of a list that bear the mark, as they show or as the query demands."""
+    async def _fill_in_tags(self, ports: Iterable[Json], query: Query) -> None:
+        """Give the ports of a list the tags that Neutron does not show.
+
+        An account without administrator's rights is shown no tags of other projects' ports, and
+        none of its own in the same list. But Neutron tells which of them have a tag: those that
+        say whose a port is are asked for. Other tags stay unknown.
+        """
+        hidden = [port for port in ports if "tags" not in port]
         asked = query.get("tags", "")
-        demanded = asked.split(",") if isinstance(asked, str) else ()
-        for port in ports:
-            tags = port.get("tags", demanded)
-            if self.mark.is_on(tags):
-                self.own_ports.note(port, tags)
+        demanded = asked.split(",") if isinstance(asked, str) and asked else []
+        bearing: dict[str, set[str]] = {}
+        for tag in {self.mark.tag, POOL_TAG} - set(demanded):
+            bearing[tag] = set()
+            for some in in_queries(
+                port["id"] for port in hidden if port["id"] not in self.own_ports
+            ):
+                rows = {"id": some, "tags": tag, "fields": "id", **BY_ID}
+                found = await read_all(self._transport, "/ports", rows)
+                bearing[tag] |= {port["id"] for port in found}
+        for port in hidden:
+            known = self.own_ports.get(port["id"])
+            told = [tag for tag, port_ids in bearing.items() if port["id"] in port_ids]
+            port["tags"] = [*demanded, *told] if known is None else known["tags"]
 
     async def own_port(self, port_id: str) -> Json:
         """Return what is known of a port of this cluster; ask Neutron if nothing is.

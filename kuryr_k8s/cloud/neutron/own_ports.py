@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
+POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
 
 
 class _Known(NamedTuple):

@@ -6,6 +6,7 @@ once, is handed all that it may use, and keeps no state outside itself. Methods 
 they are called again after any failure, and after a restart.
 """
 
+from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG
 from kuryr_k8s.drivers.base.driver import (
     Driver,
     DriverContext,
@@ -22,7 +23,6 @@ from kuryr_k8s.drivers.base.load_balancers import (
 from kuryr_k8s.drivers.base.pods import (
     DEVICE_OWNER,
     NAME_LIMIT,
-    POOL_TAG,
     PORT_FIELDS,
     BindingFailed,
     InterfaceRequest,

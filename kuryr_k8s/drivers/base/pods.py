@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.cloud.neutron.api import Network, Subnet
+from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG
 from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
 DEVICE_OWNER = "compute:kuryr"  # of the ports that the drivers make
-POOL_TAG = "kuryr-pool"  # on ports that were made for no Pod in particular
 NAME_LIMIT = 255  # characters of a port's name
 PORT_FIELDS = (  # what drivers read of the ports that they are shown
     "id",
@@ -222,11 +222,12 @@ class PodVIFDriver(Driver):
         """Adopt a port that an earlier version made for the Pod; return whether it did."""
         neutron = self._context.neutron
         resource_tags = self._context.conf.neutron_defaults.resource_tags
-        port = await neutron.get_port(port_id)
-        if not is_unmarked(port, resource_tags) or not self.names(port, pod_uid):
-            return False
-        await neutron.adopt_port(port, port["tags"])
-        return True
+        query = {"id": port_id, "tags": ",".join(resource_tags)}
+        for port in await neutron.list_ports(query):
+            if is_unmarked(port, resource_tags) and self.names(port, pod_uid):
+                await neutron.mark_port(port)
+                return True
+        return False
 
     @abc.abstractmethod
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:

@@ -9,7 +9,6 @@ being deleted    → wait until the node's finalizer is gone → release ports �
 import contextlib
 import functools
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -57,7 +56,8 @@ class KuryrPortHandler(Handler):
         # done in Neutron, not yet recorded in the KuryrPort
         self._unrecorded: dict[Key, tuple[str, object]] = {}
         self._granted: dict[Key, KuryrPort] = {}  # the last state with interfaces as we wrote them
-        self._released: defaultdict[Key, set[str]] = defaultdict(set)  # ports, while others remain
+        # uid and ports that were released, while others of the KuryrPort remain
+        self._released: dict[Key, tuple[str, set[str]]] = {}
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
@@ -336,7 +336,11 @@ class KuryrPortHandler(Handler):
             return
         vifs = granted.vifs()
         LOG.info("Pod %s is gone: ports %s are released", key, ", ".join(_ids(vifs)))
-        released, forged = self._released[key], False
+        uid, released = self._released.get(key, ("", set()))
+        if uid != recorded.uid:
+            released = set()
+            self._released[key] = recorded.uid, released
+        forged = False
         for vif in vifs.values():
             if vif.id in released:
                 continue

@@ -14,7 +14,6 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.limit import Priority, prioritized
-from kuryr_k8s.cloud.transport import Query
 from kuryr_k8s.drivers.base import (
     CONTESTED,
     PORT_FIELDS,
@@ -25,6 +24,7 @@ from kuryr_k8s.drivers.base import (
     keepers,
     maker_of,
 )
+from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
@@ -65,7 +65,9 @@ class PortSweep(Sweep[Json]):
         self._context = context
         self._lost = LostPorts(context)
         self._strangers = context.strangers
-        self._to_mark: list[Json] = []  # ports of an earlier version, adopted, and not marked yet
+        self._projects = projects(context.conf)
+        # ports of an earlier version by their ids, adopted, and not marked yet
+        self._to_mark: dict[str, Json] = {}
 
     async def search(self) -> list[Json]:
         """Have pools compare the ports with what they know; return the nameless of the others."""
@@ -84,7 +86,7 @@ class PortSweep(Sweep[Json]):
         recorded = list(self._kuryrports.values())
         listed = await self._neutron.list_ports(query)
         self._neutron.own_ports.forget(own - {port["id"] for port in listed})
-        ports = await self._ours(listed, query)
+        ports = await self._ours(listed)
         if self._keepers:
             live = [await self._marked(kuryrport) for kuryrport in await self._live()]
             recorded_live = records(live, self._context.incarnation)
@@ -97,40 +99,37 @@ class PortSweep(Sweep[Json]):
         """Search and remove; then mark some of the ports that were adopted."""
         delay = await super().reconcile(key)
         with prioritized(Priority.CLEANUP):
-            for port in self._to_mark[:AT_ONCE]:
-                await self._mark(port)
-                self._to_mark.remove(port)
+            for port_id in tuple(self._to_mark)[:AT_ONCE]:
+                await self._mark(self._to_mark[port_id])
+                del self._to_mark[port_id]
         return 0.0 if self._to_mark else delay
 
     async def _mark(self, port: Json) -> None:
         try:
-            await self._neutron.adopt_port(port, port["tags"])
+            await self._neutron.mark_port(port)
         except errors.NotFound:
             return
         except errors.BadRequest as error:  # another project's: it is adopted again after a start
             LOG.warning("port %s stays without a mark: %s", port["id"], error)
 
-    async def _ours(self, listed: Sequence[Json], query: Query) -> list[Json]:
+    async def _ours(self, listed: Sequence[Json]) -> list[Json]:
         """Return the ports that we made; report others that have our tags.
 
         A port of a version that had no marks is adopted if a KuryrPort and the port name each
         other, or if a port of a pool is one Pod's beyond doubt.
         """
         known = self._neutron.own_ports
-        if any("tags" not in port and port["id"] not in known for port in listed):
-            # Neutron shows us no tags of this list; but it can be asked for them
-            tags = ",".join((*self._tags, self._neutron.mark.tag))
-            await self._neutron.list_ports({**query, "tags": tags})
         ours: list[Json] = []
         others: list[str] = []
         unmarked: list[Json] = []
         for port in listed:
-            own = known.get(port["id"])
-            port.setdefault("tags", own["tags"] if own is not None else [])
-            if own is None and self._neutron.mark.others_on(port["tags"]):
-                others.append(port["id"])
+            is_own = port["id"] in known
+            if not is_own and self._neutron.mark.others_on(port["tags"]):
+                # a tenant may give its ports any tags
+                if port["project_id"] in self._projects:
+                    others.append(port["id"])
             elif self._maker_of(port) is not None:
-                (unmarked if own is None else ours).append(port)
+                (ours if is_own else unmarked).append(port)
         adopted = await self._adopt(unmarked) if unmarked else []
         left = {port["id"] for port in unmarked} - {port["id"] for port in adopted}
         await self._strangers.listed("ports", others=others, unmarked=left)
@@ -149,7 +148,7 @@ class PortSweep(Sweep[Json]):
         adopted = [port for port in unmarked if is_named(port)]
         for port in adopted:
             self._neutron.own_ports.note(port, (*port["tags"], self._neutron.mark.tag))
-        self._to_mark = adopted
+        self._to_mark |= {port["id"]: port for port in adopted}
         return adopted
 
     def identity(self, item: Json) -> str:

@@ -69,7 +69,7 @@ async def test_port_without_the_mark_is_neither_changed_nor_deleted(neutron, clo
     assert set(cloud.ports[made["id"]]["tags"]) == {"test-cluster", MARK}
 
 
-async def test_mark_is_asked_for_once_where_neutron_shows_no_tags(neutron, cloud, transport):
+async def test_tags_are_asked_for_once_where_neutron_shows_none(neutron, cloud, transport):
     """Of another project's ports, a user with the role service sees no tags, but finds by them."""
     tenant = cloud.add_project("tenant")
     network = cloud.add_network("theirs", "10.77.0.0/24", project_id=tenant)
@@ -81,7 +81,8 @@ async def test_mark_is_asked_for_once_where_neutron_shows_no_tags(neutron, cloud
     cloud.calls.clear()
     await again.update_port(made["id"], {"name": "ours"})
     await again.delete_port(made["id"])
-    assert [call.method for call in cloud.calls] == ["GET", "PUT", "DELETE"]
+    # by the mark, and by the tag of pools
+    assert [call.method for call in cloud.calls] == ["GET", "GET", "PUT", "DELETE"]
     assert made["id"] not in cloud.ports
 
 

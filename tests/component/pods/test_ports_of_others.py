@@ -256,3 +256,51 @@ async def test_port_of_an_earlier_version_goes_with_a_pod_that_ends_before_any_s
         await stage.until_gone("web")
         hang.release()
     assert not stage.cloud.ports
+
+
+async def test_ports_of_pools_are_known_where_a_port_of_another_project_hides_all_tags(stage):
+    """Neutron shows the tags of a list to whom it shows those of its first port."""
+    await stage.cluster.add_node("without-a-daemon")
+    waits = await stage.cluster.add_pod("waits", node="without-a-daemon")
+    async with stage.controller(**POOLED):
+        await run(stage, "web")
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 4)
+        await stage.until_event("KuryrNodeNotReady")
+    ours = set(stage.cloud.ports)
+    tenant = stage.cloud.add_project("tenant")
+    network = stage.cloud.add_network("theirs", "10.77.0.0/24", project_id=tenant)
+    alike = {"project_id": tenant, "device_owner": "compute:kuryr", "tags": [TAG, MARK]}
+    while min(stage.cloud.ports) in ours:
+        stage.cloud.add_port(network["id"], device_id=waits["metadata"]["uid"], **alike)
+    before = copy_of(stage.cloud.ports)
+    options = {name: dict(POOLED.get(name, {}), **OFTEN.get(name, {})) for name in POOLED | OFTEN}
+    async with stage.controller(**options):
+        await swept(stage, 3)
+        _, taken = await run(stage, "another")
+        assert taken in ours
+        await swept(stage, 3)
+    tags = {port_id: sorted(port["tags"]) for port_id, port in stage.cloud.ports.items()}
+    assert {port_id: tags.get(port_id) for port_id in before} == {
+        port_id: sorted(port["tags"]) for port_id, port in before.items()
+    }
+
+
+async def test_port_of_a_tenant_with_the_mark_of_a_cluster_stops_no_sweep(stage):
+    tenant = stage.cloud.add_project("tenant")
+    network = stage.cloud.add_network("theirs", "10.77.0.0/24", project_id=tenant)
+    tags = [TAG, OTHER_CLUSTER]
+    alike = {"project_id": tenant, "device_owner": "compute:kuryr", "tags": tags}
+    stage.cloud.add_port(network["id"], device_id="vm", **alike)
+    lost = stage.cloud.add_port(
+        stage.cloud.pods["id"],
+        project_id=stage.cloud.project_id,
+        device_owner="compute:kuryr",
+        device_id="a-pod-that-is-gone",
+        tags=[TAG, MARK],
+    )
+    async with stage.controller(**OFTEN):
+        await stage.cloud.wait_for(lambda: lost["id"] not in stage.cloud.ports)
+
+
+def copy_of(ports):
+    return json.loads(json.dumps(ports))

@@ -265,6 +265,25 @@ async def test_urgent_key_finds_a_worker_however_many_calm_ones_are_stuck():
         task.cancel()
 
 
+async def test_calm_key_finds_a_worker_however_many_urgent_ones_wait():
+    """What is released may be what they wait for."""
+    released = asyncio.Event()
+
+    async def reconcile(key):
+        if key == "release":
+            released.set()
+        await released.wait()
+
+    controller = Controller("pods", reconcile, workers=4)
+    for number in range(10):
+        controller.queue.add(f"pod-{number}")
+    controller.queue.add("release", urgent=False)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(controller.run())
+        await released.wait()
+        task.cancel()
+
+
 def _outage(api="neutron"):
     error = errors.CloudError("busy", status=503)
     error.api = api
