@@ -24,7 +24,7 @@ Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
 OWN_GROUPS = "ownSecurityGroups"
 DATA = "versioned_object.data"
-UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class KuryrPort:
     """A KuryrPort as the caches keep it.
 
     :param vifs_granted: A digest of what in ``status.vifs`` only the controller may write: all but
-        ``active``; empty while there are none.
+        ``active``, as long as that is true or false; empty while there are none.
     :param vifs_packed: ``status.vifs`` compressed, empty while there are none. It is read only a
         few times, and takes a fiftieth of the memory that dictionaries would take.
     """
@@ -84,19 +84,17 @@ class KuryrPort:
 
         :raises kuryr_k8s.model.codec.DecodeError: another program has written them.
         """
-        recorded = json.loads(self._vifs_json) if self.has_vifs else {}
         try:
-            return {name: VIFBase.from_json(entry["vif"]) for name, entry in recorded.items()}
-        except (AttributeError, KeyError, TypeError) as error:
-            raise DecodeError(f"status.vifs of {self.namespace}/{self.name}: {error!r}") from error
+            return {name: _vif_of(entry) for name, entry in self.vifs_json().items()}
+        except DecodeError as error:
+            raise DecodeError(f"status.vifs of {self.namespace}/{self.name}: {error}") from error
 
     def following(self) -> list[VIFBase]:
         """Return the interfaces that have the security groups of the Pod, the default one first.
 
         :raises kuryr_k8s.model.codec.DecodeError: another program has written them.
         """
-        vifs = self.vifs()
-        entries = json.loads(self._vifs_json) if vifs else {}
+        vifs, entries = self.vifs(), self.vifs_json()
         names = sorted(vifs, key=lambda name: name != DEFAULT_IFNAME)
         return [vifs[name] for name in names if not entries[name].get(OWN_GROUPS)]
 
@@ -115,28 +113,39 @@ class KuryrPort:
 
     def vifs_json(self) -> Json:
         """Return ``status.vifs`` as it is."""
-        found: Json = json.loads(self._vifs_json) if self.has_vifs else {}
+        found: Json = json.loads(zlib.decompress(self.vifs_packed)) if self.has_vifs else {}
         return found
 
-    @property
-    def _vifs_json(self) -> bytes:
-        return zlib.decompress(self.vifs_packed)
-
     def uuids(self) -> set[str]:
-        """Return all UUIDs in the interfaces, those of their ports included, readable or not."""
-        if not self.has_vifs:
-            return set()
-        return {found.decode() for found in UUID.findall(self._vifs_json)}
+        """Return the ids of the ports, and all UUIDs in an interface that is unreadable."""
+        found: set[str] = set()
+        for entry in self.vifs_json().values():
+            try:
+                found.add(_vif_of(entry).id)
+            except DecodeError:
+                found.update(UUID.findall(json.dumps(entry)))
+        return found
 
     def may_name(self, port_id: str) -> bool:
         """Return whether a port is one of the interfaces, or they are unreadable."""
-        if port_id.encode() in self._vifs_json:
-            return True
         try:
-            self.vifs()
+            return any(vif.id == port_id for vif in self.vifs().values())
         except DecodeError:
             return True
-        return False
+
+
+def _vif_of(entry: Any) -> VIFBase:
+    """Read an interface.
+
+    :raises DecodeError: another program has written it.
+    """
+    try:
+        vif = VIFBase.from_json(entry["vif"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise DecodeError(repr(error)) from error
+    if not isinstance(vif.id, str):
+        raise DecodeError(f"the id of a port is {vif.id!r:.80}")
+    return vif
 
 
 def _digest(vifs: Json) -> bytes:
@@ -145,10 +154,17 @@ def _digest(vifs: Json) -> bytes:
 
 
 def _without_active(entry: Any) -> Any:
-    """Return an interface without the one field that its node writes."""
+    """Return an interface without the one field that its node writes.
+
+    Anything but true or false in that field is not the node's to write.
+    """
     try:
         vif = entry["vif"]
-        data = {name: value for name, value in vif[DATA].items() if name != "active"}
+        data = {
+            name: value
+            for name, value in vif[DATA].items()
+            if name != "active" or not isinstance(value, bool)
+        }
         shown = {**entry, "vif": {**vif, DATA: data}}
     except (AttributeError, KeyError, TypeError):
         return entry  # written by others

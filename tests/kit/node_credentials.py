@@ -36,6 +36,7 @@ class Request:
     path: str
     body: Any = None
     content: str = MERGE
+    refusal: int = 403  # the code of the answer, if it is refused
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def vif(**data: Any) -> dict[str, Any]:
 
 
 def attempts(own: Place, other: Place) -> list[Request]:
-    """List what must be refused (403) to whoever holds the credentials of the node ``own``."""
+    """List what must be refused to whoever holds the credentials of the node ``own``."""
     return [*_of_others(own, other), *_of_its_own(own), *_by_verb(own, other)]
 
 
@@ -93,6 +94,7 @@ def _of_its_own(own: Place) -> list[Request]:
     entry = {"status": {"vifs": {"eth0": {"ownSecurityGroups": True}}}}
     kind = {"status": {"vifs": {"eth0": {"vif": {"versioned_object.name": "VIFVlanNested"}}}}}
     gone = {"status": {"vifs": {"eth0": None}}}
+    text, nested = vif(active=VICTIM), vif(active={"id": VICTIM})
     static = {"spec": {"podStatic": True}}
     without = {"metadata": {"finalizers": [KURYRPORT_FINALIZER]}}
     kept = {"metadata": {"finalizers": [NODE_FINALIZER]}}
@@ -105,6 +107,10 @@ def _of_its_own(own: Place) -> list[Request]:
         Request("own KuryrPort: MAC address", "PATCH", status, vif(address="fa:16:3e:0:0:1")),
         Request("own KuryrPort: field of a VIF", "PATCH", status, vif(plugin="x")),
         Request("own KuryrPort: kind of a VIF", "PATCH", status, kind),
+        # the schema of KuryrPorts is asked before the policy
+        Request("own KuryrPort: port id as active", "PATCH", status, text, refusal=422),
+        Request("own KuryrPort: object as active", "PATCH", status, nested, refusal=422),
+        Request("own KuryrPort: active removed", "PATCH", status, vif(active=None)),
         Request("own KuryrPort: its own groups", "PATCH", status, entry),
         Request("own KuryrPort: interface more", "PATCH", status, another),
         Request("own KuryrPort: interface less", "PATCH", status, gone),

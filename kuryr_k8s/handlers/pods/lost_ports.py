@@ -39,12 +39,11 @@ class LostPorts:
             every port that they name existed before the list.
         """
         there = {port["id"] for port in ports}
-        known = there | {port["network_id"] for port in ports}
         missing: dict[str, KuryrPort] = {}
         for number, kuryrport in enumerate(recorded):
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)  # others want to work, too
-            if not kuryrport.deleting and kuryrport.uuids() - known:
+            if not kuryrport.deleting:
                 missing |= dict.fromkeys(_named(kuryrport) - there, kuryrport)
         if not missing:
             return

@@ -146,7 +146,7 @@ def name_of(kind):
 
 def not_refused(rows):
     """Return the requests that were not refused."""
-    return [request.about for request, code, _ in rows if code != 403]
+    return [request.about for request, code, _ in rows if code != request.refusal]
 
 
 async def answers(client, requests):

@@ -1,4 +1,8 @@
-"""Which interfaces of a KuryrPort follow the security groups of their Pod."""
+"""What a KuryrPort names, and which of its interfaces follow the groups of their Pod."""
+
+import copy
+
+import pytest
 
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from tests.kit.node.fakes import ovs_vif
@@ -26,3 +30,58 @@ def test_all_interfaces_follow_that_kuryr_kubernetes_has_written():
 
 def test_no_interface_follows_before_there_is_one():
     assert recorded(None).following() == []
+
+
+OTHERS = "11111111-2222-4333-8444-555555555555"  # somebody's port
+
+
+def with_active(value):
+    """Return an interface, and it with something that its node wrote into ``active``."""
+    before = write_vifs({"eth0": ovs_vif(1)})
+    after = copy.deepcopy(before)
+    after["eth0"]["vif"]["versioned_object.data"]["active"] = value
+    return recorded(before), recorded(after)
+
+
+@pytest.mark.parametrize("value", [OTHERS, {"id": OTHERS}, [OTHERS]], ids=["str", "dict", "list"])
+def test_nothing_but_a_bool_in_active_is_the_nodes(value):
+    granted, written = with_active(value)
+    assert written.vifs_granted != granted.vifs_granted
+    assert OTHERS not in written.uuids()
+    assert not written.may_name(OTHERS)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_node_may_say_whether_an_interface_is_active(value):
+    granted, written = with_active(value)
+    assert written.vifs_granted == granted.vifs_granted
+
+
+def test_ports_that_are_named_are_those_of_the_interfaces():
+    port = recorded(write_vifs(VIFS))
+    assert port.uuids() == {vif.id for vif in VIFS.values()}
+    assert port.may_name(ovs_vif(3).id)
+    network = ovs_vif(1).network.id
+    assert network not in port.uuids()
+    assert not port.may_name(network)
+
+
+UNREADABLE = [
+    {"versioned_object.name": "VIFOfAnotherKind", "versioned_object.data": {"id": OTHERS}},
+    {"versioned_object.data": OTHERS},
+    ovs_vif(1).to_json() | {"versioned_object.version": 1, "port": OTHERS},
+    write_vifs({"eth0": ovs_vif(1)})["eth0"]["vif"]
+    | {"versioned_object.data": {"id": [OTHERS], "vif_name": "a", "bridge_name": "b"}},
+]
+
+
+@pytest.mark.parametrize("vif", UNREADABLE, ids=["kind", "data", "version", "id"])
+def test_interface_that_is_unreadable_may_name_any_port_that_it_mentions(vif):
+    port = recorded(write_vifs({"eth0": ovs_vif(2)}) | {"eth1": {"vif": vif}})
+    assert {OTHERS, ovs_vif(2).id} <= port.uuids()
+    assert port.may_name(OTHERS)
+
+
+def test_kuryrport_without_interfaces_names_nothing():
+    assert recorded(None).uuids() == set()
+    assert not recorded(None).may_name(OTHERS)
