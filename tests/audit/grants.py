@@ -31,6 +31,27 @@ class Grant:
         return f"{self.account}: {what}{named}{f' in {self.namespace}' if self.namespace else ''}"
 
 
+# What only programs of the version before ask for, which work on while they are replaced.
+OF_THE_VERSION_BEFORE = {
+    Grant(
+        "kuryr-controller",
+        "patch",
+        "coordination.k8s.io",
+        "leases",
+        "kube-system",
+        "kuryr-k8s-controller",
+    )
+}
+
+
+def unused(granted, uses):
+    """Return the grants that programs of this version never used.
+
+    :param uses: how often each one was used.
+    """
+    return {grant for grant in granted - OF_THE_VERSION_BEFORE if not uses.get(grant)}
+
+
 def shipped(directory):
     """All grants of a directory with roles and bindings, which are in one file each pair."""
     documents = [

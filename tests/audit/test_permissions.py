@@ -72,7 +72,7 @@ def test_every_granted_verb_was_used(granted, on_the_lab, in_component_tests, sh
         row = (grant.account, grant.verb, resource, only, lab[grant], component[grant])
         table.append(line(*row))
     show("Granted by etc/rbac, and how often used:", table)
-    unused = [str(grant) for grant in sorted(granted) if not lab[grant]]
+    unused = [str(grant) for grant in sorted(grants.unused(granted, lab))]
     show("Granted and never used on the lab:", unused)
     assert not unused, "etc/rbac grants what no test on the lab uses"
 

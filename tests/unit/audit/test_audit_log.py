@@ -78,11 +78,19 @@ def test_grant_covers_its_namespace_name_and_subresource_alone(tmp_path):
 
     ours = {"namespace": "kube-system", "name": "kuryr-k8s-controller"} | group
     assert covered("update", "leases", controller, **ours)
+    assert covered("patch", "leases", controller, **ours)
     assert not covered("update", "leases", **ours)
     assert not covered("update", "leases", controller, **ours | {"name": "another"})
     assert not covered("update", "leases", controller, **ours | {"namespace": "default"})
     assert covered("patch", "kuryrports", subresource="status", apiGroup="openstack.org")
     assert not covered("patch", "kuryrports", subresource="scale", apiGroup="openstack.org")
+
+
+def test_verbs_of_the_version_before_are_granted_and_need_no_use():
+    granted = grants.shipped(RBAC)
+    assert granted >= grants.OF_THE_VERSION_BEFORE
+    assert grants.unused(granted, {}) == granted - grants.OF_THE_VERSION_BEFORE
+    assert grants.unused(granted, dict.fromkeys(granted, 1)) == set()
 
 
 def test_server_that_starts_may_refuse_until_one_before_it_has_granted_and_answered(tmp_path):
