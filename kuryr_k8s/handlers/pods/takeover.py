@@ -25,7 +25,8 @@ from kuryr_k8s.model import annotations
 from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
-PASSING = (401, 404, 408, 409, 429)  # no refusals of what was asked for
+# No answers about the object that was to be marked; a webhook that is down is a 500.
+PASSING = (401, 404, 408, 409, 429, 502, 503, 504)
 
 
 class Takeover(Collector):
@@ -116,5 +117,5 @@ def _mark(incarnation: str, **precondition: str) -> Json:
 
 
 def _is_refusal(error: errors.KubeError) -> bool:
-    """Return whether the API server understood the request, and does not want it."""
-    return 400 <= error.status < 500 and error.status not in PASSING
+    """Return whether the API server does not do it for this object; others may fare better."""
+    return error.status >= 400 and error.status not in PASSING

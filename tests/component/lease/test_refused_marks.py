@@ -20,7 +20,9 @@ def unmarked(app):
     return app.registry.get_sample_value("kuryr_unmarked_kuryrports")
 
 
-@pytest.mark.parametrize("status", [403, 422], ids=["webhook", "admission policy"])
+@pytest.mark.parametrize(
+    "status", [403, 422, 500], ids=["webhook", "admission policy", "webhook that is down"]
+)
 async def test_kuryrport_that_is_not_marked_gets_no_port_and_holds_up_no_other(stage, status):
     await stage.client.patch(PATH, {"metadata": {"annotations": {HOST_ID: None}}})
     async with stage.controller():
