@@ -14,6 +14,7 @@ from kuryr_k8s.patience import PATIENCE, Patience
 from kuryr_k8s.process import reach
 
 LOG = logging.getLogger(__name__)
+REFUSALS = (401, 403, 422)  # of the credentials, by the roles, by the policy
 
 
 class Api(Protocol):
@@ -35,7 +36,8 @@ class Credentials(Part):
     """Asks the API server, before the node is announced, whether it takes the daemon's writes.
 
     Its policy refuses the writes of credentials that name no node, or another one
-    (etc/rbac/daemon-policy.yaml). Nobody would ever hear then which Pods have left the node.
+    (etc/rbac/daemon-policy.yaml). Nobody would ever hear then which Pods have left the node. An
+    API server that is away, or whose webhooks are, has refused nothing.
 
     :param waiting: the metric of :func:`~kuryr_k8s.process.reach`.
     """
@@ -52,12 +54,14 @@ class Credentials(Part):
         return {"credentials accepted": self._accepted.is_set}
 
     async def started(self) -> None:
-        """Wait until the API server takes a write that changes nothing."""
+        """Wait while the API server refuses a write that changes nothing."""
         await reach("permission to write", self._ask, self._waiting, self._patience)
         self._accepted.set()
 
     async def _ask(self) -> None:
         try:
             await self._api.merge_patch(NODES, self._node, {}, dry_run=True)
-        except errors.KubeNotFound:  # its kubelet has not registered it yet
-            LOG.debug("there is no Node %s yet", self._node)
+        except errors.KubeError as error:  # 404: its kubelet has not registered the node yet
+            if isinstance(error, errors.NoCredentials) or error.status in REFUSALS:
+                raise
+            LOG.info("permission to write was not refused: %s", error)

@@ -32,8 +32,17 @@ def is_waiting(gauge):
     return gauge.labels("permission to write")._value.get() == 1
 
 
-async def test_credentials_that_are_refused_are_waited_for_and_seen(caplog):
-    api, gauge = Api(errors.KubeError("they name no node", status=403)), waiting_gauge()
+REFUSALS = [
+    errors.KubeError("they name no node", status=401),
+    errors.KubeError("they name no node", status=403),
+    errors.KubeError("they name no node", status=422),
+    errors.NoCredentials("they name no node, there are none"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda error: f"{error.status}")
+async def test_credentials_that_are_refused_are_waited_for_and_seen(refusal, caplog):
+    api, gauge = Api(refusal), waiting_gauge()
     patience = Patience(start_retry=0.001, longest_start_retry=0.001)
     credentials = Credentials(api, NODE, gauge, patience)
     (accepted,) = credentials.checks().values()
@@ -51,8 +60,17 @@ async def test_credentials_that_are_refused_are_waited_for_and_seen(caplog):
     assert not is_waiting(gauge)
 
 
-@pytest.mark.parametrize("error", [None, errors.KubeNotFound("no such node", status=404)])
-async def test_node_that_is_not_registered_yet_is_not_waited_for(error):
+NO_REFUSALS = [
+    None,
+    errors.KubeNotFound("no such node", status=404),
+    errors.KubeError('failed calling webhook "example.org"', status=500),
+    errors.KubeError("etcd is being defragmented", status=503),
+    errors.KubeError("no answer"),
+]
+
+
+@pytest.mark.parametrize("error", NO_REFUSALS, ids=lambda error: f"{error and error.status}")
+async def test_node_is_announced_unless_its_credentials_are_refused(error):
     credentials = Credentials(Api(error), NODE, waiting_gauge())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(10):
         await credentials.started()
