@@ -36,7 +36,6 @@ from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.engine.metrics import QueueMetrics, ReconcileMetrics
-from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext
 from kuryr_k8s.handlers.pods.takeover import Takeover
@@ -50,7 +49,7 @@ from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import KURYRPORTS, NAMESPACES, Key
 from kuryr_k8s.patience import PATIENCE, Patience
-from kuryr_k8s.process import HostLock, reach, start, waiting_gauge
+from kuryr_k8s.process import HostLock, notify, reach, start, waiting_gauge
 
 NAME = "kuryr-k8s-controller"
 HANDLERS = "kuryr_k8s.controller.handlers"

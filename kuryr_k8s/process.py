@@ -17,11 +17,12 @@ from oslo_config import cfg
 from prometheus_client import Gauge
 
 from kuryr_k8s import config, errors
+from kuryr_k8s.engine import systemd
 from kuryr_k8s.engine.clock import CLOCK, Clock
-from kuryr_k8s.engine.systemd import notify
 from kuryr_k8s.patience import PATIENCE, Patience
 
 LOG = logging.getLogger(__name__)
+LONGEST_STATE = 300  # characters; a page of a proxy does not belong into systemctl status
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 WAITED = (errors.CloudError, errors.KubeError, errors.Refused, errors.Wait)
 
@@ -51,6 +52,18 @@ def start(name: str, arguments: Sequence[str], make: Callable[[cfg.ConfigOpts], 
             return 1
         raise
     return 0
+
+
+def notify(state: str) -> None:
+    """Tell systemd a state, as one short line: what an API says may be anything.
+
+    No program ends because systemd is not reached.
+    """
+    line = " ".join(state.split())[:LONGEST_STATE].encode(errors="replace").decode()
+    try:
+        systemd.notify(line)
+    except OSError as error:
+        LOG.warning("systemd was not told «%s»: %s", state.partition("=")[0], error)
 
 
 async def _until_signal(program: Program) -> None:
@@ -111,7 +124,7 @@ async def reach(
                 if kind != said or clock.now() - said_at >= patience.start_said:
                     said, said_at = kind, clock.now()
                     LOG.warning("waiting for %s: %s", what, error)
-                notify(f"STATUS=waiting for {what}: {error}")
+                    notify(f"STATUS=waiting for {what}: {error}")
                 await clock.sleep(delay)
                 delay = min(patience.longest_start_retry, delay * 2)
             else:

@@ -34,7 +34,6 @@ from kuryr_k8s.cni.server import Handle, Server
 from kuryr_k8s.cni.services.health_checks import HealthChecks
 from kuryr_k8s.cni.services.node_ports import NodePorts, NoNodePorts, services_at_nodes
 from kuryr_k8s.cni.spool import Spool
-from kuryr_k8s.engine import systemd
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.k8s.api import KubeApi
@@ -44,7 +43,7 @@ from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.node_port import WITH_NODE_PORTS
 from kuryr_k8s.model.service_class import Classes
 from kuryr_k8s.patience import PATIENCE, Patience
-from kuryr_k8s.process import start
+from kuryr_k8s.process import notify, start
 
 LOG = logging.getLogger(__name__)
 NAME = "kuryr-k8s-daemon"
@@ -179,7 +178,7 @@ async def _announce(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> None:
     for part in parts:
         await part.started()
     installation.install(conf)
-    systemd.notify("READY=1")
+    notify("READY=1")
     LOG.info("ready")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 
 import pytest
 
@@ -61,6 +62,42 @@ async def test_answer_of_an_api_is_waited_for_and_told_once_a_minute(error, capl
             clock.advance(HOUR)
     assert waiting(gauge, "Neutron") == 0
     assert caplog.messages[-1] == "Neutron: what was waited for is there"
+
+
+@pytest.fixture
+def systemd(tmp_path, monkeypatch):
+    """The socket that systemd reads."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.settimeout(10)
+        channel.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield channel
+
+
+async def reach_later(error):
+    """Wait once for an API that answers with an error, and then as it should."""
+    clock, api = ManualClock(), Api(error)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(reach("Neutron", api.call, waiting_gauge(), clock=clock))
+        await api.was_asked()
+        api.error = None
+        while not task.done():
+            await asyncio.sleep(0)
+            clock.advance(60)
+
+
+async def test_systemd_is_told_one_short_line_whatever_an_api_says(systemd):
+    await reach_later(errors.KubeError("<html>\nREADY=1\r\n\ud800" + "é" * 100_000, status=500))
+    told = systemd.recv(1 << 20).decode()
+    assert told.startswith("STATUS=waiting for Neutron: <html> READY=1 ?éé")
+    assert told.splitlines() == [told]
+    assert len(told) < 500
+    assert systemd.recv(1 << 20) == b"STATUS="
+
+
+async def test_start_goes_on_without_systemds_socket(systemd, tmp_path):
+    (tmp_path / "notify").unlink()
+    await reach_later(errors.KubeError("Forbidden", status=403))
 
 
 async def test_wrong_file_ends_the_start():
