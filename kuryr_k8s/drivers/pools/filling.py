@@ -1,7 +1,7 @@
 """Pools are filled: ports are made for Pods that wait, then for Pods to come."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from kuryr_k8s import errors
@@ -12,7 +12,7 @@ from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
-from kuryr_k8s.drivers.pools.resources import FREED, ReserveReached, Resource
+from kuryr_k8s.drivers.pools.resources import FREED, ReserveReached, Resource, lacking
 from kuryr_k8s.drivers.pools.shortages import Shortage
 
 CREATIONS = 4  # simultaneous creations for one pool
@@ -105,11 +105,10 @@ class Filling:
         self._await_turn(key)
         try:
             await self._try(key)
-        except errors.Wait:
-            self._pass_turn(key)
-            raise
-        except errors.CloudError as failure:
-            self._lack(key, failure)
+        except BaseException as failure:
+            self._pass_turn(key, lacking(failure, key))
+            if isinstance(failure, errors.CloudError):
+                self._lack(key, failure)
             raise
         finally:
             self._shortages.tried(key)
@@ -260,7 +259,10 @@ class Filling:
     def _hurry(self, keys: Iterable[PoolKey]) -> None:
         for key in keys:
             self._of(key).failure = None
-            self.ask(key)
+            if any(self._wanted(key)):
+                self.ask(key)
+            else:
+                self._context.queue.add(PoolTask(key, 0))  # which passes the turn on
 
     def _await_turn(self, key: PoolKey) -> None:
         """Let the pool try, unless another one has tried for all that wait for the same thing.
@@ -280,11 +282,17 @@ class Filling:
         """
         shortage = self._shortages.give_way(key)
         if shortage is not None:
+            self._shortages.tried(key)
+            for first in shortage.first(1):
+                if first in shortage.awaited:
+                    delay = self._shortages.left(shortage)
+                    self._context.queue.add_after(PoolTask(first, 0), delay)
             self._stand_back(key, shortage, None)
 
     def _stand_back(self, key: PoolKey, shortage: Shortage, delay: float | None) -> None:
         """Have the pool wait until others bring it along, or for so many seconds."""
         self._of(key).failure = shortage.failure
+        self._pass_turn(key, (shortage.resource,))
         longest = self._context.patience.sweep_retry
         raise errors.Wait(
             f"another pool tries: {shortage.failure}", delay=longest if delay is None else delay
@@ -300,17 +308,17 @@ class Filling:
             delay = self._shortages.left(refusal.shortage)
             for first in refusal.shortage.first(1):
                 self._context.queue.add_after(PoolTask(first, 0), delay)
-            if refusal.is_first and refusal.resource.kind in FREED:
-                self._make_room(refusal.resource, refusal.shortage)
+            if refusal.is_first and refusal.shortage.resource.kind in FREED:
+                self._make_room(refusal.shortage)
 
-    def _pass_turn(self, key: PoolKey) -> None:
-        """Have the next pool try in the place of one that needs nothing now."""
-        for other, delay in self._shortages.leave(key).items():
+    def _pass_turn(self, key: PoolKey, lacked: Collection[Resource] = ()) -> None:
+        """Have the next pools try in the place of one that needs nothing, or lacks only this."""
+        for other, delay in self._shortages.leave(key, lacked).items():
             self._context.queue.add_after(PoolTask(other, 0), delay)
 
-    def _make_room(self, resource: Resource, shortage: Shortage) -> None:
+    def _make_room(self, shortage: Shortage) -> None:
         """Have other pools give up ports for the claims that wait, besides those leaving."""
-        now = self._context.now()
+        now, resource = self._context.now(), shortage.resource
         awaited = sum(self._state.wanted(key, now)[0] for key in shortage.awaited)
         needed = awaited - self._state.leaving_since(resource, now - LEAVING_SOON)
         helped = self._state.reclaim(resource, needed, now)

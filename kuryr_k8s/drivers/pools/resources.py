@@ -44,7 +44,7 @@ def resources_of(key: PoolKey) -> tuple[Resource, ...]:
     )
 
 
-def lacking(failure: Exception, key: PoolKey) -> tuple[Resource, ...]:
+def lacking(failure: BaseException, key: PoolKey) -> tuple[Resource, ...]:
     """List what is used up, as the failure of a creation tells; of subnets, any may be meant."""
     match failure:
         case ReserveReached():

@@ -3,11 +3,12 @@
 However many pools wait for one thing, one of them tries, and not more often than every few
 seconds. When it succeeds, or a port is gone, others follow: each that succeeds brings along two.
 Pools for which Pods wait go first, in the order in which they were refused. A pool that was not
-refused itself may always try: none is held up by what is wrong with another.
+refused itself may always try: none is held up by what is wrong with another. One that fails for
+another reason, or has to wait for something else, leaves the queue: the next one tries.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import NamedTuple
@@ -23,6 +24,7 @@ FOLLOWERS = 2  # pools that try after another one has succeeded
 class Shortage:
     """The pools that wait for one thing.
 
+    :param resource: the thing.
     :param failure: the last refusal.
     :param until: when the next pool may try; minus infinity: all may.
     :param awaited: the pools for which Pods wait, in the order in which they were refused.
@@ -31,6 +33,7 @@ class Shortage:
     :param missing: ports that Pods wait for, and that no pool has given up so far.
     """
 
+    resource: Resource
     failure: errors.CloudError
     until: float = -math.inf
     awaited: dict[PoolKey, None] = field(default_factory=dict)
@@ -69,7 +72,6 @@ class Refusal(NamedTuple):
     :param is_first: it is the first one since the last pause.
     """
 
-    resource: Resource
     shortage: Shortage
     is_first: bool
 
@@ -94,13 +96,13 @@ class Shortages:
         """
         refusals = []
         for resource in lacking(failure, key):
-            shortage = self._of.setdefault(resource, Shortage(failure))
+            shortage = self._of.setdefault(resource, Shortage(resource, failure))
             shortage.failure = failure
             shortage.add(key, awaited=awaited)
             is_first = not self.left(shortage)
             if is_first:
                 shortage.until = self._now() + self._pause
-            refusals.append(Refusal(resource, shortage, is_first))
+            refusals.append(Refusal(shortage, is_first))
         return refusals
 
     def turn(self, key: PoolKey) -> Shortage | None:
@@ -123,7 +125,9 @@ class Shortages:
         :returns: what that is; None: they wait for nothing that this pool's ports take up.
         """
         for shortage in self._freed(key):
-            if shortage.awaited and key not in shortage.awaited:
+            if key in shortage.awaited:
+                shortage.add(key, awaited=False)  # its Pods are gone
+            if shortage.awaited:
                 shortage.add(key, awaited=False)
                 return shortage
         return None
@@ -164,15 +168,15 @@ class Shortages:
             following |= dict.fromkeys(followers)
         return list(following)
 
-    def leave(self, key: PoolKey) -> dict[PoolKey, float]:
-        """Note that a pool wants no port any more, or not now.
+    def leave(self, key: PoolKey, lacked: Collection[Resource] = ()) -> dict[PoolKey, float]:
+        """Note that a pool wants no port any more, or lacks nothing but this.
 
         :returns: the pools whose turn it is then, and the seconds until they may try.
         """
         turns: dict[PoolKey, float] = {}
         for resource in resources_of(key):
             shortage = self._of.get(resource)
-            if shortage is not None and key in shortage:
+            if shortage is not None and key in shortage and resource not in lacked:
                 shortage.discard(key)
                 turns |= dict.fromkeys(shortage.first(1), self.left(shortage))
                 if not (shortage.awaited or shortage.others):

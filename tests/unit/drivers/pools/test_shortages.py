@@ -4,7 +4,7 @@ import pytest
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import NoVLANID
-from kuryr_k8s.drivers.pools.resources import Kind, ReserveReached, lacking
+from kuryr_k8s.drivers.pools.resources import Kind, ReserveReached, Resource, lacking
 from kuryr_k8s.drivers.pools.shortages import Shortages
 from tests.kit.clock import ManualClock
 from tests.kit.pools.ports import FOREIGN, KEY, OTHER, THIRD, add, places, state_of
@@ -134,7 +134,22 @@ def test_pool_without_waiting_pods_leaves_what_is_freed_to_those_that_wait(short
     refuse(shortages, KEY)
     assert shortages.give_way(OTHER) is not None
     assert shortages.give_way(FOREIGN) is None
-    assert shortages.give_way(KEY) is None
     assert shortages.relieved(OTHER) == [KEY, OTHER]
     shortages.leave(KEY)
     assert shortages.give_way(OTHER) is None
+
+
+def test_pool_whose_pods_are_gone_goes_behind_those_with_pods(shortages):
+    refuse(shortages, KEY, OTHER)
+    assert shortages.give_way(KEY) is not None
+    assert shortages.relieved(THIRD) == [OTHER, KEY]
+    shortages.leave(OTHER)
+    assert shortages.give_way(KEY) is None
+
+
+def test_pool_leaves_the_queues_for_all_that_it_does_not_lack(shortages):
+    refuse(shortages, KEY, OTHER)
+    refuse(shortages, KEY, failure=errors.NoAddress("full", status=409))
+    subnet = Resource(Kind.SUBNET, "subnet")
+    assert shortages.leave(KEY, {subnet}) == {OTHER: 2.0}
+    assert shortages.relieved(THIRD) == [OTHER, KEY]  # KEY as it waits for an address
