@@ -20,7 +20,7 @@ from kuryr_k8s.drivers.pools.pool import Claim
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-REMEMBERED = 300.0  # seconds for which a deleted port is remembered: longer than any answer takes
+REMEMBERED = 300.0  # seconds for which a deleted port is remembered: longer than any call takes
 
 
 class Inventory:

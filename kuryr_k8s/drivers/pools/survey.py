@@ -47,7 +47,7 @@ class Survey:
         if self.recovered:
             self._remove(unlisted - there)
             self._doubt((known & there) - {port.id for port in pooled})
-            self._compare(pooled, records)
+            self._compare(await self._still_there(pooled), records)
         else:
             self._recover(pooled, records)
         mine = {port.id for port in pooled}
@@ -88,6 +88,16 @@ class Survey:
             if record is not None and record.phase is Phase.AVAILABLE:
                 self._state.doubt(port_id, self._context.now())
                 self._context.carry_out(Effects(upkeep=(record.port.key,)))
+
+    async def _still_there(self, pooled: list[PooledPort]) -> list[PooledPort]:
+        """Leave out ports that are not known and have been deleted since they were listed.
+
+        A long list takes longer than deleted ports are remembered.
+        """
+        unknown = {port.id for port in pooled if self._state.record(port.id) is None}
+        shown = await self._context.neutron.list_ports_by_id(unknown, ("id",))
+        gone = unknown - {port["id"] for port in shown}
+        return [port for port in pooled if port.id not in gone]
 
     def _compare(self, pooled: list[PooledPort], records: Records) -> None:
         for port in pooled:

@@ -17,6 +17,7 @@ from kuryr_k8s.drivers.base import (
     Records,
 )
 from kuryr_k8s.drivers.pools.port_pool import NeutronPool
+from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFOpenVSwitch
 from kuryr_k8s.patience import PATIENCE
@@ -40,6 +41,10 @@ def network_of(*subnet_ids):
         for subnet_id in subnet_ids
     )
     return PodNetwork(network=NETWORK, subnets=subnets)
+
+
+def node_of(name):
+    return Node(name=name, uid=name, resource_version="1", host_id=name, out_of_service=False)
 
 
 class Cloud:
@@ -153,11 +158,24 @@ class Driver(PooledVIFDriver):
         return 0
 
 
-class NoCaches:
-    """Stands for the caches of Kubernetes objects, of which there are none."""
+class NoEvents:
+    """Stands for the recorder of Events."""
+
+    def well(self, source, about):
+        pass
+
+    async def warn(self, source, about, reason, text):
+        pass
+
+
+class Caches:
+    """Stands for the caches of Kubernetes objects; of these, only Nodes matter."""
+
+    def __init__(self):
+        self.nodes = {}
 
     def of(self, _resource):
-        return {}
+        return self.nodes
 
 
 class Site:
@@ -172,9 +190,13 @@ class Site:
         self.clock = ManualClock(1000.0)
         self.cloud = Cloud(quota)
         context = driver_context(conf, self.cloud, patience=patience, clock=self.clock)
-        context = dataclasses.replace(context, informers=NoCaches())
+        self._caches = Caches()
+        context = dataclasses.replace(context, informers=self._caches, events=NoEvents())
         self.pool = NeutronPool(context, Driver(self.cloud))
         (self.loop,) = self.pool.loops()
+
+    def add_node(self, name):
+        self._caches.nodes[Key("", name)] = node_of(name)
 
     async def recover(self):
         await self.survey(self.pool.known(), [])
@@ -188,9 +210,7 @@ class Site:
         asked = PortRequest(
             pod_uid=pod,
             pod_name=f"default/{pod}",
-            node=Node(
-                name=node, uid=node, resource_version="1", host_id=node, out_of_service=False
-            ),
+            node=node_of(node),
             ifname="eth0",
             project_id="project",
             pod_network=network_of(*subnets),
