@@ -198,7 +198,7 @@ class VIFPoolDriver(Driver):
         return (self._vif,)
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called when a Pod's port is found to be gone."""
+        """Have ``callback`` called when a Pod's port is gone, or it is unclear whose one is."""
 
     def parts(self) -> "tuple[VIFPoolDriver, ...]":
         """List the drivers that this one chooses from; by default, itself alone."""

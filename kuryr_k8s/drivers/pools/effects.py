@@ -17,7 +17,7 @@ class Effects:
     :param fill: pools that may want more ports.
     :param changed: places whose pools have changed.
     :param freed: pools that have one port less than before.
-    :param lost: a Pod's port is gone.
+    :param survey: a survey is needed soon: a Pod's port is gone, or a port is withheld.
     """
 
     served: tuple[Claim, ...] = ()
@@ -26,4 +26,4 @@ class Effects:
     fill: tuple[PoolKey, ...] = ()
     changed: tuple[str, ...] = ()
     freed: tuple[PoolKey, ...] = ()
-    lost: bool = False
+    survey: bool = False

@@ -102,22 +102,31 @@ class Inventory:
 
         While ports are being created for their pool, they may be the very ports that were listed,
         and only partly bound. Then the creation's answer or the next list reports them.
+
+        At a doubtful place, the answer was an earlier leader's, perhaps. Such a port is withheld
+        until a survey tells whose it is; meanwhile its pool makes none in its place.
         """
         served: list[Claim] = []
+        is_doubtful = False
         keys: list[PoolKey] = []
         for port in ports:
             if self._state.is_creating(port.key) or self.was_removed(port.id):
                 continue
+            if self._state.record(port.id) is not None:
+                continue
+            LOG.info("port %s was created unnoticed; its pool takes it in", port.id)
             if self.is_doubtful(port.key.place):
-                continue  # the answer was an earlier leader's, perhaps
-            if self._state.record(port.id) is None:
-                LOG.info("port %s was created unnoticed; its pool takes it in", port.id)
+                self._state.withhold(port, self._context.now(), unnoticed=True)
+                is_doubtful = True
+            else:
                 served += self._take_in(port)
-                keys.append(port.key)
-                if pool := self._state.pools.get(port.key):
-                    pool.found_ordered()
+            keys.append(port.key)
+            if pool := self._state.pools.get(port.key):
+                pool.found_ordered()
         places = tuple(key.place for key in keys)
-        return Effects(served=tuple(served), changed=places, upkeep=tuple(keys))
+        return Effects(
+            served=tuple(served), changed=places, upkeep=tuple(keys), survey=is_doubtful
+        )
 
     def take_in(self, port: PooledPort) -> Effects:
         """Make a port that no Pod has available.
@@ -150,7 +159,7 @@ class Inventory:
         if record is None:
             return Effects()
         key = record.port.key
-        return Effects(changed=(key.place,), freed=(key,), lost=holder is not None)
+        return Effects(changed=(key.place,), freed=(key,), survey=holder is not None)
 
     def was_removed(self, port_id: str) -> bool:
         """Return whether the port was deleted a short while ago."""

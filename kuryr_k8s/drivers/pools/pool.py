@@ -84,6 +84,8 @@ class PortRecord:
     :param holder: of a port in use: the claim that has it. The interface name is empty where only
         the KuryrPort knows it: for a port from an earlier life of the controller, and for one that
         was set aside. None for a port that is withheld: it may be some Pod's.
+    :param unnoticed: of a port that is withheld: it was made after the pools were recovered,
+        perhaps by a creation whose answer was lost. So it counts as one that comes.
     :param check: of a port that returns.
     :param parked: the node keeps the port plugged.
     """
@@ -93,6 +95,7 @@ class PortRecord:
     phase: Phase
     since: float
     holder: Claim | None = None
+    unnoticed: bool = False
     check: Check = Check.DUE
     parked: bool = False
 
@@ -176,7 +179,7 @@ class Pool:
         """Let a port enter another phase."""
         del self._records[record.phase][record.port.id]
         record.phase, record.since = phase, now
-        record.holder, record.check = None, Check.DUE
+        record.holder, record.unnoticed, record.check = None, False, Check.DUE
         self._records[phase][record.port.id] = record
 
     def remove(self, record: PortRecord) -> None:
@@ -207,6 +210,7 @@ class Pool:
         """Count the ports to create: for Pods that wait, and to fill the pool for later Pods."""
         returning = self.returning.values()
         coming = self.creating + sum(record.check is not Check.FAILED for record in returning)
+        coming += sum(record.unnoticed for record in self.in_use.values())
         awaited = max(0, len(self.waiting) - coming)
         target = self.target(now)
         left = len(self.available) + coming + awaited - len(self.waiting)

@@ -242,7 +242,7 @@ class PortPool(KeepsPorts):
         self._waiters.refuse(effects.refused)
         for place in effects.changed:
             self._tell_change(place)
-        if effects.lost:
+        if effects.survey:
             for callback in self._on_lost:
                 callback()
         for key in effects.freed:

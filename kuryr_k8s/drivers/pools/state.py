@@ -183,10 +183,15 @@ class PoolState:
             record.holder = Claim(holder, "")
             self._records[port.id] = record
 
-    def withhold(self, port: PooledPort, now: float) -> None:
-        """Take in a port that an earlier leader may have given to a Pod, or may not."""
+    def withhold(self, port: PooledPort, now: float, *, unnoticed: bool = False) -> None:
+        """Take in a port that an earlier leader may have given to a Pod, or may not.
+
+        :param unnoticed: see :class:`PortRecord`.
+        """
         if port.id not in self._records:
-            self._records[port.id] = self._pool(port.key, now).add(port, Phase.IN_USE, now)
+            record = self._pool(port.key, now).add(port, Phase.IN_USE, now)
+            record.unnoticed = unnoticed
+            self._records[port.id] = record
 
     def is_withheld(self, port_id: str) -> bool:
         """Return whether it is not known yet if a Pod has the port."""
@@ -203,7 +208,8 @@ class PoolState:
 
         :param holder: the Pod's uid.
         """
-        self._records[port_id].holder = Claim(holder, "")
+        record = self._records[port_id]
+        record.holder, record.unnoticed = Claim(holder, ""), False
 
     def _serve(self, record: PortRecord, now: float) -> Claim | None:
         """Give an available port to the claim that has waited for longest, if any waits."""
