@@ -90,5 +90,7 @@ async def test_pool_whose_pod_is_gone_leaves_the_quota_to_those_with_pods(tmp_pa
     await queue_up(site, "node2")
     await site.pass_time(5)
     await site.pool.release_unrecorded("pod-broken")
+    site.cloud.posts.clear()
     await free_port(site)
     assert site.cloud.places() == ["broken", "node2"]
+    assert site.cloud.posts[0] == "node2"
