@@ -70,12 +70,12 @@ class CloudError(KuryrError):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the API itself said that it did nothing; a 404 of a proxy is no such word."""
+        """True if the API itself said that it did nothing; a 404 of a proxy does not say so."""
         return 400 <= self.status < 500 and (self.status != 404 or isinstance(self, NotFound))
 
     @property
     def is_outage(self) -> bool:
-        """Whether the API, or the Keystone that it relies on, did not serve at that moment."""
+        """True if the API, or the Keystone that it relies on, did not serve at that moment."""
         return bool(self.api) and (self.status in (0, 401, 429) or self.status >= 500)
 
 

@@ -1,4 +1,4 @@
-"""What is measured in each phase of a storm."""
+"""Figures of one phase of a storm."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class LeaseWatch:
 
     @property
     def seen(self) -> LeaseAge:
-        """What was seen since the last mark."""
+        """Return the age and the holders of the Lease since the last mark."""
         return LeaseAge(oldest=self._oldest, holders=len(self._holders))
 
     async def run(self) -> None:

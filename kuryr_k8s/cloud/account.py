@@ -11,9 +11,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Account(Collector):
-    """Whether Keystone accepted the account when it was last asked; told once, at each change.
+    """The last word of Keystone about the account; each change is logged once.
 
-    Called from the threads of calls.
+    The threads of calls use it.
     """
 
     def __init__(self) -> None:

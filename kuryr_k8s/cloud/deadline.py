@@ -108,34 +108,32 @@ class Deadline:
         self.given_up.cancel()
 
 
-def _check(connection: HTTPConnection) -> None:
+def _current() -> Deadline | None:
+    """Return the deadline of the call that this thread makes."""
     deadline: Deadline | None = getattr(_CURRENT, "deadline", None)
-    if deadline is not None:
-        deadline.check(connection.sock)
+    return deadline
 
 
 class _Connection(HTTPConnection):
+    """A connection that asks the deadline right before it sends anything."""
+
     def send(self, data: Any) -> None:
         if self.sock is None:
             self.connect()
-        _check(self)
+        if (deadline := _current()) is not None:
+            deadline.check(self.sock)
         super().send(data)
 
 
-class _TLSConnection(HTTPSConnection):
-    def send(self, data: Any) -> None:
-        if self.sock is None:
-            self.connect()
-        _check(self)
-        super().send(data)
+class _TLSConnection(_Connection, HTTPSConnection):
+    """The same, with TLS."""
 
 
 class _Releasing:
     """A pool of connections, to which the thread of a call returns its connection."""
 
     def _put_conn(self, conn: Any) -> None:
-        deadline: Deadline | None = getattr(_CURRENT, "deadline", None)
-        if deadline is not None:
+        if (deadline := _current()) is not None:
             deadline.release()  # before another thread can take it
         super()._put_conn(conn)  # type: ignore[misc]
 

@@ -32,7 +32,11 @@ class ClusterMark:
 
     def others_on(self, words: Iterable[str]) -> frozenset[str]:
         """Return the uids of other clusters whose marks are among the tags of an object."""
-        return clusters_on(words) - {self.uid}
+        return self.others_of(clusters_on(words))
+
+    def others_of(self, clusters: frozenset[str]) -> frozenset[str]:
+        """Return the uids of clusters without that of this one."""
+        return clusters - {self.uid}
 
 
 def clusters_on(words: Iterable[str]) -> frozenset[str]:

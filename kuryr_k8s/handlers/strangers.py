@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class Strangers(Collector):
-    """What the last list of each kind has shown, and the ports that nodes asked for in vain.
+    """Objects that are not ours, by the last list of their kind, and requests of nodes for them.
 
     :param mark: Of this cluster.
     """

@@ -34,7 +34,7 @@ class Contact:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server has given a sign of life lately."""
+        """True if the server has given a sign of life lately."""
         return self.age <= LONGEST
 
     def begin(self) -> None:

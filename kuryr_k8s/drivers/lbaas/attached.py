@@ -147,7 +147,7 @@ class Attachments:
         for view in before:
             view.doubt()
         for owned in found:
-            if not owned.clusters - {self._mark.uid}:
+            if not self._mark.others_of(owned.clusters):
                 self._view(self._records.of(owned.owner), owned.id).used = True
         return sorted(found, key=lambda owned: owned[:3])
 

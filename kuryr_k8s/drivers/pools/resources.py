@@ -1,4 +1,4 @@
-"""What ports take up: a project's quota, a subnet's addresses, a trunk's VLAN ids."""
+"""Resources that ports use up: a project's quota, a subnet's addresses, a trunk's VLAN ids."""
 
 import enum
 from typing import NamedTuple

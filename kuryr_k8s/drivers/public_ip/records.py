@@ -93,7 +93,7 @@ class Records:
 
     def _is_anothers(self, row: FloatingIP) -> bool:
         """Return whether the floating IP bears the mark of another cluster."""
-        return bool(self._marks.clusters_of(row) - {self._marks.mark.uid})
+        return bool(self._marks.mark.others_of(self._marks.clusters_of(row)))
 
     async def _ask(self, owner: Owner) -> None:
         queries: tuple[Query, ...] = (

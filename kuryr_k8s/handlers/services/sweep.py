@@ -68,7 +68,7 @@ class OrphanSweep(Sweep[Owned]):
         unmarked = self.still_unwanted([each for each in owned if not each.clusters])
         await self._strangers.listed(
             f"{self._kind}s",
-            others=(each.id for each in owned if each.clusters - {self._mark.uid}),
+            others=(each.id for each in owned if self._mark.others_of(each.clusters)),
             unmarked=(each.id for each in unmarked),
         )
         ours = [each for each in owned if each.clusters == {self._mark.uid}]

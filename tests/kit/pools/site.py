@@ -23,6 +23,7 @@ from kuryr_k8s.model.vif import VIFOpenVSwitch
 from kuryr_k8s.patience import PATIENCE
 from tests.kit.clock import ManualClock
 from tests.kit.contexts import driver_context
+from tests.kit.vif_drivers import AsksNothingOfNeutron
 
 NETWORK = Network(id="network", name="network", mtu=1500, project_id="project", shared=False)
 
@@ -113,7 +114,7 @@ class Cloud:
         return subnet_id
 
 
-class Driver(PooledVIFDriver):
+class Driver(AsksNothingOfNeutron, PooledVIFDriver):
     """Makes such ports."""
 
     kind = VIFOpenVSwitch
@@ -144,15 +145,6 @@ class Driver(PooledVIFDriver):
 
     def vif_of_pooled(self, port, pod_network):
         return VIFOpenVSwitch(id=port.id, vif_name="eth0", bridge_name="br-int")
-
-    async def ensure(self, request):
-        raise NotImplementedError
-
-    async def update_security_groups(self, vif, groups):
-        raise NotImplementedError
-
-    async def release(self, vif):
-        raise NotImplementedError
 
     async def release_unrecorded(self, pod_uid):
         return 0

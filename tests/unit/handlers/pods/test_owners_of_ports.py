@@ -8,9 +8,10 @@ from kuryr_k8s.drivers.base import PodVIFDriver, maker_of, releaser_of
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.model.vif import VIFOpenVSwitch, VIFVlanNested
 from tests.kit.node.fakes import vlan_vif
+from tests.kit.vif_drivers import AsksNothingOfNeutron
 
 
-class VIFDriver(PodVIFDriver):
+class VIFDriver(AsksNothingOfNeutron, PodVIFDriver):
     """Notes what it is asked."""
 
     def __init__(self, name, released):
@@ -23,15 +24,6 @@ class VIFDriver(PodVIFDriver):
     async def release_unrecorded(self, pod_uid):
         self._released.append(self.name)
         return 0
-
-    async def ensure(self, request):
-        raise NotImplementedError
-
-    async def update_security_groups(self, vif, groups):
-        raise NotImplementedError
-
-    async def release(self, vif):
-        raise NotImplementedError
 
 
 class Claiming(VIFDriver):
