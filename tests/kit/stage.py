@@ -11,6 +11,7 @@ from kuryr_k8s.engine.clock import CLOCK
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
 from kuryr_k8s.patience import Patience
 from tests.kit.fakes.observing import PATIENCE
+from tests.kit.kube.client import KubeRefusal
 
 # What asks again for safety does so too late to hide that a wake-up was lost.
 UNHURRIED = Patience(pool_request=600.0, service_spec=600.0, pending_load_balancer=600.0)
@@ -62,7 +63,11 @@ class Stage:
             return
         finalizers = [f for f in recorded["metadata"]["finalizers"] if f != NODE_FINALIZER]
         patch = {"metadata": {"finalizers": finalizers, "uid": recorded["metadata"]["uid"]}}
-        await self.client.patch(self.path(name), patch)
+        try:
+            await self.client.patch(self.path(name), patch)
+        except KubeRefusal as refusal:
+            if refusal.status not in (404, 409):  # gone meanwhile, or another of its name
+                raise
 
     async def activate(self, name):
         """The daemon says that the interface works; and so does the cloud's data plane."""

@@ -33,6 +33,7 @@ BEFORE_VIFS = {
 }
 
 # A port of a pool that is not attached to its trunk is no port to give away: another one is made.
+# Pools are filled beside all else, so any crash may come between the creation and this.
 ATTACH = ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports")
 REPLACED = (
     ("neutron", "POST", "/v2.0/ports"),
@@ -62,6 +63,11 @@ class Record:
         """Whether there were interfaces at any moment."""
         found = [port for state in self.states.values() for port in state["kuryrports"]]
         return any(port.get("status", {}).get("vifs") for port in found)
+
+    @property
+    def attaches(self):
+        """Whether ports are attached to a trunk."""
+        return any(place[:3] == ATTACH for place in self.places)
 
     @property
     def reads(self):
@@ -141,7 +147,7 @@ def compare(cell, record, found, *, crashed=False):
         repeated[cell.place[:3]] -= 1  # it may be made once more
         if crashed and cell.place[:3] in RECORDED_BY:
             repeated[RECORDED_BY[cell.place[:3]]] -= 1
-        if crashed and record.pooled and cell.place[:3] == ATTACH:
+        if crashed and record.pooled and record.attaches and repeated[ATTACH] <= 0:
             repeated.subtract(REPLACED)
         if crashed and (cell.place[:3] in BEFORE_VIFS or not record.has_vifs):
             repeated[MOVE] -= 1

@@ -8,13 +8,14 @@ import json
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from kuryr_k8s.model.annotations import HOST_ID, PROJECT
 from tests.component.pools.pods import OPTIONS
 from tests.kit.confs import HOST, TAG
 from tests.kit.kube.client import KubeRefusal
+from tests.samples import SEED
 
 CASES = {"quick": 4, "full": 60}[os.environ.get("HYPOTHESIS_PROFILE") or "quick"]
 PODS = ("web-0", "web-1", "web-2")
@@ -176,12 +177,13 @@ async def live(stage, groups, script):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("pool", ["noop", "neutron"])
-async def test_forged_input_reaches_nothing_of_others(lanes, pool):
+async def test_forged_input_reaches_nothing_of_others(lanes, pool, pytestconfig):
     groups = {"kubernetes": {"vif_pool_driver": pool}}
     if pool == "neutron":
         groups["vif_pool"] = OPTIONS
     scripts = []
 
+    @seed(pytestconfig.stash[SEED])
     @settings(
         max_examples=CASES,
         deadline=None,
@@ -198,4 +200,4 @@ async def test_forged_input_reaches_nothing_of_others(lanes, pool):
             try:
                 await live(stage, groups, script)
             except (AssertionError, TimeoutError, BaseExceptionGroup) as error:
-                raise AssertionError(f"after {script}: {error!r}") from error
+                raise AssertionError(f"{error!r}, after {script}") from error
