@@ -1,5 +1,5 @@
 # make demo   the whole stack on this machine, and Pods on it     (root, Debian 12)
-# make test   all tests, from nothing; fault tables are sampled   (root, Debian 12)
+# make test   tests of all kinds, from nothing; long ones sampled (root, Debian 12)
 # make check  what a change touches, in a minute                  (any user, no lab)
 # make test-all   all tests and all faults, on two Pythons        (root, Debian 12)
 # make bench  all measurements behind claims about speed          (root, Debian 12)

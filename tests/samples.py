@@ -32,6 +32,17 @@ def choose(items, seed):
                 item.add_marker(pytest.mark.complete)
 
 
+def sample_modules(items, of):
+    """Have one test in ``of`` of each module run, but for what is sampled by itself.
+
+    For directories in which each test takes seconds, and each feature adds tests.
+    """
+    for item in items:
+        if item.get_closest_marker("sampled") is None:
+            module = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.sampled(of, group=module))
+
+
 def sample(names, of, seed):
     """Choose one in ``of`` of these names, rounded up; whatever their order is."""
     return set(random.Random(seed).sample(sorted(names), -(-len(names) // of)))

@@ -23,6 +23,7 @@ import pytest
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.cloud.transport import Transport
+from tests.samples import sample_modules
 
 from .balancers import Octavia, vip_subnet
 from .sides import Side, fake_side, real_side
@@ -48,8 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.timeout(1200))  # each step has a limit of its own
         item.add_marker(pytest.mark.filterwarnings(_SDK_ABOUT_ITSELF))
     real = [item for item in mine if _side_of(item) == "real"]
-    for item in real:  # a real cloud takes seconds where the fake takes none
-        item.add_marker(pytest.mark.sampled(_REAL_SAMPLE, group=item.nodeid.partition("::")[0]))
+    sample_modules(real, _REAL_SAMPLE)  # a real cloud takes seconds where the fake takes none
     wanted = _wanted(config)
     left_out = [item for item in mine if item not in real] if wanted == "only" else []
     if real and (wanted == "no" or _find_lab() is None):
