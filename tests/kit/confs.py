@@ -72,6 +72,7 @@ def add_vm(cloud, address=VM):
     subnet = cloud.nodes["subnets"][0]
     fixed_ips = [{"subnet_id": subnet, "ip_address": address}]
     cloud.trunk = cloud.add_trunk(cloud.nodes["id"], fixed_ips=fixed_ips)
+    cloud.set_status(cloud.trunk["port_id"], "ACTIVE")  # the VM runs: its subports are ACTIVE, too
     return {
         "kubernetes": {"pod_vif_driver": "nested-vlan"},
         "pod_vif_nested": {"worker_nodes_subnets": subnet},

@@ -15,6 +15,7 @@ from tests.tables.runs import strike_all, undisturbed
 LIVES = (*pods.LIVES, *nested.LIVES, *pools.LIVES, *services.LIVES)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("life", LIVES, ids=str)
 async def test_faults_at_every_write_end_as_an_undisturbed_life(life, lanes_for, choice, request):
     lanes = lanes_for(life)
