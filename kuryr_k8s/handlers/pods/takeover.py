@@ -4,9 +4,9 @@ The old leader may have been frozen, or its request be late: a PATCH of ``status
 sent may still arrive. That PATCH applies to one resourceVersion of the KuryrPort. Therefore each
 KuryrPort without interfaces is marked before anything is handed out, which makes a new one.
 
-What the API server refuses to mark waits, and all others do not. The handler of KuryrPorts marks
-it before it asks for ports, each survey of pools tries as well, and pools withhold the ports that
-the old leader may have given it.
+What the API server refuses to mark, or twice in a row does not mark in time, waits, and all others
+do not. The handler of KuryrPorts marks it before it asks for ports, each survey of pools tries as
+well, and pools withhold the ports that the old leader may have given it.
 """
 
 import asyncio
@@ -27,6 +27,8 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 LOG = logging.getLogger(__name__)
 # No answers about the object that was to be marked; a webhook that is down is a 500.
 PASSING = (401, 404, 408, 409, 429, 502, 503, 504)
+# Perhaps a webhook that takes longer than the request may.
+UNANSWERED = (0, 504)
 
 
 class Takeover(Collector):
@@ -39,6 +41,7 @@ class Takeover(Collector):
         self._kube = kube
         self._kuryrports = kuryrports
         self._incarnation = incarnation
+        self._unanswered: set[str] = set()  # uids of KuryrPorts that were not marked in time
         self._done = False
 
     async def run(self) -> None:
@@ -69,10 +72,19 @@ class Takeover(Collector):
         except (errors.KubeNotFound, errors.KubeConflict):
             pass  # gone, or made again by others' hands
         except errors.KubeError as error:
-            if _is_refusal(error):
+            if _is_refusal(error) or self._is_unanswered_again(meta["uid"], error):
                 LOG.error("KuryrPort %s gets no port before it can be marked: %s", key, error)
             else:
                 failures.append(error)
+
+    def _is_unanswered_again(self, uid: str, error: errors.KubeError) -> bool:
+        """Return whether this KuryrPort had no answer in the attempt before, either."""
+        if error.status not in UNANSWERED or isinstance(error, errors.NoCredentials):
+            return False
+        if uid in self._unanswered:
+            return True
+        self._unanswered.add(uid)
+        return False
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Count what still waits for its mark, where this controller leads."""

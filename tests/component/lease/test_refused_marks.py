@@ -8,7 +8,7 @@ import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID, LEADER
 from tests.kit.confs import HOST, NODE
-from tests.kit.fakes.faults import answer, drop
+from tests.kit.fakes.faults import Hang, answer, drop
 from tests.kit.ledger import named, settle
 from tests.lives.pools import options
 
@@ -47,6 +47,25 @@ async def test_kuryrport_that_is_not_marked_gets_no_port_and_holds_up_no_other(s
         assert marks[0] != marks[1]
         assert unmarked(app) == 0
     assert len(stage.cloud.ports) == 2
+
+
+async def test_kuryrport_whose_mark_is_never_answered_holds_up_no_other(stage):
+    """A webhook may take longer than a write of a leader may."""
+    await stage.client.patch(PATH, {"metadata": {"annotations": {HOST_ID: None}}})
+    async with stage.controller():
+        await stage.cluster.add_pod("held", node=NODE)
+        await stage.until(lambda: stage.kuryrport("held"))
+    hang = Hang()
+    stage.proxy.faults.add(method="PATCH", path="/kuryrports/held$", times=None, action=hang)
+    await stage.client.patch(PATH, {"metadata": {"annotations": {HOST_ID: HOST}}})
+    async with stage.controller(patience={"kube_call": 1.0, "start_retry": 0.1}) as app:
+        await stage.cluster.add_pod("web", node=NODE)
+        await stage.until_plugged_in("web")
+        assert unmarked(app) == 1
+        assert len(stage.cloud.ports) == 1
+        hang.release()
+        await stage.until_plugged_in("held")
+        assert unmarked(app) == 0
 
 
 async def test_refused_kuryrport_whose_pod_goes_is_released(stage):
