@@ -146,6 +146,13 @@ class NoCredentials(KubeError):
     """Nothing was sent: there are no credentials, or they have expired."""
 
 
+class KubeForbidden(KubeError):
+    """403 of the server's authorizer: the account lacks a permission.
+
+    Whatever else is answered 403 concerns one object: a quota, an admission webhook or policy.
+    """
+
+
 class KubeNamespaceEnds(KubeError):
     """403: nothing can be created in a namespace that is being deleted."""
 

@@ -39,6 +39,7 @@ class Patience:
     :param pool_request: until a Pod that waits for a pool's port asks again by itself.
     :param pooled_port_name: until a pool's port bears its Pod's name: a Pod that lives shorter is
         not worth a call.
+    :param untold_port: between two looks at a port of which it cannot be told yet whose it is.
     :param unpark: that a node gets to unplug a port that is to be deleted.
     :param pool_counts: between two changes of the numbers in a KuryrPortPool.
     :param locate_node: between two attempts to find the hosts or trunks of all Nodes.
@@ -79,6 +80,7 @@ class Patience:
     mirror_pod: float = 20.0
     pool_request: float = 30.0
     pooled_port_name: float = 10.0
+    untold_port: float = 30.0
     unpark: float = 60.0
     pool_counts: float = 10.0
     locate_node: float = 60.0

@@ -52,7 +52,7 @@ async def report(controller: LocalController, conf: cfg.ConfigOpts | None) -> Js
 async def _lease(conf: cfg.ConfigOpts) -> Json:
     """Read the Lease; its age compares this host's clock with the holder's."""
     key = Key(conf.kubernetes.lease_namespace, conf.kubernetes.lease_name)
-    kube = await connect.connect(conf, connections=1)
+    kube = await connect.connect(conf, calls=1)
     try:
         spec = (await kube.get(LEASES, key)).get("spec", {})
     finally:

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kuryr_k8s.cloud.limit import AdaptiveLimit, Priority
+from kuryr_k8s.engine.limit import AdaptiveLimit, Priority
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 

@@ -17,7 +17,7 @@ import requests
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.deadline import Deadline, NotSent
-from kuryr_k8s.cloud.limit import AdaptiveLimit, Slot, current_priority
+from kuryr_k8s.engine.limit import AdaptiveLimit, Slot, current_priority
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -19,12 +19,12 @@ from prometheus_client import CollectorRegistry
 from kuryr_k8s.cni import installation
 from kuryr_k8s.cni.bindings import base
 from kuryr_k8s.cni.caches import Caches
-from kuryr_k8s.cni.credentials import Credentials
 from kuryr_k8s.cni.dispatcher import Dispatcher
 from kuryr_k8s.cni.host_id import HostIdPublisher
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
 from kuryr_k8s.cni.parts import Job, Part
+from kuryr_k8s.cni.permission import WritePermission
 from kuryr_k8s.cni.pods.acknowledgements import Acknowledgements
 from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
@@ -138,7 +138,7 @@ def build(
     spool = Spool(Path(options.spool_dir))
     parts = [
         caches,
-        Credentials(api, node, caches.waiting),
+        WritePermission(api, node, caches.waiting),
         kuryrports,
         *([switch, HostIdPublisher(api, node, switch)] if switch else []),
         *bindings,

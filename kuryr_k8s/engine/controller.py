@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, Self, TypeVar
 
 from kuryr_k8s import errors
+from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.patience import PATIENCE, Patience
 
@@ -112,9 +113,11 @@ class Controller(Generic[K]):
         started = time.monotonic()
         problem: Exception | None = None
         again: float | None = None
+        priority = Priority.POD if self.queue.is_urgent(key) else Priority.CLEANUP
         try:
-            async with asyncio.timeout(self._deadline):
-                again = await self._reconcile(key)
+            with prioritized(priority):
+                async with asyncio.timeout(self._deadline):
+                    again = await self._reconcile(key)
         except Exception as error:
             problem = error
         outcome = self._decide(key, problem, again)

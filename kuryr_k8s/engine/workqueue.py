@@ -143,6 +143,10 @@ class WorkQueue(Generic[K]):
         self._active[key] = urgent
         return key
 
+    def is_urgent(self, key: K) -> bool:
+        """Return whether somebody waits for a key that a worker has."""
+        return self._active.get(key, True)
+
     def done(self, key: K) -> None:
         """Release a key that was taken with :meth:`get`."""
         del self._active[key]

@@ -1,21 +1,23 @@
-"""The Kubernetes API as plain JSON, over ``kubernetes_asyncio.ApiClient``.
+"""The Kubernetes API as plain JSON, over aiohttp.
 
-We use the connections, TLS and credentials of the client library, but not its generated models,
-which cost a millisecond for each Pod. Every error leaves this module as one of
-:mod:`kuryr_k8s.errors`, and every call has a deadline.
+The generated models of ``kubernetes_asyncio`` cost 34 MiB when they are imported, and a
+millisecond for each Pod. Every error leaves this module as one of :mod:`kuryr_k8s.errors`, and
+every call has a deadline.
 """
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient
 
 from kuryr_k8s import errors
+from kuryr_k8s.engine.limit import AdaptiveLimit, current_priority
 from kuryr_k8s.k8s.credentials import Credentials
-from kuryr_k8s.k8s.gate import Deadline, guard, time_for
+from kuryr_k8s.k8s.gate import TimeLeft, open_session, time_for
 from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import Key, Resource
 
@@ -26,43 +28,49 @@ JSON = "application/json"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 500
+CALLS = 16  # each connection costs a quarter of a MiB
+_NO_LIMIT = aiohttp.ClientTimeout()  # of aiohttp's: whoever sends has one
+# Every 403 has the reason Forbidden. That of the authorizer begins so: 'pods "web" is forbidden:
+# User "kuryr" cannot patch resource "pods" in API group "" in the namespace "default"'. What comes
+# after the colon of another one is the word of an admission plugin, or begins with it.
+_UNAUTHORIZED = re.compile(r'(?:\S+ (?:"[^"]*" )?is )?forbidden: User "[^"]*" cannot ')
 
 
 class KubeApi:
     """The calls that we need, and no others.
 
+    :param credentials: They also say where the server is.
+    :param calls: The most that are in flight at once; further ones wait for a slot, and those
+        that a Pod waits for go first. Watches need none.
     :param timeout: Seconds that one call may take.
     :param deadline: Returns the seconds that a write may take at this moment; called when the
         write is requested and right before it is sent. At 0 or less nothing is sent. None: there
         is no such limit.
     :param heard: Called with the header ``Date`` of each answer as soon as it comes.
-    :param credentials: None: those of the client, which stay as they are.
     :param refusals: of the account, which other clients may have as well.
     """
 
     def __init__(
         self,
-        client: ApiClient,
+        credentials: Credentials,
         *,
+        calls: int = CALLS,
         timeout: float = 30.0,
-        deadline: Deadline | None = None,
+        deadline: TimeLeft | None = None,
         heard: Callable[[str], None] = lambda _date: None,
-        credentials: Credentials | None = None,
         refusals: Refusals | None = None,
     ) -> None:
-        self._client = client
+        self._session = open_session(deadline)
+        # It stays as it is: a webhook of one namespace that hangs says nothing about the server.
+        self.limit = AdaptiveLimit(calls)
         self._timeout = timeout
         self._deadline = deadline
         self._heard = heard
         self._credentials = credentials
         self.refusals = refusals or Refusals()
-        if deadline is not None:
-            guard(client, deadline)
-        if credentials is not None:
-            credentials.serve(client)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._session.close()
 
     async def probe(self, resource: Resource[Any]) -> None:
         """Check that the kind exists and that we may list it.
@@ -253,15 +261,15 @@ class KubeApi:
         :raises errors.KubeError: The answer is 400 or more, or there was none (status 0).
         """
         seconds = time_for(method, self._deadline, self._timeout)
-        timeout = aiohttp.ClientTimeout(total=seconds)
         headers = {"Accept": accept, "Content-Type": content_type}
-        response = await self._send(method, path, query or {}, body, headers, timeout)
-        async with response:
-            try:
-                answer: Json = await response.json(content_type=None)
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
-            return answer
+        try:
+            async with asyncio.timeout(seconds), self.limit.slot(current_priority()):
+                response = await self._send(method, path, query or {}, body, headers, _NO_LIMIT)
+                async with response:
+                    answer: Json = await response.json(content_type=None)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
+        return answer
 
     async def _send(
         self,
@@ -274,26 +282,28 @@ class KubeApi:
     ) -> aiohttp.ClientResponse:
         kind = f"{'WATCH' if query.get('watch') else method} {_resource_of(path)}"
         try:
-            if self._credentials is not None:
-                await self._credentials.renew()
+            access = await self._credentials.get()
         except errors.NoCredentials as error:
             self.refusals.answered(kind, error)
             raise
+        loaded = access.loaded
+        if loaded.authorization:
+            headers["Authorization"] = loaded.authorization
         try:
-            response: aiohttp.ClientResponse = await self._client.call_api(
-                path,
+            response = await self._session.request(
                 method,
-                query_params=list(query.items()),
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=timeout,
+                f"{loaded.server}{path}{'?' if query else ''}{urlencode(query)}",
+                headers=headers,
+                data=None if body is None else json.dumps(body),
+                ssl=access.tls or True,
+                server_hostname=loaded.server_name,
+                proxy=loaded.proxy,
+                timeout=timeout,
             )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
         self._heard(response.headers.get("Date", ""))
-        if response.status == 401 and self._credentials is not None:
+        if response.status == 401:
             self._credentials.doubt()
         problem = await _problem_of(response)
         self.refusals.answered(kind, problem)
@@ -356,6 +366,8 @@ def _error(code: int, status: Any, retry_after: str | None = None) -> errors.Kub
     kind = kinds.get(code, errors.KubeError)
     if code == 403 and "NamespaceTerminating" in _causes(status):
         kind = errors.KubeNamespaceEnds
+    elif code == 403 and _UNAUTHORIZED.match(str(message)):
+        kind = errors.KubeForbidden
     return kind(str(message or "no message"), status=code, retry_after=delay)
 
 

@@ -12,15 +12,13 @@ import binascii
 import json
 import logging
 import ssl
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-import aiohttp
-from kubernetes_asyncio.client import ApiClient, Configuration
+from typing import NamedTuple, Protocol
 
 from kuryr_k8s import errors
 from kuryr_k8s.engine.clock import CLOCK, Clock
@@ -29,7 +27,6 @@ LOG = logging.getLogger(__name__)
 AGAIN = 2.0  # seconds from one attempt to read them to the next
 DOUBTED = 10.0  # seconds for which credentials that were just read are not doubted
 EARLY = 60.0  # seconds before they expire, at most a fifth of their life, they are renewed
-BEARER = "BearerToken"
 Signature = tuple[tuple[int, int, int], ...]
 
 
@@ -37,18 +34,51 @@ class Unreadable(Exception):
     """The credentials cannot be read; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Credentials as they were read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    """The server's certificate authorities and our own certificate, as PEM.
 
-    :param configuration: the server's address, the token and the names of the certificates' files.
+    :param ca: empty: those of the system.
+    :param verify: whether the server's certificate is verified.
+    """
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = field(default="", repr=False)
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The way to the API server and the credentials for it, as they were read.
+
+    :param server: the URL, without a slash at its end.
+    :param authorization: the header; empty: none is sent.
+    :param server_name: the name that the server's certificate must bear; None: that of the URL.
+    :param proxy: the URL of an HTTP proxy.
     :param files: what they were read from.
     :param expires: in seconds since the epoch; None: nobody says.
     """
 
-    configuration: Configuration
-    files: tuple[Path, ...]
+    server: str
+    authorization: str = field(default="", repr=False)
+    certificates: Certificates = Certificates()
+    server_name: str | None = None
+    proxy: str | None = None
+    files: tuple[Path, ...] = ()
     expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The address and the credentials for requests, and their TLS settings.
+
+    :param tls: what new connections authenticate by; None: they are not encrypted. Connections are
+        kept by this object, so those of earlier certificates are used no more.
+    """
+
+    loaded: Loaded
+    tls: ssl.SSLContext | None
 
 
 class Source(Protocol):
@@ -74,33 +104,20 @@ class Credentials:
         self._source = source
         self._now = now
         self._clock = clock
-        self._client: ApiClient | None = None
-        self._loaded: Loaded | None = None
+        self._access: Access | None = None
         self._loaded_at = 0.0
         self._loading: asyncio.Future[_Read] | None = None
         self._signature: Signature = ()  # of the files, when they were read
-        self._certificates = _Certificates()
         self._tried_at: float | None = None
         self._doubted = False
         self._problem = ""
-
-    def serve(self, client: ApiClient) -> None:
-        """Have the client use these credentials, those to come included."""
-        self._client = client
-        rest = client.rest_client
-        rest.pool_manager = _Session(rest.pool_manager, self)  # type: ignore[assignment]
-
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """What new connections authenticate by; None: they are not encrypted."""
-        return self._certificates.context
 
     def doubt(self) -> None:
         """Note that the server does not accept the credentials."""
         self._doubted = True
 
-    async def renew(self) -> None:
-        """Make sure that the next request bears valid credentials.
+    async def get(self) -> Access:
+        """Return valid credentials, read again if it is time for that.
 
         :raises errors.NoCredentials: there are none.
         """
@@ -108,33 +125,35 @@ class Credentials:
             self._begin()
         if not self._are_valid() and self._loading is not None:
             await asyncio.wait([self._loading])
-        if not self._are_valid():
+        if self._access is None or not self._are_valid():
             raise errors.NoCredentials(self._problem or "there are no credentials yet")
+        return self._access
 
     def _are_valid(self) -> bool:
-        if self._loaded is None:
+        if self._access is None:
             return False
-        return self._loaded.expires is None or self._now() < self._loaded.expires
+        expires = self._access.loaded.expires
+        return expires is None or self._now() < expires
 
     def _is_stale(self) -> bool:
         """Return whether it is time to read them again."""
         if self._tried_at is not None and self._clock.now() - self._tried_at < AGAIN:
             return False
-        if self._loaded is None or _signature(self._loaded.files) != self._signature:
+        if self._access is None or _signature(self._access.loaded.files) != self._signature:
             return True
         age = self._clock.now() - self._loaded_at
         if self._doubted and age >= DOUBTED:
             return True
-        if self._loaded.expires is None:
+        if (expires := self._access.loaded.expires) is None:
             return False
-        left = self._loaded.expires - self._now()
+        left = expires - self._now()
         return left < min(EARLY, (left + age) / 5)
 
     def _begin(self) -> None:
         self._tried_at = self._clock.now()
         # in a thread: whoever gives up waiting must not end what others wait for
         loading = asyncio.get_running_loop().run_in_executor(
-            None, _load, self._source, self._certificates
+            None, _load, self._source, self._access
         )
         loading.add_done_callback(self._take)
         self._loading = loading
@@ -150,15 +169,13 @@ class Credentials:
             if not isinstance(error, Unreadable):
                 LOG.error("credentials of the API server", exc_info=error)
             return
-        loaded, self._signature, self._certificates = loading.result()
-        self._loaded, self._loaded_at, self._doubted = loaded, self._clock.now(), False
-        if not self._are_valid():  # what the host's clock says, as for plugins of kubectl
-            when = datetime.fromtimestamp(loaded.expires or 0.0, UTC)
-            self._fail(f"the token of {_names(loaded.files)} has expired at {when:%FT%TZ}")
-            return
+        self._access, self._signature = loading.result()
+        self._loaded_at, self._doubted = self._clock.now(), False
         self._problem = ""
-        if self._client is not None:
-            _apply(loaded.configuration, self._client)
+        if not self._are_valid():  # what the host's clock says, as for plugins of kubectl
+            loaded = self._access.loaded
+            when = datetime.fromtimestamp(loaded.expires or 0.0, UTC)
+            self._problem = f"the token of {_names(loaded.files)} has expired at {when:%FT%TZ}"
 
     def _fail(self, problem: str) -> None:
         if problem != self._problem and self._are_valid():
@@ -166,75 +183,54 @@ class Credentials:
         self._problem = problem
 
 
-class _Session:
-    """A session of aiohttp whose new connections use the present certificates."""
-
-    def __init__(self, session: aiohttp.ClientSession, credentials: Credentials) -> None:
-        self._session = session
-        self._credentials = credentials
-
-    async def request(self, **arguments: Any) -> aiohttp.ClientResponse:
-        # connections are kept by their context: those of an earlier one are used no more
-        return await self._session.request(ssl=self._credentials.tls or True, **arguments)
-
-    async def close(self) -> None:
-        await self._session.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Certificates:
-    """The TLS context, and the files that it was made from."""
-
-    context: ssl.SSLContext | None = None
-    made_from: tuple[Any, ...] = ()
-
-
 class _Read(NamedTuple):
     """All that was read at one time."""
 
-    loaded: Loaded
+    access: Access
     signature: Signature
-    certificates: _Certificates
 
 
-def _load(source: Source, known: _Certificates) -> _Read:
+def _load(source: Source, known: Access | None) -> _Read:
     """Read everything; in a thread."""
+    before = _signature(known.loaded.files) if known is not None else ()
     loaded = source.load()
-    # taken before the certificates are read: a change in between is read the next time
-    signature = _signature(loaded.files)
-    return _Read(loaded, signature, _certificates(loaded.configuration, known))
+    # that from before the files were read: a change in between is read the next time
+    same = known is not None and known.loaded.files == loaded.files
+    signature = before if same else _signature(loaded.files)
+    tls = known.tls if known is not None and _is_reached_alike(known.loaded, loaded) else None
+    return _Read(Access(loaded, tls or _context(loaded)), signature)
 
 
-def _certificates(configuration: Configuration, known: _Certificates) -> _Certificates:
-    """Make a context of the certificates, unless they are those that are known."""
-    if not str(configuration.host).startswith("https:"):
-        return _Certificates()
-    names = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    files = tuple(Path(name) for name in names if name)
-    made_from = (names, bool(configuration.verify_ssl), _signature(files))
-    if known.made_from == made_from:
-        return known
-    for file in files:
-        if not file.is_file():
-            raise Unreadable(f"there is no {file}")
+def _is_reached_alike(one: Loaded, other: Loaded) -> bool:
+    """Return whether connections of the one may be used by the other."""
+    return (one.server, one.certificates) == (other.server, other.certificates)
+
+
+def _context(loaded: Loaded) -> ssl.SSLContext | None:
+    if not loaded.server.startswith("https:"):
+        return None
+    given = loaded.certificates
     try:
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+        context = ssl.create_default_context(cadata=given.ca or None)
+        # of Python 3.13: certificates of many clusters lack an Authority Key Identifier
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if given.certificate:
+            _show(given, context)
     except (OSError, ValueError) as error:  # also of a key that its certificate is not there for
-        raise Unreadable(f"{_names(files)}: {error}") from error
-    if not configuration.verify_ssl:
+        raise Unreadable(f"{_names(loaded.files)}: {error}") from error
+    if not given.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    return _Certificates(context, made_from)
+    return context
 
 
-def _apply(fresh: Configuration, client: ApiClient) -> None:
-    used, rest = client.configuration, client.rest_client
-    used.host = fresh.host
-    used.api_key = fresh.api_key
-    rest.server_hostname = fresh.tls_server_name  # type: ignore[assignment]
-    rest.proxy = fresh.proxy  # type: ignore[assignment]
+def _show(given: Certificates, context: ssl.SSLContext) -> None:
+    """Have connections show our certificate; the ssl module reads it from files only."""
+    with tempfile.TemporaryDirectory(prefix="kuryr-") as directory:  # nobody else's
+        certificate, key = Path(directory, "certificate"), Path(directory, "key")
+        certificate.write_text(given.certificate)
+        key.write_text(given.key)
+        context.load_cert_chain(certificate, key if given.key else None)
 
 
 def _signature(files: Sequence[Path]) -> Signature:

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient
 
 from kuryr_k8s import errors
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-READ_BUFFER = 2**21  # bytes, as in kubernetes_asyncio: events of a watch may be large
-Deadline = Callable[[], float]
+READ_BUFFER = 2**21  # bytes: events of a watch may be large
+TimeLeft = Callable[[], float]  # seconds in which writes may be sent
 
 
-def time_for(method: str, deadline: Deadline | None, longest: float) -> float:
+def time_for(method: str, deadline: TimeLeft | None, longest: float) -> float:
     """Return the seconds that a request may take from now on.
 
     :raises errors.KubeError: it is a write, and there is no time left for any.
@@ -31,8 +30,8 @@ def time_for(method: str, deadline: Deadline | None, longest: float) -> float:
     return min(left, longest)
 
 
-def guard(client: ApiClient, deadline: Deadline) -> None:
-    """Check the deadline right before each write of the client is sent.
+def open_session(deadline: TimeLeft | None) -> aiohttp.ClientSession:
+    """Open a session that checks the deadline right before each write is sent.
 
     This includes the repetitions that aiohttp makes by itself.
     """
@@ -42,9 +41,9 @@ def guard(client: ApiClient, deadline: Deadline) -> None:
             time_for(self.method, deadline, 0.0)
             return await super().send(conn)
 
-    rest = client.rest_client
-    connector = rest.pool_manager.connector
-    rest.pool_manager.detach()
-    rest.pool_manager = aiohttp.ClientSession(
-        connector=connector, trust_env=True, read_bufsize=READ_BUFFER, request_class=Guarded
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),  # callers limit their calls
+        trust_env=True,
+        read_bufsize=READ_BUFFER,
+        request_class=Guarded,
     )

@@ -177,8 +177,9 @@ class Informer(Generic[T]):
                     self._streams_lists = False  # a server without WatchList
                 if problem.status in IMPOSSIBLE or unanswered > AWAY:
                     self._list_again()
+                told = isinstance(problem, errors.KubeForbidden) or problem.status == 401
                 expected = isinstance(problem, errors.KubeGone) or failures > 1
-                expected = expected or problem.status in (401, 403)  # see Refusals
+                expected = expected or told  # see Refusals
                 level = logging.DEBUG if expected else logging.WARNING
                 LOG.log(level, "%s: %s", self.resource.plural, problem)
             await self._clock.sleep(self._delay(failures, problem))

@@ -18,7 +18,8 @@ class Refusals(Collector):
     """The refusals that last, each logged at its first request and at its end.
 
     Credentials are refused (401), or missing, until a request is answered otherwise. A permission
-    is missing (403) until a request of that kind is answered otherwise.
+    is missing (403 of the authorizer) until a request of that kind is answered otherwise. A 403 of
+    a quota, an admission webhook or a policy is about one object: its reconcile reports it.
     """
 
     def __init__(self, clock: Clock = CLOCK) -> None:
@@ -43,7 +44,7 @@ class Refusals(Collector):
         if self._unknown:
             self._unknown = False
             LOG.info("the API server accepts our credentials")
-        if status == 403 and not isinstance(problem, errors.KubeNamespaceEnds):
+        if isinstance(problem, errors.KubeForbidden):
             if kind not in self._current():
                 self._say(f"{kind}: refused, check our permissions (etc/rbac)", problem)
             self._forbidden[kind] = self._clock.now()
@@ -71,7 +72,7 @@ class Refusals(Collector):
         """Count what is refused, when Prometheus asks."""
         refused = GaugeMetricFamily(
             "kuryr_kubernetes_refused",
-            "Kinds of requests that the API server refuses with 403 at present; "
+            "Kinds of requests for which we lack the permission (403) at present; "
             "with 401: 1 while it does not accept our credentials, or there are none",
             labels=["status"],
         )

@@ -97,6 +97,23 @@ async def test_an_exhausted_network_says_so_until_an_address_is_free(side: Side)
     assert again["fixed_ips"] == port["fixed_ips"]
 
 
+async def test_an_exhausted_subnet_that_is_asked_for_is_not_named(side: Side) -> None:
+    """So who has several subnets finds out by himself which of them is full."""
+    network = await side.network()
+    cidrs = ("10.216.3.0/30", "10.216.4.0/29", "fd00:216:1::/64")
+    full, other, v6 = [(await side.subnet(network["id"], cidr))["id"] for cidr in cidrs]
+    asked = {"network_id": network["id"]}
+    first = asked | {"fixed_ips": [{"subnet_id": full}, {"subnet_id": v6}]}
+    await side.kuryr.create("port", **first)
+    message = f"No more IP addresses available on network {network['id']}."
+    for body in ({"port": first}, {"ports": [first, first]}):
+        reply = await side.kuryr.post("/ports", body)
+        check(reply, 409, "IpAddressGenerationFailure", message)
+    second = asked | {"fixed_ips": [{"subnet_id": other}, {"subnet_id": v6}]}
+    made = await side.kuryr.create("port", **second)
+    assert {address["subnet_id"] for address in made["fixed_ips"]} == {other, v6}
+
+
 async def test_an_exhausted_family_leaves_no_address_of_the_other_behind(side: Side) -> None:
     network = await side.network("10.216.1.0/30", "10.216.2.0/30", "fd00:216::/64")
     made = [await side.kuryr.create("port", network_id=network["id"]) for _ in range(2)]

@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud import connect
-from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.metrics import LimitMetrics
 from kuryr_k8s.cloud.neutron.api import Neutron, PortQuota
 from kuryr_k8s.cloud.paging import IDS
 from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.engine.limit import Priority, prioritized
 from tests.kit.confs import MARK
 from tests.kit.fakes import Hang, answer, from_proxy
 

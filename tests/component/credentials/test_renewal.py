@@ -5,6 +5,7 @@ import base64
 import dataclasses
 import json
 import ssl
+import tempfile
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -15,15 +16,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from kubernetes_asyncio.client import ApiClient, Configuration
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.credentials import Credentials
-from kuryr_k8s.k8s.sources import Files, Kubeconfig
+from kuryr_k8s.k8s.kubeconfig import Kubeconfig
+from kuryr_k8s.k8s.sources import Files
 from tests.kit.clock import ManualClock
 
 NOW = 1_800_000_000.0
+AUTHORITY = "certificate-authority-data"
 PLUGIN = """#!/bin/sh
 [ "$KUBERNETES_EXEC_INFO" ] && [ "$COLOUR" = red ] && [ "$1" = get-token ] || exit 3
 cat "$(dirname "$0")/given"
@@ -94,7 +96,7 @@ async def use(wall):
 
     def make(source):
         credentials = Credentials(source, now=wall.now, clock=wall.steady)
-        clients.append(KubeApi(ApiClient(Configuration()), credentials=credentials))
+        clients.append(KubeApi(credentials))
         return clients[-1]
 
     yield make
@@ -249,6 +251,46 @@ async def test_file_that_is_half_written_does_not_end_what_works(tmp_path, serve
     await until_sent(client, server, wall, "Bearer second")
 
 
+async def test_kubeconfig_that_is_not_there_yet_is_waited_for(tmp_path, serve, use, wall):
+    server = await serve()
+    source = kubeconfig(tmp_path, server, username="us", password="secret")
+    (tmp_path / "kubeconfig").rename(tmp_path / "later")
+    client = use(source)
+    with pytest.raises(errors.NoCredentials, match="No such file"):
+        await ask(client)
+    (tmp_path / "later").rename(tmp_path / "kubeconfig")
+    await until_sent(client, server, wall, f"Basic {base64.b64encode(b'us:secret').decode()}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"current-context": "another"},
+        {"contexts": None},
+        {"clusters": [{"name": "tests", "cluster": {"server": ""}}]},
+        {"clusters": [{"name": "tests", "cluster": {"server": "https://n", AUTHORITY: "§"}}]},
+        {"users": [{"name": "us", "user": {"auth-provider": {"name": "oidc"}}}]},
+        {"users": [{"name": "us", "user": "me"}]},
+    ],
+    ids=["context", "contexts", "server", "CA", "provider", "user"],
+)
+async def test_malformed_kubeconfig_is_told_by_its_name(tmp_path, serve, use, wall, change):
+    server = await serve()
+    client = use(kubeconfig(tmp_path, server, token="first"))
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(errors.NoCredentials, match=str(path)):
+        await ask(client)
+
+
+async def test_token_of_an_identity_provider_is_sent(tmp_path, serve, use):
+    server = await serve()
+    token = jwt(4_000_000_000)
+    provider = {"name": "oidc", "config": {"id-token": token}}
+    await ask(use(kubeconfig(tmp_path, server, **{"auth-provider": provider})))
+    assert server.told == [f"Bearer {token}"]
+
+
 class Authority:
     """A CA that issues certificates for 127.0.0.1."""
 
@@ -337,6 +379,27 @@ async def test_certificates_that_are_replaced_are_used_by_new_connections(
     await ask(client)  # with the connection that is there; the new CA is read meanwhile
     with pytest.raises(errors.KubeError, match="CERTIFICATE_VERIFY_FAILED"):
         await ask_for_ever(client)
+
+
+async def test_certificates_in_a_kubeconfig_leave_no_file(tmp_path, serve, use, monkeypatch):
+    authority = Authority("first", tmp_path / "ca")
+    authority.issue("us", tmp_path)
+    server = await serve(tls=trusting(authority, tmp_path))
+
+    def encoded(name):
+        return base64.b64encode((tmp_path / name).read_bytes()).decode()
+
+    user = {"client-certificate-data": encoded("certificate"), "client-key-data": encoded("key")}
+    source = kubeconfig(tmp_path, server, **user)
+    path = tmp_path / "kubeconfig"
+    config = json.loads(path.read_text())
+    config["clusters"][0]["cluster"][AUTHORITY] = encoded("ca")
+    path.write_text(json.dumps(config))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    await ask(use(source))
+    assert server.told == ["us"]
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 async def ask_for_ever(client):

@@ -45,7 +45,7 @@ async def candidate(stage, lanes, load_conf):
             leases = []
             kube = await connect(
                 load_conf(kubernetes=account),
-                connections=1,
+                calls=1,
                 heard=lambda date: [lease.hear(date) for lease in leases],
             )
             stack.push_async_callback(kube.close)

@@ -43,8 +43,8 @@ async def test_kuryrport_without_interfaces_is_moved_before_its_new_leader_works
     stage.proxy.faults.add(method="PATCH", path="/kuryrports/web$", action=answer(503))
     async with stage.controller():
         after = await stage.kuryrport("web")
-        marks = [found["metadata"]["annotations"][LEADER] for found in (before, after)]
-        assert marks[0] != marks[1]
+        signatures = [found["metadata"]["annotations"][LEADER] for found in (before, after)]
+        assert signatures[0] != signatures[1]
         await stage.client.patch(node, {"metadata": {"annotations": {HOST_ID: HOST}}})
         await stage.until_plugged_in("web")
 
@@ -78,7 +78,7 @@ async def test_leader_whose_clocks_stood_still_asks_for_no_port_before_it_has_re
     assert len(stage.cloud.ports) == 1
 
 
-async def test_kuryrport_marked_by_another_leader_gets_nothing_from_a_deposed_one(
+async def test_kuryrport_signed_by_another_leader_gets_nothing_from_a_deposed_one(
     stage, kube_server, load_conf, tmp_path
 ):
     """It believes that it leads: its clocks stood still, and no answer has a date. But it asks

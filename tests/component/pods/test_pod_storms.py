@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kuryr_k8s.k8s.api import CALLS
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import Hang, answer
 
@@ -49,6 +50,28 @@ async def test_new_pod_gets_its_port_while_those_of_many_are_deleted(stage):
             await stage.until_deleting(f"web-{number}")
             await stage.let_go(f"web-{number}")
         await stage.until(lambda: _held(deletions))
+        await another_is_served_before(stage, held)
+        await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 1)
+
+
+async def test_new_pod_gets_its_port_while_the_api_server_lets_none_of_many_go(stage):
+    held, many = Hang(), CALLS + 4
+    async with stage.controller(patience={"kube_call": 300.0}):
+        pods = await add_all(stage, many)
+        await until_all_plugged_in(stage, many)
+        releases = stage.proxy.faults.add(
+            method="PATCH", path=r"/kuryrports/web-\d+$", times=None, action=held
+        )
+
+        async def delete(number):
+            await stage.cluster.delete_pod(pods[number])
+            await stage.until_deleting(f"web-{number}")
+            await stage.let_go(f"web-{number}")
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(many):
+                group.create_task(delete(number))
+        await stage.proxy.wait_for(lambda: releases.hits >= CALLS * 3 // 4)
         await another_is_served_before(stage, held)
         await stage.cloud.wait_for(lambda: len(stage.cloud.ports) == 1)
 

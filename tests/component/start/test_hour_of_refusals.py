@@ -23,7 +23,7 @@ FASTER = 240
 HOUR = 3600.0
 PATIENCE = {"failed_authentication": 1 / FASTER, "refused_authentication": 10 / FASTER}
 STARTS_AGAIN = 2.0  # seconds, as systemd does it after exit code 1
-FORBIDDEN = answer(403, "Forbidden", 'User "kuryr" cannot do this at all')
+FORBIDDEN = answer(403, "Forbidden", 'forbidden: User "kuryr" cannot do this at all')
 
 pytestmark = pytest.mark.complete
 

@@ -15,10 +15,13 @@ from kuryr_k8s.k8s.resources import KURYRPORTS
 from tests.kit.clock import ManualClock
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import answer, from_proxy
+from tests.kit.kube.client import KubeRefusal
+from tests.kit.kube.objects import path_of
 from tests.kit.kube.proxy import is_watch
 
 REFUSED = "kuryr_kubernetes_refused"
 AGE = "kuryr_informer_age_seconds"
+SPEC = {"podUid": "somebody", "podNodeName": NODE}
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ async def test_refused_watch_shows_at_once_until_it_is_granted(
 async def test_permission_that_is_missed_no_more_is_forgotten_after_five_minutes():
     clock = ManualClock()
     refusals = Refusals(clock)
-    refusals.answered("PATCH pods", errors.KubeError("no", status=403))
+    refusals.answered("PATCH pods", errors.KubeForbidden("no", status=403))
     refusals.answered("GET pods", None)
     clock.advance(300)
     assert not refusals.none()
@@ -118,6 +121,88 @@ async def test_namespace_that_is_being_deleted_is_no_missing_permission(
         await stage.cluster.add_pod("web", node=NODE)
         await stage.proxy.wait_for(lambda: refusal.hits)
         assert await _is(ready, True, [])
+
+
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "spec": {"hard": {"count/kuryrports.openstack.org": "0"}},
+}
+POLICY = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "spec": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": ["openstack.org"],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["kuryrports"],
+                }
+            ]
+        },
+        "validations": [{"expression": "object.metadata.name != 'web'", "reason": "Forbidden"}],
+    },
+}
+
+
+async def _by_quota(cluster):
+    """No controller-manager counts what there is."""
+    metadata = {"name": "few", "namespace": cluster.namespace}
+    quota = await cluster.client.create(QUOTA | {"metadata": metadata})
+    status = {"hard": QUOTA["spec"]["hard"], "used": QUOTA["spec"]["hard"]}
+    await cluster.client.patch(f"{path_of(quota)}/status", {"status": status})
+    return [quota]
+
+
+async def _by_policy(cluster):
+    metadata = {"name": f"not-{cluster.namespace}"}
+    labels = {"kubernetes.io/metadata.name": cluster.namespace}
+    spec = {
+        "policyName": metadata["name"],
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": {"matchLabels": labels}},
+    }
+    binding = {"kind": "ValidatingAdmissionPolicyBinding", "spec": spec}
+    made = [POLICY, POLICY | binding]
+    return [await cluster.client.create(manifest | {"metadata": metadata}) for manifest in made]
+
+
+async def _is_enforced(cluster):
+    """Return whether the API server refuses the KuryrPort: it learns of rules in its own time."""
+    port = {"apiVersion": "openstack.org/v1", "kind": "KuryrPort", "spec": SPEC}
+    metadata = {"name": "web", "namespace": cluster.namespace}
+    path = path_of(port | {"metadata": {"namespace": cluster.namespace}})
+    try:
+        await cluster.client.request("POST", path, port | {"metadata": metadata}, dryRun="All")
+    except KubeRefusal as refusal:
+        return refusal.status == 403
+    return False
+
+
+@pytest.mark.parametrize(
+    ("refuse", "told"),
+    [(_by_quota, "exceeded quota"), (_by_policy, "denied request")],
+    ids=["quota", "policy"],
+)
+async def test_object_that_is_refused_for_itself_is_no_missing_permission(
+    stage, controller_url, ready, capsys, refuse, told
+):
+    async with stage.controller(**controller_url[0]) as app:
+        rules = await refuse(stage.cluster)
+        try:
+            await stage.until(lambda: _is_enforced(stage.cluster))
+            await stage.cluster.add_pod("web", node=NODE)
+            assert told in await stage.until_event("KubernetesFailed")
+            assert await _is(ready, True, [])
+            assert app.registry.get_sample_value(REFUSED, {"status": "403"}) == 0
+            lines = capsys.readouterr().out.splitlines()
+            assert len([line for line in lines if told in line]) == 1
+        finally:
+            for rule in rules:
+                await stage.client.delete(path_of(rule))
+        await stage.until_plugged_in("web")
 
 
 async def test_daemon_that_is_refused_its_watch_is_not_ready(stage, load_conf):

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from kubernetes_asyncio.client import ApiClient, Configuration
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.resources import PODS, Key
+from kuryr_k8s.k8s.sources import Files
 
 BODY = {"metadata": {"namespace": "n", "name": "p"}}
 
@@ -37,9 +38,8 @@ async def api():
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.answer)
     async with TestServer(app) as server:
-        configuration = Configuration(host=str(server.make_url("")).rstrip("/"))
-        configuration.connection_pool_maxsize = 1
-        api.kube = KubeApi(ApiClient(configuration), deadline=lambda: api.left)
+        credentials = Credentials(Files(root=str(server.make_url("")).rstrip("/")))
+        api.kube = KubeApi(credentials, calls=1, deadline=lambda: api.left)
         yield api
         await api.kube.close()
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.credentials import Credentials
+from kuryr_k8s.cni.permission import WritePermission
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.patience import Patience
 from kuryr_k8s.process import waiting_gauge
@@ -44,10 +44,10 @@ REFUSALS = [
 async def test_credentials_that_are_refused_are_waited_for_and_seen(refusal, caplog):
     api, gauge = Api(refusal), waiting_gauge()
     patience = Patience(start_retry=0.001, longest_start_retry=0.001)
-    credentials = Credentials(api, NODE, gauge, patience)
-    (accepted,) = credentials.checks().values()
+    permission = WritePermission(api, NODE, gauge, patience)
+    (accepted,) = permission.checks().values()
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        started = group.create_task(credentials.started())
+        started = group.create_task(permission.started())
         for _ in range(3):
             api.asked.clear()
             await api.asked.wait()
@@ -71,6 +71,6 @@ NO_REFUSALS = [
 
 @pytest.mark.parametrize("error", NO_REFUSALS, ids=lambda error: f"{error and error.status}")
 async def test_node_is_announced_unless_its_credentials_are_refused(error):
-    credentials = Credentials(Api(error), NODE, waiting_gauge())
+    permission = WritePermission(Api(error), NODE, waiting_gauge())
     async with asyncio.timeout(10):
-        await credentials.started()
+        await permission.started()

@@ -17,7 +17,10 @@ OVERLOAD = frozenset({0, 429, 503, 504})
 
 
 class Priority(enum.IntEnum):
-    """Purpose of a call: the lower the value, the sooner the call gets a slot."""
+    """Purpose of a call: the lower the value, the sooner the call gets a slot.
+
+    Work on keys that nobody waits for is CLEANUP, unless it says otherwise (see Controller).
+    """
 
     POD = 0  # a Pod waits for it
     REFILL = 1

@@ -1,4 +1,4 @@
-"""A new leader that the API server does not let mark a KuryrPort: an admission webhook, perhaps.
+"""A new leader that the API server does not let sign a KuryrPort: an admission webhook, perhaps.
 
 A late write of the old leader may still land there, and name a port. Until it cannot any more, the
 KuryrPort gets no port from the new leader, and no other Pod gets a port that it may come to name.
@@ -16,14 +16,14 @@ PATH = f"/api/v1/nodes/{NODE}"
 POOLED = options(ports_pool_min="2", ports_pool_batch="2")
 
 
-def unmarked(app):
-    return app.registry.get_sample_value("kuryr_unmarked_kuryrports")
+def unsigned(app):
+    return app.registry.get_sample_value("kuryr_unsigned_kuryrports")
 
 
 @pytest.mark.parametrize(
     "status", [403, 422, 500], ids=["webhook", "admission policy", "webhook that is down"]
 )
-async def test_kuryrport_that_is_not_marked_gets_no_port_and_holds_up_no_other(stage, status):
+async def test_kuryrport_that_is_not_signed_gets_no_port_and_holds_up_no_other(stage, status):
     await stage.client.patch(PATH, {"metadata": {"annotations": {HOST_ID: None}}})
     async with stage.controller():
         await stage.cluster.add_pod("refused", node=NODE)
@@ -35,21 +35,21 @@ async def test_kuryrport_that_is_not_marked_gets_no_port_and_holds_up_no_other(s
         await stage.cluster.add_pod("web", node=NODE)
         await stage.until_plugged_in("web")
         told = await stage.until_event("KubernetesFailed")
-        assert "refuses the mark of this leader" in told
+        assert "refuses the signature of this leader" in told
         assert "not by this webhook" in told
-        assert unmarked(app) == 1
+        assert unsigned(app) == 1
         assert "status" not in await stage.kuryrport("refused")
         assert len(stage.cloud.ports) == 1
         stage.proxy.faults.clear()
         await stage.until_plugged_in("refused")
         after = await stage.kuryrport("refused")
-        marks = [found["metadata"]["annotations"][LEADER] for found in (before, after)]
-        assert marks[0] != marks[1]
-        assert unmarked(app) == 0
+        signatures = [found["metadata"]["annotations"][LEADER] for found in (before, after)]
+        assert signatures[0] != signatures[1]
+        assert unsigned(app) == 0
     assert len(stage.cloud.ports) == 2
 
 
-async def test_kuryrport_whose_mark_is_never_answered_holds_up_no_other(stage):
+async def test_kuryrport_whose_signature_is_never_answered_holds_up_no_other(stage):
     """A webhook may take longer than a write of a leader may."""
     await stage.client.patch(PATH, {"metadata": {"annotations": {HOST_ID: None}}})
     async with stage.controller():
@@ -61,34 +61,34 @@ async def test_kuryrport_whose_mark_is_never_answered_holds_up_no_other(stage):
     async with stage.controller(patience={"kube_call": 1.0, "start_retry": 0.1}) as app:
         await stage.cluster.add_pod("web", node=NODE)
         await stage.until_plugged_in("web")
-        assert unmarked(app) == 1
+        assert unsigned(app) == 1
         assert len(stage.cloud.ports) == 1
         hang.release()
         await stage.until_plugged_in("held")
-        assert unmarked(app) == 0
+        assert unsigned(app) == 0
 
 
 async def test_refused_kuryrport_whose_pod_goes_is_released(stage):
-    """Its deletion makes a late write void as the mark would."""
+    """Its deletion makes a late write void as the signature would."""
     await stage.client.patch(PATH, {"metadata": {"annotations": {HOST_ID: None}}})
     async with stage.controller():
         pod = await stage.cluster.add_pod("refused", node=NODE)
         await stage.until(lambda: stage.kuryrport("refused"))
 
-    async def is_mark(request):
+    async def is_signature(request):
         return LEADER in await request.text()
 
-    async def refuse_marks(request, proceed):
-        return await (answer(403)(request, proceed) if await is_mark(request) else proceed())
+    async def refuse_signatures(request, proceed):
+        return await (answer(403)(request, proceed) if await is_signature(request) else proceed())
 
     stage.proxy.faults.add(
-        method="PATCH", path="/kuryrports/refused$", times=None, action=refuse_marks
+        method="PATCH", path="/kuryrports/refused$", times=None, action=refuse_signatures
     )
     async with stage.controller() as app:
-        assert unmarked(app) == 1
+        assert unsigned(app) == 1
         await stage.cluster.delete_pod(pod)
         await stage.until_gone("refused")
-        assert unmarked(app) == 0
+        assert unsigned(app) == 0
 
 
 @pytest.mark.parametrize("lands", [True, False], ids=["it lands", "it never comes"])

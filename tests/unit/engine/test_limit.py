@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kuryr_k8s.cloud.limit import OVERLOAD, AdaptiveLimit, Priority
+from kuryr_k8s.engine.limit import OVERLOAD, AdaptiveLimit, Priority
 
 POD, REFILL, CLEANUP = Priority
 PRIORITIES = st.sampled_from(Priority)

@@ -32,7 +32,7 @@ class Api(Protocol):
         """Patch an object and return it."""
 
 
-class Credentials(Part):
+class WritePermission(Part):
     """Asks the API server, before the node is announced, whether it takes the daemon's writes.
 
     Its policy refuses the writes of credentials that name no node, or another one
