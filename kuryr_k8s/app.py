@@ -123,7 +123,7 @@ class ControllerApp:
             # the Lease is not to wait behind the work that it stands for
             lease_kube = await kube_connect.connect(
                 self.conf,
-                connections=1,
+                calls=1,
                 heard=self._heard,
                 refusals=self._refusals,
                 patience=self._patience,
@@ -133,7 +133,8 @@ class ControllerApp:
             neutron, octavia = self._transports()
             stack.callback(neutron.close)
             stack.callback(octavia.close)
-            context = self._context(kube, Neutron(neutron, self._mark), Octavia(octavia), lease)
+            clients = Neutron(neutron, self._mark, self._clock.now), Octavia(octavia)
+            context = self._context(kube, *clients, lease)
             health, admin, parts = self._build(
                 context, lease, {"neutron": neutron, "octavia": octavia}
             )
@@ -212,6 +213,8 @@ class ControllerApp:
         self.registry.register(ContactMetrics(contacts))
         for driver in drivers:
             self._register(driver)
+        for handler, _ in handlers:
+            self._register(handler)
         options = self.conf.health_server
         reading = [*status.routes(), *pools.reading()]
         health = HealthServer(
@@ -232,13 +235,13 @@ class ControllerApp:
         )
         return health, admin, parts
 
-    def _register(self, driver: Driver) -> None:
-        for collector in driver.collectors():
+    def _register(self, part: Driver | Handler) -> None:
+        for collector in part.collectors():
             try:
                 self.registry.register(collector)
             except ValueError as error:
-                name = type(driver).__qualname__
-                raise errors.ConfigError(f"metrics of the driver {name}: {error}") from error
+                name = type(part).__qualname__
+                raise errors.ConfigError(f"metrics of {name}: {error}") from error
 
     def _handlers(self, context: HandlerContext) -> list[tuple[Handler, Controller[Key]]]:
         """Make each enabled handler, with the loop that reconciles its keys."""

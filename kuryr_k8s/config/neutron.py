@@ -27,8 +27,9 @@ _pods = [
     cfg.ListOpt(
         "pod_subnet",
         default=[],
-        help="Id of the subnet for Pods. Two subnets of one network (IPv4 and IPv6) make Pods "
-        "dual-stack.",
+        help="Ids of the subnets for Pods, all of one network. IPv4 and IPv6 subnets together "
+        "make Pods dual-stack. Of several subnets of one address family, a Pod gets an address of "
+        "the first that has one left.",
     ),
     cfg.ListOpt(
         "pod_security_groups", default=[], help="Ids of the security groups of Pods' ports."

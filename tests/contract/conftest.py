@@ -29,7 +29,7 @@ from .balancers import Octavia, vip_subnet
 from .sides import Side, fake_side, real_side
 
 _HERE = Path(__file__).parent
-_REAL_SAMPLE = 5  # make test runs one in so many cases of a module on the real cloud
+_REAL_SAMPLE = 8  # make test runs one in so many cases of a module on the real cloud
 # openstacksdk warns, in its own code, of arguments that it gives itself.
 _SDK_ABOUT_ITSELF = "ignore::PendingDeprecationWarning"
 

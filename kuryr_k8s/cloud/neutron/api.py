@@ -6,26 +6,28 @@ Names and fields are those of the API reference (https://docs.openstack.org/api-
 import asyncio
 import contextlib
 import math
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.limit import Priority, current_priority
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
+from kuryr_k8s.cloud.neutron.full_subnets import FullSubnets
 from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG, OwnPorts
 from kuryr_k8s.cloud.neutron.port_batches import PortBatches
 from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
 from kuryr_k8s.cloud.neutron.trunks import Trunks
 from kuryr_k8s.cloud.paging import BY_ID, in_queries, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
+from kuryr_k8s.engine.limit import Priority, current_priority
 
 Json = dict[str, Any]
 BOUND_TO = "binding:host_id"
-# What tells whose a port is
-OWNERS_FIELDS = ("id", "device_id", "device_owner", "description", "tags")
+# What tells whose a port is, and where it has addresses
+OWNERS_FIELDS = ("id", "device_id", "device_owner", "description", "tags", "fixed_ips")
 AUTOMATIC = ("slaac", "dhcpv6-stateless")
 
 
@@ -82,11 +84,18 @@ class Neutron:
     which nodes write. A port that is not in the record costs one call more.
 
     :param mark: Of this cluster; it may become known later.
+    :param now: The time in seconds.
     """
 
-    def __init__(self, transport: Transport, mark: ClusterMark | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        mark: ClusterMark | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.mark = mark or ClusterMark()
         self.own_ports = OwnPorts()
+        self.full_subnets = FullSubnets(now)
         self.trunks = Trunks(transport)
         self.floating_ips = FloatingIPs(transport)
         self.security_groups = SecurityGroups(transport)
@@ -161,7 +170,11 @@ class Neutron:
     async def _create(self, ports: list[Json]) -> list[Json]:
         """Create all of these ports, or none."""
         if len(ports) == 1:
-            answer = await self._transport.call("POST", "/ports", body={"port": ports[0]})
+            try:
+                answer = await self._transport.call("POST", "/ports", body={"port": ports[0]})
+            except errors.NoAddress as error:  # of several ports, it would tell less
+                self.full_subnets.refused(_subnet_ids_in(ports[0]), error.brief)
+                raise
             made: list[Json] = [answer["port"]]
         else:
             answer = await self._transport.call("POST", "/ports", body={"ports": ports})
@@ -170,6 +183,7 @@ class Neutron:
                 raise errors.CloudError("Neutron's answer to a bulk request has another order")
         for port, body in zip(made, ports, strict=True):
             self.own_ports.note(port, body["tags"])
+            self.full_subnets.made(_subnet_ids_in(port))
         return made
 
     async def _keeps_tags_of(self, port_id: str, tags: Sequence[str]) -> bool:
@@ -343,6 +357,7 @@ class Neutron:
         headers = _if_match(revision_number)
         with contextlib.suppress(errors.NotFound):
             await self._transport.call("DELETE", f"/ports/{port_id}", headers=headers)
+        self.full_subnets.freed(self.own_ports.subnet_ids_of(port_id))
         self.own_ports.forget([port_id])
 
     async def port_quota(self, project_id: str) -> PortQuota | None:
@@ -367,7 +382,10 @@ class Neutron:
 
         :raises errors.NotFound: There is no such subnet that we may see.
         """
-        return _subnet((await self._transport.call("GET", f"/subnets/{subnet_id}"))["subnet"])
+        answer = await self._transport.call("GET", f"/subnets/{subnet_id}")
+        subnet = _subnet(answer["subnet"])
+        self.full_subnets.measure(subnet.id, subnet.allocation_pools)
+        return subnet
 
     async def list_subnets(self, network_id: str) -> list[Subnet]:
         """List the subnets of the network that we may see."""
@@ -425,6 +443,12 @@ def _subnet(found: Json) -> Subnet:
         allocation_pools=tuple((pool["start"], pool["end"]) for pool in pools),
         is_automatic=not modes.isdisjoint(AUTOMATIC),
     )
+
+
+def _subnet_ids_in(port: Json) -> tuple[str, ...]:
+    """Return the ids of the subnets that a port has addresses of, or that its body asks for."""
+    addresses = port.get("fixed_ips") or ()
+    return tuple(address["subnet_id"] for address in addresses if "subnet_id" in address)
 
 
 def _owner_of(port: Json) -> tuple[str, str]:

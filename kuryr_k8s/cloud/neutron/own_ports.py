@@ -17,6 +17,7 @@ class _Known(NamedTuple):
     device_owner: str
     description: str
     tags: tuple[str, ...]
+    subnet_ids: tuple[str, ...]  # none where Neutron did not show them
 
 
 class OwnPorts:
@@ -45,6 +46,7 @@ class OwnPorts:
             sys.intern(port["device_owner"]),
             sys.intern(port["description"] or ""),
             tuple(map(sys.intern, tags)),
+            tuple(sys.intern(ip["subnet_id"]) for ip in port.get("fixed_ips") or ()),
         )
 
     def changed(self, port: Json) -> None:
@@ -62,4 +64,15 @@ class OwnPorts:
         known = self._known.get(port_id)
         if known is None:
             return None
-        return {"id": port_id, **known._asdict(), "tags": list(known.tags)}
+        return {
+            "id": port_id,
+            "device_id": known.device_id,
+            "device_owner": known.device_owner,
+            "description": known.description,
+            "tags": list(known.tags),
+        }
+
+    def subnet_ids_of(self, port_id: str) -> tuple[str, ...]:
+        """Return the ids of the subnets that the port has addresses of, as far as is known."""
+        known = self._known.get(port_id)
+        return () if known is None else known.subnet_ids

@@ -1,8 +1,9 @@
 """The slots for decisions about Pods' interfaces, and for the drivers that make them."""
 
 import abc
+import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kuryr_k8s import errors
@@ -41,10 +42,58 @@ NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNetwork:
-    """The network of an interface, and one subnet for each address family."""
+    """The network of an interface, and one subnet for each address family.
+
+    :param further: subnets of the network that are used instead of that of their family while it
+        is full, in this order; none of them, and none that they stand in for, is automatic.
+    """
 
     network: Network
     subnets: tuple[Subnet, ...]
+    further: tuple[Subnet, ...] = ()
+
+    @property
+    def all_subnets(self) -> tuple[Subnet, ...]:
+        """All subnets that the interface may have addresses of."""
+        return (*self.subnets, *self.further)
+
+    @property
+    def choices(self) -> "tuple[PodNetwork, ...]":
+        """The network with each choice of one subnet for each family, in the order of preference.
+
+        IPv4 changes first: its subnets are the small ones.
+        """
+        if not self.further:
+            return (self,)
+        families = sorted(self.subnets, key=lambda subnet: subnet.ip_version, reverse=True)
+        candidates = [
+            [other for other in self.all_subnets if other.ip_version == subnet.ip_version]
+            for subnet in families
+        ]
+        return tuple(map(self._choice, itertools.product(*candidates)))
+
+    def _choice(self, chosen: tuple[Subnet, ...]) -> "PodNetwork":
+        of_version = {subnet.ip_version: subnet for subnet in chosen}
+        return replace(
+            self,
+            subnets=tuple(of_version[subnet.ip_version] for subnet in self.subnets),
+            further=tuple(subnet for subnet in self.all_subnets if subnet not in chosen),
+        )
+
+    def with_room(self, has_room: Callable[[tuple[str, ...]], bool]) -> "PodNetwork | None":
+        """Return the first choice with room in all of its subnets; None: there is none.
+
+        :param has_room: tells it of the subnets that a port must ask an address of.
+        """
+        return next((choice for choice in self.choices if has_room(choice.asked_subnet_ids)), None)
+
+    def first_with_room(self, has_room: Callable[[tuple[str, ...]], bool]) -> "PodNetwork":
+        """Return the choice :meth:`with_room`; if there is none, the first."""
+        return self.with_room(has_room) or self.choices[0]
+
+    def may_have(self, subnet_ids: tuple[str, ...]) -> bool:
+        """Return whether a port that asked for addresses of these subnets is right."""
+        return any(subnet_ids == choice.asked_subnet_ids for choice in self.choices)
 
     @property
     def asked_subnet_ids(self) -> tuple[str, ...]:

@@ -173,8 +173,11 @@ class VIFPoolDriver(Driver):
     async def request(self, request: PortRequest) -> VIFBase:
         """Provide the interface: see :meth:`PodVIFDriver.ensure`."""
 
-    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
-        """Return whether the port is the Pod's: see :meth:`PodVIFDriver.holds`."""
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool | None:
+        """Return whether the port is the Pod's: see :meth:`PodVIFDriver.holds`.
+
+        :returns: None: that cannot be told yet.
+        """
         return await self._vif.holds(vif, pod_uid)
 
     @abc.abstractmethod
@@ -298,7 +301,9 @@ class KeepsPorts(VIFPoolDriver):
 
     @abc.abstractmethod
     async def locate(self, node: Node) -> str:
-        """Find the host or trunk of a node, and remember it.
+        """Find the host or trunk of a node, and remember that its pools are this Node's.
+
+        Not called for a Node whose host another Node has published before.
 
         :raises NodeNotReady: it is not known yet.
         """

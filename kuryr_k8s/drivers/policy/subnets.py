@@ -1,10 +1,17 @@
 """Drivers for the subnets of a Pod's default interface and of Services."""
 
+import abc
 import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
+from kuryr_k8s.cloud.neutron.full_subnets import FullSubnets
 from kuryr_k8s.drivers.base import (
     Driver,
     DriverContext,
@@ -20,7 +27,7 @@ REFRESH = 600.0  # seconds after which subnets are read again: DNS servers and r
 
 
 class _ConfiguredSubnets(Driver):
-    """An option of ``[neutron_defaults]``: one subnet, or one of each family in one network."""
+    """An option of ``[neutron_defaults]``: subnets of one network."""
 
     option: ClassVar[str]
 
@@ -65,27 +72,55 @@ class _ConfiguredSubnets(Driver):
             subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in self._ids])
         except errors.NotFound as error:
             raise errors.Refused(f"no such subnet in Neutron: {error}") from error
-        check_families(subnets)
+        check_network(subnets)
+        first: dict[int, Subnet] = {}
+        for subnet in subnets:
+            first.setdefault(subnet.ip_version, subnet)
+        further = tuple(subnet for subnet in subnets if subnet not in first.values())
+        self._check_further(further, subnets)
         network = await neutron.get_network(subnets[0].network_id)
-        return PodNetwork(network=network, subnets=subnets)
+        return PodNetwork(network=network, subnets=tuple(first.values()), further=further)
+
+    @abc.abstractmethod
+    def _check_further(self, further: tuple[Subnet, ...], subnets: tuple[Subnet, ...]) -> None:
+        """Check whether there may be subnets besides the first one of each family.
+
+        :raises errors.Refused: there may not.
+        """
 
 
 class DefaultSubnets(_ConfiguredSubnets, PodSubnetsDriver):
-    """``[neutron_defaults] pod_subnet`` for every Pod."""
+    """``[neutron_defaults] pod_subnet`` for every Pod: of each family, the first with room."""
 
     option = "pod_subnet"
+
+    def collectors(self) -> Sequence[Collector]:
+        return (_FullSubnetsCollector(self._ids, self._context.neutron.full_subnets),)
+
+    def _check_further(self, further: tuple[Subnet, ...], subnets: tuple[Subnet, ...]) -> None:
+        families = Counter(subnet.ip_version for subnet in subnets)
+        for subnet in subnets:
+            if subnet.is_automatic and families[subnet.ip_version] > 1:
+                raise errors.Refused(
+                    f"subnet {subnet.id} gives every port of its network an address: it must be "
+                    "the only one of its address family"
+                )
 
     async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
         return await self._network_for(project_id)
 
     async def subnets_of(self, namespace: str) -> tuple[Subnet, ...]:
-        return (await self._network()).subnets
+        return (await self._network()).all_subnets
 
 
 class DefaultServiceSubnets(_ConfiguredSubnets, ServiceSubnetsDriver):
     """``[neutron_defaults] service_subnet`` for every Service."""
 
     option = "service_subnet"
+
+    def _check_further(self, further: tuple[Subnet, ...], subnets: tuple[Subnet, ...]) -> None:
+        if further:
+            raise errors.Refused("Services take one subnet of each address family")
 
     async def subnets(self, service: Service, project_id: str) -> tuple[Subnet, ...]:
         return (await self._network_for(project_id)).subnets
@@ -94,12 +129,30 @@ class DefaultServiceSubnets(_ConfiguredSubnets, ServiceSubnetsDriver):
         return (await self._network()).subnets
 
 
-def check_families(subnets: tuple[Subnet, ...]) -> None:
+def check_network(subnets: tuple[Subnet, ...]) -> None:
     """Check that subnets can belong to one interface.
 
-    :raises errors.Refused: They belong to several networks, or two of them have the same family.
+    :raises errors.Refused: They belong to several networks, or one is listed twice.
     """
     if len({subnet.network_id for subnet in subnets}) > 1:
         raise errors.Refused("the subnets of an interface must belong to one network")
-    if len({subnet.ip_version for subnet in subnets}) < len(subnets):
-        raise errors.Refused("an interface takes one subnet of each address family")
+    if len({subnet.id for subnet in subnets}) < len(subnets):
+        raise errors.Refused("a subnet is listed twice")
+
+
+class _FullSubnetsCollector(Collector):
+    """The metric of the subnets for Pods that are full, as far as is known."""
+
+    def __init__(self, subnet_ids: Sequence[str], full: FullSubnets) -> None:
+        self._subnet_ids = subnet_ids
+        self._full = full
+
+    def collect(self) -> Iterator[Metric]:
+        metric = GaugeMetricFamily(
+            "kuryr_pod_subnet_full",
+            "Whether a subnet for Pods is known to have no free address",
+            labels=["subnet"],
+        )
+        for subnet_id in self._subnet_ids:
+            metric.add_metric([subnet_id], self._full.is_full(subnet_id))
+        yield metric

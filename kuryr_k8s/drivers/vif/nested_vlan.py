@@ -84,9 +84,9 @@ class NestedVLAN(TaggedPorts):
 
     async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
         """Bring a port of an earlier attempt up to date: options or the VM may have changed."""
-        subnet_ids = request.pod_network.asked_subnet_ids
         elsewhere = nested_plan.parent_of(port) not in ("", trunk.parent)
-        if elsewhere or vif_plan.asked_subnet_ids_of(port) != subnet_ids:
+        is_right = request.pod_network.may_have(vif_plan.asked_subnet_ids_of(port))
+        if elsewhere or not is_right:
             await self._remove(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         groups = sorted(request.security_groups)
@@ -95,7 +95,9 @@ class NestedVLAN(TaggedPorts):
         return await self._neutron.update_port(port["id"], {"security_groups": groups})
 
     async def _create(self, request: PortRequest) -> Json:
-        return await self._create_for(request, nested_plan.port_body(request, self._tags))
+        return await self._create_for(
+            request, lambda chosen: nested_plan.port_body(chosen, self._tags)
+        )
 
     async def _attach(self, trunk: TrunkPorts, port_id: str) -> int:
         try:

@@ -72,7 +72,7 @@ class NeutronVIF(TaggedPorts):
 
     async def _adopt(self, port: Json, request: PortRequest) -> Json:
         """Bring a port of an earlier attempt up to date: the configuration may have changed."""
-        if vif_plan.asked_subnet_ids_of(port) != request.pod_network.asked_subnet_ids:
+        if not request.pod_network.may_have(vif_plan.asked_subnet_ids_of(port)):
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         wanted: Json = {
@@ -88,7 +88,9 @@ class NeutronVIF(TaggedPorts):
 
     async def _create(self, request: PortRequest) -> Json:
         host_id = vif_plan.host_id_of(request.node)
-        return await self._create_for(request, vif_plan.port_body(request, host_id, self._tags))
+        return await self._create_for(
+            request, lambda chosen: vif_plan.port_body(chosen, host_id, self._tags)
+        )
 
     async def release(self, vif: VIFBase) -> None:
         await self._neutron.delete_port(vif.id)

@@ -30,7 +30,7 @@ def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota
     if "quota" in str(error).lower():
         what = f"Neutron quota for ports is exhausted in project {request.project_id}"
     else:
-        cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
+        cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.all_subnets)
         what = f"no free address in network {request.pod_network.network.name} ({cidrs})"
     return errors.OverQuota(what, status=error.status, request_id=error.request_id)
 
@@ -194,12 +194,15 @@ def network_of(pooled: PooledPort, pod_network: PodNetwork, mtu: int) -> model.N
     :param mtu: an upper limit; 0 for none.
     """
     network = pod_network.network
+    present = {subnet_id for subnet_id, _ in pooled.fixed_ips}
     return model.Network(
         id=network.id,
         label=network.name,
         bridge=pooled.bridge or None,
         mtu=min(network.mtu, mtu) if mtu else network.mtu,
-        subnets=tuple(_subnet(subnet, pooled) for subnet in pod_network.subnets),
+        subnets=tuple(
+            _subnet(subnet, pooled) for subnet in pod_network.all_subnets if subnet.id in present
+        ),
     )
 
 

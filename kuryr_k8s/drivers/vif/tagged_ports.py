@@ -1,10 +1,11 @@
 """Neutron ports with tags that name their Pods: what the pod_vif drivers of this package share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext, PooledVIFDriver, PortRequest
+from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PooledVIFDriver, PortRequest
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.vif import VIFBase
 
@@ -38,11 +39,28 @@ class TaggedPorts(PooledVIFDriver):
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
         await self._neutron.update_port(vif.id, {"security_groups": list(groups)})
 
-    async def _create_for(self, request: PortRequest, body: Json) -> Json:
-        try:
-            return await self._neutron.create_port(body)
-        except errors.OverQuota as error:
-            raise vif_plan.explained(error, request) from error
+    async def _create_for(
+        self, request: PortRequest, body_of: Callable[[PortRequest], Json]
+    ) -> Json:
+        """Create a port in the first subnets that are not full.
+
+        :param body_of: makes the body for a request, in its subnets of each family.
+        """
+        pod_network, full = request.pod_network, self._neutron.full_subnets
+        chosen: PodNetwork | None = pod_network.first_with_room(full.has_room)
+        for _ in pod_network.all_subnets:
+            if chosen is None:
+                break
+            full.attempt(chosen.asked_subnet_ids)
+            try:
+                return await self._neutron.create_port(
+                    body_of(replace(request, pod_network=chosen))
+                )
+            except errors.OverQuota as error:
+                failure = error
+            may_go_on = isinstance(failure, errors.NoAddress) and pod_network.further
+            chosen = pod_network.with_room(full.has_room) if may_go_on else None
+        raise vif_plan.explained(failure, request) from failure
 
     async def _find_tagged(self, query: Json, tags: Sequence[str], untagged: Json) -> Json | None:
         """Find the oldest port with these tags, and give it its tags if they are missing.
