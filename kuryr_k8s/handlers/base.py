@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from oslo_config import cfg
+from prometheus_client.registry import Collector
 
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import Drivers
@@ -100,6 +101,10 @@ class Handler(abc.ABC):
 
         For example periodic sweeps. Called once, before the start.
         """
+        return ()
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return the handler's own metrics."""
         return ()
 
     @abc.abstractmethod

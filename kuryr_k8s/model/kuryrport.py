@@ -106,8 +106,8 @@ class KuryrPort:
     def may_be_given_vifs_by_another(self, leader: str) -> bool:
         """Return whether a late write of an earlier leader may still add interfaces.
 
-        Such a write applies to one resourceVersion. The mark of this leader has changed that, and
-        so has a deletion.
+        Such a write applies to one resourceVersion. The signature of this leader has changed that,
+        and so has a deletion.
         """
         return not (self.has_vifs or self.deleting or self.leader == leader)
 

@@ -92,7 +92,7 @@ class Node:
             name=sys.intern(item["metadata"]["name"]),
             uid=item["metadata"]["uid"],
             resource_version=item["metadata"]["resourceVersion"],
-            host_id=annotations.annotation(item, annotations.HOST_ID),
+            host_id=annotations.annotation(item, annotations.HOST_ID) or None,
             out_of_service=annotations.OUT_OF_SERVICE_TAINT in taints,
             addresses=tuple(
                 address["address"]

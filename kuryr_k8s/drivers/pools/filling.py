@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
-from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import BindingFailed, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
-from kuryr_k8s.drivers.pools.resources import FREED, ReserveReached, Resource, lacking
+from kuryr_k8s.drivers.pools.resources import FREED, ReserveReached, Resource
 from kuryr_k8s.drivers.pools.shortages import Shortage
+from kuryr_k8s.engine.limit import Priority, prioritized
 
 CREATIONS = 4  # simultaneous creations for one pool
 SIZE = 20  # ports of one creation
@@ -70,6 +70,7 @@ class Filling:
     def ask(self, key: PoolKey) -> None:
         """Have the pool filled as far as it needs; a pool that fails is not hurried."""
         awaited, refill = self._state.wanted(key, self._context.now())
+        refill = self._refill_of(key, refill)
         if self._has_failed(key):
             delay = self._shortages.want(key) if awaited else None
             if delay is not None:
@@ -85,7 +86,8 @@ class Filling:
         """Return whether the pool has what it needs, by a creation that succeeded."""
         progress = self._progress.get(key)
         proven = progress is not None and progress.proven
-        return proven and not any(self._state.wanted(key, self._context.now()))
+        awaited, refill = self._state.wanted(key, self._context.now())
+        return proven and not (awaited or self._refill_of(key, refill))
 
     async def work(self, key: PoolKey) -> float | None:
         """Create some ports, if the pool needs any.
@@ -94,6 +96,7 @@ class Filling:
         :raises errors.CloudError: Neutron refuses, or has no more ports to give.
         """
         progress = self._of(key)
+        self._move_on(key)
         if not (any(self._wanted(key)) or progress.uncertain):
             progress.failure = None
             self._pass_turn(key)
@@ -103,10 +106,13 @@ class Filling:
         if not (self._wanted(key)[0] or progress.uncertain):
             self._give_way(key)
         self._await_turn(key)
+        allowed = progress.allowed
         try:
             await self._try(key)
         except BaseException as failure:
-            self._pass_turn(key, lacking(failure, key))
+            if isinstance(failure, errors.NoAddress) and self._goes_on(key, allowed):
+                return 0.0
+            self._pass_turn(key, self._shortages.lacking(failure, key))
             if isinstance(failure, errors.CloudError):
                 self._lack(key, failure)
             raise
@@ -128,7 +134,58 @@ class Filling:
     def _wanted(self, key: PoolKey) -> tuple[int, int]:
         """Count the ports to create now: for Pods that wait, and for Pods to come."""
         awaited, refill = self._state.wanted(key, self._context.now())
-        return awaited, refill if key.place in self._context.nodes else 0
+        return awaited, self._refill_of(key, refill) if key.place in self._context.nodes else 0
+
+    def _refill_of(self, key: PoolKey, refill: int) -> int:
+        """Count the ports for Pods to come, which go to the first pool with room for them.
+
+        Of the pools whose ports will do, all others get what an operator ordered, and nothing
+        else.
+        """
+        if not self._has_better(key):
+            return refill
+        pool = self._state.pools.get(key)
+        return min(refill, pool.ordered) if pool is not None else 0
+
+    # -- full subnets
+
+    def _has_better(self, key: PoolKey) -> bool:
+        """Return whether ports for Pods to come are made in another pool.
+
+        Not in one that nobody has asked since its subnets were full: that may be so still.
+        """
+        first = self._networks.preferred(key)
+        if first == key:
+            return False
+        return not self._networks.has_room(key) or first in self._state.pools
+
+    def _move_on(self, key: PoolKey) -> bool:
+        """Have another pool serve the claims that wait for one whose subnets are full.
+
+        :returns: whether there is another pool, and none has to wait.
+        """
+        other = self._networks.with_room(key)
+        if other is None or self._networks.has_room(key):
+            return False
+        if self._state.move_claims(key, other, self._context.now()):
+            self.ask(other)
+        return True
+
+    def _goes_on(self, key: PoolKey, allowed: int) -> bool:
+        """Return whether ports are made at once after a subnet had too few addresses.
+
+        One port is tried where several were refused: only then it is known whether a subnet is
+        full. Then other pools make the ports, if there is room for them.
+
+        :param allowed: ports of the creation that was refused.
+        """
+        if len(self._networks.alternatives(key)) == 1:
+            return False
+        if not (allowed > 1 and self._networks.has_room(key)) and not self._move_on(key):
+            return False
+        self._of(key).failure = None
+        self._pass_turn(key)
+        return True
 
     def forget(self, key: PoolKey) -> None:
         """Forget a pool that is gone.
@@ -301,29 +358,38 @@ class Filling:
     def _lack(self, key: PoolKey, failure: errors.CloudError) -> None:
         """Note what is used up, and have pools that share it give up ports for Pods that wait."""
         awaited, _ = self._wanted(key)
-        for refusal in self._shortages.refused(key, failure, awaited=bool(awaited)):
+        freed = 0
+        for lack in self._shortages.refused(key, failure, awaited=bool(awaited)):
             self._of(key).failure = failure
-            if not refusal.shortage.awaited:
+            if not lack.shortage.awaited:
                 continue
-            delay = self._shortages.left(refusal.shortage)
-            for first in refusal.shortage.first(1):
+            delay = self._shortages.left(lack.shortage)
+            for first in lack.shortage.first(1):
                 self._context.queue.add_after(PoolTask(first, 0), delay)
-            if refusal.is_first and refusal.shortage.resource.kind in FREED:
-                self._make_room(refusal.shortage)
+            if lack.is_first and lack.shortage.resource.kind in FREED:
+                freed += self._make_room(lack.shortage, freed)
 
     def _pass_turn(self, key: PoolKey, lacked: Collection[Resource] = ()) -> None:
         """Have the next pools try in the place of one that needs nothing, or lacks only this."""
         for other, delay in self._shortages.leave(key, lacked).items():
             self._context.queue.add_after(PoolTask(other, 0), delay)
 
-    def _make_room(self, shortage: Shortage) -> None:
-        """Have other pools give up ports for the claims that wait, besides those leaving."""
+    def _make_room(self, shortage: Shortage, freed: int) -> int:
+        """Have other pools give up ports for the claims that wait, besides those leaving.
+
+        :param freed: ports that pools gave up just now, for this shortage or for one of something
+            that will do as well.
+        :returns: how many more they give up.
+        """
         now, resource = self._context.now(), shortage.resource
         awaited = sum(self._state.wanted(key, now)[0] for key in shortage.awaited)
-        needed = awaited - self._state.leaving_since(resource, now - LEAVING_SOON)
+        leaving = self._state.leaving_since(resource, now - LEAVING_SOON)
+        needed = awaited - max(leaving, freed)
         helped = self._state.reclaim(resource, needed, now)
-        shortage.missing = max(0, needed - sum(helped.values()))
+        given_up = sum(helped.values())
+        shortage.missing = max(0, needed - given_up)
         self._context.carry_out(Effects(upkeep=tuple(helped)))
+        return given_up
 
     async def _search(self, key: PoolKey) -> None:
         """Take in ports that creations made unnoticed: one search for all pools that need one."""
@@ -339,6 +405,7 @@ class Filling:
             with prioritized(Priority.REFILL):
                 ports = await self._inventory.list_ports(uncertain)
                 pooled = await self._context.vif.find_pooled(ports)
+                pooled = await self._inventory.still_there(pooled)
             self._context.carry_out(self._inventory.adopt(pooled))
             for other in uncertain:
                 self._of(other).uncertain = False

@@ -34,6 +34,7 @@ class Inventory:
         self._state = context.state
         self._tags = tuple(tags)
         self._removed: dict[str, float] = {}  # when each port was found to be gone
+        self._named: set[str] = set()  # see note_named
         # Where an earlier leader may still give ports to Pods; None: it may be anywhere
         self._doubtful: frozenset[str] | None = frozenset()
 
@@ -76,6 +77,24 @@ class Inventory:
             port["tags"] = tags
         return found
 
+    async def still_there(self, pooled: Iterable[PooledPort]) -> list[PooledPort]:
+        """Leave out ports that are not known and have been deleted since they were listed.
+
+        A long list takes longer than deleted ports are remembered.
+        """
+        ports = list(pooled)
+        unknown = {port.id for port in ports if self._state.record(port.id) is None}
+        shown = await self._context.neutron.list_ports_by_id(unknown, ("id",))
+        gone = unknown - {port["id"] for port in shown}
+        return [port for port in ports if port.id not in gone]
+
+    def note_named(self, port_ids: Iterable[str]) -> None:
+        """Note which ports KuryrPorts name although no pool knows them.
+
+        A list of Neutron may lack what exists.
+        """
+        self._named = {port_id for port_id in port_ids if self._state.record(port_id) is None}
+
     async def note_doubtful(self, nodes: Iterable[str]) -> None:
         """Note on which nodes an earlier leader may still give ports to Pods.
 
@@ -100,6 +119,8 @@ class Inventory:
     def adopt(self, ports: Iterable[PooledPort]) -> Effects:
         """Take in ports that a lost answer left behind.
 
+        A port that a KuryrPort names is left alone.
+
         While ports are being created for their pool, they may be the very ports that were listed,
         and only partly bound. Then the creation's answer or the next list reports them.
 
@@ -112,7 +133,7 @@ class Inventory:
         for port in ports:
             if self._state.is_creating(port.key) or self.was_removed(port.id):
                 continue
-            if self._state.record(port.id) is not None:
+            if self._state.record(port.id) is not None or port.id in self._named:
                 continue
             LOG.info("port %s was created unnoticed; its pool takes it in", port.id)
             if self.is_doubtful(port.key.place):

@@ -91,7 +91,7 @@ class MultiPool(VIFPoolDriver):
     async def request(self, request: PortRequest) -> VIFBase:
         return await self.part_of(request.node).request(request)
 
-    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool | None:
         return await self._of_vif(vif).holds(vif, pod_uid)
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:

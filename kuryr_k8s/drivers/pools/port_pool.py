@@ -11,7 +11,7 @@ survey  → the first one recovers the pools, later ones find what others did
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
 from prometheus_client.registry import Collector
@@ -83,9 +83,10 @@ class PortPool(KeepsPorts):
         self._on_lost: list[Callable[[], None]] = []
         self._state = PoolState(Limits.read(context.conf))
         self._waiters = Waiters(self._now)
-        self._networks = PoolNetworks(context.neutron)
+        self._networks = networks = PoolNetworks(context.neutron)
         nodes = context.informers.of(NODES)
-        self._shortages = Shortages(self._now, self._patience.short_pool_retry)
+        pause = self._patience.short_pool_retry
+        self._shortages = Shortages(self._now, pause, networks.widened)
         parts = PoolContext(
             state=self._state,
             shortages=self._shortages,
@@ -151,8 +152,7 @@ class PortPool(KeepsPorts):
         if port is None:
             self._waiters.add(claim, request.wake)
             self._filling.ask(key)
-            if self._state.pools[key].due():
-                self._carry_out(Effects(upkeep=(key,)))
+            self._carry_out(Effects(upkeep=self._due(key)))
             raise errors.Wait(
                 "the pool is empty and being filled", delay=self._patience.pool_request
             )
@@ -166,13 +166,18 @@ class PortPool(KeepsPorts):
         return dataclasses.replace(vif, active=record is not None and record.parked)
 
     def _take(self, key: PoolKey, claim: Claim) -> PooledPort | None:
-        now = self._now()
-        port = self._state.take(key, claim, now)
-        if port is not None and not _is_usable(port, key):
+        now, alternatives = self._now(), self._networks.alternatives(key)
+        port = self._state.take(key, claim, now, alternatives)
+        if port is not None and not _is_usable(port, alternatives):
             # The Pod should be elsewhere by now, or a KuryrPort names the port in a lost answer.
             self._state.set_aside(claim)
-            port = self._state.take(key, claim, now)
+            port = self._state.take(key, claim, now, alternatives)
         return port
+
+    def _due(self, key: PoolKey) -> tuple[PoolKey, ...]:
+        """List the pools with ports that returned, and that will do once they are checked."""
+        pools = map(self._state.pools.get, self._networks.alternatives(key))
+        return tuple(pool.key for pool in pools if pool is not None and pool.due())
 
     async def _regroup(self, port: PooledPort, groups: tuple[str, ...]) -> PooledPort:
         """Change the groups of a port that was promised to the Pod with other groups."""
@@ -184,12 +189,17 @@ class PortPool(KeepsPorts):
             raise
         return dataclasses.replace(port, key=port.key._replace(security_groups=groups))
 
-    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
-        """Return whether the pool has given the port to the Pod, or the port itself names it."""
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool | None:
+        """Return whether the pool has given the port to the Pod, or the port itself names it.
+
+        :returns: None: a later survey tells whose the port is.
+        """
         self._require_recovery()  # an unknown port may still belong to a Pod
         record = self._state.record(vif.id)
         if record is None:
             return await self._vif.holds(vif, pod_uid)
+        if self._state.is_withheld(vif.id) or self._state.is_contested(vif.id):
+            return None
         return record.holder is not None and record.holder.pod_uid == pod_uid
 
     async def update_security_groups(self, vif: VIFBase, groups: tuple[str, ...]) -> None:
@@ -218,9 +228,10 @@ class PortPool(KeepsPorts):
         if record is None:
             return
         pool = record.pool
-        if not pool.waiting and self._shortages.take_missing(pool.key):
+        is_awaited = self._state.is_awaited_in(pool.key)
+        if not is_awaited and self._shortages.take_missing(pool.key):
             self._state.dismiss(port_id, self._now())
-        urgent = pool.waiting or pool.leaving
+        urgent = is_awaited or pool.leaving
         upkeep = (pool.key,) if urgent else ()
         self._carry_out(Effects(changed=(pool.key.place,), upkeep=upkeep))
 
@@ -276,11 +287,24 @@ class PortPool(KeepsPorts):
 
     async def locate(self, node: Node) -> str:
         place = await self._pooled_vif.place(node)
-        before = self._places.get(node.name, place)
-        self._nodes[place], self._places[node.name] = node.name, place
-        if before != place and self._nodes.get(before) == node.name:
+        self._note_place(node.name, place)
+        return place
+
+    def _note_place(self, name: str, place: str) -> None:
+        before = self._places.get(name, place)
+        self._nodes[place], self._places[name] = name, place
+        if before != place and self._nodes.get(before) == name:
             del self._nodes[before]  # its pools are emptied unless another Node is there
             self._tell_change(before)
+
+    async def _place_of(self, node: Node) -> str:
+        """Find the place of a node; where another Node is known to be there, it stays that one's.
+
+        Two Nodes may have published one host. Which of them has its pools is not for Pods to say.
+        """
+        place = await self._pooled_vif.place(node)
+        if self._nodes.get(place, node.name) == node.name:
+            self._note_place(node.name, place)
         return place
 
     def close_node(self, name: str) -> None:
@@ -332,13 +356,14 @@ class PortPool(KeepsPorts):
     async def key_of(self, request: PortRequest) -> PoolKey:
         network = request.pod_network.network
         self._networks.add(request.pod_network)
-        return PoolKey(
+        key = PoolKey(
             project_id=request.project_id,
-            place=await self.locate(request.node),
+            place=await self._place_of(request.node),
             network_id=network.id,
             subnet_ids=request.pod_network.asked_subnet_ids,
             security_groups=tuple(sorted(set(request.security_groups))),
         )
+        return self._networks.preferred(key)
 
     def populate(self, key: PoolKey, count: int) -> None:
         self._state.order(key, count, self._now())
@@ -377,5 +402,5 @@ class NestedPool(PortPool):
     kind = VIFVlanNested
 
 
-def _is_usable(port: PooledPort, key: PoolKey) -> bool:
-    return port.key._replace(security_groups=key.security_groups) == key
+def _is_usable(port: PooledPort, keys: Collection[PoolKey]) -> bool:
+    return any(port.key._replace(security_groups=key.security_groups) == key for key in keys)

@@ -4,8 +4,8 @@ import enum
 from typing import NamedTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.limit import OVERLOAD
 from kuryr_k8s.drivers.base import NoVLANID, PoolKey
+from kuryr_k8s.engine.limit import OVERLOAD
 
 
 class Kind(enum.Enum):

@@ -66,8 +66,8 @@ class Shortage:
         return self.first(1) == [key]
 
 
-class Refusal(NamedTuple):
-    """The answer to a pool that tried.
+class Lack(NamedTuple):
+    """A shortage that a pool met when it tried.
 
     :param is_first: it is the first one since the last pause.
     """
@@ -81,29 +81,41 @@ class Shortages:
 
     :param now: the time in seconds.
     :param pause: seconds between two attempts of pools that wait for the same thing.
+    :param widened: adds to a key the subnets that stand in for its own: pools wait for an address
+        of any of them.
     """
 
-    def __init__(self, now: Callable[[], float], pause: float) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float],
+        pause: float,
+        widened: Callable[[PoolKey], PoolKey] = lambda key: key,
+    ) -> None:
         self._now = now
         self._pause = pause
+        self._widened = widened
         self._of: dict[Resource, Shortage] = {}
 
-    def refused(self, key: PoolKey, failure: errors.CloudError, *, awaited: bool) -> list[Refusal]:
+    def refused(self, key: PoolKey, failure: errors.CloudError, *, awaited: bool) -> list[Lack]:
         """Note why a pool's creation failed.
 
         :param awaited: Pods wait for the pool.
         :returns: what is used up; nothing if the failure is another one.
         """
-        refusals = []
-        for resource in lacking(failure, key):
+        lacks = []
+        for resource in self.lacking(failure, key):
             shortage = self._of.setdefault(resource, Shortage(resource, failure))
             shortage.failure = failure
             shortage.add(key, awaited=awaited)
             is_first = not self.left(shortage)
             if is_first:
                 shortage.until = self._now() + self._pause
-            refusals.append(Refusal(shortage, is_first))
-        return refusals
+            lacks.append(Lack(shortage, is_first))
+        return lacks
+
+    def lacking(self, failure: BaseException, key: PoolKey) -> tuple[Resource, ...]:
+        """List what is used up, as the failure of a pool's creation tells."""
+        return lacking(failure, self._widened(key))
 
     def turn(self, key: PoolKey) -> Shortage | None:
         """Let a pool try, unless one that waits for the same thing was refused just now.
@@ -143,7 +155,7 @@ class Shortages:
         :returns: seconds until it may try; None: it was not refused, or that is noted already.
         """
         delays = []
-        for resource in resources_of(key):
+        for resource in self._resources_of(key):
             shortage = self._of.get(resource)
             if shortage is None or key not in shortage.others:
                 continue
@@ -174,7 +186,7 @@ class Shortages:
         :returns: the pools whose turn it is then, and the seconds until they may try.
         """
         turns: dict[PoolKey, float] = {}
-        for resource in resources_of(key):
+        for resource in self._resources_of(key):
             shortage = self._of.get(resource)
             if shortage is not None and key in shortage and resource not in lacked:
                 shortage.discard(key)
@@ -200,9 +212,12 @@ class Shortages:
 
     def _freed(self, key: PoolKey) -> Iterator[Shortage]:
         """List what is used up of all that the deletion of a port of the pool gives back."""
-        freed = (resource for resource in resources_of(key) if resource.kind in FREED)
-        return (self._of[resource] for resource in freed if resource in self._of)
+        return (shortage for shortage in self._shared(key) if shortage.resource.kind in FREED)
 
     def _shared(self, key: PoolKey) -> Iterator[Shortage]:
         """List what is used up of all that the pool's ports take up."""
-        return (self._of[resource] for resource in resources_of(key) if resource in self._of)
+        resources = self._resources_of(key)
+        return (self._of[resource] for resource in resources if resource in self._of)
+
+    def _resources_of(self, key: PoolKey) -> tuple[Resource, ...]:
+        return resources_of(self._widened(key))

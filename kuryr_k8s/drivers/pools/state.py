@@ -6,7 +6,7 @@ cool only where nothing else is left.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
@@ -23,28 +23,64 @@ class PoolState:
         self._records: dict[str, PortRecord] = {}
         self._given: defaultdict[str, dict[str, PortRecord]] = defaultdict(dict)  # Pod → ifname
         self._waiting: dict[str, dict[str, Pool]] = {}  # by Pod and interface
+        # The pools whose ports will do for a claim that waits, if there are several
+        self._alternatives: dict[Claim, tuple[PoolKey, ...]] = {}
         self._sharing: defaultdict[Resource, dict[PoolKey, Pool]] = defaultdict(dict)
 
     # -- Pods
 
-    def take(self, key: PoolKey, claim: Claim, now: float) -> PooledPort | None:
+    def take(
+        self, key: PoolKey, claim: Claim, now: float, alternatives: Sequence[PoolKey] = ()
+    ) -> PooledPort | None:
         """Give the claim a port: always the same one until it is returned.
 
-        :returns: None where the pool has no port; the claim then waits for one.
+        :param key: of the pool in which the claim waits if there is no port.
+        :param alternatives: the pools whose ports will do, in order of preference, that pool
+            among them; empty: no others will do.
+        :returns: None where there is no port; the claim then waits for one.
         """
         if known := self._given.get(claim.pod_uid, {}).get(claim.ifname):
             return known.port
         pool = self._open(key, now)
         if self._waiting.get(claim.pod_uid, {}).get(claim.ifname) is not pool:
             self._wait_no_more(claim)  # its request has changed
-        record = pool.next_port()
+        record = self._next_port(alternatives or (key,))
         if record is None:
-            self._waiting.setdefault(claim.pod_uid, {})[claim.ifname] = pool
-            pool.waiting.setdefault(claim)
+            self._wait(claim, pool)
+            if len(alternatives) > 1:
+                self._alternatives[claim] = tuple(alternatives)
             return None
         self._wait_no_more(claim)
         self._give(record, claim, now)
         return record.port
+
+    def _next_port(self, keys: Iterable[PoolKey]) -> PortRecord | None:
+        """Choose a port of the first pool that has one, and one that cools down after all others.
+
+        :param keys: in order of preference.
+        """
+        pools = (self.pools.get(key) for key in keys)
+        found = [record for pool in pools if pool and (record := pool.next_port())]
+        return min(found, key=lambda record: record.phase is Phase.RETURNING, default=None)
+
+    def _wait(self, claim: Claim, pool: Pool) -> None:
+        self._waiting.setdefault(claim.pod_uid, {})[claim.ifname] = pool
+        pool.waiting.setdefault(claim)
+
+    def move_claims(self, key: PoolKey, other: PoolKey, now: float) -> int:
+        """Have the claims that wait for a pool wait for another one whose ports will do for them.
+
+        :returns: how many claims wait for the other pool instead.
+        """
+        pool = self.pools.get(key)
+        claims = [] if pool is None else list(pool.waiting)
+        moving = [claim for claim in claims if other in self._alternatives.get(claim, ())]
+        for claim in moving:
+            alternatives = self._alternatives[claim]
+            self._wait_no_more(claim)
+            self._wait(claim, self._open(other, now))
+            self._alternatives[claim] = alternatives
+        return len(moving)
 
     def _give(self, record: PortRecord, claim: Claim, now: float) -> None:
         record.pool.move(record, Phase.IN_USE, now)
@@ -56,14 +92,15 @@ class PoolState:
         waiting = self._waiting.get(claim.pod_uid, {})
         if (pool := waiting.pop(claim.ifname, None)) is not None:
             pool.waiting.pop(claim, None)
+            self._alternatives.pop(claim, None)
             if not waiting:
                 del self._waiting[claim.pod_uid]
 
     def set_aside(self, claim: Claim) -> None:
         """Let the claim have another port, and its Pod keep this one.
 
-        The Pod may be using the port. It comes back when the Pod lets go of it, or when a survey
-        finds that no KuryrPort names it.
+        The Pod may be using the port. It comes back when the Pod lets go of it, or when surveys
+        find that its KuryrPort names another one.
         """
         if record := self._given.get(claim.pod_uid, {}).get(claim.ifname):
             self._take_from_holder(record)
@@ -213,11 +250,27 @@ class PoolState:
 
     def _serve(self, record: PortRecord, now: float) -> Claim | None:
         """Give an available port to the claim that has waited for longest, if any waits."""
-        claim = next(iter(record.pool.waiting), None)
+        claim = self._next_claim(record.pool)
         if claim is not None:
             self._wait_no_more(claim)
             self._give(record, claim, now)
         return claim
+
+    def _next_claim(self, pool: Pool) -> Claim | None:
+        """Choose the claim for the pool's next port: one that waits for this pool goes first."""
+        for claim in pool.waiting:
+            return claim
+        if self._alternatives:
+            for other in self.at(pool.key.place):
+                for claim in other.waiting:
+                    if pool.key in self._alternatives.get(claim, ()):
+                        return claim
+        return None
+
+    def is_awaited_in(self, key: PoolKey) -> bool:
+        """Return whether a claim waits that a port of this pool will do for."""
+        pool = self.pools.get(key)
+        return pool is not None and self._next_claim(pool) is not None
 
     # -- ports that return
 
@@ -236,7 +289,7 @@ class PoolState:
         if record is None or record.phase is not Phase.RETURNING:
             return None
         record.port = port
-        if not record.pool.waiting:
+        if self._next_claim(record.pool) is None:
             record.check = Check.PASSED
             return None
         record.pool.move(record, Phase.AVAILABLE, now)

@@ -1,7 +1,7 @@
 """Surveys of all ports: the first recovers the pools, later ones find what others changed."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kuryr_k8s.drivers.base import CONTESTED, PooledPort, Records
@@ -27,6 +27,8 @@ class Survey:
         self._inventory = inventory
         self._upkeep = upkeep
         self._early: dict[Claim, Callable[[], None]] = {}
+        # Ports whose Pods have others by the last survey, and since when they are in use
+        self._unused: dict[str, float] = {}
 
     def await_recovery(self, claim: Claim, wake: Callable[[], None]) -> None:
         """Have ``wake`` called as soon as the pools are known."""
@@ -47,9 +49,12 @@ class Survey:
         if self.recovered:
             self._remove(unlisted - there)
             self._doubt((known & there) - {port.id for port in pooled})
-            self._compare(await self._still_there(pooled), records)
+            pooled = await self._inventory.still_there(pooled)
+            self._inventory.note_named(records.claims)
+            self._compare(pooled, records)
         else:
             self._recover(pooled, records)
+            self._inventory.note_named(records.claims)
         mine = {port.id for port in pooled}
         return [port for port in ports if port["id"] not in mine]
 
@@ -89,24 +94,31 @@ class Survey:
                 self._state.doubt(port_id, self._context.now())
                 self._context.carry_out(Effects(upkeep=(record.port.key,)))
 
-    async def _still_there(self, pooled: list[PooledPort]) -> list[PooledPort]:
-        """Leave out ports that are not known and have been deleted since they were listed.
-
-        A long list takes longer than deleted ports are remembered.
-        """
-        unknown = {port.id for port in pooled if self._state.record(port.id) is None}
-        shown = await self._context.neutron.list_ports_by_id(unknown, ("id",))
-        gone = unknown - {port["id"] for port in shown}
-        return [port for port in pooled if port.id not in gone]
-
     def _compare(self, pooled: list[PooledPort], records: Records) -> None:
         for port in pooled:
             self._settle(port, records)
         unnamed = [port for port in pooled if port.id not in records.claims]
         self._context.carry_out(self._inventory.adopt(unnamed))
+        served = self._served(pooled, records)
+        unused_before, self._unused = self._unused, {}
         for port in unnamed:
             self._check_available(port)
-            self._check_in_use(port.id, records)
+            self._check_in_use(port.id, records, served, unused_before)
+
+    def _served(self, pooled: Iterable[PooledPort], records: Records) -> set[str]:
+        """Return the uids of the Pods that have ports beyond doubt.
+
+        A KuryrPort names all ports of its Pod. But nodes write into it: so one of them must name
+        the Pod as well, or have been given to it in this life of the controller.
+        """
+        served: set[str] = set()
+        for port in pooled:
+            record = self._state.record(port.id)
+            holder = record.holder if record is not None else None
+            given = holder.pod_uid if holder is not None and holder.ifname else port.device_id
+            claims = {claim.pod_uid for claim in records.claims.get(port.id, ())}
+            served |= claims & {port.device_id, given}
+        return served
 
     def _settle(self, port: PooledPort, records: Records) -> None:
         """Find out whose a port is of which that could not be told, if it is certain by now."""
@@ -131,13 +143,33 @@ class Survey:
             return
         self._doubt((found.id,))
 
-    def _check_in_use(self, port_id: str, records: Records) -> None:
-        """Dismiss a port that has been in use for long and that no KuryrPort names."""
+    def _check_in_use(
+        self,
+        port_id: str,
+        records: Records,
+        served: Collection[str],
+        unused_before: Mapping[str, float],
+    ) -> None:
+        """Take back a port that has been in use for long and that no KuryrPort names.
+
+        :param served: see :meth:`_served`.
+        :param unused_before: the ports of such Pods by the survey before.
+        """
         record = self._state.record(port_id)
         now = self._context.now()
-        if record is None or record.phase is not Phase.IN_USE or now - record.since < ORPHAN:
+        if record is None or record.holder is None or record.phase is not Phase.IN_USE:
             return
-        if record.holder is not None and record.holder.pod_uid not in records.pods:
+        if now - record.since < ORPHAN:
+            return
+        if record.holder.pod_uid not in records.pods:
             LOG.warning("port %s is in use and no KuryrPort names it; it is deleted", port_id)
             self._state.dismiss_orphan(port_id, now)
-            self._context.carry_out(Effects(upkeep=(record.port.key,)))
+        elif record.holder.pod_uid not in served:
+            return
+        elif unused_before.get(port_id) == record.since:
+            LOG.warning("port %s: Pod %s has another one", port_id, record.holder.pod_uid)
+            self._state.return_port(port_id, now)
+        else:
+            self._unused[port_id] = record.since
+            return
+        self._context.carry_out(Effects(upkeep=(record.port.key,)))

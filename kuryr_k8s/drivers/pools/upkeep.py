@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.budget import Budget
-from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import AVAILABLE, LEAVING, NAME_LIMIT, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.parts import PoolContext
 from kuryr_k8s.drivers.pools.pool import Pool
+from kuryr_k8s.engine.limit import Priority, prioritized
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, object]
@@ -100,8 +100,7 @@ class Upkeep:
 
     def _is_urgent(self, key: PoolKey) -> bool:
         """Return whether a Pod can have what is checked: then no budget holds it up."""
-        pool = self._state.pools.get(key)
-        return pool is not None and bool(pool.waiting)
+        return self._state.is_awaited_in(key)
 
     def _may_call(self, key: PoolKey) -> bool:
         return self._is_urgent(key) or bool(self._budget.take(1))

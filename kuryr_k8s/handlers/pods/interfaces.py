@@ -58,8 +58,11 @@ class Interfaces:
             ) from error
         return await driver.ensure(request)
 
-    async def holds(self, vif: VIFBase, pod_uid: str) -> bool:
-        """Return whether the port is the Pod's, by what no node can write."""
+    async def holds(self, vif: VIFBase, pod_uid: str) -> bool | None:
+        """Return whether the port is the Pod's, by what no node can write.
+
+        :returns: None: that cannot be told yet.
+        """
         driver = self._releaser_of(vif)
         if driver in self._pool.vif_drivers():
             return await self._pool.holds(vif, pod_uid)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import (
     NodeNotReady,
     PodProjectDriver,
@@ -22,11 +21,12 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.starved import StarvedPods
 from kuryr_k8s.handlers.pods.sweep import PortSweep
-from kuryr_k8s.handlers.pods.takeover import mark_late
+from kuryr_k8s.handlers.pods.takeover import sign_late
 from kuryr_k8s.handlers.pods.vif import is_needed, reference, wants_network
 from kuryr_k8s.k8s.api import merge_patch_to
 from kuryr_k8s.k8s.events import Reference
@@ -169,7 +169,7 @@ class KuryrPortHandler(Handler):
         if pod.deleting:
             return  # it will not start any more
         if recorded.may_be_given_vifs_by_another(self._context.incarnation):
-            recorded = await mark_late(self._context, recorded)
+            recorded = await sign_late(self._context, recorded)
         try:
             vifs, own_groups = await self._request(key, recorded, pod, project, groups)
         except errors.OverQuota:
@@ -261,6 +261,8 @@ class KuryrPortHandler(Handler):
 
         What the Pod asks for by now does not matter: its interfaces are those that it has. The
         default one comes first, so that no trouble with another one keeps the groups from it.
+
+        :raises errors.Wait: of one, it cannot be told yet whose it is.
         """
         uid, sent = self._unrecorded.get(key, ("", None))
         sent = sent if uid == recorded.uid else None
@@ -268,13 +270,26 @@ class KuryrPortHandler(Handler):
             return
         if sent != groups:
             with prioritized(Priority.CLEANUP):
-                for vif in recorded.following():
-                    if not await self._holds(recorded, vif):
-                        continue
-                    await self._interfaces.update_security_groups(vif, groups)
+                await self._send_groups(recorded, groups)
             self._unrecorded[key] = (recorded.uid, groups)
         await self._patch_status(key, recorded, {"securityGroupIds": list(groups)})
         self._unrecorded.pop(key, None)
+
+    async def _send_groups(self, recorded: KuryrPort, groups: tuple[str, ...]) -> None:
+        untold: list[str] = []
+        for vif in recorded.following():
+            is_held = await self._interfaces.holds(vif, recorded.pod_uid)
+            if is_held:
+                await self._interfaces.update_security_groups(vif, groups)
+            elif is_held is None:
+                untold.append(vif.id)
+            else:
+                await self._context.strangers.refused(_reference(recorded), vif.id)
+        if untold:
+            raise errors.Wait(
+                f"it cannot be told yet whose these ports are: {', '.join(untold)}",
+                delay=self._context.patience.untold_port,
+            )
 
     async def _patch_status(self, key: Key, recorded: KuryrPort, status: dict[str, Any]) -> None:
         meta = {"uid": recorded.uid}
@@ -286,13 +301,6 @@ class KuryrPortHandler(Handler):
         if "vifs" in status:
             self._granted[key] = KuryrPort.read(answer)
         informer.learn(answer)
-
-    async def _holds(self, recorded: KuryrPort, vif: VIFBase) -> bool:
-        """Return whether the port is the Pod's; report it if a KuryrPort names another's."""
-        if await self._interfaces.holds(vif, recorded.pod_uid):
-            return True
-        await self._context.strangers.refused(_reference(recorded), vif.id)
-        return False
 
     async def _release_unnamed(self, key: Key, recorded: KuryrPort) -> None:
         """Release ports that nobody will name if the KuryrPort went while they were made."""
@@ -312,10 +320,15 @@ class KuryrPortHandler(Handler):
             await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
         ):
             return  # the daemon's word comes as a change of the KuryrPort
+        awaited = self._starved or self._is_in_the_way(key, recorded)
+        with prioritized(Priority.POD if awaited else Priority.CLEANUP):
+            await self._release_and_let_go(key, recorded)
+        self._forget(key)
+        self._wake_starved()
+
+    async def _release_and_let_go(self, key: Key, recorded: KuryrPort) -> None:
         if self._unrecorded.get(key) != (recorded.uid, RELEASED):
-            awaited = self._starved or self._is_in_the_way(key, recorded)
-            with prioritized(Priority.POD if awaited else Priority.CLEANUP):
-                await self._release_ports(key, recorded)
+            await self._release_ports(key, recorded)
             self._unrecorded[key] = (recorded.uid, RELEASED)
         answer = await self._context.kube.remove_finalizers(
             KURYRPORTS,
@@ -326,8 +339,6 @@ class KuryrPortHandler(Handler):
             known=recorded.finalizers,
         )
         self._context.informers.of(KURYRPORTS).learn(answer)
-        self._forget(key)
-        self._wake_starved()
 
     async def _release_ports(self, key: Key, recorded: KuryrPort) -> None:
         granted = self._as_granted(key, recorded)
@@ -344,10 +355,11 @@ class KuryrPortHandler(Handler):
         for vif in vifs.values():
             if vif.id in released:
                 continue
-            if await self._holds(recorded, vif):
+            if await self._interfaces.holds(vif, recorded.pod_uid):
                 await self._interfaces.release(vif, recorded.pod_uid)
                 released.add(vif.id)
-            else:
+            else:  # if it cannot be told, a survey finds the port's Pod among those that are left
+                await self._context.strangers.refused(_reference(recorded), vif.id)
                 forged = True
         if forged:  # so the Pod has other ports, which its KuryrPort does not name
             await self._interfaces.release_unrecorded(recorded.pod_uid)

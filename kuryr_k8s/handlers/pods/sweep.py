@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import (
     CONTESTED,
     PORT_FIELDS,
@@ -25,10 +24,11 @@ from kuryr_k8s.drivers.base import (
     maker_of,
 )
 from kuryr_k8s.drivers.base.granted import projects
+from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
-from kuryr_k8s.handlers.pods.takeover import mark_late
+from kuryr_k8s.handlers.pods.takeover import sign_late
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
 
@@ -88,7 +88,7 @@ class PortSweep(Sweep[Json]):
         self._neutron.own_ports.forget(own - {port["id"] for port in listed})
         ports = await self._ours(listed)
         if self._keepers:
-            live = [await self._marked(kuryrport) for kuryrport in await self._live()]
+            live = [await self._signed(kuryrport) for kuryrport in await self._live()]
             recorded_live = records(live, self._context.incarnation)
             for keeper, before in zip(self._keepers, known, strict=True):
                 ports = await keeper.survey(before, ports, recorded_live)
@@ -199,16 +199,16 @@ class PortSweep(Sweep[Json]):
         maker = self._maker_of(port)
         return maker.pod_uid_of(port) if maker is not None else str(port["device_id"])
 
-    async def _marked(self, recorded: KuryrPort) -> KuryrPort:
-        """Mark a KuryrPort that an earlier leader may still give ports of pools, if possible.
+    async def _signed(self, recorded: KuryrPort) -> KuryrPort:
+        """Sign a KuryrPort that an earlier leader may still give ports of pools, if possible.
 
         An earlier leader's late request may have created it.
         """
         if not recorded.may_be_given_vifs_by_another(self._context.incarnation):
             return recorded
         try:
-            return await mark_late(self._context, recorded)
-        except errors.KubeError:  # the handler of KuryrPorts reports it, or has marked it first
+            return await sign_late(self._context, recorded)
+        except errors.KubeError:  # the handler of KuryrPorts reports it, or has signed it first
             known = self._kuryrports.get(Key(recorded.namespace, recorded.name))
             return known if known is not None and known.uid == recorded.uid else recorded
 

@@ -2,10 +2,10 @@
 
 The old leader may have been frozen, or its request be late: a PATCH of ``status.vifs`` that it
 sent may still arrive. That PATCH applies to one resourceVersion of the KuryrPort. Therefore each
-KuryrPort without interfaces is marked before anything is handed out, which makes a new one.
+KuryrPort without interfaces is signed before anything is handed out, which makes a new one.
 
-What the API server refuses to mark, or twice in a row does not mark in time, waits, and all others
-do not. The handler of KuryrPorts marks it before it asks for ports, each survey of pools tries as
+What the API server refuses to sign, or twice in a row does not sign in time, waits, and all others
+do not. The handler of KuryrPorts signs it before it asks for ports, each survey of pools tries as
 well, and pools withhold the ports that the old leader may have given it.
 """
 
@@ -25,7 +25,7 @@ from kuryr_k8s.model import annotations
 from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
-# No answers about the object that was to be marked; a webhook that is down is a 500.
+# No answers about the object that was to be signed; a webhook that is down is a 500.
 PASSING = (401, 404, 408, 409, 429, 502, 503, 504)
 # Perhaps a webhook that takes longer than the request may.
 UNANSWERED = (0, 504)
@@ -41,14 +41,14 @@ class Takeover(Collector):
         self._kube = kube
         self._kuryrports = kuryrports
         self._incarnation = incarnation
-        self._unanswered: set[str] = set()  # uids of KuryrPorts that were not marked in time
+        self._unanswered: set[str] = set()  # uids of KuryrPorts that were not signed in time
         self._done = False
 
     async def run(self) -> None:
-        """List all KuryrPorts by quorum, and mark each one that has no interfaces.
+        """List all KuryrPorts by quorum, and sign each one that has no interfaces.
 
         Afterwards the cache knows each KuryrPort at least as it was when the Lease became ours,
-        and no earlier leader can give interfaces to one that is marked. May be called again.
+        and no earlier leader can give interfaces to one that is signed. May be called again.
 
         :raises errors.KubeError: It must be called again.
         """
@@ -66,14 +66,14 @@ class Takeover(Collector):
     async def _touch(self, item: Json, failures: list[errors.KubeError]) -> None:
         meta = item["metadata"]
         key = Key(meta["namespace"], meta["name"])
-        patch = _mark(self._incarnation, uid=meta["uid"])
+        patch = _signature(self._incarnation, uid=meta["uid"])
         try:
             self._kuryrports.learn(await self._kube.merge_patch(KURYRPORTS, key, patch))
         except (errors.KubeNotFound, errors.KubeConflict):
             pass  # gone, or made again by others' hands
         except errors.KubeError as error:
             if _is_refusal(error) or self._is_unanswered_again(meta["uid"], error):
-                LOG.error("KuryrPort %s gets no port before it can be marked: %s", key, error)
+                LOG.error("KuryrPort %s gets no port before it can be signed: %s", key, error)
             else:
                 failures.append(error)
 
@@ -87,40 +87,42 @@ class Takeover(Collector):
         return False
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Count what still waits for its mark, where this controller leads."""
+        """Count what still waits for its signature, where this controller leads."""
         known = self._kuryrports.values() if self._done else ()
-        unmarked = sum(port.may_be_given_vifs_by_another(self._incarnation) for port in known)
+        unsigned = sum(port.may_be_given_vifs_by_another(self._incarnation) for port in known)
         yield GaugeMetricFamily(
-            "kuryr_unmarked_kuryrports",
-            "KuryrPorts that get no port, since the API server refuses this leader's mark",
-            value=unmarked,
+            "kuryr_unsigned_kuryrports",
+            "KuryrPorts that get no port, since the API server refuses this leader's signature",
+            value=unsigned,
         )
 
 
-async def mark_late(context: HandlerContext, recorded: KuryrPort) -> KuryrPort:
+async def sign_late(context: HandlerContext, recorded: KuryrPort) -> KuryrPort:
     """Make void what an earlier leader may still write about a KuryrPort, after the takeover.
 
     The takeover could not, or the earlier leader's request created it afterwards. Or it is another
-    controller that leads by now, and the mark is its own: so who leads is asked first.
+    controller that leads by now, and the signature is its own: so who leads is asked first.
 
     :returns: the KuryrPort as it is now.
-    :raises errors.KubeError: it is not marked, so it may get no port.
+    :raises errors.KubeError: it is not signed, so it may get no port.
     """
     await context.confirm_lease()
     key = Key(recorded.namespace, recorded.name)
-    patch = _mark(context.incarnation, uid=recorded.uid, resourceVersion=recorded.resource_version)
+    patch = _signature(
+        context.incarnation, uid=recorded.uid, resourceVersion=recorded.resource_version
+    )
     try:
         answer = await context.kube.merge_patch(KURYRPORTS, key, patch)
     except errors.KubeError as error:
         if not _is_refusal(error):
             raise
-        text = f"the API server refuses the mark of this leader on the KuryrPort: {error}"
+        text = f"the API server refuses the signature of this leader on the KuryrPort: {error}"
         raise errors.KubeError(text) from error
     context.informers.of(KURYRPORTS).learn(answer)
     return KuryrPort.read(answer)
 
 
-def _mark(incarnation: str, **precondition: str) -> Json:
+def _signature(incarnation: str, **precondition: str) -> Json:
     """Return the patch by which a leader makes what earlier ones may still write void.
 
     :param precondition: ``uid``, and ``resourceVersion`` where the object must not have changed.

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client.registry import Collector
+
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.limit import Priority, prioritized
 from kuryr_k8s.drivers.base import KeepsPorts, NodeNotReady, ParkablePort, VIFPoolDriver, keepers
+from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.pools.hosts import Hosts, HostShared
 from kuryr_k8s.k8s.events import Reference, node_reference
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, NODES, Key
 from kuryr_k8s.model.kuryrportpool import REMOVE, KuryrPortPool, park_entry
@@ -59,13 +62,22 @@ class KuryrPortPoolHandler(Handler):
         self._keepers = keepers(self._driver)
         self._patience = context.patience
         self._now = context.clock.now
+        self._hosts = Hosts()
         self._written: dict[Key, _Written] = {}
         self._unlocated_since: float | None = None
         for keeper in self._keepers:
             keeper.on_change(lambda node_name: self.wake(Key("", node_name)))
 
     def watches(self) -> Sequence[Watch[Any]]:
-        return (Watch(self._nodes, _of_node), Watch(self._kuryrportpools, _of_pool))
+        return (Watch(self._nodes, self._of_node), Watch(self._kuryrportpools, _of_pool))
+
+    def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
+        """Return a Node that changed in a way that matters, after those whose host it left."""
+        left = [Key("", name) for name in self._hosts.note(key.name, new)]
+        return left if _what_matters(old) == _what_matters(new) else [*left, key]
+
+    def collectors(self) -> Sequence[Collector]:
+        return (self._hosts,)
 
     async def reconcile(self, key: Key) -> float | None:
         if key == UNLOCATED:
@@ -75,6 +87,11 @@ class KuryrPortPoolHandler(Handler):
             await self._close(key)
             self._written.pop(key, None)
             return None
+        try:
+            self._hosts.check(node.name)
+        except HostShared:
+            await self._write_ports(key, node, [])  # the other one parks them
+            raise
         keeper = self._driver.part_of(node)
         if not isinstance(keeper, KeepsPorts):
             return None
@@ -120,9 +137,12 @@ class KuryrPortPoolHandler(Handler):
         pages = self._context.kube.list_pages(NODES, {})
         for node in [Node.read(item) async for items, _version in pages for item in items]:
             try:
+                self._hosts.check(node.name)
                 keeper = self._driver.part_of(node)
                 if isinstance(keeper, KeepsPorts):
                     await keeper.locate(node)
+            except HostShared:
+                continue
             except errors.Refused:
                 if now - since < self._patience.unlocated_node:
                     return gap  # the pools may be this node's
@@ -183,11 +203,8 @@ class KuryrPortPoolHandler(Handler):
         return node_reference(self._nodes.get(key))
 
 
-def _of_node(key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
-    def matters(node: Node | None) -> object:
-        return node and (node.uid, node.host_id, node.addresses, node.pod_vif)
-
-    return () if matters(old) == matters(new) else (key,)
+def _what_matters(node: Node | None) -> object:
+    return node and (node.uid, node.host_id, node.addresses, node.pod_vif)
 
 
 def _of_pool(key: Key, old: KuryrPortPool | None, new: KuryrPortPool | None) -> Iterable[Key]:

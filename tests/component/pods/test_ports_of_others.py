@@ -122,6 +122,31 @@ async def test_port_of_another_pod_that_a_node_names_stays_that_pods(stage, grou
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
 
 
+async def test_other_groups_reach_a_contested_port_when_it_turns_out_whose_it_is(stage):
+    """Until then, nobody's change reaches it, and no change is taken for done."""
+    async with stage.controller(**POOLED):
+        _, held = await run(stage, "victim")
+        thief, _ = await run(stage, "thief")
+    await forge(stage, "thief", held)
+    before = stage.cloud.ports[held]["security_groups"]
+    other = stage.cloud.add_security_group("other")["id"]
+    groups = POOLED | {
+        "neutron_defaults": {"sweep_interval": "1", "pod_security_groups": other},
+        "patience": {"untold_port": 0.2},
+    }
+
+    async def has_followed():
+        return (await stage.kuryrport("victim"))["status"]["securityGroupIds"] == [other]
+
+    async with stage.controller(**groups):
+        await swept(stage, 3)
+        assert stage.cloud.ports[held]["security_groups"] == before
+        assert not await has_followed()
+        await end_of(stage, "thief", thief)
+        await stage.until(has_followed)
+    assert stage.cloud.ports[held]["security_groups"] == [other]
+
+
 async def test_pooled_port_that_names_its_pod_is_not_given_away_though_its_kuryrport_lies(stage):
     groups = {
         "kubernetes": {"vif_pool_driver": "neutron"},

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.audit import audit_log, grants
 from tests.kit.node_credentials import AGENT
 from tests.kit.paths import ETC
@@ -34,12 +36,12 @@ def read(tmp_path, *entries, since=audit_log.BEGINNING):
     return audit_log.requests(log, since)
 
 
-def test_namespace_that_is_terminated_is_not_a_lack_of_permission(tmp_path):
-    message = f"unable to create new content {audit_log.TERMINATING}"
+@pytest.mark.parametrize("words", audit_log.ABOUT_OBJECTS)
+def test_refusal_of_one_object_is_not_a_lack_of_permission(tmp_path, words):
     by_admission, by_role, odd = read(
         tmp_path,
-        entry("create", "kuryrports", code=403, message=message),
-        entry("get", "pods", code=403, decision="forbid", message=f"no, {audit_log.TERMINATING}"),
+        entry("create", "kuryrports", code=403, message=f"unable to create it {words}"),
+        entry("get", "pods", code=403, decision="forbid", message=f"no, {words}"),
         entry("patch", "pods", code=403, message="node restriction"),
     )
     assert not by_admission.refused
