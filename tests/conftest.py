@@ -83,11 +83,7 @@ def kube_server(tmp_path_factory):
     server = KubeServer(tmp_path_factory.mktemp("kube"), programs, USERS)
     try:
         server.start()
-        # kubernetes_asyncio reads the machine's certificate authorities at the start of each
-        # client, also of one without TLS: a fifth of the time of tests that start many
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SSL_CERT_FILE", str(server.ca_file))
-            yield server
+        yield server
     finally:
         server.close()
         if reports := os.environ.get("KURYR_LAB_REPORTS"):

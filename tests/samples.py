@@ -7,10 +7,20 @@ that is not a single function.
 
 import random
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
 SEED = pytest.StashKey[int]()  # of the session
+
+# Where each test takes seconds, and each feature adds tests: one in so many of each module, or of
+# each directory where modules have few tests that take minutes.
+DIRECTORIES = {
+    Path("tests/component"): (4, lambda path: path),
+    Path("tests/lab/quiet"): (3, lambda path: path),
+    Path("tests/lab/machine"): (3, lambda path: path),
+    Path("tests/lab/disruptive"): (4, lambda path: path.parent),
+}
 
 
 def choose(items, seed):
@@ -18,6 +28,7 @@ def choose(items, seed):
 
     A test that is ``complete`` by itself belongs to no sample.
     """
+    _sample_directories(items)
     groups = defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("sampled")
@@ -33,14 +44,26 @@ def choose(items, seed):
 
 
 def sample_modules(items, of):
-    """Have one test in ``of`` of each module run, but for what is sampled by itself.
+    """Have one test in ``of`` of each module run, but for what is sampled by itself."""
+    _sample_groups(items, of, lambda path: path)
 
-    For directories in which each test takes seconds, and each feature adds tests.
-    """
+
+def _sample_directories(items):
+    """Have a part of the tests of some directories run."""
+    for directory, (of, group_of) in DIRECTORIES.items():
+        mine = [item for item in items if directory in _path(item).parents]
+        _sample_groups(mine, of, group_of)
+
+
+def _sample_groups(items, of, group_of):
     for item in items:
         if item.get_closest_marker("sampled") is None:
-            module = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.sampled(of, group=module))
+            group = group_of(_path(item))
+            item.add_marker(pytest.mark.sampled(of, group=str(group)))
+
+
+def _path(item):
+    return item.path.relative_to(item.config.rootpath)
 
 
 def sample(names, of, seed):

@@ -155,7 +155,10 @@ def _machine(paths: Paths, worker: Worker) -> str:
     append = (
         f"console=ttyS0 panic=-1 quiet random.trust_cpu=on shared={shared} own={root} "
         # "tsc": each look at the emulated HPET is a system call and an exit, and Go looks often
-        "net.ifnames=0 mitigations=off tsc=reliable"
+        "net.ifnames=0 mitigations=off tsc=reliable "
+        # A periodic tick: QEMU may lose the wake-up of an idle processor. A timer that is set
+        # once would then never fire («rcu_preempt kthread timer wakeup didn't happen»).
+        "nohz=off highres=off"
     )
     forward = f"hostfwd=tcp:127.0.0.1:{worker.agent_port}-10.0.2.15:7000"
     qemu: list[str] = [

@@ -13,7 +13,9 @@ ACCOUNTS = {
     "controller": "kuryr-controller",
     "daemon": "kuryr-daemon",
 }
+# Admission refuses in these words what roles allow: a namespace that ends, rules of tests.
 TERMINATING = "because it is being terminated"
+ABOUT_OBJECTS = (TERMINATING, "exceeded quota: ", "ValidatingAdmissionPolicy 'not-test-")
 PERMISSIONS = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
 INITIAL = "resourceVersion=0"
 ABSORBING = timedelta(seconds=2)  # from the answer of a list until the authorizer knows it
@@ -39,11 +41,9 @@ class Request:
 
     @property
     def refused(self):
-        """By permissions. A namespace that is being terminated refuses what is allowed, too:
-        that is admission's word, not the authorizer's.
-        """
-        terminating = self.decision == "allow" and TERMINATING in self.message
-        return self.code == 403 and not terminating
+        """Whether permissions refused it, and not what it is about."""
+        about_object = any(words in self.message for words in ABOUT_OBJECTS)
+        return self.code == 403 and not (self.decision == "allow" and about_object)
 
     def __str__(self):
         where = f" in {self.namespace}" if self.namespace else ""

@@ -1,13 +1,19 @@
 """Two controllers on a stage, as on two hosts: one leads, and the other follows when it dies."""
 
+import asyncio
 import contextlib
 
+from tests.kit.clock import SkippingClock
 from tests.kit.controllers import Crash, Keeper
 from tests.kit.fakes.faults import Answer, drop
 from tests.kit.fakes.relay import Relay
 from tests.lives.pods import LONG
 
-LEASE = 30.0  # seconds: a third of it is much longer than a loop with many controllers is late
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+# Seconds, and those between two looks for who holds it. Two thirds of it is much longer than a
+# loop with many controllers is late; nobody waits for its end, see Pair.
+LEASE = 120.0
+LOOK = 0.3
 
 
 class Kill(Crash):
@@ -64,6 +70,7 @@ class Member:
         self._stage = stage
         self._number = number
         self._wires = ()
+        self.clock = SkippingClock()
         self.app = None
 
     def cut(self):
@@ -76,7 +83,8 @@ class Member:
         async with kube, cloud:
             self._wires = (kube, cloud)
             options = self._options(groups, kube.url, cloud.url)
-            async with self._stage.controller(leading=leading, **options) as self.app:
+            running = self._stage.controller(leading=leading, clock=self.clock, **options)
+            async with running as self.app:
                 yield self
 
     def _options(self, groups, kube, cloud):
@@ -96,7 +104,10 @@ class Member:
 
 
 class Pair(Keeper):
-    """A Keeper whose controllers are two; the successor is the one that stood by."""
+    """A Keeper whose controllers are two; the successor is the one that stood by.
+
+    Its clock skips the rest of the Lease of the one that died.
+    """
 
     async def _run(self):
         while True:
@@ -117,11 +128,27 @@ class Pair(Keeper):
                     self.app = second.app
                     await leading.aclose()
                     self._crash.bury()
+                    await self._until_taken(second)
                     if isinstance(self._crash, Late) and self._crash.at_once:
                         await second.app.leading.wait()
                         await self._crash.land()
                     await self._replace.wait()
             self._replace.clear()
+
+    async def _until_taken(self, successor):
+        """The successor has taken the Lease.
+
+        The steps are so small that a step too many does not cost it the Lease.
+        """
+        former = await self._holder()
+        while await self._holder() == former:
+            successor.clock.skip(LEASE / 3)
+            await asyncio.sleep(LOOK)
+
+    async def _holder(self):
+        name = self._stage.cluster.namespace
+        lease = await self._stage.client.find(f"{LEASES}/{name}")
+        return lease["spec"]["holderIdentity"]
 
     async def _until_hot(self):
         """The second one's caches are full: it watches the Lease."""

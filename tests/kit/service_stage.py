@@ -2,6 +2,7 @@
 
 import json
 
+from kuryr_k8s.engine.clock import CLOCK
 from tests.kit.kube.client import KubeRefusal
 from tests.kit.kube.objects import make_endpoints, make_endpointslice, make_service, path_of
 from tests.kit.stage import Stage
@@ -54,12 +55,12 @@ class ServiceStage(Stage):
         self.load_conf = load_conf
         self.options = options or {}
 
-    def controller(self, *, leading=True, patience=None, **groups):
+    def controller(self, *, leading=True, patience=None, clock=CLOCK, **groups):
         merged = {
             name: self.options.get(name, {}) | groups.get(name, {})
             for name in self.options.keys() | groups.keys()
         }
-        return super().controller(leading=leading, patience=patience, **merged)
+        return super().controller(leading=leading, patience=patience, clock=clock, **merged)
 
     # Users, and kube-controller-manager.
 

@@ -66,6 +66,16 @@ class Lanes:
         return {}
 
 
+class CrowdedLanes(Lanes):
+    """Of their two IPv4 subnets for Pods, the first is full."""
+
+    def conf(self, cloud):
+        cidrs = ("10.62.0.0/30", "10.62.1.0/24", "fd62::/64")
+        cloud.pods = cloud.add_network("crowded", *cidrs, mtu=1442)
+        cloud.store.allocators[cloud.pods["subnets"][0]].take_any()
+        return {}
+
+
 class NestedLanes(Lanes):
     """Their nodes are VMs."""
 

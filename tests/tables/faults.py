@@ -64,13 +64,14 @@ class Choice:
             return AT_READS[0] | AT_READS[1]
         return self._one_of_each(AT_READS, life, place)
 
-    def in_a_pair(self, life, places, faults):
+    def in_a_pair(self, life, places, faults, *, slow):
         """Return the writes that are struck, each with its faults by name.
 
-        A sample has one fault for every kind of write, at one of the writes of that kind.
+        A sample has one fault for every kind of write, at one of the writes of that kind; of the
+        slow ones it has none.
         """
         if self.everything:
-            return [(place, faults) for place in places]
+            return [(place, faults | slow) for place in places]
         chosen = []
         for kind in dict.fromkeys(place[:3] for place in places):
             choose = self._random(life, f"{kind} in a pair").choice

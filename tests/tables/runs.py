@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.kit.controllers import Crash, Keeper
 from tests.kit.fakes.faults import Hang
 from tests.kit.ledger import one_holder_each
-from tests.kit.pair import Late
+from tests.kit.pair import Kill, Late
 from tests.tables.state import differences, state_of
 from tests.tables.targets import Place, places, writes
 
@@ -32,8 +32,12 @@ BEFORE_VIFS = {
     ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports"),
 }
 
+# The one that takes over tells how far a Service is, and the other one had not come so far.
+TOLD = ("kube", "patch", "services/status")
+
 # A port of a pool that is not attached to its trunk is no port to give away: another one is made.
-# Pools are filled beside all else, so any crash may come between the creation and this.
+# Pools are filled beside all else, so any crash may come between the creation and this, and all
+# ports of one creation may be in that state.
 ATTACH = ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports")
 REPLACED = (
     ("neutron", "POST", "/v2.0/ports"),
@@ -51,7 +55,7 @@ class Record:
     batched: frozenset = frozenset()  # kinds of writes that are as many as the time allowed
     before: dict = field(default_factory=dict)  # the writes before each moment
     held_twice: list = field(default_factory=list)  # ports that two Pods had at the same time
-    pooled: bool = False  # ports are made for pools
+    batch: int = 0  # ports that are made for pools at once; 0: there are no pools
     corrected: bool = False  # something was undone, in writes of which none are counted
 
     @property
@@ -122,21 +126,27 @@ async def struck(lanes, life, record, place, fault, make, *, keeping=Keeper, **g
         if not rule.hits:
             cell.problems.append("there was no such request")
     cell.problems += found.held_twice
-    compare(cell, record, found, crashed=isinstance(action, Crash))
+    compare(
+        cell,
+        record,
+        found,
+        crashed=isinstance(action, Crash),
+        taken_over=isinstance(action, Kill),
+    )
     return cell
 
 
-def compare(cell, record, found, *, crashed=False):
+def compare(cell, record, found, *, crashed=False, taken_over=False):
     """Put into the cell what differs from the undisturbed record."""
     for moment, state in record.states.items():
         lines = differences(state, found.states[moment])
         if found.corrected:  # Events may tell of what was undone
             lines = [line for line in lines if not line.startswith("events")]
-        if found.corrected and record.pooled and cell.place[:3] == REPLACED[0]:
+        if found.corrected and record.batch and cell.place[:3] == REPLACED[0]:
             number = len(state["ports"])  # a pool without a maximum keeps what comes late
-            lines = [
-                line for line in lines if line != f"ports: {number + 1}, undisturbed {number}"
-            ]
+            more = range(number + 1, number + record.batch + 1)
+            kept = {f"ports: {count}, undisturbed {number}" for count in more}
+            lines = [line for line in lines if line not in kept]
         cell.problems += [f"{moment}: {line}" for line in lines]
     if found.corrected:
         return
@@ -147,8 +157,10 @@ def compare(cell, record, found, *, crashed=False):
         repeated[cell.place[:3]] -= 1  # it may be made once more
         if crashed and cell.place[:3] in RECORDED_BY:
             repeated[RECORDED_BY[cell.place[:3]]] -= 1
-        if crashed and record.pooled and record.attaches and repeated[ATTACH] <= 0:
-            repeated.subtract(REPLACED)
+        if crashed and record.attaches and repeated[ATTACH] <= 0:
+            repeated.subtract(REPLACED * record.batch)
+        if taken_over:
+            repeated[TOLD] -= 1
         if crashed and (cell.place[:3] in BEFORE_VIFS or not record.has_vifs):
             repeated[MOVE] -= 1
     cell.problems += [
@@ -173,7 +185,7 @@ async def _live(stage, life, crash, groups, keeping=Keeper, wanted=None):
     """`wanted`: the states that are waited for, since a write that came late is undone by then."""
     record = Record(
         batched=frozenset(life.batched),
-        pooled="vif_pool_driver" in life.options.get("kubernetes", {}),
+        batch=int(life.options.get("vif_pool", {}).get("ports_pool_batch", 0)),
         corrected=wanted is not None,
     )
 

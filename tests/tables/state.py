@@ -1,7 +1,7 @@
 """What stands in cluster and cloud, in a form that is the same for each undisturbed life.
 
-Ids, addresses and times differ between two lives. They become names in the order of their
-appearance, the same name for the same value, so that what points at something still does.
+Ids, VLAN ids, addresses and times differ between two lives. They become names in the order of
+their appearance, the same name for the same value, so that what points at something still does.
 """
 
 import json
@@ -12,9 +12,11 @@ _VOLATILE |= {"created_at", "updated_at", "openstack.org/kuryr-creator", "eventT
 _VOLATILE |= {"openstack.org/kuryr-leader", "lastTransitionTime"}
 # Neutron counts its own changes, and an adopted port may be one change older or younger.
 _VOLATILE |= {"revision_number"}
+_VLAN_IDS = {"vlan_id", "segmentation_id", "tag"}  # of a VIF, a subport, and its binding:profile
 _TOKEN = re.compile(
     r"(?P<tap>tap[0-9a-f-]{11})"
     r"|(?P<id>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[0-9a-f]{32}\b)"
+    r"|(?P<vlan>VLAN \d+)"
     r"|(?P<namespace>test-[0-9a-f]{10})"
     r"|(?P<mac>\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b)"
     r"|(?P<v4>\b(?:10\.(?:62|96|97)|172\.24)\.\d+\.\d+\b(?!/))"
@@ -36,11 +38,12 @@ async def state_of(stage):
         return (found if found >= 0 else len(recorded), port["status"])
 
     ports = sorted(stage.cloud.ports.values(), key=place)
+    order = [port["id"] for port in ports]
     found = {
         "kuryrports": kuryrports,
         "events": sorted(await stage.events() + await stage.node_events()),
         "ports": ports,
-        "trunks": list(stage.cloud.trunks.values()),
+        "trunks": [_sorted(trunk, order) for trunk in stage.cloud.trunks.values()],
         **await stage.more_state(),
     }
     return _named(_kept(found))
@@ -65,8 +68,18 @@ def differences(wanted, found, path=""):
     return [] if wanted == found else [f"{path[1:]}: {found}, undisturbed {wanted}"]
 
 
+def _sorted(trunk, order):
+    """Return the trunk with its subports in the order of the ports."""
+    subports = sorted(trunk["sub_ports"], key=lambda subport: order.index(subport["port_id"]))
+    return trunk | {"sub_ports": subports}
+
+
 def _kept(value):
     if isinstance(value, dict):
+        value = {
+            key: f"VLAN {item}" if key in _VLAN_IDS and isinstance(item, int) else item
+            for key, item in value.items()
+        }
         if "fixed_ips" in value:  # in the order of their subnets' ids
             ips = sorted(value["fixed_ips"], key=lambda ip: ":" in ip["ip_address"])
             value = value | {"fixed_ips": ips}

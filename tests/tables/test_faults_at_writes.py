@@ -7,15 +7,15 @@ moment that the life names.
 
 import pytest
 
-from tests.lives import nested, pods, pools, services
+from tests.lives import crowded, nested, pods, pools, services
 from tests.tables.faults import HANGS, whole_product
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
 
-LIVES = (*pods.LIVES, *nested.LIVES, *pools.LIVES, *services.LIVES)
+LIVES = (*pods.LIVES, *nested.LIVES, *pools.LIVES, *crowded.LIVES, *services.LIVES)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("life", LIVES, ids=str)
 async def test_faults_at_every_write_end_as_an_undisturbed_life(life, lanes_for, choice, request):
     lanes = lanes_for(life)

@@ -10,9 +10,11 @@ from tests.lives import nested, pods, pools, services
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
 
-FAULTS = {
+KILLED = {
     "killed before": lambda: Kill(applied=False),
     "killed after": lambda: Kill(applied=True),
+}
+LATE = {  # what comes late may take minutes to be undone
     "late at once": lambda: Late(at_once=True),
     "late": lambda: Late(at_once=False),
 }
@@ -28,6 +30,6 @@ async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed_or_
     lanes = lanes_for(life)
     record = await undisturbed(lanes, life, **SWEEPS)
     places = life.made(record)
-    chosen = choice.in_a_pair(life, places, FAULTS)
+    chosen = choice.in_a_pair(life, places, KILLED, slow=LATE)
     cells = await strike_all(lanes, life, record, chosen, keeping=Pair, **SWEEPS)
-    judge(request.config, cells, of=len(places) * len(FAULTS))
+    judge(request.config, cells, of=len(places) * len(KILLED | LATE))

@@ -257,5 +257,7 @@ def _status(fault: Answer) -> dict[str, Any]:
     reasons = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
     reason = fault.kind or reasons.get(fault.status, "Unknown")
     message = fault.message or f"{reason}, says the proxy"
+    if fault.status == 403 and not fault.message:  # as an authorizer says it
+        message = 'forbidden: User "tests" cannot do this, says the proxy'
     head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     return head | {"message": message, "reason": reason, "code": fault.status}

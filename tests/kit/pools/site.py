@@ -2,11 +2,13 @@
 
 import dataclasses
 import itertools
+from collections import Counter
 from types import MappingProxyType
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.api import Network, Subnet
+from kuryr_k8s.cloud.neutron.full_subnets import FullSubnets
 from kuryr_k8s.config import read
 from kuryr_k8s.drivers.base import (
     AVAILABLE,
@@ -28,20 +30,21 @@ from tests.kit.vif_drivers import AsksNothingOfNeutron
 NETWORK = Network(id="network", name="network", mtu=1500, project_id="project", shared=False)
 
 
-def network_of(*subnet_ids):
-    subnets = tuple(
-        Subnet(
-            id=subnet_id,
-            network_id=NETWORK.id,
-            cidr="10.0.0.0/8",
-            ip_version=4,
-            gateway_ip=None,
-            dns_nameservers=(),
-            host_routes=(),
-        )
-        for subnet_id in subnet_ids
+def network_of(*subnet_ids, further=()):
+    first, others = ((_subnet(name) for name in names) for names in (subnet_ids, further))
+    return PodNetwork(network=NETWORK, subnets=tuple(first), further=tuple(others))
+
+
+def _subnet(subnet_id):
+    return Subnet(
+        id=subnet_id,
+        network_id=NETWORK.id,
+        cidr="10.0.0.0/8",
+        ip_version=4,
+        gateway_ip=None,
+        dns_nameservers=(),
+        host_routes=(),
     )
-    return PodNetwork(network=NETWORK, subnets=subnets)
 
 
 def node_of(name):
@@ -56,25 +59,30 @@ class Cloud:
     :ivar full: subnets without a free address.
     :ivar loses: it makes ports, and the answers get lost.
     :ivar posts: the place of each port that was asked for.
+    :ivar tried: how many ports were asked for in each subnet.
     """
 
     keeps_tags = True
 
     mark = ClusterMark("cluster")
 
-    def __init__(self, quota):
+    def __init__(self, quota, now):
         self.quota = quota
+        self.full_subnets = FullSubnets(now)
         self.ports = {}
         self.dead, self.gone, self.full = set(), set(), set()
         self.loses = False
         self.posts = []
+        self.tried = Counter()
         self._ids = (f"port{number}" for number in itertools.count())
 
     def make(self, key):
         self.posts.append(key.place)
+        self.tried.update(key.subnet_ids)
         if self.gone.intersection(key.security_groups):
             raise errors.NotFound("security group", status=404)
         if self.full.intersection(key.subnet_ids):
+            self.full_subnets.refused(key.subnet_ids, "no address")
             raise errors.NoAddress("no address", status=409)
         if len(self.ports) >= self.quota:
             raise errors.OverQuota("quota", status=409)
@@ -88,7 +96,12 @@ class Cloud:
             fit=key.place not in self.dead,
         )
         self.ports[port.id] = port
+        self.full_subnets.made(key.subnet_ids)
         return port
+
+    def subnets(self):
+        """Count its ports by their subnets."""
+        return Counter(name for port in self.ports.values() for name in port.key.subnet_ids)
 
     def places(self):
         """List where its ports are."""
@@ -142,6 +155,7 @@ class Driver(AsksNothingOfNeutron, PooledVIFDriver):
 
     async def delete_pooled(self, port):
         self._cloud.ports.pop(port.id, None)
+        self._cloud.full_subnets.freed(port.key.subnet_ids)
 
     def vif_of_pooled(self, port, pod_network):
         return VIFOpenVSwitch(id=port.id, vif_name="eth0", bridge_name="br-int")
@@ -180,7 +194,7 @@ class Site:
         file.write_text("\n".join(["[vif_pool]", *lines]) + "\n")
         conf = read(["--config-file", str(file)], "test")
         self.clock = ManualClock(1000.0)
-        self.cloud = Cloud(quota)
+        self.cloud = Cloud(quota, self.clock.now)
         context = driver_context(conf, self.cloud, patience=patience, clock=self.clock)
         self._caches = Caches()
         context = dataclasses.replace(context, informers=self._caches, events=NoEvents())
@@ -197,7 +211,7 @@ class Site:
         """Compare the pools with a list of ports that began when these were known."""
         await self.pool.survey(known, listed, Records(**({"claims": {}, "pods": {}} | records)))
 
-    async def request(self, pod, node, *, subnets=("subnet",), groups=("group",)):
+    async def request(self, pod, node, *, subnets=("subnet",), further=(), groups=("group",)):
         """Ask for a Pod's port, and return its id; None: not yet."""
         asked = PortRequest(
             pod_uid=pod,
@@ -205,7 +219,7 @@ class Site:
             node=node_of(node),
             ifname="eth0",
             project_id="project",
-            pod_network=network_of(*subnets),
+            pod_network=network_of(*subnets, further=further),
             security_groups=groups,
             may_exist=False,
         )
@@ -213,6 +227,10 @@ class Site:
             return (await self.pool.request(asked)).id
         except errors.Wait:
             return None
+
+    def phases(self, key):
+        """List the ids of a pool's ports with their phases."""
+        return [(port.id, phase) for port, phase in self.pool.ports(key)]
 
     async def work(self, tasks=50):
         """Do what is due, and fail if that has no end."""
