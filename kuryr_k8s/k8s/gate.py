@@ -41,6 +41,18 @@ def open_session(deadline: TimeLeft | None) -> aiohttp.ClientSession:
             time_for(self.method, deadline, 0.0)
             return await super().send(conn)
 
+        # A request with a body is sent as a whole by this one, in a task of its own: on a busy
+        # loop, a while after ``send`` has returned.
+        async def write_bytes(
+            self, writer: Any, conn: Any, content_length: int | None = None
+        ) -> None:
+            try:
+                time_for(self.method, deadline, 0.0)
+            except errors.KubeError as error:
+                conn.protocol.set_exception(error)  # raised where the answer is awaited
+                return
+            await super().write_bytes(writer, conn, content_length)
+
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),  # callers limit their calls
         trust_env=True,
