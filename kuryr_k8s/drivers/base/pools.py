@@ -131,12 +131,14 @@ class Records:
     :param claims: the Pods whose KuryrPorts name a port, by its id.
     :param pods: the namespace/name of each Pod that has a KuryrPort, by its uid.
     :param leaving: the uids of the Pods whose KuryrPorts are being deleted.
+    :param unplugged: the uids of those of them whose ports their nodes have unplugged.
     :param doubtful: the names of nodes with a Pod that an earlier leader may still give a port.
     """
 
     claims: Mapping[str, Sequence[Holder]]
     pods: Mapping[str, str]
     leaving: frozenset[str] = frozenset()
+    unplugged: frozenset[str] = frozenset()
     doubtful: frozenset[str] = frozenset()
 
     def holder_of(self, port_id: str, device_id: str) -> Holder | None:

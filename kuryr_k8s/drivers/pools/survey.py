@@ -29,6 +29,8 @@ class Survey:
         self._early: dict[Claim, Callable[[], None]] = {}
         # Ports whose Pods have others by the last survey, and since when they are in use
         self._unused: dict[str, float] = {}
+        # Pods that were being deleted by the last survey, and that their nodes had unplugged
+        self._unplugged: frozenset[str] = frozenset()
 
     def await_recovery(self, claim: Claim, wake: Callable[[], None]) -> None:
         """Have ``wake`` called as soon as the pools are known."""
@@ -55,6 +57,7 @@ class Survey:
         else:
             self._recover(pooled, records)
             self._inventory.note_named(records.claims)
+        self._unplugged = records.unplugged
         mine = {port.id for port in pooled}
         return [port for port in ports if port["id"] not in mine]
 
@@ -150,7 +153,10 @@ class Survey:
         served: Collection[str],
         unused_before: Mapping[str, float],
     ) -> None:
-        """Take back a port that has been in use for long and that no KuryrPort names.
+        """Take back a port that no KuryrPort names, if it has been in use for long.
+
+        Of a Pod that its node had unplugged before, an earlier leader's late request has removed
+        the KuryrPort: the port goes back to its pool at once.
 
         :param served: see :meth:`_served`.
         :param unused_before: the ports of such Pods by the survey before.
@@ -159,9 +165,12 @@ class Survey:
         now = self._context.now()
         if record is None or record.holder is None or record.phase is not Phase.IN_USE:
             return
-        if now - record.since < ORPHAN:
+        is_gone = record.holder.pod_uid not in records.pods
+        if is_gone and record.holder.pod_uid in self._unplugged:
+            self._state.return_port(port_id, now)
+        elif now - record.since < ORPHAN:
             return
-        if record.holder.pod_uid not in records.pods:
+        elif is_gone:
             LOG.warning("port %s is in use and no KuryrPort names it; it is deleted", port_id)
             self._state.dismiss_orphan(port_id, now)
         elif record.holder.pod_uid not in served:

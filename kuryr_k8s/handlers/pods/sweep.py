@@ -30,6 +30,7 @@ from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
 from kuryr_k8s.handlers.pods.takeover import sign_late
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
+from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
@@ -224,7 +225,7 @@ def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
     """
     claims: defaultdict[str, list[Holder]] = defaultdict(list)
     pods: dict[str, str] = {}
-    leaving, doubtful = set(), set()
+    leaving, unplugged, doubtful = set(), set(), set()
     for recorded in kuryrports:
         holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
         for port_id in recorded.uuids():
@@ -232,9 +233,11 @@ def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
         pods[holder.pod_uid] = holder.pod
         if recorded.deleting:
             leaving.add(holder.pod_uid)
+            if NODE_FINALIZER not in recorded.finalizers:
+                unplugged.add(holder.pod_uid)
         if recorded.may_be_given_vifs_by_another(incarnation):
             doubtful.add(recorded.node)
-    return Records(claims, pods, frozenset(leaving), frozenset(doubtful))
+    return Records(claims, pods, frozenset(leaving), frozenset(unplugged), frozenset(doubtful))
 
 
 def nameless(

@@ -148,6 +148,23 @@ async def test_port_that_was_set_aside_comes_back_while_its_pod_lives_on(tmp_pat
     assert dict(site.phases(KEY)) == {"port0": "available"}
 
 
+@pytest.mark.parametrize("unplugged", [True, False])
+async def test_port_comes_back_at_once_if_its_pod_was_unplugged_before_its_kuryrport_went(
+    tmp_path, unplugged
+):
+    """An earlier leader's request, which removed the last finalizer, arrived late."""
+    site = Site(tmp_path)
+    site.add_node("node1")
+    theirs = site.cloud.make(KEY).id
+    uids = frozenset({WEB.pod_uid})
+    going = {"pods": {WEB.pod_uid: WEB.pod}, "claims": {theirs: [WEB]}, "leaving": uids}
+    listed = site.cloud.shown(site.cloud.ports.values())
+    await site.survey(frozenset(), listed, **going, unplugged=uids if unplugged else frozenset())
+    await site.survey(site.pool.known(), listed)
+    await site.pass_time(60)
+    assert site.phases(KEY) == [(theirs, "available" if unplugged else "in_use")]
+
+
 async def lose_a_creation(site, pod):
     """Have a port made for the Pod whose creation is not answered."""
     site.cloud.loses = True
