@@ -39,7 +39,7 @@ class Patience:
     :param pool_request: until a Pod that waits for a pool's port asks again by itself.
     :param pooled_port_name: until a pool's port bears its Pod's name: a Pod that lives shorter is
         not worth a call.
-    :param untold_port: between two looks at a port of which it cannot be told yet whose it is.
+    :param untold_port: until the controller looks again at a port whose Pod cannot be told yet.
     :param unpark: that a node gets to unplug a port that is to be deleted.
     :param pool_counts: between two changes of the numbers in a KuryrPortPool.
     :param locate_node: between two attempts to find the hosts or trunks of all Nodes.

@@ -19,7 +19,8 @@ OVERLOAD = frozenset({0, 429, 503, 504})
 class Priority(enum.IntEnum):
     """Purpose of a call: the lower the value, the sooner the call gets a slot.
 
-    Work on keys that nobody waits for is CLEANUP, unless it says otherwise (see Controller).
+    A Controller reconciles urgent keys as POD and others as CLEANUP, unless the work sets another
+    priority.
     """
 
     POD = 0  # a Pod waits for it

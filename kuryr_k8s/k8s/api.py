@@ -1,8 +1,8 @@
 """The Kubernetes API as plain JSON, over aiohttp.
 
-The generated models of ``kubernetes_asyncio`` cost 34 MiB when they are imported, and a
-millisecond for each Pod. Every error leaves this module as one of :mod:`kuryr_k8s.errors`, and
-every call has a deadline.
+It does without ``kubernetes_asyncio``, whose generated models take 34 MiB, and a millisecond for
+each Pod. Every error leaves this module as one of :mod:`kuryr_k8s.errors`, and every call has a
+deadline.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 500
 CALLS = 16  # each connection costs a quarter of a MiB
-_NO_LIMIT = aiohttp.ClientTimeout()  # of aiohttp's: whoever sends has one
+_NO_LIMIT = aiohttp.ClientTimeout()  # ``call`` limits the time itself
 # Every 403 has the reason Forbidden. That of the authorizer begins so: 'pods "web" is forbidden:
 # User "kuryr" cannot patch resource "pods" in API group "" in the namespace "default"'. What comes
 # after the colon of another one is the word of an admission plugin, or begins with it.

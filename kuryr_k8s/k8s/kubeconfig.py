@@ -1,7 +1,7 @@
 """Kubeconfigs, with all that they name: files, plugins and identity providers.
 
-What names servers, files and plugins is read here. Identity providers are left to
-``kubernetes_asyncio``, whose import takes 34 MiB; programs without a provider save them.
+What names servers, files and plugins is read here. Only identity providers need
+``kubernetes_asyncio``; its import takes 34 MiB, so it is deferred.
 
 https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
 """

@@ -21,7 +21,7 @@ class _Known(NamedTuple):
 
 
 class OwnPorts:
-    """Ports that bear the mark, with the fields that name the Pods for which they were made."""
+    """Ports that bear the mark, with the fields that name their Pods, and their subnets."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}

@@ -50,7 +50,7 @@ class PortTaken(errors.Refused):
 class LBaaSDriver(Driver):
     """Makes load balancers that match their desired state. One call at a time for each owner.
 
-    The driver marks what it makes with the owner and its namespace, and finds it again by that:
+    The driver notes the owner and its namespace on what it makes, and finds it again by that:
     nothing else records it. (:mod:`kuryr_k8s.drivers.base.tags` does so with tags.)
 
     When a call was answered with Wait, or was refused for the sake of other owners, the driver

@@ -44,8 +44,8 @@ NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
 class PodNetwork:
     """The network of an interface, and one subnet for each address family.
 
-    :param further: subnets of the network that are used instead of that of their family while it
-        is full, in this order; none of them, and none that they stand in for, is automatic.
+    :param further: other subnets of the network, in order; one of them replaces the subnet of its
+        family while that is full. Where a family has several subnets, none of them is automatic.
     """
 
     network: Network
@@ -83,7 +83,7 @@ class PodNetwork:
     def with_room(self, has_room: Callable[[tuple[str, ...]], bool]) -> "PodNetwork | None":
         """Return the first choice with room in all of its subnets; None: there is none.
 
-        :param has_room: tells it of the subnets that a port must ask an address of.
+        :param has_room: returns whether each of these subnets may have a free address.
         """
         return next((choice for choice in self.choices if has_room(choice.asked_subnet_ids)), None)
 
@@ -92,7 +92,7 @@ class PodNetwork:
         return self.with_room(has_room) or self.choices[0]
 
     def may_have(self, subnet_ids: tuple[str, ...]) -> bool:
-        """Return whether a port that asked for addresses of these subnets is right."""
+        """Return whether one of the choices asks for addresses of exactly these subnets."""
         return any(subnet_ids == choice.asked_subnet_ids for choice in self.choices)
 
     @property

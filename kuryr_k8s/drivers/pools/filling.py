@@ -150,9 +150,10 @@ class Filling:
     # -- full subnets
 
     def _has_better(self, key: PoolKey) -> bool:
-        """Return whether ports for Pods to come are made in another pool.
+        """Return whether another pool is to have the ports for Pods to come.
 
-        Not in one that nobody has asked since its subnets were full: that may be so still.
+        It is the preferred one, if this pool's subnets are full or the preferred pool exists.
+        Otherwise nobody has asked for that one since its subnets were full; they may still be.
         """
         first = self._networks.preferred(key)
         if first == key:
@@ -162,7 +163,7 @@ class Filling:
     def _move_on(self, key: PoolKey) -> bool:
         """Have another pool serve the claims that wait for one whose subnets are full.
 
-        :returns: whether there is another pool, and none has to wait.
+        :returns: whether the claims have another pool, which has room, instead of this one.
         """
         other = self._networks.with_room(key)
         if other is None or self._networks.has_room(key):
@@ -174,8 +175,8 @@ class Filling:
     def _goes_on(self, key: PoolKey, allowed: int) -> bool:
         """Return whether ports are made at once after a subnet had too few addresses.
 
-        One port is tried where several were refused: only then it is known whether a subnet is
-        full. Then other pools make the ports, if there is room for them.
+        One port is tried after several were refused: only the refusal of a single port shows that
+        a subnet is full. Then other pools make the ports, if there is room for them.
 
         :param allowed: ports of the creation that was refused.
         """
@@ -377,8 +378,7 @@ class Filling:
     def _make_room(self, shortage: Shortage, freed: int) -> int:
         """Have other pools give up ports for the claims that wait, besides those leaving.
 
-        :param freed: ports that pools gave up just now, for this shortage or for one of something
-            that will do as well.
+        :param freed: ports that pools have just given up for other shortages of the same creation.
         :returns: how many more they give up.
         """
         now, resource = self._context.now(), shortage.resource

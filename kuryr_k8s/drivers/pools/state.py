@@ -55,7 +55,7 @@ class PoolState:
         return record.port
 
     def _next_port(self, keys: Iterable[PoolKey]) -> PortRecord | None:
-        """Choose a port of the first pool that has one, and one that cools down after all others.
+        """Choose an available port of the first pool that has one; else, one that is cooling down.
 
         :param keys: in order of preference.
         """

@@ -27,7 +27,7 @@ class Survey:
         self._inventory = inventory
         self._upkeep = upkeep
         self._early: dict[Claim, Callable[[], None]] = {}
-        # Ports whose Pods have others by the last survey, and since when they are in use
+        # Ports in use whose Pods use another port, as the last survey found → since when in use
         self._unused: dict[str, float] = {}
         # Pods that were being deleted by the last survey, and that their nodes had unplugged
         self._unplugged: frozenset[str] = frozenset()
@@ -159,7 +159,7 @@ class Survey:
         the KuryrPort: the port goes back to its pool at once.
 
         :param served: see :meth:`_served`.
-        :param unused_before: the ports of such Pods by the survey before.
+        :param unused_before: what ``_unused`` was after the survey before.
         """
         record = self._state.record(port_id)
         now = self._context.now()

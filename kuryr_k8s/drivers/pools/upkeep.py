@@ -1,8 +1,8 @@
 """Rounds of upkeep: returned ports are checked, names follow their Pods, superfluous ports go.
 
 No Pod waits for any of this, except for the check of a port that it can have. A port that leaves
-is marked by its name before it is deleted. So a controller that was frozen between the two calls,
-and wakes up when another one leads, can only delete a port that the other will not give away.
+is renamed before it is deleted. So a controller that was frozen between the two calls, and wakes
+up when another one leads, can only delete a port that the other will not give away.
 """
 
 import dataclasses
@@ -222,7 +222,7 @@ class Upkeep:
             if self._state.record(record.port.id) is not record:
                 continue
             try:
-                if await self._mark(record.port):
+                if await self._rename(record.port):
                     await self._context.vif.delete_pooled(record.port)
                     self._remove(record.port.id)
             except errors.CloudError as error:  # the other ports do not wait for this one
@@ -233,7 +233,7 @@ class Upkeep:
             return 0.0
         return 1.0 if self._context.shortages.is_awaited(pool.key) else self._until_budget()
 
-    async def _mark(self, port: PooledPort) -> bool:
+    async def _rename(self, port: PooledPort) -> bool:
         """Give the port the name of ports that leave, and tell whether it still exists."""
         if port.name == LEAVING:
             return True

@@ -98,10 +98,10 @@ class Takeover(Collector):
 
 
 async def sign_late(context: HandlerContext, recorded: KuryrPort) -> KuryrPort:
-    """Make void what an earlier leader may still write about a KuryrPort, after the takeover.
+    """Sign a KuryrPort after the takeover, so that what an earlier leader may still write is void.
 
-    The takeover could not, or the earlier leader's request created it afterwards. Or it is another
-    controller that leads by now, and the signature is its own: so who leads is asked first.
+    The takeover did not sign it: it could not, or an earlier leader's late request created it
+    since. The signature may also be that of a newer leader; so the Lease is confirmed first.
 
     :returns: the KuryrPort as it is now.
     :raises errors.KubeError: it is not signed, so it may get no port.

@@ -1,8 +1,8 @@
 """The handler of Nodes and KuryrPortPools: ports that each node should keep plugged.
 
 The map of a KuryrPortPool is written in batches, never because of one Pod: a port stays in it
-while a Pod has the port. A port that no Pod will have again is marked, and is deleted in Neutron
-when the node has unplugged it.
+while a Pod has the port. A port that no Pod will have again gets the state ``REMOVE``, and is
+deleted in Neutron when the node has unplugged it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,11 @@ class KuryrPortPoolHandler(Handler):
         return (Watch(self._nodes, self._of_node), Watch(self._kuryrportpools, _of_pool))
 
     def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
-        """Return a Node that changed in a way that matters, after those whose host it left."""
+        """Note the Node's host, and return the keys that the change concerns.
+
+        :returns: the Nodes that it shared its former host with, then the Node itself if it changed
+            in a way that matters.
+        """
         left = [Key("", name) for name in self._hosts.note(key.name, new)]
         return left if _what_matters(old) == _what_matters(new) else [*left, key]
 
