@@ -114,7 +114,7 @@ class ControllerApp:
             lock = stack.enter_context(HostLock(Path(self.conf.kubernetes.lock_file)))
             kube = await kube_connect.connect(
                 self.conf,
-                deadline=self._left,
+                time_left=self._left,
                 heard=self._heard,
                 refusals=self._refusals,
                 patience=self._patience,

@@ -33,7 +33,7 @@ _NO_LIMIT = aiohttp.ClientTimeout()  # ``call`` limits the time itself
 # Every 403 has the reason Forbidden. That of the authorizer begins so: 'pods "web" is forbidden:
 # User "kuryr" cannot patch resource "pods" in API group "" in the namespace "default"'. What comes
 # after the colon of another one is the word of an admission plugin, or begins with it.
-_UNAUTHORIZED = re.compile(r'(?:\S+ (?:"[^"]*" )?is )?forbidden: User "[^"]*" cannot ')
+_BY_AUTHORIZER = re.compile(r'(?:\S+ (?:"[^"]*" )?is )?forbidden: User "[^"]*" cannot ')
 
 
 class KubeApi:
@@ -43,7 +43,7 @@ class KubeApi:
     :param calls: The most that are in flight at once; further ones wait for a slot, and those
         that a Pod waits for go first. Watches need none.
     :param timeout: Seconds that one call may take.
-    :param deadline: Returns the seconds that a write may take at this moment; called when the
+    :param time_left: Returns the seconds that a write may take at this moment; called when the
         write is requested and right before it is sent. At 0 or less nothing is sent. None: there
         is no such limit.
     :param heard: Called with the header ``Date`` of each answer as soon as it comes.
@@ -56,15 +56,15 @@ class KubeApi:
         *,
         calls: int = CALLS,
         timeout: float = 30.0,
-        deadline: TimeLeft | None = None,
+        time_left: TimeLeft | None = None,
         heard: Callable[[str], None] = lambda _date: None,
         refusals: Refusals | None = None,
     ) -> None:
-        self._session = open_session(deadline)
+        self._session = open_session(time_left)
         # It stays as it is: a webhook of one namespace that hangs says nothing about the server.
-        self.limit = AdaptiveLimit(calls)
+        self._limit = AdaptiveLimit(calls)
         self._timeout = timeout
-        self._deadline = deadline
+        self._time_left = time_left
         self._heard = heard
         self._credentials = credentials
         self.refusals = refusals or Refusals()
@@ -260,10 +260,10 @@ class KubeApi:
 
         :raises errors.KubeError: The answer is 400 or more, or there was none (status 0).
         """
-        seconds = time_for(method, self._deadline, self._timeout)
+        seconds = time_for(method, self._time_left, self._timeout)
         headers = {"Accept": accept, "Content-Type": content_type}
         try:
-            async with asyncio.timeout(seconds), self.limit.slot(current_priority()):
+            async with asyncio.timeout(seconds), self._limit.slot(current_priority()):
                 response = await self._send(method, path, query or {}, body, headers, _NO_LIMIT)
                 async with response:
                     answer: Json = await response.json(content_type=None)
@@ -366,7 +366,7 @@ def _error(code: int, status: Any, retry_after: str | None = None) -> errors.Kub
     kind = kinds.get(code, errors.KubeError)
     if code == 403 and "NamespaceTerminating" in _causes(status):
         kind = errors.KubeNamespaceEnds
-    elif code == 403 and _UNAUTHORIZED.match(str(message)):
+    elif code == 403 and _BY_AUTHORIZER.match(str(message)):
         kind = errors.KubeForbidden
     return kind(str(message or "no message"), status=code, retry_after=delay)
 

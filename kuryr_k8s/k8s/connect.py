@@ -9,11 +9,11 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import CALLS, KubeApi
+from kuryr_k8s.k8s.credential_files import Files
 from kuryr_k8s.k8s.credentials import Credentials, Source, Unreadable
 from kuryr_k8s.k8s.gate import TimeLeft
 from kuryr_k8s.k8s.kubeconfig import Kubeconfig
 from kuryr_k8s.k8s.refusals import Refusals
-from kuryr_k8s.k8s.sources import Files
 from kuryr_k8s.patience import PATIENCE, Patience
 
 # What each Pod has: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
@@ -25,7 +25,7 @@ async def connect(
     conf: cfg.ConfigOpts,
     *,
     calls: int = CALLS,
-    deadline: TimeLeft | None = None,
+    time_left: TimeLeft | None = None,
     heard: Callable[[str], None] = lambda _date: None,
     refusals: Refusals | None = None,
     patience: Patience = PATIENCE,
@@ -33,7 +33,7 @@ async def connect(
     """Make a client of the API server; nothing is sent yet, and no credentials are read.
 
     :param calls: the most that are in flight at once, see :class:`KubeApi`.
-    :param deadline: returns the seconds that a write may take, see :class:`KubeApi`.
+    :param time_left: returns the seconds that a write may take, see :class:`KubeApi`.
     :param heard: called with the ``Date`` of each answer, see :class:`KubeApi`.
     :param refusals: what the server refuses us, see :class:`KubeApi`.
     :raises errors.ConfigError: the options lead to no API server.
@@ -42,7 +42,7 @@ async def connect(
         Credentials(_source(conf.kubernetes)),
         calls=calls,
         timeout=patience.kube_call,
-        deadline=deadline,
+        time_left=time_left,
         heard=heard,
         refusals=refusals,
     )

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 AGAIN = 2.0  # seconds from one attempt to read them to the next
 DOUBTED = 10.0  # seconds for which credentials that were just read are not doubted
 EARLY = 60.0  # seconds before they expire, at most a fifth of their life, they are renewed
-Signature = tuple[tuple[int, int, int], ...]
+FileStates = tuple[tuple[int, int, int], ...]
 
 
 class Unreadable(Exception):
@@ -107,7 +107,7 @@ class Credentials:
         self._access: Access | None = None
         self._loaded_at = 0.0
         self._loading: asyncio.Future[_Read] | None = None
-        self._signature: Signature = ()  # of the files, when they were read
+        self._file_states: FileStates = ()  # when the files were read
         self._tried_at: float | None = None
         self._doubted = False
         self._problem = ""
@@ -139,7 +139,7 @@ class Credentials:
         """Return whether it is time to read them again."""
         if self._tried_at is not None and self._clock.now() - self._tried_at < AGAIN:
             return False
-        if self._access is None or _signature(self._access.loaded.files) != self._signature:
+        if self._access is None or _states_of(self._access.loaded.files) != self._file_states:
             return True
         age = self._clock.now() - self._loaded_at
         if self._doubted and age >= DOUBTED:
@@ -169,7 +169,7 @@ class Credentials:
             if not isinstance(error, Unreadable):
                 LOG.error("credentials of the API server", exc_info=error)
             return
-        self._access, self._signature = loading.result()
+        self._access, self._file_states = loading.result()
         self._loaded_at, self._doubted = self._clock.now(), False
         self._problem = ""
         if not self._are_valid():  # what the host's clock says, as for plugins of kubectl
@@ -187,18 +187,18 @@ class _Read(NamedTuple):
     """All that was read at one time."""
 
     access: Access
-    signature: Signature
+    file_states: FileStates
 
 
 def _load(source: Source, known: Access | None) -> _Read:
     """Read everything; in a thread."""
-    before = _signature(known.loaded.files) if known is not None else ()
+    before = _states_of(known.loaded.files) if known is not None else ()
     loaded = source.load()
-    # that from before the files were read: a change in between is read the next time
+    # those from before the files were read: a change in between is read the next time
     same = known is not None and known.loaded.files == loaded.files
-    signature = before if same else _signature(loaded.files)
+    states = before if same else _states_of(loaded.files)
     tls = known.tls if known is not None and _is_reached_alike(known.loaded, loaded) else None
-    return _Read(Access(loaded, tls or _context(loaded)), signature)
+    return _Read(Access(loaded, tls or _context(loaded)), states)
 
 
 def _is_reached_alike(one: Loaded, other: Loaded) -> bool:
@@ -233,7 +233,7 @@ def _show(given: Certificates, context: ssl.SSLContext) -> None:
         context.load_cert_chain(certificate, key if given.key else None)
 
 
-def _signature(files: Sequence[Path]) -> Signature:
+def _states_of(files: Sequence[Path]) -> FileStates:
     """Return what tells whether one of the files has been replaced."""
     return tuple(_state(file) for file in files)
 

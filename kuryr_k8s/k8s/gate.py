@@ -17,28 +17,28 @@ READ_BUFFER = 2**21  # bytes: events of a watch may be large
 TimeLeft = Callable[[], float]  # seconds in which writes may be sent
 
 
-def time_for(method: str, deadline: TimeLeft | None, longest: float) -> float:
+def time_for(method: str, time_left: TimeLeft | None, longest: float) -> float:
     """Return the seconds that a request may take from now on.
 
     :raises errors.KubeError: it is a write, and there is no time left for any.
     """
-    if deadline is None or method in READS:
+    if time_left is None or method in READS:
         return longest
-    left = deadline()
+    left = time_left()
     if left <= 0:
         raise errors.KubeError("not sent: another controller may be at work by now")
     return min(left, longest)
 
 
-def open_session(deadline: TimeLeft | None) -> aiohttp.ClientSession:
-    """Open a session that checks the deadline right before each write is sent.
+def open_session(time_left: TimeLeft | None) -> aiohttp.ClientSession:
+    """Open a session that checks the time left right before each write is sent.
 
     This includes the repetitions that aiohttp makes by itself.
     """
 
     class Guarded(aiohttp.ClientRequest):
         async def send(self, conn: Any) -> aiohttp.ClientResponse:
-            time_for(self.method, deadline, 0.0)
+            time_for(self.method, time_left, 0.0)
             return await super().send(conn)
 
         # A request with a body is sent as a whole by this one, in a task of its own: on a busy
@@ -47,7 +47,7 @@ def open_session(deadline: TimeLeft | None) -> aiohttp.ClientSession:
             self, writer: Any, conn: Any, content_length: int | None = None
         ) -> None:
             try:
-                time_for(self.method, deadline, 0.0)
+                time_for(self.method, time_left, 0.0)
             except errors.KubeError as error:
                 conn.protocol.set_exception(error)  # raised where the answer is awaited
                 return

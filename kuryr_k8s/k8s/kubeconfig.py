@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from kuryr_k8s.k8s import exec_plugin
+from kuryr_k8s.k8s.credential_files import read_pem, read_token
 from kuryr_k8s.k8s.credentials import Certificates, Loaded, Unreadable, earliest, expiry_of
 from kuryr_k8s.k8s.exec_plugin import Given
-from kuryr_k8s.k8s.sources import read_pem, read_token
 
 Json = dict[str, Any]
 

@@ -19,9 +19,9 @@ from cryptography.x509.oid import NameOID
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.credential_files import Files
 from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.kubeconfig import Kubeconfig
-from kuryr_k8s.k8s.sources import Files
 from tests.kit.clock import ManualClock
 
 NOW = 1_800_000_000.0

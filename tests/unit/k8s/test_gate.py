@@ -9,15 +9,15 @@ from aiohttp.test_utils import TestServer
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.credential_files import Files
 from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.resources import PODS, Key
-from kuryr_k8s.k8s.sources import Files
 
 BODY = {"metadata": {"namespace": "n", "name": "p"}}
 
 
 class Api:
-    """A server, and a client of it with one connection and a deadline."""
+    """A server, and a client of it with one connection and the time left for writes."""
 
     def __init__(self):
         self.left = 10.0
@@ -26,7 +26,7 @@ class Api:
         self.busy = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    def deadline(self):
+    def time_left(self):
         self.checks -= 1
         return self.left if self.checks >= 0 else 0.0
 
@@ -45,7 +45,7 @@ async def api():
     app.router.add_route("*", "/{path:.*}", api.answer)
     async with TestServer(app) as server:
         credentials = Credentials(Files(root=str(server.make_url("")).rstrip("/")))
-        api.kube = KubeApi(credentials, calls=1, deadline=api.deadline)
+        api.kube = KubeApi(credentials, calls=1, time_left=api.time_left)
         yield api
         await api.kube.close()
 

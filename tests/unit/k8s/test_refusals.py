@@ -6,9 +6,9 @@ from aiohttp.test_utils import TestServer
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.credential_files import Files
 from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.resources import KURYRPORTS
-from kuryr_k8s.k8s.sources import Files
 
 BODY = {"metadata": {"namespace": "n", "name": "web"}}
 PORT = 'kuryrports.openstack.org "web" is forbidden: '

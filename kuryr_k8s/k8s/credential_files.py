@@ -8,7 +8,7 @@ from kuryr_k8s.k8s.credentials import Certificates, Loaded, Unreadable, expiry_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Files that options name, or that every Pod has.
+    """The credentials in these files.
 
     :param root: the server's URL.
     :param token: may be missing if there is a client certificate.
