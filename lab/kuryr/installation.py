@@ -36,7 +36,7 @@ HEALTH, DAEMON_HEALTH = 8082, 8090
 # Also what the libraries say of requests and answers; but not every message of netlink.
 _EVERYTHING = (
     "debug = true",
-    "default_log_levels = keystoneauth=DEBUG,urllib3=DEBUG,kubernetes_asyncio=DEBUG,pyroute2=INFO",
+    "default_log_levels = keystoneauth=DEBUG,urllib3=DEBUG,pyroute2=INFO",
 )
 CONTROLLER_PROGRAM, DAEMON_PROGRAM = "kuryr-k8s-controller", "kuryr-k8s-daemon"
 
