@@ -112,7 +112,7 @@ class Filling:
         except BaseException as failure:
             if isinstance(failure, errors.NoAddress) and self._goes_on(key, allowed):
                 return 0.0
-            self._pass_turn(key, self._shortages.lacking(failure, key))
+            self._pass_turn(key, self._shortages.used_up(failure, key))
             if isinstance(failure, errors.CloudError):
                 self._lack(key, failure)
             raise
@@ -360,15 +360,15 @@ class Filling:
         """Note what is used up, and have pools that share it give up ports for Pods that wait."""
         awaited, _ = self._wanted(key)
         freed = 0
-        for lack in self._shortages.refused(key, failure, awaited=bool(awaited)):
+        for met in self._shortages.refused(key, failure, awaited=bool(awaited)):
             self._of(key).failure = failure
-            if not lack.shortage.awaited:
+            if not met.shortage.awaited:
                 continue
-            delay = self._shortages.left(lack.shortage)
-            for first in lack.shortage.first(1):
+            delay = self._shortages.left(met.shortage)
+            for first in met.shortage.first(1):
                 self._context.queue.add_after(PoolTask(first, 0), delay)
-            if lack.is_first and lack.shortage.resource.kind in FREED:
-                freed += self._make_room(lack.shortage, freed)
+            if met.is_first and met.shortage.resource.kind in FREED:
+                freed += self._make_room(met.shortage, freed)
 
     def _pass_turn(self, key: PoolKey, lacked: Collection[Resource] = ()) -> None:
         """Have the next pools try in the place of one that needs nothing, or lacks only this."""

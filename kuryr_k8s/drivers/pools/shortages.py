@@ -66,7 +66,7 @@ class Shortage:
         return self.first(1) == [key]
 
 
-class Lack(NamedTuple):
+class ShortageMet(NamedTuple):
     """A shortage that a pool met when it tried.
 
     :param is_first: it is the first one since the last pause.
@@ -96,24 +96,26 @@ class Shortages:
         self._widened = widened
         self._of: dict[Resource, Shortage] = {}
 
-    def refused(self, key: PoolKey, failure: errors.CloudError, *, awaited: bool) -> list[Lack]:
+    def refused(
+        self, key: PoolKey, failure: errors.CloudError, *, awaited: bool
+    ) -> list[ShortageMet]:
         """Note why a pool's creation failed.
 
         :param awaited: Pods wait for the pool.
         :returns: what is used up; nothing if the failure is another one.
         """
-        lacks = []
-        for resource in self.lacking(failure, key):
+        met = []
+        for resource in self.used_up(failure, key):
             shortage = self._of.setdefault(resource, Shortage(resource, failure))
             shortage.failure = failure
             shortage.add(key, awaited=awaited)
             is_first = not self.left(shortage)
             if is_first:
                 shortage.until = self._now() + self._pause
-            lacks.append(Lack(shortage, is_first))
-        return lacks
+            met.append(ShortageMet(shortage, is_first))
+        return met
 
-    def lacking(self, failure: BaseException, key: PoolKey) -> tuple[Resource, ...]:
+    def used_up(self, failure: BaseException, key: PoolKey) -> tuple[Resource, ...]:
         """List what is used up, as the failure of a pool's creation tells."""
         return lacking(failure, self._widened(key))
 

@@ -83,8 +83,8 @@ def test_pods_do_not_wait_for_what_pools_leave_to_others(shortages):
 
 def test_as_many_returning_ports_are_freed_as_pods_miss(shortages):
     refuse(shortages, KEY)
-    for lack in shortages.refused(KEY, QUOTA, awaited=True):
-        lack.shortage.missing = 2
+    for met in shortages.refused(KEY, QUOTA, awaited=True):
+        met.shortage.missing = 2
     assert [shortages.take_missing(OTHER) for _ in range(3)] == [True, True, False]
     assert not shortages.take_missing(FOREIGN)
 
