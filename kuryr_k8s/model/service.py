@@ -84,7 +84,7 @@ class Service:
     :param cluster_ips: canonical, in the order of ``ip_families``; empty where there are none.
     :param session_timeout: seconds of ``sessionAffinity: ClientIP``, else None.
     :param traffic_local: ``internalTrafficPolicy: Local``.
-    :param marks: the annotations by which users ask for something.
+    :param annotations: those in ``service_annotations.NAMES``: of users, and our answers.
     :param lbaas_spec: the annotation's text, like ``lbaas_spec_version``.
     :param lbaas_state: digest of the state annotations, see :func:`digest`.
     :param ingress: the ingress of its status, as :func:`ingress_text` returns it.
@@ -110,7 +110,7 @@ class Service:
     proxy_name: str | None
     deleting: bool
     finalizers: tuple[str, ...]
-    marks: tuple[tuple[str, str], ...]
+    annotations: tuple[tuple[str, str], ...]
     lbaas_spec: str | None
     lbaas_spec_version: str | None
     lbaas_state: str | None
@@ -146,7 +146,7 @@ class Service:
             proxy_name=(meta.get("labels") or {}).get(annotations.PROXY_NAME_LABEL),
             deleting="deletionTimestamp" in meta,
             finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
-            marks=tuple(
+            annotations=tuple(
                 (sys.intern(name), str(text))
                 for name, text in sorted((meta.get("annotations") or {}).items())
                 if name in service_annotations.NAMES

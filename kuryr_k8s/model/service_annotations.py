@@ -233,21 +233,21 @@ NAMES = frozenset(
 
 
 def read_settings(
-    marks: Mapping[str, str], address: str | None, source_ranges: tuple[str, ...]
+    annotations: Mapping[str, str], address: str | None, source_ranges: tuple[str, ...]
 ) -> tuple[Settings, tuple[str, ...]]:
     """Return what a Service of type LoadBalancer asks for, and what cannot be read, in words.
 
-    :param marks: its annotations.
+    :param annotations: of the Service.
     :param address: ``spec.loadBalancerIP``; it goes before the annotation.
     :param source_ranges: ``spec.loadBalancerSourceRanges``; they go before the annotation.
     """
-    values, problems = _parse(marks, FIELDS)
+    values, problems = _parse(annotations, FIELDS)
     own, own_problems = _parse(
-        marks, {field: (name, _MILLISECONDS) for field, name in OWN_TIMEOUTS.items()}
+        annotations, {field: (name, _MILLISECONDS) for field, name in OWN_TIMEOUTS.items()}
     )
     values = own | values
     problems += own_problems
-    if marks.get(LOAD_BALANCER_ID) == marks.get(WRITTEN_ID):
+    if annotations.get(LOAD_BALANCER_ID) == annotations.get(WRITTEN_ID):
         values.pop("load_balancer_id", None)
     try:
         if address:
@@ -260,24 +260,24 @@ def read_settings(
     return found, (*problems, *_contradictions(found))
 
 
-def read_timeouts(marks: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
+def read_timeouts(annotations: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
     """Return what a Service of any other type asks for, see :func:`read_settings`.
 
     Only annotations of our own apply to it.
     """
     values, problems = _parse(
-        marks, {field: (name, _MILLISECONDS) for field, name in OWN_TIMEOUTS.items()}
+        annotations, {field: (name, _MILLISECONDS) for field, name in OWN_TIMEOUTS.items()}
     )
     return Settings(**values), tuple(problems)
 
 
 def _parse(
-    marks: Mapping[str, str], fields: Mapping[str, tuple[str, Callable[[str], Any]]]
+    annotations: Mapping[str, str], fields: Mapping[str, tuple[str, Callable[[str], Any]]]
 ) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     problems = []
     for field, (name, parse) in fields.items():
-        text = marks.get(name)
+        text = annotations.get(name)
         if text is None:
             continue
         try:

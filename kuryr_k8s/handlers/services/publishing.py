@@ -75,23 +75,25 @@ class Publishing:
         }
         if load_balancer_id:
             texts[LOAD_BALANCER_ID] = load_balancer_id
-        if texts.items() - set(service.marks):
-            await self._mark(key, service, texts)
+        if texts.items() - set(service.annotations):
+            await self._annotate_if_unchanged(key, service, texts)
 
     async def no_outside(self, key: Key, service: Service) -> None:
         """Remove what :meth:`outside` wrote; a wish of the user stays.
 
         :raises errors.Wait: the user has asked for something else in the meantime.
         """
-        marks = dict(service.marks)
-        if WRITTEN_ID not in marks:
+        annotations = dict(service.annotations)
+        if WRITTEN_ID not in annotations:
             return
         texts: dict[str, str | None] = {WRITTEN_ID: None, LOAD_BALANCER_ADDRESS: None}
-        if marks.get(LOAD_BALANCER_ID) == marks[WRITTEN_ID]:
+        if annotations.get(LOAD_BALANCER_ID) == annotations[WRITTEN_ID]:
             texts[LOAD_BALANCER_ID] = None
-        await self._mark(key, service, texts)
+        await self._annotate_if_unchanged(key, service, texts)
 
-    async def _mark(self, key: Key, service: Service, texts: Mapping[str, str | None]) -> None:
+    async def _annotate_if_unchanged(
+        self, key: Key, service: Service, texts: Mapping[str, str | None]
+    ) -> None:
         """Write annotations that users write as well.
 
         :raises errors.Wait: they have written since ``service`` was read; that stays.
@@ -100,7 +102,7 @@ class Publishing:
         if current is None or current.uid != service.uid:
             return
         lags = errors.Wait(f"Service {key} has changed", delay=1.0)
-        if current.marks != service.marks:
+        if current.annotations != service.annotations:
             raise lags
         try:
             await self._annotate(

@@ -119,10 +119,10 @@ def _of_nothing(service: Service) -> Sequence[Any] | None:
     """
     if service.type != LOAD_BALANCER:
         return ()
-    marks = dict(service.marks)
-    ours = {*marks.get(LOAD_BALANCER_ADDRESS, "").split(","), marks.get(HOSTNAME)}
+    annotations = dict(service.annotations)
+    ours = {*annotations.get(LOAD_BALANCER_ADDRESS, "").split(","), annotations.get(HOSTNAME)}
     ingress = json.loads(service.ingress or "[]")
-    is_ours = WRITTEN_ID in marks and all(
+    is_ours = WRITTEN_ID in annotations and all(
         each.get("ip", each.get("hostname")) in ours for each in ingress
     )
     return () if is_ours else None

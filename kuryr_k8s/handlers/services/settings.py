@@ -37,10 +37,10 @@ def settings_of(
     :param exposed: the Service is of type LoadBalancer, and ours: only then do annotations of the
         cloud provider apply.
     """
-    marks = dict(service.marks)
+    annotations = dict(service.annotations)
     if not exposed:
-        return read_timeouts(marks)
-    found, problems = read_settings(marks, service.load_balancer_ip, service.source_ranges)
+        return read_timeouts(annotations)
+    found, problems = read_settings(annotations, service.load_balancer_ip, service.source_ranges)
     if found.enable_health_monitor is None:
         enabled = conf.octavia_defaults.enable_health_monitor
         found = dataclasses.replace(found, enable_health_monitor=enabled)
@@ -75,7 +75,7 @@ def keeps_address(service: Service) -> bool:
 
     What cannot be read counts as a yes: a deleted address does not come back.
     """
-    text = dict(service.marks).get(KEEP, "false")
+    text = dict(service.annotations).get(KEEP, "false")
     return text.strip().lower() != "false"
 
 
@@ -112,7 +112,7 @@ def unkept(service: Service, *, exposed: bool) -> dict[str, str]:
             f"trafficDistribution: {service.traffic_distribution}: a load balancer knows nothing "
             "of zones; connections go to all endpoints"
         )
-    ignored = [name for name, _text in service.marks if name in WITHOUT_MEANING]
+    ignored = [name for name, _text in service.annotations if name in WITHOUT_MEANING]
     if exposed and ignored:
         notes[UNKEPT_ANNOTATIONS] = (
             f"{', '.join(ignored)}: without a meaning here, as members are Pods and not nodes"

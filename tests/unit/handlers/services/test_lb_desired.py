@@ -30,7 +30,7 @@ def desired(of, *slices, ip="10.96.0.10", options=None):
         for port in of.ports
     ]
     spec = LBaaSServiceSpec(ip=ip, ports=tuple(ports), project_id="p", subnet_id="services")
-    settings, _problems = read_timeouts(dict(of.marks))
+    settings, _problems = read_timeouts(dict(of.annotations))
     given = Given(
         service=of, specs=(spec,), slices=slices, options=options or Options(), settings=settings
     )
