@@ -39,6 +39,9 @@ TOLD = ("kube", "patch", "services/status")
 # Pools are filled beside all else, so any crash may come between the creation and this, and all
 # ports of one creation may be in that state.
 ATTACH = ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports")
+# By these writes a controller lets a port leave its pool.
+DISMISSALS = (("neutron", "PUT", "/v2.0/ports/{id}"), ("kube", "patch", "kuryrportpools"))
+
 REPLACED = (
     ("neutron", "POST", "/v2.0/ports"),
     ("neutron", "PUT", "/v2.0/ports/{id}"),
@@ -142,11 +145,8 @@ def compare(cell, record, found, *, crashed=False, taken_over=False):
         lines = differences(state, found.states[moment])
         if found.corrected:  # Events may tell of what was undone
             lines = [line for line in lines if not line.startswith("events")]
-        if found.corrected and record.batch and cell.place[:3] == REPLACED[0]:
-            number = len(state["ports"])  # a pool without a maximum keeps what comes late
-            more = range(number + 1, number + record.batch + 1)
-            kept = {f"ports: {count}, undisturbed {number}" for count in more}
-            lines = [line for line in lines if line not in kept]
+        if found.corrected and record.batch:
+            lines = [line for line in lines if line not in _left_by_late(cell, record, state)]
         cell.problems += [f"{moment}: {line}" for line in lines]
     if found.corrected:
         return
@@ -168,6 +168,17 @@ def compare(cell, record, found, *, crashed=False, taken_over=False):
         for kind, times in repeated.items()
         if times > 0 and kind[2] not in record.batched
     ]
+
+
+def _left_by_late(cell, record, state):
+    """The differences in numbers of ports that a late write may leave for good."""
+    number = len(state["ports"])
+    counts = []
+    if cell.place[:3] == REPLACED[0]:  # a pool without a maximum keeps what comes late
+        counts = range(number + 1, number + record.batch + 1)
+    if cell.place[:3] in DISMISSALS:  # a pool that lost its last port rests until asked
+        counts = [number - 1]
+    return {f"ports: {count}, undisturbed {number}" for count in counts}
 
 
 async def strike_all(lanes, life, record, chosen, **how):

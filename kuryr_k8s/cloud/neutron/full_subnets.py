@@ -36,7 +36,7 @@ class FullSubnets:
 
     def is_full(self, subnet_id: str) -> bool:
         """Return whether this very subnet is known to be full."""
-        return self._refused.get(frozenset((subnet_id,)), 0.0) > self._now()
+        return frozenset((subnet_id,)) in self._refused
 
     def measure(self, subnet_id: str, pools: Iterable[tuple[str, str]]) -> None:
         """Note a subnet that has too many addresses to become full.

@@ -305,7 +305,7 @@ class KeepsPorts(VIFPoolDriver):
     async def locate(self, node: Node) -> str:
         """Find the host or trunk of a node, and remember that its pools are this Node's.
 
-        Not called for a Node whose host another Node has published before.
+        Not called for a Node if another Node has the pools of its host.
 
         :raises NodeNotReady: it is not known yet.
         """

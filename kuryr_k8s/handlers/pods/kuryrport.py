@@ -351,17 +351,21 @@ class KuryrPortHandler(Handler):
         if uid != recorded.uid:
             released = set()
             self._released[key] = recorded.uid, released
-        forged = False
+        is_doubtful = False
         for vif in vifs.values():
             if vif.id in released:
                 continue
-            if await self._interfaces.holds(vif, recorded.pod_uid):
+            is_held = await self._interfaces.holds(vif, recorded.pod_uid)
+            if is_held:
                 await self._interfaces.release(vif, recorded.pod_uid)
                 released.add(vif.id)
-            else:  # if it cannot be told, a survey finds the port's Pod among those that are left
+                continue
+            is_doubtful = True
+            if is_held is None:  # a survey finds the port's Pod among those that are left
+                LOG.warning("Pod %s: it cannot be told whose port %s is; it is kept", key, vif.id)
+            else:
                 await self._context.strangers.refused(_reference(recorded), vif.id)
-                forged = True
-        if forged:  # so the Pod has other ports, which its KuryrPort does not name
+        if is_doubtful:  # perhaps the Pod has other ports, which its KuryrPort does not name
             await self._interfaces.release_unrecorded(recorded.pod_uid)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:

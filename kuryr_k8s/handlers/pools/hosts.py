@@ -11,13 +11,13 @@ from kuryr_k8s.model.pod import Node
 
 
 class HostShared(errors.Refused):
-    """Another Node has published the same host before: ports of both are bound to it."""
+    """Another Node has published the same host and has its pools; ports of both are on it."""
 
     reason = "KuryrHostShared"
 
 
 class Hosts(Collector):
-    """Tells which Node published a host first: the host's pools are that Node's.
+    """Tells which Node has the pools of a host: the first one that was noted since the start.
 
     Two machines have one name in Neutron, or one machine has two Nodes. Which of the two cannot be
     told, so the Pods of both are served.
@@ -48,7 +48,7 @@ class Hosts(Collector):
         return left
 
     def check(self, name: str) -> None:
-        """Check that no other Node has published the Node's host before.
+        """Check that no other Node has the pools of the Node's host.
 
         :raises HostShared: one has.
         """
@@ -67,6 +67,6 @@ class Hosts(Collector):
         """Count the Nodes that came second."""
         yield GaugeMetricFamily(
             "kuryr_shared_hosts",
-            "Nodes whose host in Neutron another Node has published before",
+            "Nodes that have published the same host as another Node, which has its pools",
             value=len(self._hosts) - len(self._nodes),
         )

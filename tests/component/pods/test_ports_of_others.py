@@ -145,6 +145,7 @@ async def test_other_groups_reach_a_contested_port_when_it_turns_out_whose_it_is
         await end_of(stage, "thief", thief)
         await stage.until(has_followed)
     assert stage.cloud.ports[held]["security_groups"] == [other]
+    assert "KuryrNotOurs" not in {reason for reason, _note in await stage.events()}
 
 
 async def test_pooled_port_that_names_its_pod_is_not_given_away_though_its_kuryrport_lies(stage):

@@ -29,6 +29,8 @@ def test_subnet_that_was_asked_alone_is_full_for_a_while(full, clock):
     assert full.has_room([B])
     clock.advance(PAUSE)
     assert full.has_room([A])
+    assert full.is_full(A)  # until an attempt shows otherwise
+    full.made([A])
     assert not full.is_full(A)
 
 
