@@ -1,5 +1,6 @@
 """Views of Pods, Nodes and Namespaces, reduced to what we read of them."""
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any, Self
@@ -7,6 +8,9 @@ from typing import Any, Self
 from kuryr_k8s.model import annotations
 
 Json = dict[str, Any]
+# The MD5 sum that the kubelet makes of a manifest without a uid. Whoever may create Pods may set
+# this annotation; what looks like this is no uid of the API server's.
+_HASH = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +19,7 @@ class Pod:
 
     ``uid`` identifies the API object, ``identity`` the Pod itself. The mirror of a static Pod
     changes its API uid without a restart, so the hash of its configuration identifies it; the
-    kubelet passes that hash to CNI as the Pod's uid.
+    kubelet passes that hash to CNI as the Pod's uid. It is the word of whoever created the Pod.
     """
 
     namespace: str
@@ -35,6 +39,8 @@ class Pod:
         node = spec.get("nodeName")
         mirror = annotations.annotation(item, annotations.CONFIG_MIRROR)
         config_hash = annotations.annotation(item, annotations.CONFIG_HASH) if mirror else None
+        if config_hash is not None and not _HASH.fullmatch(config_hash):
+            config_hash = None
         return cls(
             namespace=sys.intern(meta["namespace"]),
             name=meta["name"],

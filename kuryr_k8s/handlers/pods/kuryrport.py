@@ -27,7 +27,13 @@ from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.starved import StarvedPods
 from kuryr_k8s.handlers.pods.sweep import PortSweep
 from kuryr_k8s.handlers.pods.takeover import sign_late
-from kuryr_k8s.handlers.pods.vif import is_needed, reference, wants_network
+from kuryr_k8s.handlers.pods.vif import (
+    has_twin,
+    is_needed,
+    reference,
+    refuse_twin,
+    wants_network,
+)
 from kuryr_k8s.k8s.api import merge_patch_to
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
@@ -168,6 +174,8 @@ class KuryrPortHandler(Handler):
             return
         if pod.deleting:
             return  # it will not start any more
+        if recorded.static:
+            refuse_twin(self._context.informers.of(KURYRPORTS), key, recorded.pod_uid)
         if recorded.may_be_given_vifs_by_another(self._context.incarnation):
             recorded = await sign_late(self._context, recorded)
         try:
@@ -307,7 +315,7 @@ class KuryrPortHandler(Handler):
         live = await self._context.kube.find(KURYRPORTS, key)
         self._context.informers.of(KURYRPORTS).learn(live)  # changed by other hands: so it is now
         if live is None or live["metadata"]["uid"] != recorded.uid:
-            await self._interfaces.release_unrecorded(recorded.pod_uid)
+            await self._release_unrecorded(key, recorded)
 
     # -- releasing
 
@@ -343,7 +351,7 @@ class KuryrPortHandler(Handler):
     async def _release_ports(self, key: Key, recorded: KuryrPort) -> None:
         granted = self._as_granted(key, recorded)
         if not granted.has_vifs:
-            await self._interfaces.release_unrecorded(recorded.pod_uid)
+            await self._release_unrecorded(key, recorded)
             return
         vifs = granted.vifs()
         LOG.info("Pod %s is gone: ports %s are released", key, ", ".join(_ids(vifs)))
@@ -366,6 +374,12 @@ class KuryrPortHandler(Handler):
             else:
                 await self._context.strangers.refused(_reference(recorded), vif.id)
         if is_doubtful:  # perhaps the Pod has other ports, which its KuryrPort does not name
+            await self._release_unrecorded(key, recorded)
+
+    async def _release_unrecorded(self, key: Key, recorded: KuryrPort) -> None:
+        """Release all ports of the Pod, unless they are those of another KuryrPort's Pod."""
+        kuryrports = self._context.informers.of(KURYRPORTS)
+        if not (recorded.static and has_twin(kuryrports, key, recorded.pod_uid)):
             await self._interfaces.release_unrecorded(recorded.pod_uid)
 
     async def _was_never_plugged(self, key: Key, recorded: KuryrPort) -> bool:

@@ -100,18 +100,23 @@ class PortSweep(Sweep[Json]):
         """Search and remove; then mark some of the ports that were adopted."""
         delay = await super().reconcile(key)
         with prioritized(Priority.CLEANUP):
-            for port_id in tuple(self._to_mark)[:AT_ONCE]:
-                await self._mark(self._to_mark[port_id])
-                del self._to_mark[port_id]
-        return 0.0 if self._to_mark else delay
+            marked = [await self._mark(port_id) for port_id in tuple(self._to_mark)[:AT_ONCE]]
+        return 0.0 if self._to_mark and all(marked) else delay
 
-    async def _mark(self, port: Json) -> None:
+    async def _mark(self, port_id: str) -> bool:
+        """Mark a port that was adopted; return False if it is to be tried again after others."""
+        port = self._to_mark.pop(port_id)
         try:
             await self._neutron.mark_port(port)
         except errors.NotFound:
-            return
-        except errors.BadRequest as error:  # another project's: it is adopted again after a start
-            LOG.warning("port %s stays without a mark: %s", port["id"], error)
+            return True
+        except errors.CloudError as error:
+            LOG.warning("port %s stays without a mark: %s", port_id, error)
+            if error.status == 403:  # another project's: it is adopted again after a start
+                return True
+            self._to_mark[port_id] = port
+            return False
+        return True
 
     async def _ours(self, listed: Sequence[Json]) -> list[Json]:
         """Return the ports that we made; report others that have our tags.

@@ -8,6 +8,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.k8s.api import Json
 from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model import annotations
 from kuryr_k8s.model.kuryrport import KuryrPort
@@ -95,6 +96,8 @@ class VIFHandler(Handler):
         return node is not None and node.foreign
 
     async def _create(self, key: Key, pod: Pod) -> None:
+        if pod.static:
+            refuse_twin(self._context.informers.of(KURYRPORTS), key, pod.identity)
         untouched = self._begun.get(key) == pod.uid
         body = kuryrport_of(pod, self._context.incarnation, vouches=untouched)
         try:
@@ -180,6 +183,26 @@ def is_awaited(recorded: KuryrPort, pod: Pod | None) -> bool:
     if pod is None or not is_needed(recorded, pod):
         return False
     return not pod.deleting or recorded.static or recorded.has_vifs
+
+
+def has_twin(kuryrports: Informer[KuryrPort], key: Key, pod_uid: str) -> bool:
+    """Return whether another KuryrPort is for the same Pod.
+
+    Of static Pods, users may write what identifies them: see :class:`Pod`.
+    """
+    return any(
+        other.pod_uid == pod_uid and Key(other.namespace, other.name) != key
+        for other in kuryrports.values()
+    )
+
+
+def refuse_twin(kuryrports: Informer[KuryrPort], key: Key, pod_uid: str) -> None:
+    """Check that no other KuryrPort is for the same Pod.
+
+    :raises errors.Refused: there is one; its name is not told, since it may be another tenant's.
+    """
+    if has_twin(kuryrports, key, pod_uid):
+        raise errors.Refused("another static Pod has the same kubernetes.io/config.hash")
 
 
 def kuryrport_of(pod: Pod, leader: str, *, vouches: bool) -> Json:

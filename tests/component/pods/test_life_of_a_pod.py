@@ -119,12 +119,13 @@ async def test_kuryrport_deleted_by_hand_keeps_the_port_of_its_running_pod(stage
 
 
 async def test_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_again(stage):
-    marks = {"kubernetes.io/config.mirror": "abc", "kubernetes.io/config.hash": "abc"}
+    value = "5f0c9b3a7d6e4f218a90b7c6d5e4f302"
+    marks = {"kubernetes.io/config.mirror": value, "kubernetes.io/config.hash": value}
     async with stage.controller():
         mirror = await stage.cluster.add_pod("static", node=NODE, annotations=marks)
         vif = await stage.until_plugged_in("static")
         recorded = await stage.kuryrport("static")
-        assert recorded["spec"] == {"podUid": "abc", "podNodeName": NODE, "podStatic": True}
+        assert recorded["spec"] == {"podUid": value, "podNodeName": NODE, "podStatic": True}
         assert "ownerReferences" not in recorded["metadata"]
         await stage.cluster.delete_pod(mirror)
         await stage.cluster.add_pod("witness", node=NODE)

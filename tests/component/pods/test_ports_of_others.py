@@ -7,12 +7,13 @@ import pytest
 from tests.component.pools.pods import OPTIONS
 from tests.component.pools.pods import end as end_of
 from tests.kit.confs import HOST, MARK, NODE, TAG
-from tests.kit.fakes.faults import Answer, Hang
+from tests.kit.fakes.faults import Answer, Hang, answer
 
 OFTEN = {"neutron_defaults": {"sweep_interval": "1"}}
 POOLED = {"kubernetes": {"vif_pool_driver": "neutron"}, "vif_pool": OPTIONS}
 KINDS = pytest.mark.parametrize("groups", [{}, POOLED], ids=["noop", "pool"])
 OTHER_CLUSTER = "kuryr-cluster:0f0e0d0c-0000-4000-8000-00000000000b"
+HASH = "5f0c9b3a7d6e4f218a90b7c6d5e4f302"  # of a static Pod's configuration
 KUBE_SYSTEM_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
@@ -23,8 +24,8 @@ async def forge(stage, name, port_id, **more):
     await stage.client.patch(f"{stage.path(name)}/status", {"status": {"vifs": vifs}})
 
 
-async def run(stage, name):
-    pod = await stage.cluster.add_pod(name, node=NODE)
+async def run(stage, name, **more):
+    pod = await stage.cluster.add_pod(name, node=NODE, **more)
     return pod, (await stage.until_plugged_in(name))["id"]
 
 
@@ -120,6 +121,67 @@ async def test_port_of_another_pod_that_a_node_names_stays_that_pods(stage, grou
     after = stage.cloud.ports[held]
     same = ("device_id", "security_groups", "fixed_ips", "tags")
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
+
+
+def mirrors(identity):
+    """The annotations of a static Pod's mirror; whoever may create Pods may set them."""
+    return {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": identity}
+
+
+@KINDS
+async def test_pod_that_says_it_mirrors_another_pods_uid_is_a_pod_of_its_own(stage, groups):
+    async with stage.controller(**groups, patience={"mirror_pod": 0.1}):
+        pod, held = await run(stage, "victim")
+        evil, port = await run(stage, "evil", annotations=mirrors(pod["metadata"]["uid"]))
+        assert port != held
+        assert (await stage.kuryrport("evil"))["spec"]["podUid"] == evil["metadata"]["uid"]
+        await end_of(stage, "evil", evil)
+        _, other = await run(stage, "next")
+        assert other != held
+        assert held in stage.cloud.ports
+
+
+@KINDS
+async def test_pod_with_the_hash_of_a_static_pod_is_refused(stage, groups):
+    marks = mirrors(HASH)
+    async with stage.controller(**groups, patience={"mirror_pod": 0.1}):
+        _, held = await run(stage, "victim", annotations=marks)
+        evil = await stage.cluster.add_pod("evil", node=NODE, annotations=marks)
+
+        async def refused():
+            return "KuryrRefused" in {reason for reason, _note in await stage.events()}
+
+        await stage.until(refused)
+        assert await stage.kuryrport("evil") is None
+        await stage.cluster.delete_pod(evil)
+        _, other = await run(stage, "next")
+        assert other != held
+        assert held in stage.cloud.ports
+
+
+@KINDS
+async def test_kuryrport_with_the_hash_of_a_static_pod_gets_and_takes_nothing(stage, groups):
+    """An earlier leader's late request made it."""
+    marks = mirrors(HASH)
+    async with stage.controller(**groups, patience={"mirror_pod": 0.1}):
+        _, held = await run(stage, "victim", annotations=marks)
+    recorded = await stage.kuryrport("victim")
+    kept = {name: recorded["metadata"][name] for name in ("namespace", "finalizers")}
+    body = {name: recorded[name] for name in ("apiVersion", "kind", "spec")}
+    await stage.client.create(body | {"metadata": {"name": "evil", **kept}})
+    evil = await stage.cluster.add_pod("evil", node=NODE, annotations=marks)
+    async with stage.controller(**groups, patience={"mirror_pod": 0.1}):
+
+        async def refused():
+            return "KuryrRefused" in {reason for reason, _note in await stage.events()}
+
+        await stage.until(refused)
+        assert "status" not in await stage.kuryrport("evil")
+        await stage.cluster.delete_pod(evil)
+        await stage.until_gone("evil")
+        _, other = await run(stage, "next")
+        assert other != held
+        assert held in stage.cloud.ports
 
 
 async def test_other_groups_reach_a_contested_port_when_it_turns_out_whose_it_is(stage):
@@ -261,6 +323,22 @@ async def test_ports_of_an_earlier_version_are_adopted_if_a_kuryrport_names_them
         assert "KuryrUnmarked" in await kube_system_events(stage)
         await end_of(stage, "web", pod)
     assert set(stage.cloud.ports) == {stray}
+
+
+async def test_adopted_port_is_marked_after_keystone_refused_us_and_does_not_hold_up_others(stage):
+    async with stage.controller():
+        _, refused = await run(stage, "refused")
+        _, other = await run(stage, "other")
+    for port_id in (refused, other):
+        tags = [tag for tag in stage.cloud.ports[port_id]["tags"] if tag != MARK]
+        stage.cloud.store.change("port", stage.cloud.ports[port_id], {"tags": tags})
+    path = f"/ports/{refused}/tags$"
+    broken = stage.cloud.faults.add(method="PUT", path=path, times=None, action=answer(401))
+    async with stage.controller(**OFTEN):
+        await stage.cloud.wait_for(lambda: MARK in stage.cloud.ports[other]["tags"])
+        await swept(stage)
+        broken.remove()
+        await stage.cloud.wait_for(lambda: MARK in stage.cloud.ports[refused]["tags"])
 
 
 async def test_port_of_an_earlier_version_goes_with_a_pod_that_ends_before_any_search(stage):
