@@ -18,6 +18,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.engine.limit import AdaptiveLimit, current_priority
 from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.gate import TimeLeft, open_session, time_for
+from kuryr_k8s.k8s.json_text import parse
 from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import Key, Resource
 
@@ -239,7 +240,7 @@ class KubeApi:
         async with response:
             try:
                 async for line in _lines(response):
-                    event = json.loads(line)
+                    event = parse(line)
                     if event["type"] == "ERROR":
                         raise _error(event["object"].get("code", 500), event["object"])
                     yield event
@@ -266,7 +267,7 @@ class KubeApi:
             async with asyncio.timeout(seconds), self._limit.slot(current_priority()):
                 response = await self._send(method, path, query or {}, body, headers, _NO_LIMIT)
                 async with response:
-                    answer: Json = await response.json(content_type=None)
+                    answer: Json = parse(await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
         return answer
@@ -300,7 +301,7 @@ class KubeApi:
                 proxy=loaded.proxy,
                 timeout=timeout,
             )
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
         self._heard(response.headers.get("Date", ""))
         if response.status == 401:
@@ -352,7 +353,7 @@ async def _problem_of(response: aiohttp.ClientResponse) -> errors.KubeError | No
         return None
     async with response:
         try:
-            status = await response.json(content_type=None)
+            status = parse(await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             status = {}
     return _error(response.status, status, response.headers.get("Retry-After"))

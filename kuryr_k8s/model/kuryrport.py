@@ -24,6 +24,7 @@ Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
 OWN_GROUPS = "ownSecurityGroups"
 DATA = "versioned_object.data"
+DEEPEST = 50  # levels of an interface; ours have 16
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -60,7 +61,7 @@ class KuryrPort:
         status = item.get("status") or {}
         creator = annotations.annotation(item, annotations.CREATOR)
         leader = annotations.annotation(item, annotations.LEADER)
-        vifs, project = status.get("vifs"), status.get("projectId")
+        vifs, project = _bounded(status.get("vifs") or {}), status.get("projectId")
         return cls(
             namespace=sys.intern(meta["namespace"]),
             name=meta["name"],
@@ -146,6 +147,29 @@ def _vif_of(entry: Any) -> VIFBase:
     if not isinstance(vif.id, str):
         raise DecodeError(f"the id of a port is {vif.id!r:.80}")
     return vif
+
+
+def _bounded(vifs: Json) -> Json:
+    """Return ``status.vifs`` with null for each interface that cannot be walked through.
+
+    The API server takes 10,000 levels; Python's parser, and whoever recurses, some hundreds.
+    """
+    return {name: entry if _is_bounded(entry) else None for name, entry in vifs.items()}
+
+
+def _is_bounded(entry: Any) -> bool:
+    level = [entry]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner.extend(each.values())
+            elif isinstance(each, list):
+                inner.extend(each)
+        if not inner:
+            return True
+        level = inner
+    return False
 
 
 def _digest(vifs: Json) -> bytes:

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from kuryr_k8s.k8s.json_text import parse
+
 from .objects import path_of
 
 Json = dict[str, Any]
@@ -64,16 +66,19 @@ class KubeClient:
     async def request(
         self, method: str, path: str, body: Any = None, content: str = "application/json", **q: Any
     ) -> Json:
-        """One request; KubeRefusal for whatever is not a success. `q` is the query."""
+        """One request; KubeRefusal for whatever is not a success. `q` is the query.
+
+        A body of bytes is sent as it is.
+        """
         assert self._session is not None
-        data = None if body is None else json.dumps(body)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body)
         headers = {"Content-Type": content}
         async with self._session.request(
             method, self._url + path, data=data, headers=headers, params=q
         ) as response:
             if response.status >= 400:
                 raise await _refusal(response)
-            answer: Json = await response.json()
+            answer: Json = parse(await response.read())
             return answer
 
     async def get(self, path: str) -> Json:

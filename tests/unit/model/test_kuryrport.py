@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from tests.kit.node.fakes import ovs_vif
 
@@ -85,3 +86,40 @@ def test_interface_that_is_unreadable_may_name_any_port_that_it_mentions(vif):
 def test_kuryrport_without_interfaces_names_nothing():
     assert recorded(None).uuids() == set()
     assert not recorded(None).may_name(OTHERS)
+
+
+@pytest.mark.parametrize("levels", [60, 180, 450, *range(950, 1000, 3), 3000])
+def test_an_interface_that_is_nested_too_deeply_is_unreadable(levels):
+    junk = None
+    for _ in range(levels):
+        junk = [junk]
+    entry = write_vifs({"eth0": ovs_vif(1)})["eth0"]
+    entry["vif"]["versioned_object.data"]["network"] = junk
+    port = recorded({"eth0": entry, **write_vifs({"own0": ovs_vif(3)})})
+    with pytest.raises(DecodeError):
+        port.vifs()
+    assert port.uuids() == {ovs_vif(3).id}
+
+
+def places(value, path=()):
+    yield path
+    inside = dict(enumerate(value)) if isinstance(value, list) else value
+    for key, inner in inside.items() if isinstance(inside, dict) else ():
+        yield from places(inner, (*path, key))
+
+
+@pytest.mark.parametrize("path", list(places(write_vifs({"eth0": ovs_vif(1)})))[1:], ids=str)
+def test_null_anywhere_is_read_or_unreadable(path):
+    vifs = write_vifs({"eth0": ovs_vif(1)})
+    place = vifs
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = None
+    port = recorded(vifs)
+    port.uuids()
+    port.may_name(OTHERS)
+    try:
+        port.following()
+    except DecodeError:
+        return
+    assert set(port.vifs()) == {"eth0"}
