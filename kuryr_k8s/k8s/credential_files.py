@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from kuryr_k8s.k8s.credentials import Certificates, Loaded, Unreadable, expiry_of
+from kuryr_k8s.k8s.credentials import Certificates, Loaded, Unreadable, check_token, expiry_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +41,34 @@ class Files:
     def _read_token(self) -> str:
         if self.token is None or (self.certificate is not None and not self.token.exists()):
             return ""
-        token = read_token(self.token)
-        if not token:
-            raise Unreadable(f"there is no token in {self.token} yet")
-        return token
+        return read_token(self.token)
 
 
 def read_token(file: Path) -> str:
-    """Read a token; empty if there is none in the file.
+    """Read a token.
 
-    :raises Unreadable: the file cannot be read.
+    :raises Unreadable: the file cannot be read, or there is no token in it.
     """
     try:
-        return file.read_text().strip()
+        text = file.read_text()
     except (OSError, ValueError) as error:
         raise Unreadable(f"the token cannot be read: {error}") from error
+    return check_token(text.strip(), file)
 
 
 def read_pem(file: Path | None) -> str:
     """Read certificates or a key; empty where no file is named.
 
-    :raises Unreadable: the file cannot be read.
+    :raises Unreadable: the file cannot be read, or is empty: somebody is writing it.
     """
     if file is None:
         return ""
     if not file.is_file():
         raise Unreadable(f"there is no {file}")
     try:
-        return file.read_text()
+        text = file.read_text()
     except (OSError, ValueError) as error:
         raise Unreadable(" ".join(str(error).split())) from error
+    if not text.strip():  # no CA would mean those of the system
+        raise Unreadable(f"{file} is empty")
+    return text

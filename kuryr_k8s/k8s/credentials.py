@@ -9,6 +9,7 @@ ones, nothing is sent: a program waits for them as for the server itself.
 import asyncio
 import base64
 import binascii
+import dataclasses
 import json
 import logging
 import ssl
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 from kuryr_k8s import errors
 from kuryr_k8s.engine.clock import CLOCK, Clock
@@ -55,7 +58,7 @@ class Loaded:
     :param server: the URL, without a slash at its end.
     :param authorization: the header; empty: none is sent.
     :param server_name: the name that the server's certificate must bear; None: that of the URL.
-    :param proxy: the URL of an HTTP proxy.
+    :param proxy: the URL of an HTTP proxy; None: that of the environment, if there is one.
     :param files: what they were read from.
     :param expires: in seconds since the epoch; None: nobody says.
     """
@@ -194,11 +197,28 @@ def _load(source: Source, known: Access | None) -> _Read:
     """Read everything; in a thread."""
     before = _states_of(known.loaded.files) if known is not None else ()
     loaded = source.load()
+    if not loaded.proxy:
+        loaded = dataclasses.replace(loaded, proxy=_proxy_of_environment(loaded.server))
     # those from before the files were read: a change in between is read the next time
     same = known is not None and known.loaded.files == loaded.files
     states = before if same else _states_of(loaded.files)
     tls = known.tls if known is not None and _is_reached_alike(known.loaded, loaded) else None
     return _Read(Access(loaded, tls or _context(loaded)), states)
+
+
+def _proxy_of_environment(server: str) -> str | None:
+    """Return the HTTP proxy that the environment names for a server (``HTTPS_PROXY`` etc.)."""
+    try:
+        url = urlsplit(server)
+        names = (url.hostname or "", url.netloc)
+    except ValueError as error:
+        raise Unreadable(f"{server!r} is no URL: {error}") from error
+    proxies = getproxies_environment()
+    proxy = proxies.get(url.scheme, "")
+    if not proxy or any(proxy_bypass(name, proxies) for name in names):
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    return proxy if proxy.startswith("http://") else None
 
 
 def _is_reached_alike(one: Loaded, other: Loaded) -> bool:
@@ -248,6 +268,19 @@ def _state(file: Path) -> tuple[int, int, int]:
 
 def _names(files: Sequence[Path]) -> str:
     return ", ".join(str(file) for file in files)
+
+
+def check_token(token: str, place: object) -> str:
+    """Return a token that a header can carry.
+
+    :param place: where it is from.
+    :raises Unreadable: it is empty, or has characters inside such as a line break.
+    """
+    if not token:
+        raise Unreadable(f"there is no token in {place} yet")
+    if not token.isprintable() or " " in token:
+        raise Unreadable(f"what is in {place} is no token: it has spaces or control characters")
+    return token
 
 
 def expiry_of(token: str) -> float | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kuryr_k8s.k8s.credentials import Unreadable
+from kuryr_k8s.k8s.credentials import Unreadable, check_token
 
 Json = dict[str, Any]
 LONGEST = 30.0  # seconds that a plugin may take
@@ -64,6 +64,8 @@ def run(plugin: Json, directory: Path) -> Given:
         raise Unreadable(f"plugin {command} printed no ExecCredential") from error
     if not given.token and not given.certificate:
         raise Unreadable(f"plugin {command} printed an ExecCredential without credentials")
+    if given.token:
+        check_token(given.token, f"the output of plugin {command}")
     return given
 
 

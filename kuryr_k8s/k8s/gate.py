@@ -55,7 +55,6 @@ def open_session(time_left: TimeLeft | None) -> aiohttp.ClientSession:
 
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),  # callers limit their calls
-        trust_env=True,
         read_bufsize=READ_BUFFER,
         request_class=Guarded,
     )

@@ -18,7 +18,14 @@ import yaml
 
 from kuryr_k8s.k8s import exec_plugin
 from kuryr_k8s.k8s.credential_files import read_pem, read_token
-from kuryr_k8s.k8s.credentials import Certificates, Loaded, Unreadable, earliest, expiry_of
+from kuryr_k8s.k8s.credentials import (
+    Certificates,
+    Loaded,
+    Unreadable,
+    check_token,
+    earliest,
+    expiry_of,
+)
 from kuryr_k8s.k8s.exec_plugin import Given
 
 Json = dict[str, Any]
@@ -91,7 +98,7 @@ class Kubeconfig:
         if "tokenFile" in user:  # it counts, as for kubectl
             return f"Bearer {read_token(self._directory / user['tokenFile'])}"
         if user.get("token"):
-            return f"Bearer {str(user['token']).strip()}"
+            return f"Bearer {check_token(str(user['token']).strip(), self._path)}"
         if user.get("username"):
             both = f"{user['username']}:{user.get('password', '')}"
             return f"Basic {base64.b64encode(both.encode()).decode()}"

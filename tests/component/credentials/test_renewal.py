@@ -251,6 +251,59 @@ async def test_file_that_is_half_written_does_not_end_what_works(tmp_path, serve
     await until_sent(client, server, wall, "Bearer second")
 
 
+def as_an_option(tmp_path, server, text):
+    (tmp_path / "token").write_text(text)
+    return Files(root=server.url, token=tmp_path / "token")
+
+
+def in_a_file(tmp_path, server, text):
+    (tmp_path / "token").write_text(text)
+    return kubeconfig(tmp_path, server, tokenFile="token")
+
+
+def in_the_kubeconfig(tmp_path, server, text):
+    return kubeconfig(tmp_path, server, token=text)
+
+
+def from_a_plugin(tmp_path, server, text):
+    source = with_plugin(tmp_path, server)
+    give(tmp_path, text)
+    return source
+
+
+PLACES = [as_an_option, in_a_file, in_the_kubeconfig, from_a_plugin]
+
+
+@pytest.mark.parametrize("text", ["first\nsecond\n", "first second", "fir\x00st", "first\x7f"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_no_header_can_carry_is_no_token(tmp_path, serve, use, wall, place, text):
+    server = await serve()
+    client = use(place(tmp_path, server, text))
+    with pytest.raises(errors.NoCredentials, match="is no token"):
+        await ask(client)
+    assert not server.told
+    place(tmp_path, server, "third\n")
+    await until_sent_at_last(client, server, wall, "Bearer third")
+
+
+@pytest.mark.parametrize("place", [as_an_option, in_a_file])
+async def test_token_file_that_is_empty_is_waited_for(tmp_path, serve, use, wall, place):
+    server = await serve()
+    client = use(place(tmp_path, server, "\n"))
+    with pytest.raises(errors.NoCredentials, match="no token in"):
+        await ask(client)
+    assert not server.told
+    place(tmp_path, server, "first\n")
+    await until_sent_at_last(client, server, wall, "Bearer first")
+
+
+async def until_sent_at_last(client, server, wall, told):
+    """There were no credentials a moment ago."""
+    wall.advance(2)
+    await ask(client)
+    assert server.told == [told]
+
+
 async def test_kubeconfig_that_is_not_there_yet_is_waited_for(tmp_path, serve, use, wall):
     server = await serve()
     source = kubeconfig(tmp_path, server, username="us", password="secret")
@@ -406,3 +459,20 @@ async def ask_for_ever(client):
     async with asyncio.timeout(60):
         while True:
             await ask(client)
+
+
+@pytest.mark.parametrize("named", ["ca", "certificate", "key"])
+async def test_empty_file_of_certificates_is_waited_for(tmp_path, serve, use, wall, named):
+    """It is being written. Without a CA, those of the system would say who gets the token."""
+    authority = Authority("first", tmp_path / "ca")
+    authority.issue("us", tmp_path)
+    server = await serve(tls=trusting(authority, tmp_path))
+    (tmp_path / "token").write_text("secret")
+    paths = {name: tmp_path / name for name in ("ca", "certificate", "key", "token")}
+    text = paths[named].read_text()
+    paths[named].write_text("")
+    client = use(Files(root=server.url, **paths))
+    with pytest.raises(errors.NoCredentials, match=f"{named} is empty"):
+        await ask(client)
+    paths[named].write_text(text)
+    await until_sent_at_last(client, server, wall, "us")
