@@ -7,9 +7,9 @@ import json
 import pytest
 
 from kuryr_k8s.k8s.api import KubeApi
+from kuryr_k8s.k8s.credential_files import Files
 from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.kubeconfig import Kubeconfig
-from kuryr_k8s.k8s.sources import Files
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 SERVER = "api.example.com:6443"
