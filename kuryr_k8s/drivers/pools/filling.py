@@ -1,6 +1,7 @@
 """Pools are filled: ports are made for Pods that wait, then for Pods to come."""
 
 import asyncio
+import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ CREATIONS = 4  # simultaneous creations for one pool
 SIZE = 20  # ports of one creation
 LEAVING_SOON = 120.0  # seconds in which a port that leaves is gone, unless something is wrong
 FINAL = (errors.OverQuota, errors.Refused, errors.NotFound)  # an operator's order ends with them
+SEARCHED = 20  # pools of one search: after an outage of Neutron, the first Pod waits for one
 REFILL_AFTER = 0.5  # seconds in which more Pods may come, whose ports are then made together
 
 
@@ -392,16 +394,13 @@ class Filling:
         return given_up
 
     async def _search(self, key: PoolKey) -> None:
-        """Take in ports that creations made unnoticed: one search for all pools that need one."""
+        """Take in ports that creations made unnoticed, for this pool and some others."""
         async with self._searching:
-            uncertain = [
-                other
-                for other, progress in self._progress.items()
-                # the ports of one that is creating some would be listed as well
-                if progress.uncertain and not self._state.is_creating(other)
-            ]
-            if key not in uncertain:
+            if not self._needs_search(key):
                 return  # found by the search that another pool began
+            others = (other for other in self._progress if other != key)
+            needy = filter(self._needs_search, others)
+            uncertain = [key, *itertools.islice(needy, SEARCHED - 1)]
             with prioritized(Priority.REFILL):
                 ports = await self._inventory.list_ports(uncertain)
                 pooled = await self._context.vif.find_pooled(ports)
@@ -409,6 +408,10 @@ class Filling:
             self._context.carry_out(self._inventory.adopt(pooled))
             for other in uncertain:
                 self._of(other).uncertain = False
+
+    def _needs_search(self, key: PoolKey) -> bool:
+        """Return whether a search is due; it would list ports that are just being created."""
+        return self._progress[key].uncertain and not self._state.is_creating(key)
 
 
 def _may_have_made_more(failure: Exception) -> bool:
