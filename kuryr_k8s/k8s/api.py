@@ -240,7 +240,7 @@ class KubeApi:
         async with response:
             try:
                 async for line in _lines(response):
-                    event = parse(line)
+                    event = await parse(line)
                     if event["type"] == "ERROR":
                         raise _error(event["object"].get("code", 500), event["object"])
                     yield event
@@ -267,7 +267,7 @@ class KubeApi:
             async with asyncio.timeout(seconds), self._limit.slot(current_priority()):
                 response = await self._send(method, path, query or {}, body, headers, _NO_LIMIT)
                 async with response:
-                    answer: Json = parse(await response.read())
+                    answer: Json = await parse(await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise errors.KubeError(f"{method} {path}: {_say(error)}") from error
         return answer
@@ -353,7 +353,7 @@ async def _problem_of(response: aiohttp.ClientResponse) -> errors.KubeError | No
         return None
     async with response:
         try:
-            status = parse(await response.read())
+            status = await parse(await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             status = {}
     return _error(response.status, status, response.headers.get("Retry-After"))

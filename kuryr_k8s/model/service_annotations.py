@@ -31,6 +31,8 @@ WITHOUT_MEANING = (f"{PREFIX}member-subnet-id", f"{PREFIX}node-selector")
 LONGEST = 365 * 24 * 3600 * 1000  # milliseconds: Octavia's limit of timeouts
 MOST = 2**31 - 1
 LONGEST_NAME = 255  # characters, in Neutron
+MOST_NETWORKS = 1000  # of a list: each reconcile reads all of them
+SHOWN = 100  # characters of a value that cannot be read
 _HOSTNAME = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
@@ -156,8 +158,10 @@ def networks(value: str) -> tuple[str, ...]:
 
     :returns: empty if each address family that is named is open to everybody. A family that is
         open does not open the other one.
-    :raises ValueError: something in the list is no network.
+    :raises ValueError: something in the list is no network, or they are too many.
     """
+    if value.count(",") >= MOST_NETWORKS:
+        raise ValueError(f"has more than {MOST_NETWORKS} networks")
     try:
         found = {ipaddress.ip_network(text.strip(), strict=False) for text in value.split(",")}
     except ValueError:
@@ -283,7 +287,7 @@ def _parse(
         try:
             values[field] = parse(text.strip())
         except ValueError as error:
-            problems.append(f"annotation {name}: {text!r} {error}")
+            problems.append(f"annotation {name}: {text[:SHOWN]!r} {error}")
     return values, problems
 
 

@@ -1,7 +1,6 @@
 """Pools are filled: ports are made for Pods that wait, then for Pods to come."""
 
 import asyncio
-import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -398,9 +397,11 @@ class Filling:
         async with self._searching:
             if not self._needs_search(key):
                 return  # found by the search that another pool began
-            others = (other for other in self._progress if other != key)
-            needy = filter(self._needs_search, others)
-            uncertain = [key, *itertools.islice(needy, SEARCHED - 1)]
+            others = [
+                other for other in filter(self._needs_search, self._progress) if other != key
+            ]
+            others.sort(key=self._is_for_later)
+            uncertain = [key, *others[: SEARCHED - 1]]
             with prioritized(Priority.REFILL):
                 ports = await self._inventory.list_ports(uncertain)
                 pooled = await self._context.vif.find_pooled(ports)
@@ -411,7 +412,12 @@ class Filling:
 
     def _needs_search(self, key: PoolKey) -> bool:
         """Return whether a search is due; it would list ports that are just being created."""
-        return self._progress[key].uncertain and not self._state.is_creating(key)
+        progress = self._progress.get(key)
+        return progress is not None and progress.uncertain and not self._state.is_creating(key)
+
+    def _is_for_later(self, key: PoolKey) -> bool:
+        """Return whether no Pod waits for the pool."""
+        return not self._wanted(key)[0]
 
 
 def _may_have_made_more(failure: Exception) -> bool:

@@ -29,8 +29,9 @@ class Survey:
         self._early: dict[Claim, Callable[[], None]] = {}
         # Ports in use whose Pods use another port, as the last survey found → since when in use
         self._unused: dict[str, float] = {}
-        # Pods that were being deleted by the last survey, and that their nodes had unplugged
-        self._unplugged: frozenset[str] = frozenset()
+        # Ports of an earlier life whose Pods were being deleted and unplugged, as the last survey
+        # found → since when in use. What was given in this life, this life takes back.
+        self._unplugged: dict[str, float] = {}
 
     def await_recovery(self, claim: Claim, wake: Callable[[], None]) -> None:
         """Have ``wake`` called as soon as the pools are known."""
@@ -57,7 +58,7 @@ class Survey:
         else:
             self._recover(pooled, records)
             self._inventory.note_named(records.claims)
-        self._unplugged = records.unplugged
+        self._note_unplugged(pooled, records)
         mine = {port.id for port in pooled}
         return [port for port in ports if port["id"] not in mine]
 
@@ -146,6 +147,15 @@ class Survey:
             return
         self._doubt((found.id,))
 
+    def _note_unplugged(self, pooled: Iterable[PooledPort], records: Records) -> None:
+        self._unplugged = {}
+        for port in pooled:
+            record = self._state.record(port.id)
+            if record is None or record.holder is None or record.holder.ifname:
+                continue
+            if record.holder.pod_uid in records.unplugged:
+                self._unplugged[port.id] = record.since
+
     def _check_in_use(
         self,
         port_id: str,
@@ -166,7 +176,7 @@ class Survey:
         if record is None or record.holder is None or record.phase is not Phase.IN_USE:
             return
         is_gone = record.holder.pod_uid not in records.pods
-        if is_gone and record.holder.pod_uid in self._unplugged:
+        if is_gone and self._unplugged.get(port_id) == record.since:
             self._state.return_port(port_id, now)
         elif now - record.since < ORPHAN:
             return

@@ -12,16 +12,20 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kuryr_k8s import errors
 from kuryr_k8s.handlers.services.members import NAME_LIMIT, members_of
 from kuryr_k8s.handlers.services.protocols import Wire, is_transparent, monitor_of, wire_of
 from kuryr_k8s.handlers.services.reconcile import Given, Options, Place
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
 from kuryr_k8s.model.owner import Owner, Role
-from kuryr_k8s.model.service import Service
+from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_annotations import Settings
 
 SOURCE_IP = "SOURCE_IP"
+MOST_MEMBERS = (
+    20_000  # of one load balancer: to list more takes seconds, in which nothing else runs
+)
 KEEPS_TIMEOUT = ("UDP", "SCTP")  # protocols whose persistence has a timeout in Octavia
 UNLIMITED = -1  # connections: said, so that a limit that is taken away goes
 
@@ -110,11 +114,7 @@ def needs_external(settings: Settings, cluster_ips: Sequence[str], subnets: Sequ
 
 def ranges_of(settings: Settings, family: str) -> tuple[str, ...]:
     """Return the source ranges of an address family."""
-    return tuple(
-        cidr
-        for cidr in settings.source_ranges
-        if f"IPv{ipaddress.ip_network(cidr).version}" == family
-    )
+    return tuple(cidr for cidr in settings.source_ranges if (":" in cidr) == (family == "IPv6"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,17 @@ class _Tree:
     transparent: bool = True
 
     def load_balancer(self) -> LoadBalancer:
-        """Return the load balancer without its place."""
+        """Return the load balancer without its place.
+
+        :raises errors.Refused: it would have too many members.
+        """
         spec = self.given.specs[0]
+        count = len(spec.ports) * sum(len(each.endpoints) for each in self._slices())
+        if count > MOST_MEMBERS:
+            raise errors.Refused(
+                f"the Service's ports and endpoints make {count} members of a load balancer; "
+                f"at most {MOST_MEMBERS} are allowed"
+            )
         return LoadBalancer(
             name=self.name,
             project_id=spec.project_id or "",
@@ -168,7 +177,6 @@ class _Tree:
         given, service = self.given, self.given.service
         affine = service.session_timeout is not None
         keeps_timeout = port.protocol in KEEPS_TIMEOUT
-        own = [each for each in given.slices if each.family == self.family]
         subnet_of = functools.partial(_subnet_of, self.subnet_id, given.options)
         return Pool(
             name=self._front(port),
@@ -176,9 +184,12 @@ class _Tree:
             lb_algorithm=given.settings.lb_method or given.options.lb_algorithm,
             persistence=SOURCE_IP if affine else None,
             persistence_timeout=service.session_timeout if keeps_timeout else None,
-            members=members_of(port, service, own, subnet_of),
+            members=members_of(port, service, self._slices(), subnet_of),
             health_monitor=monitor_of(port.protocol, given.settings),
         )
+
+    def _slices(self) -> list[EndpointSlice]:
+        return [each for each in self.given.slices if each.family == self.family]
 
     def _wire(self, port: LBaaSPortSpec) -> Wire:
         return wire_of(port.protocol, Settings() if self.transparent else self.given.settings)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from kuryr_k8s.k8s.json_text import parse
+from kuryr_k8s.k8s.json_text import parse_now
 
 from .objects import path_of
 
@@ -78,7 +78,7 @@ class KubeClient:
         ) as response:
             if response.status >= 400:
                 raise await _refusal(response)
-            answer: Json = parse(await response.read())
+            answer: Json = parse_now(await response.read())
             return answer
 
     async def get(self, path: str) -> Json:

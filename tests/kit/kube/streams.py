@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from kuryr_k8s.k8s.json_text import parse
+from kuryr_k8s.k8s.json_text import parse_now
 from tests.kit.fakes.faults import drop
 from tests.kit.fakes.observing import Changes
 
@@ -78,7 +78,7 @@ class Events:
             await self._open.wait()
         if seconds := self._slow.get(resource, self._slow.get(None, 0.0)):
             await asyncio.sleep(seconds)
-        event = parse(line)
+        event = parse_now(line)
         if event["type"] == "BOOKMARK":
             return 1
         if _use(self._drop, resource):
@@ -134,7 +134,7 @@ class Stream:
         while line := await self._answer.content.readline():
             for _ in range(await self._events.pass_through(self.resource, line)):
                 await self._response.write(line)
-                self._version = parse(line)["object"]["metadata"].get("resourceVersion", "")
+                self._version = parse_now(line)["object"]["metadata"].get("resourceVersion", "")
             self._changes.notify()
         self.end("over")
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kuryr_k8s.k8s.json_text import MOST, parse
+from kuryr_k8s.k8s.json_text import LONGEST_NUMBER, MOST, parse, parse_now
 
 DEEP = sys.getrecursionlimit() * 2
 
@@ -23,16 +23,28 @@ def depth_of(value):
 
 @pytest.mark.parametrize("levels", [DEEP, 10_000])
 def test_what_is_too_deep_is_null(levels):
-    assert depth_of(parse(nested(levels).encode())) == (MOST, None)
+    assert depth_of(parse_now(nested(levels).encode())) == (MOST, None)
 
 
 @pytest.mark.parametrize("levels", [MOST, MOST + 1, 500])
 def test_what_the_parser_can_read_is_as_it_is(levels):
-    assert depth_of(parse(nested(levels).encode())) == (levels, 1)
+    assert depth_of(parse_now(nested(levels).encode())) == (levels, 1)
+
+
+async def test_callers_that_await_get_the_same():
+    assert await parse(b"[1]") == [1]
+    assert depth_of(await parse(nested(DEEP).encode())) == (MOST, None)
+
+
+def test_number_that_python_does_not_read_is_0():
+    longest = "9" * LONGEST_NUMBER
+    text = f'{{"a": {longest}, "b": {longest}9, "c": -1}}'
+    assert parse_now(text.encode()) == {"a": int(longest), "b": 0, "c": -1}
+    assert depth_of(parse_now(nested(DEEP, f"{longest}9").encode())) == (MOST, None)
 
 
 def test_objects_are_pruned_as_well():
-    value = parse(('{"f:a":' * DEEP + "{}" + "}" * DEEP).encode())
+    value = parse_now(('{"f:a":' * DEEP + "{}" + "}" * DEEP).encode())
     for _ in range(MOST):
         value = value["f:a"]
     assert value is None
@@ -42,7 +54,7 @@ def test_whatever_is_beside_it_stays():
     other = {"name": "b", "tail": [[1], {"x": {}}]}
     items = [{"name": "a"}, {"deep": ["@"]} | other, {"name": "c"}]
     text = json.dumps({"items": items, "metadata": {"continue": ""}})
-    found = parse(text.replace('"@"', f"1, {nested(DEEP)}, 2, {nested(DEEP)}, 3").encode())
+    found = parse_now(text.replace('"@"', f"1, {nested(DEEP)}, 2, {nested(DEEP)}, 3").encode())
     one, deep, two, deeper, three = found["items"][1].pop("deep")
     assert (one, two, three) == (1, 2, 3)
     # the list is at the fourth level, and what is in it at the fifth
@@ -58,7 +70,7 @@ def test_whatever_is_beside_it_stays():
 def test_brackets_in_strings_are_not_counted(text):
     value = [{text: [text] * 300}, text]
     for each in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        found = parse(f"[{nested(DEEP, each)}, {each}]".encode())
+        found = parse_now(f"[{nested(DEEP, each)}, {each}]".encode())
         assert found[1] == value
         assert depth_of(found[0]) == (MOST - 1, None)
 
@@ -78,4 +90,4 @@ def test_brackets_in_strings_are_not_counted(text):
 )
 def test_what_is_no_json_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"Expecting|Extra|Invalid|Unterminated|decode"):
-        parse(text)
+        parse_now(text)

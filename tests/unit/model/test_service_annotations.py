@@ -112,6 +112,13 @@ def test_everybody_is_no_source_range_and_opens_nothing_of_the_other_family(rang
     assert networks(ranges) == kept
 
 
+def test_list_of_too_many_networks_is_refused():
+    most = [f"10.{number // 250}.{number % 250}.0/24" for number in range(1000)]
+    assert len(networks(",".join(most))) == 1000
+    with pytest.raises(ValueError, match="more than 1000 networks"):
+        networks(",".join([*most, "192.0.2.0/24"]))
+
+
 @pytest.mark.parametrize("text", ["192.0.2.1", "192.000.002.001"])
 def test_address_is_no_hostname_as_the_api_server_would_refuse_the_status(text):
     settings, (problem,) = read_settings({f"{PREFIX}hostname": text}, None, ())

@@ -165,6 +165,23 @@ async def test_port_comes_back_at_once_if_its_pod_was_unplugged_before_its_kuryr
     assert site.phases(KEY) == [(theirs, "available" if unplugged else "in_use")]
 
 
+async def test_port_that_is_given_again_after_its_pod_was_unplugged_is_not_taken_back(tmp_path):
+    """Its Pod's KuryrPort was deleted by hand, and the next one came during a survey."""
+    site = Site(tmp_path)
+    await site.recover()
+    await site.request(WEB.pod_uid, "node1")
+    await site.work()
+    theirs = await site.request(WEB.pod_uid, "node1")
+    listed = site.cloud.shown(site.cloud.ports.values())
+    uids = frozenset({WEB.pod_uid})
+    going = {"pods": {WEB.pod_uid: WEB.pod}, "claims": {theirs: [WEB]}, "leaving": uids}
+    await site.survey(site.pool.known(), listed, **going, unplugged=uids)
+    assert await site.request(WEB.pod_uid, "node1") == theirs
+    await site.survey(site.pool.known(), listed)  # the new KuryrPort came after the list
+    await site.pass_time(60)
+    assert dict(site.phases(KEY)) == {theirs: "in_use"}
+
+
 async def lose_a_creation(site, pod):
     """Have a port made for the Pod whose creation is not answered."""
     site.cloud.loses = True

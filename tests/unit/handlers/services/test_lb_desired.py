@@ -86,6 +86,17 @@ def test_target_port_is_the_slices_own_and_may_differ_from_pod_to_pod():
     }
 
 
+def test_members_beyond_the_limit_are_refused():
+    """Their list would take seconds, in which the controller does nothing else."""
+    ports = [(f"p{number}", number) for number in range(1, 21)]
+    many = [endpoint(f"10.1.{number // 250}.{number % 250}") for number in range(1000)]
+    slices = slice_of(many, *ports)
+    assert len(members(desired(service(*ports), slices), 19)) == 1000
+    more = slice_of([endpoint("10.2.0.1")], *ports, name="more")
+    with pytest.raises(errors.Refused, match="20020 members of a load balancer"):
+        desired(service(*ports), slices, more)
+
+
 def test_port_of_another_name_or_protocol_is_another_port():
     slices = slice_of([endpoint("10.1.0.5")], ("http", 8080), ("dns", 5353), ("dns", 5354, "UDP"))
     balancer = desired(service(HTTP, DNS), slices)
