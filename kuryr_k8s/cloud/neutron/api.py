@@ -96,6 +96,7 @@ class Neutron:
         self.mark = mark or ClusterMark()
         self.own_ports = OwnPorts()
         self.full_subnets = FullSubnets(now)
+        self._now = now
         self.trunks = Trunks(transport)
         self.floating_ips = FloatingIPs(transport)
         self.security_groups = SecurityGroups(transport)
@@ -169,6 +170,7 @@ class Neutron:
 
     async def _create(self, ports: list[Json]) -> list[Json]:
         """Create all of these ports, or none."""
+        asked = self._now()
         if len(ports) == 1:
             try:
                 answer = await self._transport.call("POST", "/ports", body={"port": ports[0]})
@@ -183,7 +185,7 @@ class Neutron:
                 raise errors.CloudError("Neutron's answer to a bulk request has another order")
         for port, body in zip(made, ports, strict=True):
             self.own_ports.note(port, body["tags"])
-            self.full_subnets.made(_subnet_ids_in(port))
+            self.full_subnets.made(_subnet_ids_in(port), asked)
         return made
 
     async def _keeps_tags_of(self, port_id: str, tags: Sequence[str]) -> bool:

@@ -9,10 +9,22 @@ afterwards, it is known which one.
 import ipaddress
 import logging
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 LOG = logging.getLogger(__name__)
 PAUSE = 60.0  # seconds until subnets that were refused are tried again
 VAST = 2**32  # addresses of a subnet that no cloud has used up
+
+
+class _Refusal(NamedTuple):
+    """The last refusal of a set of subnets.
+
+    :param at: when it came.
+    :param until: when the set is tried again.
+    """
+
+    at: float
+    until: float
 
 
 class FullSubnets:
@@ -26,13 +38,13 @@ class FullSubnets:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._refused: dict[frozenset[str], float] = {}  # until when others are used instead
+        self._refused: dict[frozenset[str], _Refusal] = {}
         self._vast: set[str] = set()
 
     def has_room(self, subnet_ids: Collection[str]) -> bool:
         """Return whether each of these subnets may have a free address, as far as is known."""
         asked, now = frozenset(subnet_ids), self._now()
-        return not any(full <= asked and now < until for full, until in self._refused.items())
+        return not any(full <= asked and now < last.until for full, last in self._refused.items())
 
     def is_full(self, subnet_id: str) -> bool:
         """Return whether this very subnet is known to be full."""
@@ -53,9 +65,9 @@ class FullSubnets:
     def attempt(self, subnet_ids: Collection[str]) -> None:
         """Note that a port is requested: if it is time to try again, one attempt is for all."""
         asked, now = frozenset(subnet_ids), self._now()
-        for full, until in self._refused.items():
-            if full <= asked and until <= now:
-                self._refused[full] = now + PAUSE
+        for full, last in self._refused.items():
+            if full <= asked and last.until <= now:
+                self._refused[full] = last._replace(until=now + PAUSE)
 
     def refused(self, subnet_ids: Collection[str], message: str) -> None:
         """Note that Neutron had no address for a single port.
@@ -68,27 +80,34 @@ class FullSubnets:
         suspects = named or asked - self._vast or asked
         if not suspects:
             return
-        until = self._now() + PAUSE
+        now = self._now()
         known = [full for full in self._refused if full <= suspects] or [suspects]
-        others = {full: end for full, end in self._refused.items() if not suspects <= full}
-        self._record(others | dict.fromkeys(known, until))
+        others = {full: last for full, last in self._refused.items() if not suspects <= full}
+        self._record(others | dict.fromkeys(known, _Refusal(now, now + PAUSE)))
 
-    def made(self, subnet_ids: Collection[str]) -> None:
-        """Note that a port was made: each of its subnets had a free address."""
+    def made(self, subnet_ids: Collection[str], asked: float) -> None:
+        """Note that a port was made: each of its subnets had a free address.
+
+        :param asked: when the port was requested. What was refused since may be full by now: the
+            answers may come in another order than the addresses were given.
+        """
         if self._refused:
             made = frozenset(subnet_ids)
-            left = {full - made: until for full, until in self._refused.items()}
-            self._record({full: until for full, until in left.items() if full})
+            left = {
+                full - made if last.at <= asked else full: last
+                for full, last in self._refused.items()
+            }
+            self._record({full: last for full, last in left.items() if full})
 
     def freed(self, subnet_ids: Collection[str]) -> None:
         """Note that a port was deleted: each of its subnets has a free address."""
         if self._refused:
             left = {
-                full: until for full, until in self._refused.items() if full.isdisjoint(subnet_ids)
+                full: last for full, last in self._refused.items() if full.isdisjoint(subnet_ids)
             }
             self._record(left)
 
-    def _record(self, refused: dict[frozenset[str], float]) -> None:
+    def _record(self, refused: dict[frozenset[str], _Refusal]) -> None:
         before, after = _single(self._refused), _single(refused)
         self._refused = refused
         for subnet_id in sorted(after - before):

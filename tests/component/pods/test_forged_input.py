@@ -133,6 +133,17 @@ class Life:
         assert vif["id"] == self.ports[VICTIM]
 
 
+async def let_go_if_it_has_a_port(stage, name):
+    """Unplug it as its node does; one whose interfaces were erased goes by itself."""
+
+    async def goes():
+        recorded = await stage.kuryrport(name)
+        return recorded is None or "deletionTimestamp" in recorded["metadata"]
+
+    await stage.until(goes)
+    await stage.let_go(name)
+
+
 async def live(stage, groups, script):
     life = Life(stage, groups)
     left = list(script)
@@ -163,10 +174,7 @@ async def live(stage, groups, script):
     await life.rename_host(HOST)
     async with stage.controller(**groups, patience={"sweep_retry": 1.0}):
         for name in PODS:
-            recorded = await stage.kuryrport(name)
-            if recorded is not None:
-                await stage.until_deleting(name)
-                await stage.let_go(name)
+            await let_go_if_it_has_a_port(stage, name)
         # whoever comes next gets none of their ports
         new = await stage.cluster.add_pod("new", node=stage.node)
         port = (await stage.until_plugged_in("new"))["id"]

@@ -69,6 +69,7 @@ class Cloud:
     def __init__(self, quota, now):
         self.quota = quota
         self.full_subnets = FullSubnets(now)
+        self._now = now
         self.ports = {}
         self.dead, self.gone, self.full = set(), set(), set()
         self.loses = False
@@ -96,7 +97,7 @@ class Cloud:
             fit=key.place not in self.dead,
         )
         self.ports[port.id] = port
-        self.full_subnets.made(key.subnet_ids)
+        self.full_subnets.made(key.subnet_ids, self._now())
         return port
 
     def subnets(self):

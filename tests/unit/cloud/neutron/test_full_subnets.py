@@ -30,7 +30,7 @@ def test_subnet_that_was_asked_alone_is_full_for_a_while(full, clock):
     clock.advance(PAUSE)
     assert full.has_room([A])
     assert full.is_full(A)  # until an attempt shows otherwise
-    full.made([A])
+    full.made([A], clock.now())
     assert not full.is_full(A)
 
 
@@ -39,18 +39,18 @@ def test_one_attempt_after_the_pause_is_for_all(full, clock):
     clock.advance(PAUSE)
     full.attempt([A, SIX])
     assert not full.has_room([A])
-    full.made([A, SIX])
+    full.made([A, SIX], clock.now())
     assert full.has_room([A])
 
 
-def test_of_two_subnets_it_is_not_known_which_is_full_until_a_port_shows_it(full):
+def test_of_two_subnets_it_is_not_known_which_is_full_until_a_port_shows_it(full, clock):
     full.refused([A, SIX], SILENT)
     assert not full.has_room([A, SIX])
     assert full.has_room([B, SIX])
     assert full.has_room([A, OTHER_SIX])
     assert not full.is_full(A)
     assert not full.is_full(SIX)
-    full.made([B, SIX])
+    full.made([B, SIX], clock.now())
     assert full.is_full(A)
     assert full.has_room([SIX])
 
@@ -69,11 +69,20 @@ def test_vast_subnet_is_never_the_full_one(full):
     assert full.has_room([SIX])
 
 
-def test_refusal_of_what_is_known_to_be_full_tells_nothing_of_the_others(full):
+def test_refusal_of_what_is_known_to_be_full_tells_nothing_of_the_others(full, clock):
     full.refused([A], SILENT)
     full.refused([A, SIX], SILENT)
-    full.made([A])
+    full.made([A], clock.now())
     assert full.has_room([A, SIX])
+
+
+def test_port_that_was_requested_before_a_refusal_does_not_prove_that_there_is_room(full, clock):
+    asked = clock.now()
+    clock.advance(1)
+    full.refused([A], SILENT)
+    full.made([A], asked)
+    assert full.is_full(A)
+    assert not full.has_room([A])
 
 
 def test_deleted_port_makes_room_in_its_subnets(full):
