@@ -146,7 +146,7 @@ def compare(cell, record, found, *, crashed=False, taken_over=False):
         if found.corrected:  # Events may tell of what was undone
             lines = [line for line in lines if not line.startswith("events")]
         if found.corrected and record.batch:
-            lines = [line for line in lines if line not in _left_by_late(cell, record, state)]
+            lines = _without_what_late_leaves(cell, record, state, lines)
         cell.problems += [f"{moment}: {line}" for line in lines]
     if found.corrected:
         return
@@ -170,15 +170,17 @@ def compare(cell, record, found, *, crashed=False, taken_over=False):
     ]
 
 
-def _left_by_late(cell, record, state):
-    """The differences in numbers of ports that a late write may leave for good."""
+def _without_what_late_leaves(cell, record, state, lines):
+    """The differences without those in numbers of ports that a late write may leave for good."""
     number = len(state["ports"])
-    counts = []
     if cell.place[:3] == REPLACED[0]:  # a pool without a maximum keeps what comes late
         counts = range(number + 1, number + record.batch + 1)
-    if cell.place[:3] in DISMISSALS:  # a pool that lost its last port rests until asked
-        counts = [number - 1]
-    return {f"ports: {count}, undisturbed {number}" for count in counts}
+        kept = {f"ports: {count}, undisturbed {number}" for count in counts}
+        return [line for line in lines if line not in kept]
+    last = "ports: 0, undisturbed 1"
+    if cell.place[:3] in DISMISSALS and last in lines:  # an empty pool rests until it is asked
+        return [line for line in lines if line != last and not line.startswith("trunks[")]
+    return lines
 
 
 async def strike_all(lanes, life, record, chosen, **how):

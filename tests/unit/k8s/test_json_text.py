@@ -1,13 +1,12 @@
 """JSON that is nested more deeply than Python's parser can read."""
 
 import json
-import sys
 
 import pytest
 
 from kuryr_k8s.k8s.json_text import LONGEST_NUMBER, MOST, parse, parse_now
 
-DEEP = sys.getrecursionlimit() * 2
+DEEP = 100_000  # more than the parser of any Python reads
 
 
 def nested(levels, inner="1"):
@@ -21,9 +20,8 @@ def depth_of(value):
     return depth, value
 
 
-@pytest.mark.parametrize("levels", [DEEP, 10_000])
-def test_what_is_too_deep_is_null(levels):
-    assert depth_of(parse_now(nested(levels).encode())) == (MOST, None)
+def test_what_is_too_deep_is_null():
+    assert depth_of(parse_now(nested(DEEP).encode())) == (MOST, None)
 
 
 @pytest.mark.parametrize("levels", [MOST, MOST + 1, 500])
@@ -84,7 +82,7 @@ def test_brackets_in_strings_are_not_counted(text):
         b"[" * DEEP,
         b"]" * DEEP,
         b"[" * DEEP + b"]" * 2 * DEEP + b"[" * 2 * DEEP,
-        b"[" * DEEP + b'"' + rb"\"" * 100_000,
+        b"[" * DEEP + b'"' + rb"\"" * DEEP,
         b"[" * DEEP + b'"' + b"\\",
     ],
 )
