@@ -389,6 +389,8 @@ def _named(name):
 def trusting(authority, directory):
     """What a server of this authority asks its clients for."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.file)
+    # of Python 3.13: our certificates lack an Authority Key Identifier, as those of many clusters
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.load_cert_chain(directory / "certificate", directory / "key")
     context.verify_mode = ssl.CERT_REQUIRED
     return context
