@@ -53,6 +53,8 @@ def link(paths: Paths, programs: dict[str, Path]) -> None:
     paths.bin.mkdir(parents=True, exist_ok=True)
     for name, target in programs.items():
         place = paths.bin / name
+        if place == target:  # of $KUBEBUILDER_ASSETS, which may name this very directory
+            continue
         if place.is_symlink() and place.readlink() == target:
             continue
         temporary = place.with_name(f".{name}.new")
