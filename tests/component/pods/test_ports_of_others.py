@@ -147,11 +147,7 @@ async def test_pod_with_the_hash_of_a_static_pod_is_refused(stage, groups):
     async with stage.controller(**groups, patience={"mirror_pod": 0.1}):
         _, held = await run(stage, "victim", annotations=marks)
         evil = await stage.cluster.add_pod("evil", node=NODE, annotations=marks)
-
-        async def refused():
-            return "KuryrRefused" in {reason for reason, _note in await stage.events()}
-
-        await stage.until(refused)
+        await stage.until_event("KuryrRefused")
         assert await stage.kuryrport("evil") is None
         await stage.cluster.delete_pod(evil)
         _, other = await run(stage, "next")
@@ -171,11 +167,7 @@ async def test_kuryrport_with_the_hash_of_a_static_pod_gets_and_takes_nothing(st
     await stage.client.create(body | {"metadata": {"name": "evil", **kept}})
     evil = await stage.cluster.add_pod("evil", node=NODE, annotations=marks)
     async with stage.controller(**groups, patience={"mirror_pod": 0.1}):
-
-        async def refused():
-            return "KuryrRefused" in {reason for reason, _note in await stage.events()}
-
-        await stage.until(refused)
+        await stage.until_event("KuryrRefused")
         assert "status" not in await stage.kuryrport("evil")
         await stage.cluster.delete_pod(evil)
         await stage.until_gone("evil")
