@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from urllib.parse import parse_qs
 
 from bench.options import add_profile
 from bench.report import Report
@@ -71,7 +72,7 @@ def _as_start(
         swept=swept - controller.started,
         cpu_ready=ready_cpu,
         cpu_seconds=controller.process.cpu_seconds(),
-        lists=sum("marker=" not in call.query for call in lists),
+        lists=sum(_begins_list(call) for call in lists),
         pages=len(lists),
         checks=sum(call.answered < controller.ready for call in others),
         others=sum(call.answered >= controller.ready for call in others),
@@ -83,3 +84,13 @@ def _as_start(
         resident=memory.resident,
         peak=memory.peak,
     )
+
+
+def _begins_list(call: Call) -> bool:
+    """Return whether a call asks for the first page of a list.
+
+    A last page that is full is followed by a search for the object that it ended with
+    (``limit=1``): a list that is cut short because this object has gone must not look complete.
+    """
+    query = parse_qs(call.query)
+    return "marker" not in query and query.get("limit") != ["1"]
