@@ -93,7 +93,7 @@ def unpack(
         for name, value in settings.items():
             options += ["-o", f"{name}={value}"]
         (work / "suite.sources").write_text(
-            f"Types: deb\nURIs: {_mirror()}\nSuites: {suite}\nComponents: main\n"
+            f"Types: deb\nURIs: {mirror()}\nSuites: {suite}\nComponents: main\n"
             f"Signed-By: {_KEYRING}\n"
         )
         env = _environment(paths)
@@ -169,7 +169,7 @@ def _forbid_services() -> None:
         _POLICY.chmod(0o755)
 
 
-def _mirror() -> str:
+def mirror() -> str:
     """Return the address of the Debian archive that this machine uses."""
     sources = Path("/etc/apt")
     files = [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]
