@@ -19,11 +19,13 @@ from kuryr_k8s.cni.protocol import (
     BAD_NAMESPACE,
     INTERNAL,
     NOT_AVAILABLE,
+    PUT_OFF,
     TRY_LATER,
     CNIError,
     Request,
     version_of,
 )
+from kuryr_k8s.cni.spool import Spool
 
 LOG = logging.getLogger(__name__)
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 180)
@@ -33,11 +35,13 @@ class Dispatcher(Part):
     """Answers the requests of the plugin.
 
     STATUS reports on the daemon alone: a runtime that hears of trouble makes the node NotReady,
-    and has healthy Pods evicted.
+    and has healthy Pods evicted. A DEL that cannot be done now is put off: the runtime keeps a
+    sandbox, and the Pod's deletion, until DEL succeeds.
     """
 
-    def __init__(self, attachments: Attachments, patience: Patience = USUAL) -> None:
+    def __init__(self, attachments: Attachments, spool: Spool, patience: Patience = USUAL) -> None:
         self._attachments = attachments
+        self._spool = spool
         self._patience = patience.delete
         self._requests = Counter(
             "kuryr_cni_requests",
@@ -60,7 +64,8 @@ class Dispatcher(Part):
     async def handle(self, raw: bytes) -> tuple[int, bytes]:
         """Answer a request.
 
-        :returns: the exit code and the standard output for kuryr-cni.
+        :returns: the exit code and the standard output for kuryr-cni; with ``PUT_OFF`` the output
+            says why.
         """
         started = time.monotonic()
         command, pod, code, answer = "?", "?", 0, b""
@@ -85,16 +90,18 @@ class Dispatcher(Part):
         else:
             answer = b"" if result is None else _encode(result)
         self._count(command, pod, code, answer, time.monotonic() - started)
+        if command == "DEL" and code == TRY_LATER:
+            return PUT_OFF, answer
         return (1 if code else 0), answer
 
     async def _do(self, request: Request) -> dict[str, Any] | None:
         match request.command:
             case "ADD":
+                await self._finish_put_off(request)
                 result = await self._attachments.add(request)
                 return result.to_json(request.config.version, request.config.previous)
             case "DEL":
-                await self._reach()
-                await self._attachments.delete(request)
+                await self._delete(request)
             case "CHECK":
                 self._require_settled()
                 await self._attachments.check(request)
@@ -104,6 +111,22 @@ class Dispatcher(Part):
             case "STATUS":
                 self._require_settled()
         return None
+
+    async def _delete(self, request: Request) -> None:
+        """Do a DEL in time, so that none is still being done when kuryr-cni has put it off."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._attachments.reachable()
+                await self._attachments.delete(request)
+        except TimeoutError as error:
+            trouble = self._attachments.trouble() or "the node is too slow"
+            message = f"not done in {self._patience:.0f} s: {trouble}"
+            raise CNIError(TRY_LATER, message) from error
+
+    async def _finish_put_off(self, request: Request) -> None:
+        """Do an earlier DEL of the container first: later on it would undo this ADD."""
+        if await self._spool.drain(self.handle, request.container_id):
+            raise CNIError(TRY_LATER, "an earlier DEL of this container is not done yet")
 
     async def _reach(self) -> None:
         """Wait until it is known what is attached."""

@@ -7,9 +7,10 @@
  * A request consists of the environment as in /proc/PID/environ (only the variables of CNI and
  * tracing), an empty entry, and standard input; then the sender shuts its side down. The answer is
  * a line with exit code and length, and as many bytes for standard output. The daemon decides
- * everything, except if it cannot be reached: then ADD and CHECK fail with "try again later",
- * STATUS fails with "not available", and a DEL is stored in a directory, for the daemon to do when
- * it starts.
+ * everything, except if it cannot be reached or does not answer in time: then ADD, CHECK and GC
+ * fail with "try again later", STATUS fails with "not available", and a DEL is stored in a
+ * directory, for the daemon to do later. A DEL is also stored if the daemon's exit code is PUT_OFF,
+ * which means that it cannot do this DEL now.
  */
 #define _POSIX_C_SOURCE 200809L /* openat and its like, beside C11 */
 #include <ctype.h>
@@ -30,12 +31,19 @@
 #define SOCKET "/run/kuryr/cni.sock"
 #define SPOOL "/var/lib/kuryr/spool"
 #define VERSIONS "\"0.3.1\", \"0.4.0\", \"1.0.0\", \"1.1.0\"" /* as in protocol.py */
-#define DEADLINE 230 /* seconds; the kubelet gives up at 240 */
-#define GRACE 5 /* further seconds to store a DEL and to print an error */
+#define GRACE 5    /* further seconds to store a DEL and to print an error */
+#define PUT_OFF 75 /* EX_TEMPFAIL of sysexits.h, as in protocol.py */
 #define LARGEST (4 * 1024 * 1024) /* bytes of a request, as in server.py, and of an answer */
 
 /* SPEC, "Error", well-known codes */
 enum { BAD_ENVIRONMENT = 4, IO_FAILURE, DECODE_FAILURE, TRY_LATER = 11, NOT_AVAILABLE = 50 };
+
+/* Seconds until a command gives the daemon up. The kubelet waits 240 for an ADD and 120 for the
+   others; it calls the runtime down when STATUS takes longer than 30. */
+static const struct {
+    const char *command;
+    unsigned seconds;
+} deadlines[] = {{"ADD", 230}, {"STATUS", 5}, {"", 60}}; /* the last is for all others */
 
 typedef struct {
     size_t length;
@@ -57,11 +65,19 @@ static void ring(int signal_number)
     alarm(1);
 }
 
-/* Return whether to repeat a call that failed: it was interrupted, but not by the alarm. If it was
-   the alarm, set errno to ETIME. */
-static bool again(int rings_before)
+static unsigned deadline(const char *command)
 {
-    if (errno != EINTR)
+    size_t i = 0;
+    while (*deadlines[i].command && strcmp(deadlines[i].command, command))
+        i++;
+    return deadlines[i].seconds;
+}
+
+/* Return whether to continue after a call that returned n: it did something, or was interrupted,
+   and the alarm has not come. If it has, set errno to ETIME. */
+static bool again(ssize_t n, int rings_before)
+{
+    if (n < 0 && errno != EINTR)
         return false;
     errno = ETIME;
     return rings == rings_before;
@@ -74,7 +90,7 @@ static bool read_all(int file, Buffer *buffer)
         ssize_t n = read(file, buffer->bytes + buffer->length, LARGEST + 1 - buffer->length);
         if (n == 0)
             return true;
-        if (n < 0 && !again(before))
+        if (!again(n, before))
             return false;
         buffer->length += n > 0 ? (size_t)n : 0;
     }
@@ -87,7 +103,9 @@ static bool write_all(int file, const char *bytes, size_t length)
 {
     for (int before = rings; length;) {
         ssize_t n = write(file, bytes, length);
-        if (n < 0 && !again(before))
+        if (n == (ssize_t)length)
+            return true;
+        if (!again(n, before))
             return false;
         bytes += n > 0 ? n : 0;
         length -= n > 0 ? (size_t)n : 0;
@@ -233,7 +251,7 @@ static bool exchange(const char *path)
     }
     strcpy(address.sun_path, path);
     while (connect(channel, (struct sockaddr *)&address, sizeof address))
-        if (!again(before))
+        if (!again(-1, before))
             return false;
     return write_all(channel, request.bytes, request.length) && !shutdown(channel, SHUT_WR) &&
            read_all(channel, &answer);
@@ -317,8 +335,8 @@ int main(void)
 
     signal(SIGPIPE, SIG_IGN);
     sigaction(SIGALRM, &alarmed, NULL);
-    alarm(DEADLINE);
     const char *command = variable("CNI_COMMAND");
+    alarm(deadline(command));
     bool whole = append_environment();
     config = request.bytes + request.length;
     whole = whole && read_all(STDIN_FILENO, &request);
@@ -336,6 +354,8 @@ int main(void)
     const char *output = read_answer(&code);
     if (!output)
         return without_daemon(command, "it ended before its answer was complete");
+    if (code == PUT_OFF && !strcmp(command, "DEL"))
+        return without_daemon(command, "it cannot do DEL now");
     size_t length = answer.length - (size_t)(output - answer.bytes);
     return write_all(STDOUT_FILENO, output, length) ? code : 1;
 }

@@ -20,6 +20,8 @@ NOT_AVAILABLE = 50
 # 100 and above are a plugin's own
 CHECK_FAILED = 101
 INTERNAL = 999
+# The exit code by which the daemon has kuryr-cni put a DEL off, as in kuryr-cni.c (EX_TEMPFAIL)
+PUT_OFF = 75
 
 VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 LATEST = VERSIONS[-1]
@@ -77,12 +79,14 @@ class Config:
     """The network configuration.
 
     :param valid: the attachments that the runtime considers valid; None if it lists none.
+    :param limited: whether the Pod's bandwidth is limited (the capability ``bandwidth``).
     """
 
     version: str
     name: str = ""
     previous: Json | None = None
     valid: frozenset[Attached] | None = None
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +197,13 @@ def read_config(command: str, text: bytes) -> Config:
     previous = config.get("prevResult")
     if previous is not None and not isinstance(previous, dict):
         raise CNIError(BAD_CONFIG, "prevResult is not a JSON object")
+    capabilities = config.get("runtimeConfig")
     return Config(
-        version=version, name=str(name or ""), previous=previous, valid=_read_valid(config)
+        version=version,
+        name=str(name or ""),
+        previous=previous,
+        valid=_read_valid(config),
+        limited=isinstance(capabilities, dict) and bool(capabilities.get("bandwidth")),
     )
 
 

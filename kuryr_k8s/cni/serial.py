@@ -12,6 +12,10 @@ class Serial:
         self._locks: dict[str, asyncio.Lock] = {}
         self._users: dict[str, int] = {}
 
+    def busy(self, key: str) -> bool:
+        """Return whether a body with this key runs or waits."""
+        return key in self._locks
+
     @contextlib.asynccontextmanager
     async def held(self, key: str) -> AsyncIterator[None]:
         """Run the body while no other body with this key runs."""

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import logging
+import select
+import socket
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
@@ -17,6 +19,10 @@ Handle = Callable[[bytes], Awaitable[tuple[int, bytes]]]
 class Server:
     """Hands each request to ``handle``, and sends back its (exit code, standard output).
 
+    ``serving`` is set as soon as requests are taken. A request that nobody waits for any more is
+    not begun: kuryr-cni has told the runtime that it failed, or has put it off, and the runtime
+    may have sent others since.
+
     :param users: the numeric ids of the users that may send requests.
     """
 
@@ -28,6 +34,7 @@ class Server:
         users: Collection[int] = (0,),
         patience: Patience = USUAL,
     ) -> None:
+        self.serving = asyncio.Event()
         self._path = path
         self._handle = handle
         self._users = users
@@ -49,6 +56,7 @@ class Server:
                 task.add_done_callback(tasks.discard)
 
             server = await asyncio.start_unix_server(accept, sock=channel, backlog=1024)
+            self.serving.set()
             try:
                 await stop.wait()
             finally:
@@ -64,6 +72,9 @@ class Server:
                 if self._peer(writer) in self._users:
                     async with asyncio.timeout(self._patience):
                         request = await _read(reader)
+                    if _left(writer.get_extra_info("socket")):
+                        LOG.warning("dropped a request: kuryr-cni does not wait for it any more")
+                        return
                     code, answer = await self._handle(request)
                     writer.write(b"%d %d\n" % (code, len(answer)) + answer)
                     async with asyncio.timeout(self._patience):
@@ -76,6 +87,13 @@ class Server:
         if user not in self._users:
             LOG.warning("refused a request of user %d", user)
         return user
+
+
+def _left(channel: socket.socket) -> bool:
+    """Return whether the other side has closed its socket, and not only stopped sending."""
+    poll = select.poll()
+    poll.register(channel.fileno(), 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

@@ -1,6 +1,7 @@
 """kuryr-cni as it is shipped, built from this tree."""
 
 import functools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +19,24 @@ def kuryr_cni():
     return SOURCE.with_suffix("")
 
 
-def variant(directory, old, new):
-    """The path of one that differs in one place of its source, for what cannot be waited for."""
+def build(directory, compiler):
+    """The path of one that this compiler builds, by the package's own build step."""
+    command = [sys.executable, "setup.py", "-q", "build_ext", f"--build-lib={directory}"]
+    environment = os.environ | {"CC": str(compiler)}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    return directory / SOURCE.relative_to(ROOT).with_suffix("")
+
+
+def variant(directory, *changes):
+    """The path of one whose source differs, for what cannot be waited for.
+
+    :param changes: (old, new); each old text is there once.
+    """
     text = SOURCE.read_text()
-    assert text.count(old) == 1
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
     program = directory / SOURCE.stem
     command = ["cc", "-std=c11", "-x", "c", "-", "-o", program]
-    subprocess.run(command, input=text.replace(old, new), text=True, check=True)
+    subprocess.run(command, input=text, text=True, check=True)
     return program

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -16,9 +17,12 @@ STARTING = 120.0  # seconds, on a machine with better things to do
 
 
 class Process:
-    """One controller: a lock of its own, as on another host, if no path of one is given."""
+    """One controller: a lock of its own, as on another host, if no path of one is given.
 
-    def __init__(self, stage, name, *, lock=None, lease, **groups):
+    ``tree``: where the sources of another version are; None: this one.
+    """
+
+    def __init__(self, stage, name, *, lock=None, lease, tree=None, **groups):
         (self._port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self._port}"
         kubeconfig = stage.proxy.kubeconfig_for("controller")
@@ -33,11 +37,20 @@ class Process:
         self._arguments.append(f"--config-file={own_lock}")
         self._log = Path(path).with_suffix(".log")
         self._process = None
+        self._tree = tree
 
     async def start(self):
+        other = {"PYTHONPATH": str(self._tree)} if self._tree else {}
         with self._log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", CONTROLLER, *self._arguments, stdout=log, stderr=log
+                sys.executable,
+                "-c",
+                CONTROLLER,
+                *self._arguments,
+                stdout=log,
+                stderr=log,
+                cwd=self._tree,
+                env=os.environ | other,
             )
 
     def send(self, number):

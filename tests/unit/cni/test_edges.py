@@ -5,17 +5,19 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 
 import pytest
 
-from kuryr_k8s import errors
-from kuryr_k8s.cni import installation, server
-from kuryr_k8s.cni.netlink import finish
+from kuryr_k8s import config, errors
+from kuryr_k8s.cni import app, installation, server
+from kuryr_k8s.cni.netlink import finish, namespace
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.pods.housekeeping import Housekeeping
+from kuryr_k8s.cni.protocol import PUT_OFF, TRY_LATER
 from kuryr_k8s.cni.spool import Spool
 from tests.kit.cni_program import SOURCE, kuryr_cni
 from tests.kit.node.fakes import kuryrport, ovs_vif, request_bytes
@@ -37,8 +39,10 @@ class Echo:
     def __init__(self):
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
+        self.requests = []
 
     async def __call__(self, request):
+        self.requests.append(request)
         self.reached.set()
         await self.gate.wait()
         return 3, request
@@ -132,6 +136,102 @@ async def test_the_spool_keeps_what_fails_and_puts_aside_what_is_none(tmp_path):
     assert await spool.drain(handle) == 0
 
 
+async def test_what_is_no_file_is_put_aside_and_ends_no_daemon(tmp_path):
+    done = []
+
+    async def handle(request):
+        done.append(request)
+        return 0, b""
+
+    (tmp_path / "a.directory").mkdir()
+    (tmp_path / "a.directory" / "within").touch()
+    os.mkfifo(tmp_path / "b.pipe")
+    (tmp_path / "c.link").symlink_to("/dev/zero")
+    (tmp_path / "d.gone").symlink_to("nowhere")
+    (tmp_path / "e.directory").mkdir()
+    (tmp_path / ".unreadable-e.directory").mkdir()
+    (tmp_path / ".unreadable-e.directory" / "in the way").touch()
+    (tmp_path / "f.eth0").write_text("request")
+    assert await Spool(tmp_path).drain(handle) == 1
+    assert done == [b"request"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".unreadable-a.directory",
+        ".unreadable-b.pipe",
+        ".unreadable-c.link",
+        ".unreadable-d.gone",
+        ".unreadable-e.directory",
+        "e.directory",
+    ]
+
+
+async def test_del_that_cannot_be_done_now_is_put_off():
+    node = Node(delete=0.05)
+    node.binding.reached.clear()
+    code, answer = await node.dispatcher.handle(request_bytes("DEL"))
+    assert code == PUT_OFF
+    assert json.loads(answer)["code"] == TRY_LATER
+    assert "the binding cannot be reached" in json.loads(answer)["msg"]
+
+
+async def test_del_that_hangs_is_put_off_and_done_no_more_after_that():
+    node = Node(delete=0.05)
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
+    await node.ask("ADD")
+    node.binding.disconnect_gate.clear()
+    assert (await node.ask("DEL"))["code"] == TRY_LATER
+    node.binding.disconnect_gate.set()
+    await turns()
+    assert node.containers() == ["c1"]
+
+
+async def test_add_does_the_put_off_del_of_its_container_first(tmp_path):
+    """Runtimes may use a container's name again; its DEL must not undo the later ADD."""
+    node = Node(spool=tmp_path)
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
+    await node.ask("ADD")
+    for container in ("c1", "c11"):
+        (tmp_path / f"{container}.eth0").write_bytes(request_bytes("DEL", container))
+    assert "code" not in await node.ask("ADD")
+    assert node.binding.log == [("connect", "c1"), ("disconnect", "c1"), ("connect", "c1")]
+    assert [path.name for path in tmp_path.iterdir()] == ["c11.eth0"]
+    assert await node.spool.drain(node.dispatcher.handle) == 0
+    assert node.containers() == ["c1"]
+
+
+async def test_add_fails_while_the_put_off_del_of_its_container_does(tmp_path):
+    node = Node(spool=tmp_path, delete=0.05)
+    node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
+    node.binding.reached.clear()
+    (tmp_path / "c1.eth0").write_bytes(request_bytes("DEL"))
+    answer = await node.ask("ADD")
+    assert answer["code"] == TRY_LATER
+    assert "an earlier DEL" in answer["msg"]
+    assert (tmp_path / "c1.eth0").exists()
+
+
+async def test_what_is_no_del_is_put_aside_and_blocks_no_later_one(tmp_path):
+    node = Node(spool=tmp_path)
+    (tmp_path / "c1.eth0").write_bytes(request_bytes("ADD"))
+    async with asyncio.timeout(5):
+        assert await node.spool.drain(node.dispatcher.handle) == 0
+    assert [path.name for path in tmp_path.iterdir()] == [".unreadable-c1.eth0"]
+    assert node.binding.log == []
+
+
+async def test_request_that_nobody_waits_for_any_more_is_not_begun(tmp_path):
+    path, stop, echo = tmp_path / "cni.sock", asyncio.Event(), Echo()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.Server(path, echo, users=(os.geteuid(),)).run(stop))
+        await turns()
+        with socket.socket(socket.AF_UNIX) as abandoned:
+            abandoned.connect(str(path))
+            abandoned.sendall(b"ADD")
+            abandoned.shutdown(socket.SHUT_WR)
+        assert await exchange(path, b"x") == b"3 1\nx"
+        stop.set()
+    assert echo.requests == [b"x"]
+
+
 async def test_put_off_dels_are_done_before_anything_is_acknowledged(tmp_path):
     node = Node()
     node.attachments.settled.clear()
@@ -210,7 +310,16 @@ def test_the_configuration_that_is_shipped_is_the_one_that_is_installed():
 
 def test_paths_stand_in_the_configuration_where_they_are_not_the_defaults():
     kuryr = json.loads(installation.render("/a", "/b"))["plugins"][0]
-    assert kuryr == {"type": "kuryr-cni", "kuryr_socket": "/a", "kuryr_spool": "/b"}
+    assert (kuryr["type"], kuryr["kuryr_socket"], kuryr["kuryr_spool"]) == (
+        "kuryr-cni",
+        "/a",
+        "/b",
+    )
+
+
+def test_plugin_is_told_of_which_pods_the_bandwidth_is_limited():
+    kuryr = json.loads(installation.render())["plugins"][0]
+    assert kuryr["capabilities"] == {"bandwidth": True}
 
 
 def test_defaults_of_plugin_configuration_and_options_agree():
@@ -254,7 +363,34 @@ def test_what_is_installed_already_is_left_alone(tmp_path):
     assert (tmp_path / installation.NAME).stat().st_ino != before.st_ino
 
 
-def test_the_daemon_loads_no_eventlet():
-    script = "import sys, kuryr_k8s.cni.app; print('eventlet' in sys.modules)"
+def test_name_of_the_node_is_the_hosts_in_lower_case_as_the_kubelets(monkeypatch):
+    monkeypatch.delenv("KUBERNETES_NODE_NAME", raising=False)
+    monkeypatch.setattr(socket, "gethostname", lambda: "Node-1.Example.org")
+    assert app.name_of_node(config.read([], "test")) == "node-1.example.org"
+
+
+def test_interface_that_cannot_be_isolated_from_the_node_is_reported_once(
+    tmp_path, monkeypatch, caplog
+):
+    (tmp_path / "ipv6").write_text("in the way")
+    (tmp_path / "ipv4").write_text("in the way")
+    monkeypatch.setattr(namespace, "SYSCTL", tmp_path)
+    namespace.isolate("tap1")
+    namespace.isolate("tap2")
+    [line] = caplog.messages
+    assert "past their security groups" in line
+    assert f"{tmp_path}: Not a directory" in line
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["eventlet", "keystoneauth1", "openstack", "requests", "kubernetes_asyncio.client.models"],
+)
+def test_the_daemon_does_not_load(package):
+    """Each costs every node several MiB, and none of them is used."""
+    script = (
+        "import sys, kuryr_k8s.cni.app, kuryr_k8s.config; kuryr_k8s.config.read([], 'daemon');"
+        f"print({package!r} in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert done.stdout == b"False\n"

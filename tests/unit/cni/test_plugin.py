@@ -3,17 +3,20 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
 from kuryr_k8s.cni import installation, server
+from kuryr_k8s.cni.patience import USUAL
 from kuryr_k8s.cni.protocol import VERSIONS, Request
-from tests.kit.cni_program import kuryr_cni, variant
+from tests.kit.cni_program import SOURCE, kuryr_cni, variant
 
 
 def run(environ, config, *, program=None, **options):
@@ -263,7 +266,7 @@ def test_a_name_that_no_file_can_have_fails(config, container):
 )
 def test_settings_are_found_without_json(tmp_path, text, found):
     default = tmp_path / "default"
-    program = variant(tmp_path, f'"{installation.SOCKET}"', f'"{default}"')
+    program = variant(tmp_path, (f'"{installation.SOCKET}"', f'"{default}"'))
     code, out = run(environ("ADD"), text, program=program)
     assert code == 1
     assert f"{found or default}" in json.loads(out)["msg"]
@@ -311,9 +314,9 @@ def test_an_answer_that_nobody_takes_is_a_failure(config, tmp_path):
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory):
     """It gives up after a second, and has its time to say so: a busy disk may take some of it."""
-    usual = "DEADLINE 230 /* seconds; the kubelet gives up at 240 */\n#define GRACE 5"
-    hurried = "DEADLINE 1\n#define GRACE 100"
-    return variant(tmp_path_factory.mktemp("hurried"), usual, hurried)
+    seconds = ('{"ADD", 230}, {"STATUS", 5}, {"", 60}', '{"", 1}')
+    grace = ("#define GRACE 5 ", "#define GRACE 100 ")
+    return variant(tmp_path_factory.mktemp("hurried"), seconds, grace)
 
 
 @pytest.fixture
@@ -325,14 +328,93 @@ def silent(config):
         yield
 
 
-def test_a_daemon_that_never_answers_is_given_up(hurried, config, silent):
-    code, out = run(environ("ADD"), config, program=hurried)
-    assert (code, json.loads(out)["code"]) == (1, 11)
+class Hanging:
+    """Stands for a daemon that takes connections, and begins answers, but never ends one.
+
+    :param parts: what it answers, a part every few milliseconds.
+    :param reading: whether it reads the request.
+    """
+
+    def __init__(self, path, parts=(), *, reading=True):
+        self._parts, self._reading, self._over = parts, reading, threading.Event()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(path)
+        self._socket.listen()
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+        self._socket.close()
+
+    def _serve(self):
+        with self._socket.accept()[0] as channel, contextlib.suppress(BrokenPipeError):
+            while self._reading and channel.recv(65536):
+                pass
+            for part in self._parts:
+                channel.sendall(part)
+                if self._over.wait(0.005):
+                    return
+            self._over.wait()
 
 
-def test_del_of_a_daemon_that_never_answers_is_put_off(hurried, config, silent, tmp_path):
-    assert run(environ("DEL"), config, program=hurried) == (0, b"")
-    assert (tmp_path / "spool" / "c1.eth0").exists()
+HANGING = {
+    "it never answers": {},
+    "it stops in the middle": {"parts": (b"0 1000\n", b"{")},
+    "it answers byte by byte": {"parts": (b"0 9999999\n", *[b" "] * 100_000)},
+    "it does not even read": {"reading": False},
+}
+
+
+@pytest.mark.parametrize("how", HANGING)
+@pytest.mark.parametrize(
+    ("command", "code"), [("ADD", 11), ("CHECK", 11), ("GC", 11), ("STATUS", 50), ("DEL", None)]
+)
+def test_a_daemon_that_hangs_is_given_up(hurried, config, tmp_path, how, command, code):
+    """The request is longer than what a socket takes without a reader."""
+    text = json.dumps(config).encode() + b" " * 3_000_000
+    with Hanging(config["kuryr_socket"], **HANGING[how]):
+        failed, out = run(environ(command), text, program=hurried)
+    if code is None:
+        assert (failed, out) == (0, b"")
+        assert (tmp_path / "spool" / "c1.eth0").read_bytes().endswith(text)
+    else:
+        assert (failed, json.loads(out)["code"]) == (1, code)
+
+
+def test_status_gives_a_silent_daemon_up_before_the_kubelet_calls_the_node_dead(config, silent):
+    begin = time.monotonic()
+    code, out = run(environ("STATUS"), config)
+    assert (code, json.loads(out)["code"]) == (1, 50)
+    assert time.monotonic() - begin < 30
+
+
+def test_deadlines_are_below_the_kubelets():
+    source = SOURCE.read_text()
+    [table] = re.findall(r"deadlines\[\] = \{(.*)\};", source)
+    seconds = {name: int(number) for name, number in re.findall(r'\{"(\w*)", (\d+)\}', table)}
+    [grace] = map(int, re.findall(r"#define GRACE (\d+)", source))
+    assert seconds.pop("ADD") + grace < 240  # the kubelet's for RunPodSandbox
+    assert seconds.pop("STATUS") + grace < 30
+    assert max(seconds.values()) + grace < 120
+    assert USUAL.delete < seconds[""]  # then no DEL that was put off is still being done
+
+
+def test_del_that_the_daemon_cannot_do_now_is_put_off(config, tmp_path):
+    with Listener(tmp_path / "cni.sock", b"75 3\n{}\n"):
+        assert run(environ("DEL"), config) == (0, b"")
+    [file] = (tmp_path / "spool").iterdir()
+    assert Request.read(file.read_bytes()).command == "DEL"
+
+
+def test_del_that_can_neither_be_done_nor_put_off_fails(config, tmp_path):
+    (tmp_path / "spool").write_text("in the way")
+    with Listener(tmp_path / "cni.sock", b"75 3\n{}\n"):
+        code, out = run(environ("DEL"), config)
+    assert (code, json.loads(out)["code"]) == (1, 5)
 
 
 def test_a_daemon_whose_queue_is_full_is_given_up(hurried, config):
