@@ -1,6 +1,7 @@
-"""Signals, exit codes, and the wait for an API at start, common to both programs."""
+"""Signals, exit codes, the watchdog, and the wait for an API, common to both programs."""
 
 import asyncio
+import faulthandler
 import fcntl
 import logging
 import os
@@ -8,13 +9,15 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from oslo_config import cfg
 from prometheus_client import Gauge
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from kuryr_k8s import config, errors
 from kuryr_k8s.engine import systemd
@@ -39,9 +42,10 @@ def start(name: str, arguments: Sequence[str], make: Callable[[cfg.ConfigOpts], 
 
     :returns: the exit code: 2 for a wrong configuration, with a line on standard error.
     """
+    faulthandler.enable()  # the watchdog's SIGABRT then leaves in the log where the program hangs
     try:
         conf = config.load(arguments, name)
-        asyncio.run(_until_signal(make(conf)))
+        asyncio.run(_until_signal(make(conf), conf))
     except (errors.KuryrError, BaseExceptionGroup) as error:
         first = _first(error)
         if isinstance(first, errors.ConfigError):
@@ -66,7 +70,7 @@ def notify(state: str) -> None:
         LOG.warning("systemd was not told «%s»: %s", state.partition("=")[0], error)
 
 
-async def _until_signal(program: Program) -> None:
+async def _until_signal(program: Program, conf: cfg.ConfigOpts) -> None:
     task = asyncio.current_task()
     stopped = False
 
@@ -77,30 +81,98 @@ async def _until_signal(program: Program) -> None:
         if task is not None:
             task.cancel()
 
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, _reload, conf)
     try:
-        await program.run()
+        async with asyncio.TaskGroup() as group:
+            watchdog = group.create_task(_feed_watchdog(), name="watchdog")
+            await program.run()
+            watchdog.cancel()
     except asyncio.CancelledError:
         if not stopped:
             raise
         LOG.info("stopped")
 
 
-def waiting_gauge() -> Gauge:
-    """Make the metric of :func:`reach`."""
-    return Gauge(
-        "kuryr_start_waiting",
-        "Calls to an API that must succeed before the program works, and have not yet",
-        ["api"],
-        registry=None,
-    )
+def _reload(conf: cfg.ConfigOpts) -> None:
+    """Read the files again, and apply the options that may change while the program runs."""
+    try:
+        changed = conf.mutate_config_files()
+    except Exception as error:  # whatever is in the files: the program works on with the old ones
+        LOG.error("the configuration was not read again: %s", error)
+    else:
+        names = ", ".join(sorted(name for _, name in changed)) or "none"
+        LOG.info("the configuration was read again; options that changed: %s", names)
+
+
+async def _feed_watchdog() -> None:
+    """Tell systemd that the event loop turns. If it is not told, it kills and restarts us."""
+    interval = systemd.watchdog_interval()
+    while interval is not None:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(interval)
+
+
+class Waiting(Collector):
+    """What a program waits for, as a metric and as its status in systemd.
+
+    The status names the latest wait that lasts, or else what the program does.
+    """
+
+    def __init__(self) -> None:
+        self._gauge = Gauge(
+            "kuryr_start_waiting",
+            "Calls to an API that must succeed before the program works, and have not yet",
+            ["api"],
+            registry=None,
+        )
+        self._doing = ""
+        self._waits: dict[object, str] = {}
+        self._told = ""
+
+    def collect(self) -> Iterable[Metric]:
+        """Count those who wait, by API."""
+        return self._gauge.collect()
+
+    def does(self, doing: str) -> None:
+        """Note what the program does while it waits for nothing."""
+        self._doing = doing
+        self._tell()
+
+    @contextmanager
+    def wait(self, what: str) -> Iterator[Callable[[str], None]]:
+        """Count a wait, which ends with the block; several may wait for the same API.
+
+        :returns: a function that notes the reason.
+        """
+        own = object()
+
+        def say(reason: str) -> None:
+            self._waits[own] = f"waiting for {what}: {reason}"
+            self._tell()
+
+        waiting = self._gauge.labels(what)
+        waiting.inc()
+        try:
+            yield say
+        finally:
+            waiting.dec()
+            self._waits.pop(own, None)
+            self._tell()
+
+    def _tell(self) -> None:
+        text = next(reversed(self._waits.values()), self._doing)
+        if text != self._told:
+            self._told = text
+            notify(f"STATUS={text}")
 
 
 async def reach(
     what: str,
     call: Callable[[], Awaitable[Any]],
-    waiting: Gauge,
+    waiting: Waiting,
     patience: Patience = PATIENCE,
     clock: Clock = CLOCK,
 ) -> None:
@@ -115,7 +187,7 @@ async def reach(
     """
     delay, said_at = patience.start_retry, 0.0
     said: tuple[type[errors.KuryrError], int] | None = None
-    with _counted(waiting.labels(what)):
+    with waiting.wait(what) as say:
         while True:
             try:
                 await call()
@@ -124,23 +196,13 @@ async def reach(
                 if kind != said or clock.now() - said_at >= patience.start_said:
                     said, said_at = kind, clock.now()
                     LOG.warning("waiting for %s: %s", what, error)
-                    notify(f"STATUS=waiting for {what}: {error}")
+                    say(str(error))
                 await clock.sleep(delay)
                 delay = min(patience.longest_start_retry, delay * 2)
             else:
                 break
     if said is not None:
         LOG.info("%s: what was waited for is there", what)
-        notify("STATUS=")
-
-
-@contextmanager
-def _counted(waiting: Gauge) -> Iterator[None]:
-    waiting.inc()  # several may wait for the same API
-    try:
-        yield
-    finally:
-        waiting.dec()
 
 
 class HostLock:

@@ -58,7 +58,7 @@ def restart_report(
     more_checks = full.checks - empty.checks
     targets = [
         Target("start to caches synced", full.ready, SYNCED, "s"),
-        Target("lists of ports in Neutron", full.lists, 1),
+        Target("lists of Pods' ports in Neutron", full.lists, 1),
         Target("other Neutron calls, after the caches", full.others, 0),
         Target("other Neutron calls before, more than without Pods", more_checks, 0),
         Target("Kubernetes writes", full.writes, 0),
@@ -71,7 +71,7 @@ def restart_report(
         "swept": "exec to first sweep done, s",
         "cpu_ready": "CPU until synced, s",
         "cpu_seconds": "CPU in all, s",
-        "lists": "Neutron: lists of ports",
+        "lists": "Neutron: lists of Pods' ports",
         "pages": "Neutron: pages of them",
         "checks": "Neutron: checks of the configuration",
         "others": "Neutron: other calls",

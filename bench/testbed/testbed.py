@@ -31,6 +31,7 @@ CONTROLLER, DAEMON = (
     f"system:serviceaccount:kube-system:kuryr-{name}" for name in ("controller", "daemon")
 )
 TAG = "bench"
+SYNCED = b"STATUS=standby"  # what systemd is told when the caches are filled
 PROGRAM = "from kuryr_k8s.app import main\n\nmain()\n"
 
 
@@ -98,7 +99,7 @@ class Testbed:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(120):
-                while await loop.sock_recv(channel, 4096) != b"READY=1":
+                while not (await loop.sock_recv(channel, 4096)).startswith(SYNCED):
                     pass
         except TimeoutError:
             raise RuntimeError(

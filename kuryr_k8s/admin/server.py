@@ -26,12 +26,15 @@ ROOT = 0
 class AdminServer:
     """Serves routes on a socket to the users that may use it.
 
+    ``serving`` is set as soon as it answers.
+
     :param users: the numeric ids of these users; root and our own, if None.
     """
 
     def __init__(
         self, path: Path, routes: Sequence[web.RouteDef], users: Collection[int] | None = None
     ) -> None:
+        self.serving = asyncio.Event()
         self._path = path
         self._routes = routes
         self._users = {ROOT, os.geteuid()} if users is None else users
@@ -48,6 +51,7 @@ class AdminServer:
         with contextlib.closing(self._bind()) as channel:
             try:
                 await listen(web.SockSite(runner, channel))
+                self.serving.set()
                 await asyncio.Event().wait()
             finally:
                 await runner.cleanup()

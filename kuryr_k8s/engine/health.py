@@ -19,6 +19,8 @@ from kuryr_k8s.engine.listening import listen
 class HealthServer:
     """The server of a program's health and metrics.
 
+    ``serving`` is set as soon as it answers.
+
     :param checks: functions that tell whether the program is ready, by name.
     :param routes: are served as well.
     """
@@ -31,6 +33,7 @@ class HealthServer:
         registry: CollectorRegistry,
         routes: Sequence[web.RouteDef] = (),
     ) -> None:
+        self.serving = asyncio.Event()
         self._address = address
         self._port = port
         self._checks = checks
@@ -55,6 +58,7 @@ class HealthServer:
         await runner.setup()
         try:
             await listen(web.TCPSite(runner, self._address, self._port))
+            self.serving.set()
             await asyncio.Event().wait()
         except OSError as error:
             raise errors.ConfigError(

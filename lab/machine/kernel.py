@@ -1,8 +1,9 @@
-"""Debian's kernel for virtual machines, unpacked into the cache, and an initramfs for it."""
+"""Debian's kernel for virtual machines, unpacked into the cache, and initramfs for it."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +50,18 @@ class Kernel:
 
 
 def install(paths: Paths) -> Kernel:
-    """Unpack the kernel and make the initramfs, once."""
+    """Unpack the kernel and make the initramfs of the lab's nodes, once."""
+    init = _INIT.format(modules=" ".join(_EARLY), busybox=images.busybox(paths))
+    return install_with(paths, "init", init, _EARLY)
+
+
+def install_with(paths: Paths, name: str, init: str, early: Sequence[str]) -> Kernel:
+    """Unpack the kernel and make an initramfs, once.
+
+    :param name: the initramfs' name.
+    :param init: the text of the first program.
+    :param early: the modules that it needs.
+    """
     busybox = images.busybox(paths)
     prefix = paths.cache / "debian" / "kernel"
     with locked(paths.cache / "locks" / "kernel"):
@@ -59,15 +71,15 @@ def install(paths: Paths) -> Kernel:
         image = prefix / "boot" / f"vmlinuz-{modules.name}"
         if not (modules / "modules.dep").exists():
             run([str(busybox), "depmod", "-b", str(prefix), modules.name])
-        init = _INIT.format(modules=" ".join(_EARLY), busybox=busybox)
-        initramfs, source = prefix / "initramfs.gz", prefix / "init"
+        initramfs, source = prefix / f"{name}.gz", prefix / name
         if not initramfs.exists() or source.read_text() != init:
-            _pack(busybox, modules, init, initramfs)
+            _pack(busybox, modules, (init, _files(modules, early)), initramfs)
             write_atomic(source, init)
     return Kernel(image, initramfs, modules)
 
 
-def _pack(busybox: Path, modules: Path, init: str, target: Path) -> None:
+def _pack(busybox: Path, modules: Path, content: tuple[str, Sequence[str]], target: Path) -> None:
+    init, files = content
     root = target.with_suffix(".d")
     shutil.rmtree(root, ignore_errors=True)
     for name in ("bin", "dev", "new", "proc", "ro", "rw", "sys"):
@@ -75,7 +87,7 @@ def _pack(busybox: Path, modules: Path, init: str, target: Path) -> None:
     shutil.copy(busybox, root / "bin" / "busybox")
     write_atomic(root / "init", init, 0o755)
     inside = root / "lib" / "modules" / modules.name
-    for file in ("modules.dep", *_files(modules)):
+    for file in ("modules.dep", *files):
         (inside / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(modules / file, inside / file)
     new = target.with_suffix(".new")
@@ -85,12 +97,12 @@ def _pack(busybox: Path, modules: Path, init: str, target: Path) -> None:
     shutil.rmtree(root)
 
 
-def _files(modules: Path) -> list[str]:
+def _files(modules: Path, early: Sequence[str]) -> list[str]:
     """List the files of the early modules and of what they depend on."""
     lines = (line.partition(":") for line in (modules / "modules.dep").read_text().splitlines())
     depends = {name: needed.split() for name, _, needed in lines}
     named = {Path(name).name.removesuffix(".ko"): name for name in depends}
-    wanted = [named[module] for module in _EARLY if module in named]
+    wanted = [named[module] for module in early if module in named]
     for name in wanted:
         wanted += [needed for needed in depends[name] if needed not in wanted]
     return wanted

@@ -2,17 +2,18 @@
 
 from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.engine.clock import CLOCK
+from kuryr_k8s.k8s.informer import Informers
 from kuryr_k8s.patience import PATIENCE
 
 
 def driver_context(conf, neutron, octavia=None, drivers=None, patience=PATIENCE, clock=CLOCK):
-    """Return a context without caches, whose other drivers are those of a dict by slot."""
+    """Return a context whose caches stay empty, and whose other drivers are a dict's by slot."""
     return DriverContext(
         conf=conf,
         neutron=neutron,
         octavia=octavia,
         drivers={} if drivers is None else drivers,
-        informers=None,
+        informers=Informers(None, patience, clock),
         events=None,
         patience=patience,
         clock=clock,

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from kuryr_k8s import errors
-from kuryr_k8s.process import reach, waiting_gauge
+from kuryr_k8s.process import Waiting, reach
 from tests.kit.clock import ManualClock
 
 HOUR = 3600
@@ -47,7 +47,7 @@ def waiting(gauge, api):
 )
 async def test_answer_of_an_api_is_waited_for_and_told_once_a_minute(error, caplog):
     caplog.set_level(logging.INFO)
-    clock, gauge, api = ManualClock(), waiting_gauge(), Api(error)
+    clock, gauge, api = ManualClock(), Waiting(), Api(error)
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(reach("Neutron", api.call, gauge, clock=clock))
         while clock.now() < HOUR:
@@ -78,7 +78,7 @@ async def reach_later(error):
     """Wait once for an API that answers with an error, and then as it should."""
     clock, api = ManualClock(), Api(error)
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        task = group.create_task(reach("Neutron", api.call, waiting_gauge(), clock=clock))
+        task = group.create_task(reach("Neutron", api.call, Waiting(), clock=clock))
         await api.was_asked()
         api.error = None
         while not task.done():
@@ -105,11 +105,11 @@ async def test_start_goes_on_without_systemds_socket(systemd, tmp_path):
 async def test_wrong_file_ends_the_start():
     api = Api(errors.ConfigError("there is no such driver"))
     with pytest.raises(errors.ConfigError):
-        await reach("Neutron", api.call, waiting_gauge())
+        await reach("Neutron", api.call, Waiting())
 
 
 async def test_each_of_several_waits_for_one_api_is_counted():
-    clock, gauge = ManualClock(), waiting_gauge()
+    clock, gauge = ManualClock(), Waiting()
     first, second = (Api(errors.KubeError("Forbidden", status=403)) for _ in range(2))
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for api in (first, second):

@@ -44,12 +44,13 @@ LIFE = frozenset(
     {
         "Type",
         "ExecStart",
+        "ExecReload",
         "Restart",
         "RestartSec",
         "RestartPreventExitStatus",
         "RuntimeDirectoryPreserve",
-        "TimeoutStartSec",
         "TimeoutStopSec",
+        "WatchdogSec",
     }
 )
 

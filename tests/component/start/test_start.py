@@ -1,6 +1,7 @@
 """The start of the programs: one line and exit code 2 for what is in files, or a visible wait."""
 
 import asyncio
+import socket
 import sys
 
 import pytest
@@ -28,7 +29,7 @@ WRONG = {
     "unknown handler": (
         {"kubernetes": {"enabled_handlers": "vif,nope"}},
         "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, "
-        "lbaas_spec, loadbalancer, vif)",
+        "lbaas_spec, loadbalancer, node, vif)",
     ),
     "handler named twice": (
         {"kubernetes": {"enabled_handlers": "vif,kuryrport,vif"}},
@@ -129,10 +130,27 @@ async def test_what_an_api_answers_is_waited_for(launch, what):
 
 
 @pytest.fixture
+async def told(tmp_path, monkeypatch):
+    """Wait until a program tells systemd something that begins so."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.setblocking(False)
+        channel.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        async def until(text):
+            async with asyncio.timeout(60):
+                loop = asyncio.get_running_loop()
+                while not (await loop.sock_recv(channel, 4096)).startswith(text.encode()):
+                    pass
+
+        yield until
+
+
+@pytest.fixture
 def launch_daemon(launch, tmp_path):
     """Start the daemon of the node; the process, and where it looks for its token."""
 
-    async def start(secret):
+    async def start(secret, **options):
         token = tmp_path / "token_of_daemon"
         if secret is not None:
             token.write_text(secret)
@@ -140,7 +158,7 @@ def launch_daemon(launch, tmp_path):
         process = await launch(
             DAEMON,
             kubernetes={"token_file": str(token), "node_name": NODE},
-            cni_daemon=node,
+            cni_daemon=node | options,
             cni_health_server={"port": "0"},
         )
         return process, token
@@ -169,6 +187,16 @@ async def test_daemon_whose_token_names_no_node_waits_and_says_what_it_needs(sta
         said = await waits_for(process, b"permission to write")
     assert "the credentials of the daemon name no node: it needs a token that is bound" in said
     assert process.returncode is None
+
+
+async def test_unit_of_the_daemon_is_started_before_its_kubelet_registers_the_node(
+    stage, launch_daemon, kube_server, told
+):
+    """The kubelet may be ordered after the daemon."""
+    await stage.client.delete(f"/api/v1/nodes/{NODE}")
+    await launch_daemon(kube_server.token_for("daemon"), ovsdb_connection="unix:/no-switch")
+    await told("READY=1")
+    await told("STATUS=the node is not announced yet: waiting for the Node")
 
 
 async def test_subnet_that_is_made_later_is_found(stage, launch):
