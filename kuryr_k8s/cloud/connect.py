@@ -41,7 +41,7 @@ def connect(
         )
         connection.session.timeout = patience.authentication
         session = connection.session.session
-    except (sdk.ConfigException, sdk.SDKException, ksa.ClientException) as error:
+    except (cfg.Error, sdk.ConfigException, sdk.SDKException, ksa.ClientException) as error:
         raise errors.ConfigError(f"[neutron]: {error}") from error
     for scheme in ("http://", "https://"):
         adapter = DeadlineAdapter(pool_connections=4, pool_maxsize=connections)
@@ -50,6 +50,9 @@ def connect(
 
 
 def _from_options(conf: cfg.ConfigOpts) -> openstack.connection.Connection:
+    loading.register_session_conf_options(conf, "neutron")
+    loading.register_auth_conf_options(conf, "neutron")
+    loading.register_adapter_conf_options(conf, "neutron", include_deprecated=False)
     if not conf.neutron.auth_type and not conf.neutron.auth_section:
         raise errors.ConfigError("[neutron]: set cloud, or auth_type and its options")
     auth = loading.load_auth_from_conf_options(conf, "neutron")

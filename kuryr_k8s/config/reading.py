@@ -7,7 +7,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from kuryr_k8s import errors
-from kuryr_k8s.config import neutron, octavia
+from kuryr_k8s.config import octavia
 from kuryr_k8s.config.groups import GROUPS
 
 DEFAULT_FILE = Path("/etc/kuryr/kuryr.conf")
@@ -22,7 +22,6 @@ def read(arguments: Sequence[str], prog: str) -> cfg.ConfigOpts:
     log.register_options(conf)
     for group, options in GROUPS.items():
         conf.register_opts(options, group=group)
-    neutron.register_authentication(conf)
     try:
         conf(
             list(arguments),
