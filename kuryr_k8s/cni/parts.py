@@ -46,3 +46,7 @@ class Part:
 
     async def started(self) -> None:
         """Wait until this part allows the node to be announced to the container runtime."""
+
+    def awaited(self) -> str:
+        """Describe for users what :meth:`started` waits for."""
+        return ""

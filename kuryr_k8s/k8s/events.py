@@ -75,6 +75,12 @@ class EventRecorder:
         if not await self._post(about, "Warning", reason, note):
             self._reported.pop(condition, None)
 
+    async def note(
+        self, about: Reference, reason: str, note: str, *, warning: bool = False
+    ) -> None:
+        """Report what has happened to an object, every time."""
+        await self._post(about, "Warning" if warning else "Normal", reason, note)
+
     def well(self, source: str, about: Reference) -> None:
         """Forget what ``source`` reported: nothing is wrong with the object any more."""
         self._reported.pop((source, about.uid), None)

@@ -97,7 +97,7 @@ async def test_bad_input_has_its_code_and_leaves_no_trace(tmp_path, remote, name
     async with a_node(tmp_path, remote, add_timeout=0.5) as node:
         node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
         # compiled for this daemon: input that is no configuration cannot say where it is
-        program = variant(tmp_path, f'"{installation.SOCKET}"', f'"{node.socket}"')
+        program = variant(tmp_path, (f'"{installation.SOCKET}"', f'"{node.socket}"'))
         for what, command, changes, stdin, code in BAD_INPUT:
             environ = {
                 "CNI_COMMAND": command,

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import ipaddress
 import socket
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 
 from kuryr_k8s.cni.ovs.switch import OURS
 from tests.kit.node.fakes import kuryrport, ovs_vif
-from tests.node.workbench import a_node, eventually, frames, ip, path, shell
+from tests.node.workbench import PATIENT, a_node, eventually, frames, ip, path, shell
+
+HURRIED = dataclasses.replace(PATIENT, delete=0.5)  # for a DEL that is put off
 
 
 @pytest.fixture
@@ -50,7 +54,9 @@ async def test_add_wires_both_families_and_del_leaves_nothing(tmp_path, remote, 
         assert ("default", "fd77::1") in routes6
         [outside] = ip("link", "show", vif.vif_name)
         assert outside["address"] == host["mac"]
-        assert outside["ifalias"] == f"kuryr:{node.switch.identity()}:c1"
+        assert outside["ifalias"] == (
+            f"kuryr:{node.switch.identity()}:c1 u1 eth0 eth0 {path(sandbox)}"
+        )
         sysctl = "/proc/sys/net/ipv6/conf/eth0/accept_ra"
         assert shell(f"ip netns exec {sandbox} cat {sysctl}").strip() == "0"
         assert (await node.cni("CHECK", netns=path(sandbox)))[0] == 0
@@ -193,6 +199,44 @@ async def test_del_with_the_daemon_down_is_done_at_its_start(tmp_path, remote, s
         assert list(node.spool.iterdir()) == []
 
 
+async def test_del_while_open_vswitch_is_down_is_put_off_and_done_once_it_is_back(
+    tmp_path, remote, sandbox, database
+):
+    vif = ovs_vif(1)
+    async with a_node(tmp_path, remote, sweep=0.2, patience=HURRIED) as node:
+        node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
+        assert (await node.cni("ADD", netns=path(sandbox)))[0] == 0
+        database.stop()
+        await eventually(node.attachments.trouble)
+        assert await node.cni("DEL") == (0, None)
+        assert [p.name for p in node.spool.iterdir()] == ["c1.eth0"]
+        assert node.attachments.of_pod("u1")  # so nobody is told that the Pod has left
+        database.start()
+        await eventually(lambda: not list(node.spool.iterdir()))
+        assert not node.switch.interfaces()
+        assert not node.links.exists(vif.vif_name)
+
+
+async def test_put_off_del_of_an_earlier_sandbox_leaves_the_newer_one_alone(
+    tmp_path, remote, namespaces, database
+):
+    first, second = namespaces(), namespaces()
+    vif = ovs_vif(1)
+    async with a_node(tmp_path, remote, patience=HURRIED) as node:
+        node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
+        assert (await node.cni("ADD", "c1", netns=path(first)))[0] == 0
+        database.stop()
+        await eventually(node.attachments.trouble)
+        assert await node.cni("DEL", "c1") == (0, None)
+        database.start()
+        assert (await node.cni("ADD", "c2", netns=path(second)))[0] == 0
+        assert [p.name for p in node.spool.iterdir()] == ["c1.eth0"]
+    async with a_node(tmp_path, remote) as node:  # does what was put off before anything else
+        node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
+        assert list(node.spool.iterdir()) == []
+        assert (await node.cni("CHECK", "c2", netns=path(second)))[0] == 0
+
+
 async def test_missing_namespace_is_code_8(tmp_path, remote):
     async with a_node(tmp_path, remote) as node:
         node.cache.put(kuryrport("web", "u1", {"eth0": ovs_vif(1)}))
@@ -287,6 +331,49 @@ async def test_addresses_are_announced_when_the_port_is_ready_and_not_before(
 
             await eventually(announced)
         await node.cni("DEL")
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+async def test_no_router_advertisement_gives_a_pod_an_address(tmp_path, remote, sandbox, ipv6):
+    vif = ovs_vif(1, ipv6=ipv6)
+    async with a_node(tmp_path, remote) as node:
+        node.cache.put(kuryrport("web", "u1", {"eth0": vif}))
+        assert (await node.cni("ADD", netns=path(sandbox)))[0] == 0
+        await eventually(lambda: "fe80:" in shell(f"ip -n {sandbox} -6 address"))  # IPv6 is ready
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as channel:
+            channel.bind((vif.vif_name, 0))
+            channel.setblocking(False)
+            channel.send(router_advertisement("fd66::"))
+            channel.send(arp_request("10.77.0.11"))  # answered after what came before it
+            await eventually(lambda: any(f[20:22] == b"\0\2" for f in frames(channel)))
+        text = shell(f"ip -n {sandbox} -6 address") + shell(f"ip -n {sandbox} -6 route")
+        assert "fd66:" not in text
+        assert "proto ra" not in text
+
+
+ROUTER = bytes.fromhex("fa163effffff")
+
+
+def router_advertisement(prefix):
+    """A frame that gives everybody an address of this /64, and a default route (RFC 4861)."""
+    source, everybody = (ipaddress.ip_address(a).packed for a in ("fe80::1", "ff02::1"))
+    option = struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0)
+    option += ipaddress.ip_address(prefix).packed
+    body = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0) + option
+    summed = source + everybody + struct.pack("!II", len(body), 58) + body
+    total = sum(struct.unpack(f"!{len(summed) // 2}H", summed))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = 0xFFFF - ((total & 0xFFFF) + (total >> 16))
+    body = body[:2] + struct.pack("!H", checksum) + body[4:]
+    head = struct.pack("!IHBB", 6 << 28, len(body), 58, 255)
+    return bytes.fromhex("333300000001") + ROUTER + b"\x86\xdd" + head + source + everybody + body
+
+
+def arp_request(ip):
+    """A frame that asks who has the address."""
+    asking = ROUTER + ipaddress.ip_address("10.77.0.1").packed
+    asked = bytes(6) + ipaddress.ip_address(ip).packed
+    return b"\xff" * 6 + ROUTER + b"\x08\x06" + bytes.fromhex("0001080006040001") + asking + asked
 
 
 async def test_what_another_daemon_plugged_on_this_machine_is_no_leftover(

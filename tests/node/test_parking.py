@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import ipaddress
 import socket
 import subprocess
@@ -57,6 +58,40 @@ async def test_parked_port_is_handed_over_without_another_word_to_ovn(tmp_path, 
         assert (await node.cni("CHECK", netns=path(sandbox)))[0] == 0
         assert await node.cni("ADD", netns=path(sandbox), version="1.1.0") == (0, result)
         assert node.pool_api.patches == [{VIF.id: {}}]
+
+
+async def test_pod_whose_bandwidth_is_limited_gets_a_veth_instead_of_the_parked_pair(
+    tmp_path, remote, sandbox
+):
+    """The plugin bandwidth works on the peer of the Pod's interface; a macvlan has none."""
+    limits = {"runtimeConfig": {"bandwidth": {"ingressRate": 1000000, "ingressBurst": 1000000}}}
+    async with a_node(tmp_path, remote) as node:
+        await parked(node, VIF)
+        node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
+        code, result = await node.cni("ADD", netns=path(sandbox), config=limits)
+        assert code == 0, result
+        inside, outside = end("eth0", netns=sandbox), end(VIF.vif_name)
+        assert (kind(inside), kind(outside)) == ("veth", "veth")
+        assert inside["link_index"] == outside["ifindex"]
+        assert inside["address"] == VIF.address
+        assert await node.cni("DEL", netns=path(sandbox)) == (0, None)
+        await eventually(lambda: parked_rows(node))  # for the next Pod
+
+
+@pytest.mark.parametrize("mtu", [1300, 1500])
+async def test_parked_port_has_the_mtu_that_its_network_has_got_meanwhile(
+    tmp_path, remote, sandbox, mtu
+):
+    async with a_node(tmp_path, remote) as node:
+        await parked(node, VIF)
+        node.controller.enabled = False
+        changed = dataclasses.replace(VIF, network=dataclasses.replace(VIF.network, mtu=mtu))
+        node.cache.put(kuryrport("web", "u1", {"eth0": changed}))
+        code, result = await node.cni("ADD", netns=path(sandbox), version="1.1.0")
+        assert code == 0, result
+        link = end("eth0", netns=sandbox)
+        assert (kind(link), link["mtu"]) == ("macvlan", mtu)
+        assert [end(name)["mtu"] for name in (VIF.vif_name, lower(VIF.vif_name))] == [mtu, mtu]
 
 
 async def test_del_parks_again_and_leaves_nothing_of_the_pod(tmp_path, remote, namespaces):

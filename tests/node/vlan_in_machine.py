@@ -1,6 +1,7 @@
 """VIFVlanNested on a kernel that has VLANs: run in a virtual machine, see test_vm_node.py."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -16,14 +17,22 @@ from kuryr_k8s.cni.bindings.base import (
     Attachment,
     BindingContext,
     BindingError,
+    Bindings,
+    Claim,
     NamespaceGone,
 )
 from kuryr_k8s.cni.bindings.vlan import VlanBinding, VlanRecord
 from kuryr_k8s.cni.netlink import Links, Vlan
 from kuryr_k8s.cni.patience import USUAL, Patience
+from kuryr_k8s.cni.pods.adds import Adds
+from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.healing import Healing
+from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
+from kuryr_k8s.cni.pods.outages import Outages
+from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.resources import Key
-from tests.kit.node.fakes import vlan_vif
-from tests.node.workbench import PATIENCE, eventually, ip, shell
+from tests.kit.node.fakes import Api, Cache, kuryrport, vlan_vif
+from tests.node.workbench import NODE, PATIENCE, eventually, ip, shell
 
 KILLS, MOST = 8, 30  # of a daemon: more of them until one came in between
 
@@ -189,6 +198,77 @@ async def test_record_outlives_the_daemon(daemon, gateway, namespaces):
     again = daemon()
     assert list(again.attachments()) == [attachment(netns)]
     assert again.working(attachment(netns))
+
+
+@contextlib.asynccontextmanager
+async def healing(binding):
+    """The loop that heals, with the Pod of ``attachment`` in its cache."""
+    cache, bindings, settled = Cache(), Bindings({"VIFVlanNested": binding}), asyncio.Event()
+    cache.put(kuryrport("web", "u1", {"eth0": vlan_vif(1)}))
+    settled.set()
+    api = Api(cache)
+    kuryrports = KuryrPorts(cache, api)
+    attachments = Attachments(
+        bindings, kuryrports, adds=Adds(), settled=settled, add_timeout=PATIENCE
+    )
+    outages = Outages(NODE, EventRecorder(api, "test", "node1"))
+    events = binding._links.events
+    async with asyncio.TaskGroup() as group:
+        part = Healing(NODE, bindings, attachments, kuryrports, events, outages)
+        tasks = [group.create_task(loop.run()) for loop in part.loops()]
+        yield api
+        for task in tasks:
+            task.cancel()
+
+
+def reasons(api):
+    return [event["reason"] for event in api.events]
+
+
+async def test_interface_that_was_deleted_in_the_pod_is_made_again(daemon, gateway, namespaces):
+    netns, binding = namespaces(), daemon()
+    await connected(binding, netns)
+    async with healing(binding) as api:
+        await eventually(lambda: binding.states() == {attachment(netns): True})
+        shell(f"ip -n {netns} link del eth0")
+        await restored(binding, netns, api)
+
+
+async def test_interface_is_made_again_when_its_link_is_back(daemon, gateway, namespaces):
+    netns, binding = namespaces(), daemon()
+    await connected(binding, netns)
+    shell("ip link set eth0 name away")
+    shell(f"ip -n {netns} link del eth0")
+    async with healing(binding) as api:
+        await eventually(lambda: binding.states() == {attachment(netns): False})
+        shell("ip link set away name eth0")
+        await restored(binding, netns, api)
+
+
+async def connected(binding, netns):
+    await binding.connect(attachment(netns), vlan_vif(1))
+    await binding.ready(attachment(netns), vlan_vif(1))
+
+
+async def restored(binding, netns, api):
+    """The Pod has its network, and users have heard of it."""
+    vif = vlan_vif(1)
+    await eventually(lambda: (pod_link(netns) or {}).get("address") == vif.address)
+    await eventually(lambda: answers("10.77.0.1", netns))
+    await eventually(lambda: answers("fd77::1", netns))
+    await eventually(lambda: reasons(api)[-1:] == ["KuryrInterfaceRestored"])
+    await binding.check(attachment(netns), vif)
+    assert binding.working(attachment(netns))
+
+
+async def test_interface_is_not_made_again_without_its_namespace(daemon, gateway, namespaces):
+    netns, binding, vif = namespaces(), daemon(), vlan_vif(1)
+    await binding.connect(attachment(netns), vif)
+    await binding.ready(attachment(netns), vif)
+    remove_namespace(netns)
+    await gone(binding, Vlan(link="eth0", vlan_id=1))
+    claim = Claim(key=Key("default", "web"), pod_uid="u1", name="eth0", vif=vif)
+    assert await binding.lost([claim]) == []
 
 
 async def test_what_another_has_is_neither_taken_nor_removed(daemon, namespaces):

@@ -20,12 +20,16 @@ from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.database import SCHEMA, Ovsdb
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
 from kuryr_k8s.cni.patience import Patience
+from kuryr_k8s.cni.pods.acknowledgements import Acknowledgements
 from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.healing import Healing
 from kuryr_k8s.cni.pods.housekeeping import Housekeeping
 from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
+from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.cni.server import Server
 from kuryr_k8s.cni.spool import Spool
+from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.cni_program import kuryr_cni
 from tests.kit.node.fakes import Api, Cache, PoolApi, PoolCache
@@ -197,6 +201,7 @@ class Node:
     """The daemon in this process, on a socket; :meth:`cni` runs the real plugin.
 
     :param others: further classes of bindings, by the class of VIFs.
+    :param pods: the KuryrPorts that the cache has at the start.
     """
 
     def __init__(
@@ -207,10 +212,14 @@ class Node:
         links=None,
         sweep=600.0,
         others=None,
+        pods=(),
+        patience=PATIENT,
     ):
         self.socket = directory / "cni.sock"
         self.spool = directory / "spool"
         self.cache = Cache()
+        for pod in pods:
+            self.cache.put(pod)
         self.api = Api(self.cache)
         self.switch = OpenVSwitch(remote, PATIENT)
         self.links = links or Links()
@@ -227,22 +236,34 @@ class Node:
             switch=self.switch,
             adds=adds,
             settled=settled,
-            patience=PATIENT,
+            patience=patience,
         )
         self.binding = OpenVSwitchBinding(context)
         bindings = {name: kind(context) for name, kind in (others or {}).items()}
         self.parked, self.parking = self.binding.parked_ports, self.binding.parking
+        usable = Bindings({"VIFOpenVSwitch": self.binding} | bindings)
+        kuryrports = KuryrPorts(self.cache, self.api)
         self.attachments = Attachments(
-            Bindings({"VIFOpenVSwitch": self.binding} | bindings),
-            KuryrPorts(self.cache, self.api),
+            usable,
+            kuryrports,
             adds=adds,
             settled=settled,
             add_timeout=add_timeout,
         )
-        self.dispatcher = Dispatcher(self.attachments, PATIENT)
+        self.healing = Healing(
+            NODE,
+            usable,
+            self.attachments,
+            kuryrports,
+            self.links.events,
+            Outages(NODE, EventRecorder(self.api, "test", "node1"), PATIENT),
+        )
+        self.acknowledgements = Acknowledgements(self.cache, self.api, self.attachments, PATIENT)
+        spool = Spool(self.spool)
+        self.dispatcher = Dispatcher(self.attachments, spool, patience)
         self.housekeeping = Housekeeping(
             self.attachments,
-            Spool(self.spool),
+            spool,
             self.dispatcher.handle,
             synced=self.cache.synced,
             interval=sweep,
@@ -257,6 +278,11 @@ class Node:
                 group.create_task(self.housekeeping.run()),
                 group.create_task(self.parking.run()),
                 group.create_task(self.vswitchd.run()),
+                *(
+                    group.create_task(loop.run())
+                    for part in (self.healing, self.acknowledgements)
+                    for loop in part.loops()
+                ),
             ]
             serving = Server(self.socket, self.dispatcher.handle, patience=PATIENT)
             server = group.create_task(serving.run(self._stop))

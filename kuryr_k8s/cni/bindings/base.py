@@ -8,7 +8,7 @@ and metrics (:class:`kuryr_k8s.cni.parts.Part`), what is attached, and what is l
 
 import abc
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,9 +25,11 @@ from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.vif import VIFBase
 
 ENTRY_POINTS = "kuryr_k8s.cni.binding"
+_NOT_INSTALLED = "the metadata of the package kuryr-k8s is missing; install the package again"
 
 
 class BindingError(errors.KuryrError):
@@ -62,16 +64,51 @@ class Attachment:
     namespace: str
     pod: str
 
+    @property
+    def name(self) -> str:
+        """Return the interface's name in the KuryrPort."""
+        return DEFAULT_IFNAME if self.ifname == self.request_ifname else self.ifname
+
     def __str__(self) -> str:
         return f"{self.ifname} of Pod {self.namespace}/{self.pod}, container {self.container_id}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An interface that a Pod of this node has or will get, by its KuryrPort.
+
+    :param key: of the KuryrPort, with the Pod's name.
+    :param name: of the interface in the KuryrPort.
+    """
+
+    key: Key
+    pod_uid: str
+    name: str
+    vif: VIFBase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """An attachment of a running Pod that is not whole any more.
+
+    :param what: describes for users what is missing.
+    """
+
+    attachment: Attachment
+    vif: VIFBase
+    what: str
+
+
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A leftover of a ``connect`` that ended before its record was written."""
+    """A leftover of a ``connect`` that ended before its record was written.
+
+    :param pod_uid: the Pod that it belongs to if its record has been lost; empty if unknown.
+    """
 
     container_id: str
     name: str
+    pod_uid: str = ""
 
 
 class Settled(Protocol):
@@ -181,9 +218,49 @@ class Binding(Part, abc.ABC):
         of a namespace that is missing proves nothing; it may merely be out of sight.
         """
 
+    async def unpark(self, vif: VIFBase) -> None:
+        """Unplug a VIF's port if it is parked, so that ``connect`` makes an interface for the Pod.
+
+        It is called before ``connect`` where a chained plugin needs a veth.
+        """
+
     def parked(self, vif: VIFBase) -> bool:  # noqa: ARG002 - a default
         """Return whether a VIF's port carries traffic already, although no Pod has it yet."""
         return False
+
+    def states(self) -> dict[Attachment, bool]:
+        """Return everything that is attached, and whether it carries traffic."""
+        return {attachment: self.working(attachment) for attachment in self.attachments()}
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function when an interface may have been lost, or may carry traffic again."""
+
+    def suspects(self) -> Collection[str]:
+        """Return the uids of Pods of which an interface may have gone since the last call."""
+        return ()
+
+    async def lost(self, claims: Sequence[Claim]) -> list[Lost]:  # noqa: ARG002 - a default
+        """Return which of these interfaces were attached, and have lost their record or a link.
+
+        Only what belongs to a namespace that still exists is lost.
+        """
+        return []
+
+    async def restore(self, lost: Sequence[Lost]) -> None:
+        """Make records and links again, except where there is nothing lost any more.
+
+        :raises errors.KuryrError: not all of them could be made.
+        """
+
+    def restored(self) -> Collection[Attachment]:
+        """Return what was made again, and can be set up by :meth:`finish` now."""
+        return ()
+
+    async def finish(self, attachment: Attachment, vif: VIFBase) -> None:
+        """Set an interface up that was made again."""
+
+    async def forget(self, lost: Lost) -> None:
+        """Remove what is left of an attachment that has lost its record."""
 
     def trouble(self) -> str:
         """Describe for users why ``attachments`` may be incomplete; empty if it is complete."""
@@ -233,7 +310,7 @@ class Bindings:
 def load(context: BindingContext) -> Bindings:
     """Load all bindings that are installed.
 
-    :raises errors.ConfigError: one of them is broken, or two have the same name.
+    :raises errors.ConfigError: one of them is broken, two have the same name, or none can be used.
     """
     found: ExtensionManager[Any] = ExtensionManager(ENTRY_POINTS, on_load_failure_callback=_broken)
     # before any is made: what a binding has subscribed to cannot be taken back
@@ -247,6 +324,11 @@ def load(context: BindingContext) -> Bindings:
             usable[extension.name] = _make(extension, context)
         except Unusable as error:
             unusable[extension.name] = error
+    if not usable:
+        reasons = "; ".join(f"{name}: {error}" for name, error in unusable.items())
+        raise errors.ConfigError(
+            f"there is no binding in {ENTRY_POINTS}: {reasons or _NOT_INSTALLED}"
+        )
     return Bindings(usable, unusable)
 
 

@@ -10,7 +10,7 @@ lost.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kuryr_k8s.cni import netlink
 from kuryr_k8s.cni.bindings import interface
@@ -19,30 +19,36 @@ from kuryr_k8s.cni.bindings.base import (
     Binding,
     BindingContext,
     BindingError,
+    Claim,
+    Lost,
     NamespaceGone,
     Stray,
     Unusable,
 )
-from kuryr_k8s.cni.bindings.parked_ports import ParkedPorts, alias
+from kuryr_k8s.cni.bindings.lost_ports import LostPorts
+from kuryr_k8s.cni.bindings.ovs_records import (
+    IDS,
+    PARKED_USER,
+    RESTORED,
+    alias,
+    expect,
+    external_ids,
+    ids,
+    port_id,
+    read,
+    remembered,
+    user_of,
+)
+from kuryr_k8s.cni.bindings.parked_ports import ParkedPorts
 from kuryr_k8s.cni.bindings.parking import Parking, may_keep
 from kuryr_k8s.cni.ovs.openflow import OpenFlow
-from kuryr_k8s.cni.ovs.switch import OURS, InterfaceRow, OpenVSwitch
+from kuryr_k8s.cni.ovs.switch import InterfaceRow, OpenVSwitch
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, Key
-from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch, VIFPortProfileOpenVSwitch
+from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch
 
 LOG = logging.getLogger(__name__)
-# The external_ids that hold the fields of an Attachment
-IDS = {
-    "container_id": OURS,
-    "ifname": "kuryr-ifname",
-    "request_ifname": "kuryr-request-ifname",
-    "netns": "kuryr-netns",
-    "pod_uid": "kuryr-pod-uid",
-    "namespace": "kuryr-namespace",
-    "pod": "kuryr-pod",
-}
 
 
 class OpenVSwitchBinding(Binding):
@@ -77,6 +83,9 @@ class OpenVSwitchBinding(Binding):
         pool.subscribe(lambda key, _old, _new: self.parking.queue.add(key))
         context.switch.subscribe_ports(lambda: self.parking.queue.add(context.node))
         self._announced: set[Attachment] = set()  # those handed over with their end up
+        self._lost_ports = LostPorts(
+            context.links, context.switch, self.parked_ports, self._wiring
+        )
 
     def loops(self) -> Sequence[Controller[Key]]:
         """Return the loop that parks ports."""
@@ -84,39 +93,41 @@ class OpenVSwitchBinding(Binding):
 
     async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
         """Hand over the parked port, keep a veth that is whole, or make a new one."""
-        vif = _expect(vif)
+        vif = expect(vif)
         async with self.parked_ports.held(vif.vif_name):
             known = self._switch.find(vif.vif_name)
             host_mac = None
-            if known is not None and known.iface_id == _port_id(vif):
+            if known is not None and known.iface_id == port_id(vif):
                 if not known.attached:
                     host_mac = await self._hand_over(known, attachment, vif)
-                elif _read(known) == attachment:
+                elif read(known) == attachment:
                     host_mac = await self._mac_if_whole(attachment, vif)
             if host_mac is None:
-                host_mac = await self._connect(attachment, vif, anew=known is not None)
+                if known is not None:
+                    await self._switch.del_port(vif.vif_name)
+                host_mac = await self._connect(attachment, vif)
         return interface.describe(attachment, vif, vif.vif_name, host_mac)
 
     async def _hand_over(
         self, row: InterfaceRow, attachment: Attachment, vif: VIFOpenVSwitch
     ) -> str | None:
         wiring = self._wiring(attachment, vif)
-        ids = _ids(attachment)
+        user = user_of(attachment, self._switch.identity())
         try:
-            mac = await self.parked_ports.hand_over(row, ids, attachment.netns, wiring)
+            mac = await self.parked_ports.hand_over(
+                row, ids(attachment), user, attachment.netns, wiring
+            )
         except netlink.NamespaceError as error:
             raise NamespaceGone(str(error)) from error
         if mac is not None and row.installed:
             self._announced.add(attachment)
         return mac
 
-    async def _connect(self, attachment: Attachment, vif: VIFOpenVSwitch, *, anew: bool) -> str:
-        if anew:
-            await self._switch.del_port(vif.vif_name)
+    async def _connect(self, attachment: Attachment, vif: VIFOpenVSwitch) -> str:
         try:
             mac = await self._links.create(
                 vif.vif_name,
-                self._alias(attachment.container_id),
+                self._alias(user_of(attachment, self._switch.identity())),
                 attachment.netns,
                 self._wiring(attachment, vif),
             )
@@ -124,7 +135,7 @@ class OpenVSwitchBinding(Binding):
             raise NamespaceGone(str(error)) from error
         except netlink.LinkError as error:
             raise BindingError(f"cannot make the veth {vif.vif_name}: {error}") from error
-        await self._switch.add_port(vif.bridge_name, vif.vif_name, _external_ids(attachment, vif))
+        await self._switch.add_port(vif.bridge_name, vif.vif_name, external_ids(attachment, vif))
         return mac
 
     async def _mac_if_whole(self, attachment: Attachment, vif: VIFOpenVSwitch) -> str | None:
@@ -136,11 +147,11 @@ class OpenVSwitchBinding(Binding):
 
     async def ready(self, attachment: Attachment, vif: VIFBase) -> None:
         """Wait until OVN has installed the port, then set the Pod's end up."""
-        vif = _expect(vif)
+        vif = expect(vif)
         if attachment in self._announced:
             self._announced.discard(attachment)
             return
-        row = await self._switch.wait_installed(vif.vif_name, _port_id(vif))
+        row = await self._switch.wait_installed(vif.vif_name, port_id(vif))
         wiring = self._wiring(attachment, vif)
         try:
             if row.parked:
@@ -154,14 +165,14 @@ class OpenVSwitchBinding(Binding):
 
     def progress(self, vif: VIFBase) -> str:
         """Describe what ovs-vswitchd or OVN has yet to do."""
-        vif = _expect(vif)
+        vif = expect(vif)
         known = self._switch.find(vif.vif_name)
         if known is None:
             return f"port {vif.vif_name} is not in Open vSwitch"
         if known.error:
             return f"ovs-vswitchd reports: {known.error}"
         return (
-            f"OVN has not installed Neutron port {_port_id(vif)} (interface {vif.vif_name}); is "
+            f"OVN has not installed Neutron port {port_id(vif)} (interface {vif.vif_name}); is "
             f"ovn-controller running, and is the port bound to chassis {self._switch.host_id()}?"
         )
 
@@ -174,11 +185,13 @@ class OpenVSwitchBinding(Binding):
                     await self._disconnect(row, attachment)
 
     async def _disconnect(self, row: InterfaceRow, attachment: Attachment) -> None:
-        keys, netns = IDS.values(), attachment.netns
+        keys, netns = (*IDS.values(), RESTORED), attachment.netns
         if await self.parked_ports.take_back(row, keys, netns, attachment.ifname):
             return
         await self._switch.del_port(row.name)
-        await self._delete(row.name, "parked" if row.parked else attachment.container_id)
+        await self._delete(row.name, attachment.container_id)
+        if row.parked:  # handed over by an earlier version, or not quite
+            await self._delete(row.name, PARKED_USER)
 
     async def _delete(self, name: str, container_id: str) -> None:
         try:
@@ -188,9 +201,9 @@ class OpenVSwitchBinding(Binding):
 
     async def check(self, attachment: Attachment, vif: VIFBase) -> None:
         """Compare the row of Open vSwitch and the Pod's end with the VIF."""
-        vif = _expect(vif)
+        vif = expect(vif)
         known = self._switch.find(vif.vif_name)
-        if known is None or _read(known) != attachment:
+        if known is None or read(known) != attachment:
             raise BindingError(f"port {vif.vif_name} of Open vSwitch is missing")
         if known.error or not known.installed:
             raise BindingError(self.progress(vif))
@@ -200,7 +213,7 @@ class OpenVSwitchBinding(Binding):
 
     def attachments(self) -> Collection[Attachment]:
         """Return the attachments that rows of Open vSwitch record."""
-        return [_read(row) for row in self._switch.interfaces() if row.attached]
+        return [read(row) for row in self._switch.interfaces() if row.attached]
 
     def working(self, attachment: Attachment) -> bool:
         """Return whether OVN has installed the port."""
@@ -213,9 +226,48 @@ class OpenVSwitchBinding(Binding):
     def _in_pod(self, row: InterfaceRow) -> bool:
         return self._links.in_use(row.name) if row.parked else self._links.exists(row.name)
 
+    async def unpark(self, vif: VIFBase) -> None:
+        """Unplug the port if it is parked: a macvlan has no peer that a plugin could work on."""
+        wanted = port_id(expect(vif))
+        rows = [row for row in self.parked_ports.rows() if row.iface_id == wanted]
+        await self.parked_ports.unpark(rows)
+
     def parked(self, vif: VIFBase) -> bool:
         """Return whether the port is parked, has no Pod, and is installed by OVN."""
         return self.parked_ports.ready(vif.id)
+
+    def states(self) -> dict[Attachment, bool]:
+        """Return the attachments, and whether OVN has installed their ports."""
+        return {read(row): row.installed for row in self._switch.interfaces() if row.attached}
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function when a row or a link of ours may have changed."""
+        self._lost_ports.watch(changed)
+
+    def suspects(self) -> Collection[str]:
+        """Return the Pods of which a link has gone."""
+        return self._lost_ports.suspects()
+
+    async def lost(self, claims: Sequence[Claim]) -> list[Lost]:
+        """Return what aliases or rows record, and what lacks its row or its link."""
+        return await self._lost_ports.find(claims)
+
+    async def restore(self, lost: Sequence[Lost]) -> None:
+        """Make rows and links again."""
+        await self._lost_ports.restore(lost)
+
+    def restored(self) -> Collection[Attachment]:
+        """Return what was made again, and is installed by OVN."""
+        return self._lost_ports.restored()
+
+    async def finish(self, attachment: Attachment, vif: VIFBase) -> None:
+        """Set the Pod's end up, which tells its neighbours where it is."""
+        await self.ready(attachment, vif)
+        await self._lost_ports.finished(attachment, vif)
+
+    async def forget(self, lost: Lost) -> None:
+        """Delete the veth of an attachment that has no row."""
+        await self._lost_ports.forget(lost)
 
     def trouble(self) -> str:
         """Return a message while the database cannot be reached, else an empty string."""
@@ -232,11 +284,13 @@ class OpenVSwitchBinding(Binding):
         if not self._switch.identity():
             return []
         prefix = self._alias("")
-        return [
-            Stray(alias.removeprefix(prefix), name)
-            for name, alias in (await self._links.aliases()).items()
-            if alias.startswith(prefix) and name not in known
-        ]
+        strays = []
+        for name, text in (await self._links.aliases()).items():
+            if text.startswith(prefix) and name not in known:
+                found = remembered(text)
+                user = found.container_id if found else text.removeprefix(prefix)
+                strays.append(Stray(user, name, found.pod_uid if found else ""))
+        return strays
 
     async def discard(self, stray: Stray) -> None:
         """Delete a stray veth, unless it has a row by now."""
@@ -253,32 +307,4 @@ class OpenVSwitchBinding(Binding):
 
     def _rows(self, attachment: Attachment) -> list[InterfaceRow]:
         rows = self._switch.interfaces()
-        return [row for row in rows if row.attached and _read(row) == attachment]
-
-
-def _expect(vif: VIFBase) -> VIFOpenVSwitch:
-    if not isinstance(vif, VIFOpenVSwitch):
-        raise BindingError(f"{type(vif).__name__} is not a VIFOpenVSwitch")
-    return vif
-
-
-def _port_id(vif: VIFOpenVSwitch) -> str:
-    """Return the Neutron port's id, as OVN looks for it."""
-    profile = vif.port_profile
-    return profile.interface_id if isinstance(profile, VIFPortProfileOpenVSwitch) else vif.id
-
-
-def _ids(attachment: Attachment) -> dict[str, str]:
-    return {key: getattr(attachment, name) for name, key in IDS.items()}
-
-
-def _external_ids(attachment: Attachment, vif: VIFOpenVSwitch) -> dict[str, str]:
-    return _ids(attachment) | {
-        "iface-id": _port_id(vif),
-        "iface-status": "active",
-        "attached-mac": vif.address or "",
-    }
-
-
-def _read(row: InterfaceRow) -> Attachment:
-    return Attachment(**{name: row.external_ids.get(key, "") for name, key in IDS.items()})
+        return [row for row in rows if row.attached and read(row) == attachment]

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni.bindings.ovs_records import PARKED_USER, alias
 from kuryr_k8s.cni.netlink import LinkError, Links, NamespaceError, ParkedPair, Wiring
 from kuryr_k8s.cni.ovs.openflow import OpenFlow, OpenFlowError
 from kuryr_k8s.cni.ovs.switch import PARKED, InterfaceRow, NewPort, OpenVSwitch
@@ -88,20 +89,22 @@ class ParkedPorts:
                     LOG.info("port %s is no longer parked", row.iface_id)
 
     async def hand_over(
-        self, row: InterfaceRow, ids: Mapping[str, str], netns: str, wiring: Wiring
+        self, row: InterfaceRow, ids: Mapping[str, str], user: str, netns: str, wiring: Wiring
     ) -> str | None:
         """Give a Pod the port, with its end up if OVN has installed the port already.
 
         The caller holds the name.
 
         :param ids: the record of the attachment.
+        :param user: the same for the alias.
         :returns: the MAC of the node's end; None if the port has to be plugged like any other.
         :raises NamespaceError: there is no Pod. The record stands; :meth:`take_back` erases it.
         """
         if not await self._switch.mark(row.row, ids):
             return None
         try:
-            return await self._links.hand_over(row.name, netns, wiring, up=row.installed)
+            text = alias(self._switch.identity(), user)
+            return await self._links.hand_over(row.name, text, netns, wiring, up=row.installed)
         except NamespaceError:
             raise
         except LinkError as error:
@@ -122,7 +125,7 @@ class ParkedPorts:
         if not row.parked or zone is None or not self._kept(row.iface_id):
             return False
         try:
-            await self._links.take_back(row.name, netns, ifname)
+            await self._links.take_back(row.name, self._alias(), netns, ifname)
             await self._openflow.forget_connections(*zone)
         except (LinkError, OpenFlowError) as error:
             LOG.warning("port %s cannot be parked again: %s", row.iface_id, error)
@@ -132,9 +135,13 @@ class ParkedPorts:
     @contextlib.asynccontextmanager
     async def _all_held(self, hosts: Sequence[str]) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for host in hosts:
+            for host in sorted(hosts):  # as all that hold several names
                 await stack.enter_async_context(self.held(host))
             yield
+
+    def occupied(self, port_id: str) -> bool:
+        """Return whether a Pod has the interface of a port, whatever Open vSwitch says."""
+        return self._links.occupied(host_end(port_id))
 
     def _plugged(self, port_id: str) -> bool:
         return any(row.iface_id == port_id for row in self._switch.interfaces())
@@ -155,18 +162,7 @@ class ParkedPorts:
         return ParkedPair(host=host_end(port_id), mac=port.mac, mtu=mtu, offload=offload)
 
     def _alias(self) -> str:
-        return alias(self._switch.identity(), "parked")
-
-
-def alias(identity: str, user: str) -> str:
-    """Return the alias of a node's end.
-
-    It names the database that records the port: what another database's daemon plugged on the
-    same machine must not look like a leftover.
-
-    :param user: the container that has the port, or ``parked``.
-    """
-    return f"kuryr:{identity}:{user}"
+        return alias(self._switch.identity(), PARKED_USER)
 
 
 def _new_port(port_id: str, port: PoolPort) -> NewPort:

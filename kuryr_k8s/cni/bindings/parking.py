@@ -15,6 +15,7 @@ from kuryr_k8s.model.kuryrportpool import KuryrPortPool, PoolPort
 
 LOG = logging.getLogger(__name__)
 BATCH = 10  # ports in a transaction; the ADD of one of them waits for it
+AFTER_REPAIR = 1.0  # seconds until the next look at ports whose interfaces Pods have
 AFTER_ADDS = 0.25  # seconds until the next look whether ADDs are being done
 LONGEST = 5.0  # seconds that parking waits for ADDs
 
@@ -119,10 +120,13 @@ class Parking:
 
         :returns: seconds until there is more to do.
         """
-        missing = self._missing(pool)
+        unplugged = self._unplugged(pool)
+        # what a Pod has lost its row, and gets it back as an attachment
+        missing = {i: port for i, port in unplugged.items() if not self._parked.occupied(i)}
+        again = AFTER_REPAIR if len(missing) < len(unplugged) else self._look_again
         if not missing:
             self._waiting_since = None
-            return self._look_again
+            return again
         now = asyncio.get_running_loop().time()
         if self._waiting_since is None:
             self._waiting_since = now
@@ -131,10 +135,10 @@ class Parking:
         await self._parked.park(dict(list(missing.items())[:BATCH]))
         if len(missing) <= BATCH:
             self._waiting_since = None
-            return self._look_again
+            return again
         return 0.0
 
-    def _missing(self, pool: KuryrPortPool) -> dict[str, PoolPort]:
+    def _unplugged(self, pool: KuryrPortPool) -> dict[str, PoolPort]:
         plugged = {row.iface_id for row in self._switch.interfaces()}
         return {
             port_id: port

@@ -8,7 +8,7 @@ interface that was never made; no interface is made without a record.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +19,8 @@ from kuryr_k8s.cni.bindings.base import (
     Binding,
     BindingContext,
     BindingError,
+    Claim,
+    Lost,
     NamespaceGone,
 )
 from kuryr_k8s.cni.bindings.records import Record, Records
@@ -61,6 +63,7 @@ class VlanBinding(Binding):
         self._link_iface = str(options.link_iface or "")
         self._records = Records(Path(options.state_dir), VlanRecord)
         self._patience = context.patience.gateway
+        self._gone: set[tuple[str, int | None]] = set()  # interfaces that may be those of Pods
 
     async def connect(self, attachment: Attachment, vif: VIFBase) -> Result:
         """Make the VLAN interface in the Pod's namespace, unless it is there and whole."""
@@ -189,6 +192,71 @@ class VlanBinding(Binding):
         """Return whether the kernel has no interface for the VLAN, in any namespace."""
         record = self._records.get(attachment)
         return record is None or not self._vlans.exists(record.vlan)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function when an interface may have gone."""
+
+        def gone(name: str, number: int | None) -> None:
+            self._gone.add((name, number))
+            changed()
+
+        self._links.events.subscribe(gone)
+
+    def suspects(self) -> Collection[str]:
+        """Return the Pods of which an interface has gone, or all after a change of the link."""
+        gone, self._gone = self._gone, set()
+        return {
+            record.attachment.pod_uid
+            for record in self._records.all()
+            if (record.attachment.ifname, record.number) in gone
+            or (record.vlan.link, None) in gone
+            or ("", None) in gone
+        }
+
+    async def lost(self, claims: Sequence[Claim]) -> list[Lost]:
+        """Return what has a record and a namespace, and no interface any more."""
+        found = []
+        for claim in claims:
+            vif = _expect(claim.vif)
+            for record in self._records.all():
+                if (record.port_id, record.attachment.pod_uid) != (vif.id, claim.pod_uid):
+                    continue
+                if not self._vlans.exists(record.vlan) and await self._exists(record.attachment):
+                    what = "its interface was missing"
+                    found.append(Lost(attachment=record.attachment, vif=vif, what=what))
+        return found
+
+    async def _exists(self, attachment: Attachment) -> bool:
+        try:
+            await self._vlans.number(attachment.netns)
+        except netlink.NamespaceError:
+            return False
+        return True
+
+    async def restore(self, lost: Sequence[Lost]) -> None:
+        """Make the interfaces again, unless they are there."""
+        for item in lost:
+            vif, record = _expect(item.vif), self._records.get(item.attachment)
+            if record is None or self._vlans.exists(record.vlan):
+                continue
+            netns = item.attachment.netns
+            number = await self._vlans.number(netns)
+            self._records.put(dataclasses.replace(record, number=number, ready=False))
+            wiring = _wiring(item.attachment, vif)
+            try:
+                await self._vlans.create(record.vlan, record.name, netns, wiring)
+            except netlink.LinkError as error:
+                message = f"cannot make VLAN {record.vlan.vlan_id} again: {error}"
+                raise BindingError(message) from error
+
+    def restored(self) -> Collection[Attachment]:
+        """Return what exists, and has not been waited for."""
+        records = [record for record in self._records.all() if not record.ready]
+        return [record.attachment for record in records if self._vlans.exists(record.vlan)]
+
+    async def finish(self, attachment: Attachment, vif: VIFBase) -> None:
+        """Set the interface up, and wait for the gateways."""
+        await self.ready(attachment, vif)
 
 
 def _expect(vif: VIFBase) -> VIFVlanNested:

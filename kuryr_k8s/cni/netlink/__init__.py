@@ -2,6 +2,7 @@
 
 from kuryr_k8s.cni.netlink.flows import Flows, UdpTarget
 from kuryr_k8s.cni.netlink.links import Links
+from kuryr_k8s.cni.netlink.node_link import NodeLink, NodeLinks, NodeRoute, NoLink
 from kuryr_k8s.cni.netlink.parked_pairs import ParkedPair
 from kuryr_k8s.cni.netlink.threads import finish
 from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
@@ -12,6 +13,10 @@ __all__ = [
     "LinkError",
     "Links",
     "NamespaceError",
+    "NoLink",
+    "NodeLink",
+    "NodeLinks",
+    "NodeRoute",
     "Observed",
     "ParkedPair",
     "Route",

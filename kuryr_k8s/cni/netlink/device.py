@@ -11,6 +11,8 @@ from array import array
 # linux/sockios.h, linux/ethtool.h, linux/if.h
 SIOCGIFFLAGS = 0x8913
 SIOCSIFFLAGS = 0x8914
+SIOCGIFMTU = 0x8921
+SIOCSIFMTU = 0x8922
 SIOCGIFHWADDR = 0x8927
 SIOCETHTOOL = 0x8946
 ETHTOOL_STXCSUM = 0x17
@@ -25,6 +27,16 @@ def mac(ifname: str) -> str:
     """
     answer = _ask(SIOCGIFHWADDR, struct.pack("16s24x", ifname.encode()))
     return answer[18:24].hex(":")  # after the name and sa_family
+
+
+def set_mtu(ifname: str, mtu: int) -> None:
+    """Set the MTU of an interface, in bytes, unless it has it already.
+
+    :raises OSError: there is no such interface, or the kernel refuses.
+    """
+    (now,) = struct.unpack_from("i", _ask(SIOCGIFMTU, _request(ifname, 0)), 16)
+    if now != mtu:
+        _ask(SIOCSIFMTU, struct.pack("16si20x", ifname.encode(), mtu))
 
 
 def set_up(ifname: str) -> None:

@@ -9,6 +9,8 @@ from pyroute2 import IPRoute
 from kuryr_k8s.cni.netlink import device, namespace, rtnl
 from kuryr_k8s.cni.netlink import parked_pairs as parked
 from kuryr_k8s.cni.netlink.flows import Flows
+from kuryr_k8s.cni.netlink.link_events import LinkEvents
+from kuryr_k8s.cni.netlink.node_link import NodeLinks
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.netlink.vlans import Vlans
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
@@ -30,8 +32,10 @@ class Links:
         self._threads = Threads("netlink", threads)
         self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: no ADD waits for that
         self.vlans = Vlans(self._threads, self._slow)
+        self.node = NodeLinks(self._slow)
         self._conntrack = Threads("conntrack", 1)  # a table of flows may be long
         self.flows = Flows(self._conntrack)
+        self.events = LinkEvents()
 
     def close(self) -> None:
         """Wait for the work that has begun, and end the threads."""
@@ -63,28 +67,37 @@ class Links:
         return await self._threads.run(lambda: _observe(netns, ifname))
 
     async def delete(self, host: str, alias: str) -> None:
-        """Delete the host's end, and the Pod's end with it, if it has this alias."""
+        """Delete the host's end, and the Pod's end with it.
+
+        :param alias: it is deleted only with this alias, with or without a space and more.
+        """
         await self._slow.run(lambda: _delete(host, alias))
 
     async def park(self, pairs: Sequence[parked.ParkedPair], alias: str) -> None:
         """Make pairs whose ends both stay on the node, the lower end down."""
         await self._slow.run(lambda: parked.park(pairs, alias))
 
-    async def hand_over(self, host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
-        """Give a Pod a parked pair. If this fails, the pair is parked as before.
+    async def hand_over(
+        self, host: str, alias: str, netns: str, wiring: Wiring, *, up: bool
+    ) -> str:
+        """Give a Pod a parked pair. If this fails, it is parked as before, but for its alias.
 
+        :param alias: of the host's end as long as the Pod has the pair.
         :param up: let packets flow, and announce the addresses.
         :returns: the MAC of the host's end.
         """
-        return await self._threads.run(lambda: parked.hand_over(host, netns, wiring, up=up))
+        return await self._threads.run(lambda: parked.hand_over(host, alias, netns, wiring, up=up))
 
     async def activate_parked(self, host: str, netns: str, wiring: Wiring) -> None:
         """Do the work of :meth:`activate` for a pair that was handed over without ``up``."""
         await self._threads.run(lambda: parked.activate(host, netns, wiring))
 
-    async def take_back(self, host: str, netns: str, ifname: str) -> None:
-        """Take a parked pair back from a Pod, with the Pod's addresses, and block it."""
-        await self._slow.run(lambda: parked.take_back(host, netns, ifname))
+    async def take_back(self, host: str, alias: str, netns: str, ifname: str) -> None:
+        """Take a parked pair back from a Pod, with the Pod's addresses, and block it.
+
+        :param alias: of the host's end from then on.
+        """
+        await self._slow.run(lambda: parked.take_back(host, alias, netns, ifname))
 
     async def block(self, host: str) -> bool:
         """Let nothing pass a parked pair.
@@ -96,6 +109,25 @@ class Links:
     def in_use(self, host: str) -> bool:
         """Return whether a Pod has a parked pair, and its end is up."""
         return parked.in_use(host)
+
+    def occupied(self, host: str) -> bool:
+        """Return whether a Pod has the interface of this name, or what is on its lower end."""
+        return exists(host) and parked.occupied(host)
+
+    async def connects(self, host: str, netns: str, ifname: str) -> bool:
+        """Return whether an interface of a Pod is the other end of ``host``, or on its lower end.
+
+        :raises NamespaceError: the Pod's namespace does not exist.
+        """
+        return await self._threads.run(lambda: _connects(host, netns, ifname))
+
+    async def set_alias(self, host: str, alias: str) -> None:
+        """Set the alias of an interface of the node."""
+        await self._threads.run(lambda: _set_alias(host, alias))
+
+    async def aliases_of(self, hosts: Sequence[str]) -> dict[str, str]:
+        """Return the alias of each of these interfaces that exists and has one."""
+        return await self._threads.run(lambda: _aliases_of(hosts))
 
     async def aliases(self) -> dict[str, str]:
         """Return the alias of every veth of the node that has one, by name."""
@@ -186,9 +218,36 @@ def _observe(netns: str, ifname: str) -> Observed | None:
 
 def _delete(host: str, alias: str) -> None:
     with rtnl.Rtnl() as home:
-        found = home.attributes(host)
-        if found is not None and found.get(rtnl.IFALIAS, b"").rstrip(b"\0") == alias.encode():
+        found = _alias(home, host)
+        if found == alias or found.startswith(alias + " "):
             _delete_quietly(home, host)
+
+
+def _alias(home: rtnl.Rtnl, host: str) -> str:
+    found = home.attributes(host) or {}
+    return found.get(rtnl.IFALIAS, b"").rstrip(b"\0").decode(errors="replace")
+
+
+def _aliases_of(hosts: Sequence[str]) -> dict[str, str]:
+    with rtnl.Rtnl() as home:
+        return {host: alias for host in hosts if (alias := _alias(home, host))}
+
+
+def _set_alias(host: str, alias: str) -> None:
+    with rtnl.Rtnl() as home:
+        home.do(rtnl.alias(host, alias))
+
+
+def _connects(host: str, netns: str, ifname: str) -> bool:
+    with namespace.opened(netns) as target:
+        below = parked.lower(host)
+        upper = socket.if_nametoindex(host) if exists(host) else 0
+        under = socket.if_nametoindex(below) if exists(below) else 0
+        with namespace.entered(target) as inside:
+            if under:
+                return parked.is_upper(inside, ifname, under)
+            found = inside.attributes(ifname) or {}
+            return bool(upper and rtnl.LINK in found and rtnl.number(found[rtnl.LINK]) == upper)
 
 
 def _delete_quietly(home: rtnl.Rtnl, ifname: str) -> None:

@@ -3,6 +3,7 @@
 A general library spends milliseconds of the interpreter on what takes the kernel microseconds.
 """
 
+import contextlib
 import os
 import socket
 import struct
@@ -13,6 +14,7 @@ from typing import Self
 # linux/netlink.h
 REQUEST, ACK, DUMP, EXCL, CREATE = 0x1, 0x4, 0x300, 0x200, 0x400
 ERROR, DONE = 2, 3
+SOL_NETLINK, STRICT_CHECK = 270, 12
 NESTED, NETWORK_ORDER = 0x8000, 0x4000
 ROOM = 65536  # bytes for one answer: twice what the kernel sends
 
@@ -89,6 +91,11 @@ class Channel:
         if answer == ERROR:
             raise _refusal(_error(reply))
         return reply
+
+    def choose(self) -> None:
+        """Have the kernel list only objects that match the header of :meth:`dump`, if it can."""
+        with contextlib.suppress(OSError):  # Linux before 4.20
+            self._socket.setsockopt(SOL_NETLINK, STRICT_CHECK, 1)
 
     def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
         """List all objects of a kind; the caller must read to the end.

@@ -1,6 +1,8 @@
 """Work inside a Pod's network namespace, done by a thread that enters it."""
 
 import contextlib
+import functools
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pyroute2 import IPRoute, netns
 from kuryr_k8s.cni.netlink import device, rtnl
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
+LOG = logging.getLogger(__name__)
 OWN = "/proc/thread-self/ns/net"
 SYSCTL = Path("/proc/sys/net")  # of the namespace that the reading thread is in
 UP = 0x1
@@ -62,26 +65,41 @@ def isolate(host: str) -> None:
     Pod could reach the node past its security groups, over a link-local address or by ARP. The
     kernel also gets the broadcasts to a Pod whose interface is on top of such an end.
     """
-    with contextlib.suppress(OSError):  # if we may not write to /proc/sys
-        _sysctl(f"ipv6/conf/{host}/disable_ipv6", "1")
-        _sysctl(f"ipv4/conf/{host}/arp_ignore", "8")
-        _sysctl(f"ipv4/conf/{host}/rp_filter", "1")
+    for name, value in (
+        (f"ipv6/conf/{host}/disable_ipv6", "1"),
+        (f"ipv4/conf/{host}/arp_ignore", "8"),
+        (f"ipv4/conf/{host}/rp_filter", "1"),
+    ):
+        try:
+            _sysctl(name, value)
+        except OSError as error:
+            _report_not_isolated(error.strerror or str(error))
+
+
+@functools.cache  # once, and not for every Pod
+def _report_not_isolated(reason: str) -> None:
+    LOG.error(
+        "Pods can reach this node past their security groups, as the daemon cannot write to %s: "
+        "%s. Allow that; a container must be privileged",
+        SYSCTL,
+        reason,
+    )
 
 
 def prepare(inside: rtnl.Rtnl, wiring: Wiring) -> None:
     """Do everything that can be done before packets flow; the link stays down.
 
-    The IPv6 settings must be made before it goes up: no router may configure the Pod, and
-    addresses from Neutron need no detection of duplicates.
+    The IPv6 settings must be made before it goes up: no router may configure the Pod, not even one
+    without IPv6 addresses, and addresses from Neutron need no detection of duplicates.
     """
     index = socket.if_nametoindex(wiring.ifname)
     device.set_up("lo")
     if not wiring.offload:
         device.checksums_off(wiring.ifname)
     _sysctl(f"ipv4/conf/{wiring.ifname}/arp_notify", "1")
+    _sysctl(f"ipv6/conf/{wiring.ifname}/accept_ra", "0")
     if wiring.has_ipv6:
         _sysctl(f"ipv6/conf/{wiring.ifname}/disable_ipv6", "0")
-        _sysctl(f"ipv6/conf/{wiring.ifname}/accept_ra", "0")
         _sysctl(f"ipv6/conf/{wiring.ifname}/accept_dad", "0")
         _sysctl(f"ipv6/conf/{wiring.ifname}/ndisc_notify", "1")
     inside.do(*(rtnl.address(index, a) for a in wiring.addresses if ":" not in a))

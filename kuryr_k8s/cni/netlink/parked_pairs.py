@@ -43,7 +43,10 @@ def lower(host: str) -> str:
 
 
 def park(pairs: Iterable[ParkedPair], alias: str) -> None:
-    """Make pairs. An interface that has the name of one of their ends is a leftover: delete it."""
+    """Make pairs, in place of leftovers that have the name of one of their ends.
+
+    :raises LinkError: a Pod has an interface of that name; it stays.
+    """
     with rtnl.Rtnl() as home:
         for pair in pairs:
             _park(home, pair, alias)
@@ -57,6 +60,8 @@ def _park(home: rtnl.Rtnl, pair: ParkedPair, alias: str) -> None:
     try:
         home.do(*wanted)
     except FileExistsError:
+        if _occupied(home, pair.host):
+            raise LinkError(f"a Pod has {pair.host}") from None
         for name in (pair.host, pair.lower):
             _delete(home, name)
         home.do(*wanted)
@@ -67,9 +72,10 @@ def _park(home: rtnl.Rtnl, pair: ParkedPair, alias: str) -> None:
     home.do(rtnl.up(socket.if_nametoindex(pair.host)))
 
 
-def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
-    """Give a Pod the lower end. If this fails, the pair is parked as before.
+def hand_over(host: str, alias: str, netns: str, wiring: Wiring, *, up: bool) -> str:
+    """Give a Pod the lower end. If this fails, the pair is parked as before, but for its alias.
 
+    :param alias: of the end in the bridge as long as the Pod has the pair.
     :param up: set the Pod's end up as well.
     :returns: the MAC of the host's end.
     :raises NamespaceError: the Pod's namespace does not exist.
@@ -81,7 +87,10 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
         wiring = dataclasses.replace(wiring, offload=True)  # the lower end computes checksums
         if device.mac(below) != wiring.mac.lower():
             raise LinkError(f"the MAC of {below} has been changed")
-        home.do(rtnl.passthru(wiring.ifname, index, wiring.mtu, target))
+        if wiring.mtu is not None:  # the network's may have changed since the port was parked
+            for end in (host, below):
+                device.set_mtu(end, wiring.mtu)
+        home.do(rtnl.alias(host, alias), rtnl.passthru(wiring.ifname, index, wiring.mtu, target))
         try:
             with namespace.entered(target) as inside:
                 namespace.prepare(inside, wiring)
@@ -90,7 +99,7 @@ def hand_over(host: str, netns: str, wiring: Wiring, *, up: bool) -> str:
                     namespace.activate(inside, wiring)
             return device.mac(host)
         except BaseException:
-            take_back(host, netns, wiring.ifname)
+            take_back(host, alias, netns, wiring.ifname)
             raise
 
 
@@ -102,8 +111,10 @@ def activate(host: str, netns: str, wiring: Wiring) -> None:
             namespace.activate(inside, wiring)
 
 
-def take_back(host: str, netns: str, ifname: str) -> None:
+def take_back(host: str, alias: str, netns: str, ifname: str) -> None:
     """Block the lower end, then delete the Pod's interface, addresses and routes included.
+
+    The alias is set last: as long as the Pod has something, the pair looks like the Pod's.
 
     A namespace that cannot be entered has gone, as a rule with everything in it. If something
     were left, the kernel would refuse the next hand-over.
@@ -113,16 +124,22 @@ def take_back(host: str, netns: str, ifname: str) -> None:
     index = socket.if_nametoindex(lower(host))
     with rtnl.Rtnl() as home:
         home.do(rtnl.down(index))
-    with (
-        contextlib.suppress(NamespaceError),
-        namespace.opened(netns) as target,
-        namespace.entered(target) as inside,
-    ):
-        found = inside.attributes(ifname)
-        if found is None or rtnl.kind(found) != "macvlan":
-            return
-        if rtnl.number(found[rtnl.LINK]) == index:
-            inside.do(rtnl.delete(socket.if_nametoindex(ifname)))
+        with (
+            contextlib.suppress(NamespaceError),
+            namespace.opened(netns) as target,
+            namespace.entered(target) as inside,
+        ):
+            if is_upper(inside, ifname, index):
+                inside.do(rtnl.delete(socket.if_nametoindex(ifname)))
+        home.do(rtnl.alias(host, alias))
+
+
+def is_upper(inside: rtnl.Rtnl, ifname: str, index: int) -> bool:
+    """Return whether an interface of a Pod is a macvlan on the lower end of this index."""
+    found = inside.attributes(ifname)
+    if found is None or rtnl.kind(found) != "macvlan":
+        return False
+    return rtnl.number(found[rtnl.LINK]) == index
 
 
 def block(host: str) -> bool:
@@ -144,6 +161,22 @@ def in_use(host: str) -> bool:
     with rtnl.Rtnl() as home:
         found = home.attributes(lower(host))
     return found is not None and rtnl.number(found[rtnl.PROMISCUITY]) > 0
+
+
+def occupied(host: str) -> bool:
+    """Return whether a Pod has the interface of this name, or what is on its lower end."""
+    with rtnl.Rtnl() as home:
+        return _occupied(home, host)
+
+
+def _occupied(home: rtnl.Rtnl, host: str) -> bool:
+    upper = home.attributes(host)
+    if upper is None:
+        return False
+    below = home.attributes(lower(host))
+    if below is not None:
+        return rtnl.number(below[rtnl.PROMISCUITY]) > 0
+    return rtnl.LINK_NETNSID in upper  # its peer is in another namespace
 
 
 def _indexes(host: str) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from kuryr_k8s.cni.netlink.messages import (
 # linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h
 NEWLINK, DELLINK, GETLINK, SETLINK, NEWADDR, NEWROUTE, GETROUTE = 16, 17, 18, 19, 20, 24, 26
 ADDRESS, IFNAME, MTU, LINK, LINKINFO, IFALIAS, NET_NS_FD, PROMISCUITY = 1, 3, 4, 5, 18, 20, 28, 30
+LINK_NETNSID = 37
 INFO_KIND, INFO_DATA = 1, 2
 VETH_PEER = 1
 MACVLAN_MODE, PASSTHRU = 1, 8
@@ -41,13 +42,19 @@ class Rtnl(messages.Channel):
 
     def attributes(self, ifname: str) -> dict[int, bytes] | None:
         """Return the attributes of an interface (``IFLA_…``); None if it does not exist."""
+        found = self.link(ifname)
+        return found[2] if found is not None else None
+
+    def link(self, ifname: str) -> tuple[int, int, dict[int, bytes]] | None:
+        """Return index, flags and attributes of an interface; None if it does not exist."""
         try:
             answer = self.ask(GETLINK, _link() + string(IFNAME, ifname))
         except OSError as error:
             if error.errno != errno.ENODEV:
                 raise
             return None
-        return dict(attributes(answer[16:]))
+        index, flags = struct.unpack_from("=4xiI", answer)
+        return index, flags, dict(attributes(answer[16:]))
 
     def is_local(self, destination: bytes) -> bool:
         """Return whether packets to this address stay on the node, by its routes."""

@@ -17,12 +17,24 @@ Ids = Mapping[str, str | None]  # None removes the key
 
 
 @dataclass(frozen=True, slots=True)
+class Internal:
+    """What ovs-vswitchd needs to know of an interface that it makes itself."""
+
+    mac: str
+    mtu: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewPort:
-    """A port of a bridge with one interface of the same name."""
+    """A port of a bridge with one interface of the same name.
+
+    :param internal: None: the interface exists, or is made by somebody else.
+    """
 
     bridge: str
     name: str
     external_ids: Mapping[str, str]
+    internal: Internal | None = None
 
 
 class AddPorts(command.BaseCommand):  # type: ignore[misc]
@@ -45,6 +57,10 @@ class AddPorts(command.BaseCommand):  # type: ignore[misc]
         interface = txn.insert(self.api.idl.tables["Interface"])
         interface.name = wanted.name
         interface.external_ids = dict(wanted.external_ids)
+        if wanted.internal is not None:
+            interface.type = "internal"
+            interface.mac = wanted.internal.mac
+            interface.mtu_request = wanted.internal.mtu
         port = txn.insert(self.api.idl.tables["Port"])
         port.name = wanted.name
         port.interfaces = [interface]

@@ -26,6 +26,7 @@ _MAP = {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited
 _MAYBE_TEXT = {"type": {"key": "string", "min": 0, "max": 1}}
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "integer"}
+_MAYBE_NUMBER = {"type": {"key": "integer", "min": 0, "max": 1}}
 
 
 def _rows(table: str, least: int) -> dict[str, Any]:
@@ -51,14 +52,23 @@ SCHEMA: dict[str, Any] = {
             },
         },
         "Port": {"columns": {"name": _TEXT, "interfaces": _rows("Interface", 1)}},
-        "Interface": {"columns": {"name": _TEXT, "external_ids": _MAP, "error": _MAYBE_TEXT}},
+        "Interface": {
+            "columns": {
+                "name": _TEXT,
+                "type": _TEXT,
+                "mac": _MAYBE_TEXT,
+                "mtu_request": _MAYBE_NUMBER,
+                "external_ids": _MAP,
+                "error": _MAYBE_TEXT,
+            },
+        },
     },
 }
 # The columns that we follow
 FOLLOWED = {
     "Open_vSwitch": ("external_ids", "cur_cfg"),
     "Bridge": ("name", "datapath_type", "external_ids"),
-    "Interface": ("name", "external_ids", "error"),
+    "Interface": ("name", "type", "mac", "mtu_request", "external_ids", "error"),
 }
 
 

@@ -10,11 +10,11 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client import Gauge
 
-from kuryr_k8s.cni.ovs.commands import AddPorts, DelPort, Ids, NewPort
+from kuryr_k8s.cni.ovs.commands import AddPorts, DelPort, Ids, Internal, NewPort
 from kuryr_k8s.cni.ovs.database import Change, Ovsdb, OVSError
 from kuryr_k8s.cni.ovs.marking import Marking
 from kuryr_k8s.cni.parts import Job, Part
@@ -23,11 +23,21 @@ from kuryr_k8s.cni.patience import USUAL, Patience
 LOG = logging.getLogger(__name__)
 OURS = "kuryr-container-id"  # the external id of rows that a container has
 PARKED = "kuryr-parked"  # the external id of rows that stay when their container leaves
-MARKS = (OURS, PARKED)
+NODE = "kuryr-node"  # the external id of the node's own interface: the uid of its Node
+MARKS = (OURS, PARKED, NODE)
 ZONE = "ct-zone-"  # ovn-controller's, on the bridge: the zone of a port's connections
 REMOVAL = 5.0  # seconds that ovs-vswitchd gets to close an interface that was removed
 
-__all__ = ["OURS", "PARKED", "InterfaceRow", "NewPort", "OVSError", "OpenVSwitch"]
+__all__ = [
+    "NODE",
+    "OURS",
+    "PARKED",
+    "InterfaceRow",
+    "Internal",
+    "NewPort",
+    "OVSError",
+    "OpenVSwitch",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +46,14 @@ class InterfaceRow:
 
     :param row: its UUID.
     :param error: what ovs-vswitchd reports; empty if all is well.
+    :param internal: what ovs-vswitchd makes it of; None if it does not make it.
     """
 
     row: str
     name: str
     external_ids: Mapping[str, str]
     error: str
+    internal: Internal | None = None
 
     @property
     def iface_id(self) -> str:
@@ -83,7 +95,7 @@ class OpenVSwitch(Part):
         self._interfaces: dict[str, InterfaceRow] = {}  # by row
         self._names: dict[str, InterfaceRow] = {}
         self._bridges: dict[str, _Bridge] = {}  # by row
-        self._host_id: str | None = None
+        self._ids: Mapping[str, str] = {}  # of the switch itself
         self._identity = ""
         self._cur_cfg = 0
         self._removed: dict[str, int] = {}  # names of removed ports: the next_cfg of that
@@ -120,7 +132,16 @@ class OpenVSwitch(Part):
 
     def host_id(self) -> str | None:
         """Return ``external_ids:hostname``: the chassis' name, by which Neutron binds ports."""
-        return self._host_id
+        return self._ids.get("hostname")
+
+    def integration_bridge(self) -> str:
+        """Return the bridge that ovn-controller connects."""
+        return self._ids.get("ovn-bridge") or "br-int"
+
+    def encap_ips(self) -> list[str]:
+        """Return the node's endpoints of tunnels, as ovn-controller is told them."""
+        told = (value for key, value in self._ids.items() if key.startswith("ovn-encap-ip"))
+        return [address.strip() for value in told for address in value.split(",")]
 
     def identity(self) -> str:
         """Return what tells this database from others; empty before the first connection."""
@@ -259,7 +280,7 @@ class OpenVSwitch(Part):
                     self._bridges[change.row] = _Bridge(**values)
             case "Open_vSwitch" if values is not None:
                 self._identity = change.row
-                self._host_id = values["external_ids"].get("hostname")
+                self._ids = values["external_ids"]
                 self._cur_cfg = values["cur_cfg"]
             case "Interface":
                 return self._apply_interface(change)
@@ -272,7 +293,8 @@ class OpenVSwitch(Part):
         if change.values is None or change.values["external_ids"].keys().isdisjoint(MARKS):
             return old.name if old is not None else ""
         name, error = change.values["name"], change.values["error"]
-        new = InterfaceRow(change.row, name, change.values["external_ids"], "".join(error))
+        ids = change.values["external_ids"]
+        new = InterfaceRow(change.row, name, ids, "".join(error), _internal(change.values))
         self._interfaces[change.row] = self._names[name] = new
         return new.name
 
@@ -281,3 +303,9 @@ class OpenVSwitch(Part):
             for future in self._waiting.get(name, ()):
                 if not future.done():
                     future.set_result(None)
+
+
+def _internal(values: Mapping[str, Any]) -> Internal | None:
+    if values["type"] != "internal":
+        return None
+    return Internal("".join(values["mac"]), next(iter(values["mtu_request"]), 0))

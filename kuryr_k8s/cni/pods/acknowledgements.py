@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.bindings.base import Attachment
 from kuryr_k8s.cni.parts import Part
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.pods.attachments import Attachments
@@ -13,7 +12,7 @@ from kuryr_k8s.cni.pods.kuryrports import Cache
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key, Resource
 from kuryr_k8s.model.annotations import NODE_FINALIZER
-from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort
+from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
 WORKERS = 8
@@ -110,7 +109,7 @@ class Acknowledgements(Part):
         self._require_knowledge()
         vifs = port.vifs()
         working = {
-            _name(attachment)
+            attachment.name
             for binding, attachment in self._attachments.of_pod(port.pod_uid)
             if binding.working(attachment)
         } | {name for name, vif in vifs.items() if self._attachments.parked(vif)}
@@ -126,9 +125,3 @@ class Acknowledgements(Part):
             await self._api.merge_patch(KURYRPORTS, key, patch, subresource="status")
         except (errors.KubeNotFound, errors.KubeConflict):
             LOG.debug("KuryrPort %s is gone, or has been replaced", key)
-
-
-def _name(attachment: Attachment) -> str:
-    """Return an interface's name in the KuryrPort."""
-    default = attachment.ifname == attachment.request_ifname
-    return DEFAULT_IFNAME if default else attachment.ifname

@@ -6,15 +6,24 @@ alone, and no two requests work on one Pod at the same time.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from prometheus_client import Gauge
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.bindings.base import Attachment, Binding, BindingError, Bindings
+from kuryr_k8s.cni.bindings.base import (
+    Attachment,
+    Binding,
+    BindingError,
+    Bindings,
+    Claim,
+    Stray,
+    Unusable,
+)
 from kuryr_k8s.cni.parts import Part
 from kuryr_k8s.cni.pods.adds import Add, Adds
 from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
@@ -86,6 +95,10 @@ class Attachments(Part):
         """Wait until requests are served."""
         await self.settled.wait()
 
+    def awaited(self) -> str:
+        """Describe for users what :meth:`started` waits for."""
+        return "the KuryrPorts of the node, and the interfaces that are there already"
+
     def subscribe(self, subscriber: Callable[[Key], None]) -> None:
         """Call a function after each change with the key of the Pod's KuryrPort."""
         self._subscribers.append(subscriber)
@@ -134,7 +147,7 @@ class Attachments(Part):
                 raise
             finally:
                 add.plugging = False
-                self._notify(_key(request))
+                self.notify(_key(request))
 
     async def _add(self, add: Add, progress: list[str]) -> Result:
         request = add.request
@@ -151,6 +164,8 @@ class Attachments(Part):
                 result = Result()
                 for plug in plugs:
                     progress[:] = [f"plugging {plug.attachment.ifname} ({plug.vif.id})"]
+                    if request.config.limited:
+                        await plug.binding.unpark(plug.vif)
                     result += await plug.binding.connect(plug.attachment, plug.vif)
             for plug in plugs:
                 try:
@@ -168,11 +183,56 @@ class Attachments(Part):
         attached = Attached(container_id=request.container_id, ifname=request.ifname)
         if add := self.adds.find(attached):
             await add.call_off("the runtime sent DEL")
-        found = [pair for pair in self.all() if _attached(pair[1]) == attached]
-        for binding, attachment in found:
-            await self.unplug(binding, attachment)
-        if not found:
-            await self._discard(lambda container_id: container_id == request.container_id)
+        async with self._serial.held(_lock(request.container_id)):
+            found = [pair for pair in self.all() if _attached(pair[1]) == attached]
+            for binding, attachment in found:
+                await self.unplug(binding, attachment)
+            await self._forget(request, len(found))
+            if not found:
+                await self._discard(lambda stray: stray.container_id == request.container_id)
+
+    async def _forget(self, request: Request, found: int) -> None:
+        """Remove what has lost its record, if less was found than the Pod should have."""
+        port = self._kuryrports.of_pod(request.pod_uid)
+        wanted = {} if port is None else self.claims([port])
+        if sum(map(len, wanted.values())) <= found:
+            return
+        attached = Attached(container_id=request.container_id, ifname=request.ifname)
+        for binding, claims in wanted.items():
+            for lost in await binding.lost(claims):
+                if _attached(lost.attachment) == attached:
+                    await binding.forget(lost)
+
+    def claims(self, ports: Iterable[KuryrPort]) -> dict[Binding, list[Claim]]:
+        """Return the interfaces that these KuryrPorts name, by their bindings."""
+        found: dict[Binding, list[Claim]] = {}
+        for port in ports:
+            key = Key(port.namespace, port.name)
+            with contextlib.suppress(DecodeError, Unusable):  # an ADD tells
+                for name, vif in port.vifs().items():
+                    if (binding := self._bindings.find(vif)) is not None:
+                        claim = Claim(key=key, pod_uid=port.pod_uid, name=name, vif=vif)
+                        found.setdefault(binding, []).append(claim)
+        return found
+
+    @contextlib.asynccontextmanager
+    async def idle(self, attachments: Collection[Attachment]) -> AsyncIterator[set[Attachment]]:
+        """Keep requests from these attachments for the body, except from those that have one.
+
+        :returns: the attachments that the body may change; their Pods still want them.
+        """
+        free = {attachment for attachment in attachments if self._is_idle(attachment)}
+        locks = {_lock(a.container_id) for a in free} | {a.pod_uid for a in free}
+        async with contextlib.AsyncExitStack() as stack:
+            for lock in locks:  # at once: nobody has them
+                await stack.enter_async_context(self._serial.held(lock))
+            yield free
+
+    def _is_idle(self, attachment: Attachment) -> bool:
+        uid, key = attachment.pod_uid, Key(attachment.namespace, attachment.pod)
+        busy = self._serial.busy(uid) or self._serial.busy(_lock(attachment.container_id))
+        wanted = self._kuryrports.usable(key, uid) is not None
+        return wanted and not busy and not self.adds.plugging(uid)
 
     async def unplug(self, binding: Binding, attachment: Attachment) -> None:
         """Unplug one attachment, unless another request did so meanwhile."""
@@ -180,7 +240,7 @@ class Attachments(Part):
             if attachment in binding.attachments():
                 await binding.disconnect(attachment)
                 LOG.info("unplugged %s", attachment)
-        self._notify(Key(attachment.namespace, attachment.pod))
+        self.notify(Key(attachment.namespace, attachment.pod))
 
     async def check(self, request: Request) -> None:
         """Compare the Pod's interfaces with its KuryrPort.
@@ -238,12 +298,12 @@ class Attachments(Part):
             if await self._abandoned(attachment):
                 LOG.warning("%s has vanished without DEL", attachment)
                 await self.unplug(binding, attachment)
-        await self._discard(lambda _: True)
+        await self._discard(lambda stray: not self._kuryrports.of_pod(stray.pod_uid))
 
-    async def _discard(self, wanted: Callable[[str], bool]) -> None:
+    async def _discard(self, wanted: Callable[[Stray], bool]) -> None:
         for binding in self._bindings:
             for stray in await binding.strays():
-                if wanted(stray.container_id) and not self.adds.of_container(stray.container_id):
+                if wanted(stray) and not self.adds.of_container(stray.container_id):
                     LOG.warning("removing leftover %s of %s", stray.name, stray.container_id)
                     await binding.discard(stray)
 
@@ -300,9 +360,15 @@ class Attachments(Part):
         waited = waited or self._kuryrports.progress(_key(request), request.pod_uid)
         return f"gave up after {self._add_timeout:.0f} s: {waited}"
 
-    def _notify(self, key: Key) -> None:
+    def notify(self, key: Key) -> None:
+        """Tell subscribers that something has changed for the Pod of a KuryrPort."""
         for subscriber in self._subscribers:
             subscriber(key)
+
+
+def _lock(container_id: str) -> str:
+    """Return the key that excludes DELs of a container; no Pod has such a uid."""
+    return f"container {container_id}"
 
 
 def _key(request: Request) -> Key:

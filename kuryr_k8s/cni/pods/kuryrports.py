@@ -21,6 +21,9 @@ class Cache(Protocol):
     def get(self, key: Key) -> KuryrPort | None:
         """Return an object as last reported."""
 
+    def values(self) -> Iterator[KuryrPort]:
+        """Generate all objects as last reported."""
+
     def subscribe(
         self, subscriber: Callable[[Key, KuryrPort | None, KuryrPort | None], None]
     ) -> None:
@@ -60,9 +63,22 @@ class KuryrPorts(Part):
         may go to another Pod before this node has unplugged them.
         """
         port = self._cache.get(key)
-        if port is None or port.pod_uid != pod_uid or port.deleting:
+        if port is None or port.pod_uid != pod_uid:
             return None
-        return port if port.has_vifs and NODE_FINALIZER in port.finalizers else None
+        return port if self._may_be_used(port) else None
+
+    def all(self) -> Iterator[KuryrPort]:
+        """Generate the KuryrPorts that Pods may be plugged by now."""
+        for port in self._cache.values():
+            if self._may_be_used(port):
+                yield port
+
+    def of_pod(self, pod_uid: str) -> KuryrPort | None:
+        """Return the KuryrPort that this Pod may be plugged by now, whatever its name."""
+        return next((port for port in self.all() if port.pod_uid == pod_uid), None)
+
+    def _may_be_used(self, port: KuryrPort) -> bool:
+        return not port.deleting and port.has_vifs and NODE_FINALIZER in port.finalizers
 
     async def wait(self, key: Key, pod_uid: str) -> KuryrPort:
         """Wait until there is a usable KuryrPort.

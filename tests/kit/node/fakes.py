@@ -90,6 +90,9 @@ class Cache:
     def get(self, key):
         return self.objects.get(key)
 
+    def values(self):
+        return iter(list(self.objects.values()))
+
     def subscribe(self, subscriber):
         self.subscribers.append(subscriber)
 
@@ -121,12 +124,17 @@ class Api:
         self.patches = []
         self.released = []
         self.nodes = {}
+        self.events = []
 
     async def find(self, resource, key):
         if key in self.live:
             return self.live[key]
         port = self.cache.get(key)
         return None if port is None else {"spec": {"podUid": port.pod_uid}}
+
+    async def create(self, resource, body):
+        self.events.append(body)
+        return body
 
     async def get(self, resource, key):
         if key not in self.nodes:
@@ -202,6 +210,8 @@ class FakeBinding(Binding):
         self.connect_gate = asyncio.Event()
         self.ready_gate = asyncio.Event()
         self.connect_gate.set()
+        self.disconnect_gate = asyncio.Event()
+        self.disconnect_gate.set()
         self.ready_gate.set()
         self.failure = None
 
@@ -226,6 +236,7 @@ class FakeBinding(Binding):
     async def disconnect(self, attachment):
         self.log.append(("disconnect", attachment.container_id))
         await asyncio.sleep(0)
+        await self.disconnect_gate.wait()
         self.attached.pop(attachment, None)
 
     async def check(self, attachment, vif):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
@@ -12,6 +13,8 @@ from kuryr_k8s.cni.patience import Patience
 from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
+from kuryr_k8s.cni.protocol import PUT_OFF, TRY_LATER
+from kuryr_k8s.cni.spool import Spool
 from tests.kit.node.fakes import (
     Api,
     Cache,
@@ -21,7 +24,9 @@ from tests.kit.node.fakes import (
 
 
 class Node:
-    def __init__(self, *, add_timeout=60.0, patience=60.0, unusable=None):
+    """:param spool: the directory of put-off DELs; None is an empty one."""
+
+    def __init__(self, *, add_timeout=60.0, patience=60.0, delete=60.0, unusable=None, spool=None):
         self.cache = Cache()
         self.api = Api(self.cache)
         self.binding = FakeBinding()
@@ -34,7 +39,8 @@ class Node:
             settled=settled,
             add_timeout=add_timeout,
         )
-        self.dispatcher = Dispatcher(self.attachments)
+        self.spool = Spool(spool or Path("/nonexistent"))
+        self.dispatcher = Dispatcher(self.attachments, self.spool, Patience(delete=delete))
         self.registry = CollectorRegistry()
         for collector in (*self.attachments.collectors(), *self.dispatcher.collectors()):
             self.registry.register(collector)
@@ -44,7 +50,8 @@ class Node:
     async def ask(self, command, container="c1", **options):
         code, answer = await self.dispatcher.handle(request_bytes(command, container, **options))
         decoded = json.loads(answer) if answer else None
-        assert code == (1 if decoded and "code" in decoded else 0)
+        put_off = command == "DEL" and decoded is not None and decoded.get("code") == TRY_LATER
+        assert code == (PUT_OFF if put_off else 1 if decoded and "code" in decoded else 0)
         return decoded
 
     def containers(self):

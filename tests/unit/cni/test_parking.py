@@ -31,6 +31,9 @@ class Plugged:
     def rows(self):
         return self.interfaces()
 
+    def occupied(self, _port_id):
+        return False
+
     async def mend(self):
         pass
 

@@ -1,0 +1,103 @@
+"""Interfaces of running Pods without traffic, and what users hear of them.
+
+A few outages are Events of the Pods; many at once are one Event of the Node. An outage that is
+over before anybody would have noticed is told only if something was made again.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Collection, Sequence
+
+from kuryr_k8s.cni.bindings.base import Attachment
+from kuryr_k8s.cni.patience import USUAL, Patience
+from kuryr_k8s.k8s.events import EventRecorder, Reference
+from kuryr_k8s.k8s.resources import NODES, PODS, Key
+
+LOG = logging.getLogger(__name__)
+FEW = 5  # Pods that get Events of their own
+LOST, BACK = "KuryrInterfaceLost", "KuryrInterfaceRestored"
+
+
+@dataclasses.dataclass(slots=True)
+class Outage:
+    """An interface without traffic."""
+
+    attachment: Attachment
+    what: str
+    since: float
+    told: bool = False
+
+
+class Outages:
+    """The outages of the node, and the Events about them."""
+
+    def __init__(self, node: Key, events: EventRecorder, patience: Patience = USUAL) -> None:
+        self._node = node
+        self._events = events
+        self._grace = patience.outage
+        self._going: dict[Attachment, Outage] = {}
+        self._over: list[tuple[Outage, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._going)
+
+    def begin(self, attachment: Attachment, what: str, now: float) -> None:
+        """Note that an interface has lost its traffic, unless that is known."""
+        self._going.setdefault(attachment, Outage(attachment, what, now))
+
+    def end(self, attachment: Attachment, now: float) -> None:
+        """Note that an interface has its traffic back, if it had lost it."""
+        if (outage := self._going.pop(attachment, None)) is not None:
+            self._over.append((outage, now))
+
+    def keep(self, attachments: Collection[Attachment]) -> None:
+        """Forget the outages of all others: their Pods have left."""
+        for attachment in self._going.keys() - attachments:
+            del self._going[attachment]
+
+    def lasting(self, now: float) -> Sequence[Attachment]:
+        """Return what has had no traffic for so long that it is to be told, and is not yet."""
+        return [outage.attachment for outage in self._lasting(now)]
+
+    def _lasting(self, now: float) -> list[Outage]:
+        return [o for o in self._going.values() if not o.told and now - o.since >= self._grace]
+
+    async def tell(self, now: float) -> None:
+        """Report the outages that last, and those that are over."""
+        lasting, over, self._over = self._lasting(now), self._over, []
+        for outage in lasting:
+            outage.told = True
+        await self._tell(LOST, [(o, f"{o.attachment.ifname}: {o.what}") for o in lasting])
+        await self._tell(
+            BACK,
+            [
+                (o, f"{o.attachment.ifname} works again after {end - o.since:.1f} s: {o.what}")
+                for o, end in over
+            ],
+        )
+
+    async def _tell(self, reason: str, outages: list[tuple[Outage, str]]) -> None:
+        if not outages:
+            return
+        if len(outages) > FEW:
+            names = ", ".join(f"{o.attachment.namespace}/{o.attachment.pod}" for o, _ in outages)
+            about = Reference(
+                resource=NODES, namespace="", name=self._node.name, uid=self._node.name
+            )
+            what = sorted({o.what for o, _ in outages})
+            note = f"{len(outages)} interfaces of Pods: {'; '.join(what)} ({names})"
+            await self._send(about, reason, note)
+            return
+        async with asyncio.TaskGroup() as group:
+            for outage, note in outages:
+                pod = outage.attachment
+                about = Reference(
+                    resource=PODS, namespace=pod.namespace, name=pod.pod, uid=pod.pod_uid
+                )
+                group.create_task(self._send(about, reason, note))
+
+    async def _send(self, about: Reference, reason: str, note: str) -> None:
+        level = logging.WARNING if reason == LOST else logging.INFO
+        LOG.log(level, "%s %s/%s: %s", reason, about.namespace, about.name, note)
+        await self._events.note(about, reason, note, warning=reason == LOST)
