@@ -35,7 +35,7 @@ _api = [
 _parts = [
     cfg.ListOpt(
         "enabled_handlers",
-        default=["vif", "kuryrport", "kuryrportpool"],
+        default=["vif", "kuryrport", "kuryrportpool", "node"],
         help="Handlers that the controller runs, by the names of their entry points in "
         "kuryr_k8s.controller.handlers. Services also need lbaas_spec and loadbalancer.",
     ),

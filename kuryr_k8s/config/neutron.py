@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from keystoneauth1 import loading
 from oslo_config import cfg
 
 neutron = [
@@ -33,6 +32,28 @@ _pods = [
     ),
     cfg.ListOpt(
         "pod_security_groups", default=[], help="Ids of the security groups of Pods' ports."
+    ),
+]
+
+_nodes = [
+    cfg.ListOpt(
+        "node_subnet",
+        default=[],
+        help="Ids of subnets of one network, one of each address family at most. Each node gets a "
+        "port there, which its daemon plugs as kuryr0, and by which it reaches the subnets for "
+        "Pods and for Services through the subnets' gateways. Empty: nodes get no ports; the "
+        "operator routes from nodes to Pods.",
+    ),
+    cfg.ListOpt(
+        "node_security_groups",
+        default=[],
+        help="Ids of the security groups of nodes' ports. Empty: the project's default group.",
+    ),
+    cfg.ListOpt(
+        "node_routes",
+        default=[],
+        help="Further destinations, in CIDR notation, that nodes reach through the gateways of "
+        "node_subnet: for example a subnet with DNS servers.",
     ),
 ]
 
@@ -89,7 +110,7 @@ _all = [
     ),
 ]
 
-neutron_defaults = [*_pods, *_services, *_all]
+neutron_defaults = [*_pods, *_nodes, *_services, *_all]
 
 policy = [
     cfg.ListOpt(
@@ -104,7 +125,13 @@ policy = [
 
 
 def authentication() -> list[Any]:
-    """Return keystoneauth's options of ``[neutron]``, those of its password plugin included."""
+    """Return keystoneauth's options of ``[neutron]``, those of its password plugin included.
+
+    ``cloud/connect.py`` registers them. For the sample alone they are imported here: the daemon
+    reads the same files, and has no use for 5 MiB of keystoneauth.
+    """
+    from keystoneauth1 import loading
+
     options = [
         *loading.get_session_conf_options(),
         *loading.get_auth_common_conf_options(),
@@ -112,10 +139,3 @@ def authentication() -> list[Any]:
         *loading.get_adapter_conf_options(include_deprecated=False),
     ]
     return list({option.name: option for option in reversed(options)}.values())[::-1]
-
-
-def register_authentication(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options in ``[neutron]``."""
-    loading.register_session_conf_options(conf, "neutron")
-    loading.register_auth_conf_options(conf, "neutron")
-    loading.register_adapter_conf_options(conf, "neutron", include_deprecated=False)

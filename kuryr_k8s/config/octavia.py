@@ -56,9 +56,10 @@ octavia_defaults = [
         "member_security_group",
         default=True,
         help="Give Pods one more security group (pod_security_groups_driver = default). The "
-        "controller creates it, and it allows what comes from service_subnet: amphora connects "
-        "from there (with member_mode = L3), and so does a Pod that reaches itself through a "
-        "Service with ovn. Set this to false if other groups of the Pods allow that traffic.",
+        "controller creates it, and it allows what comes from service_subnet and node_subnet: "
+        "amphora connects from service_subnet (with member_mode = L3), and so does a Pod that "
+        "reaches itself through a Service with ovn; kubelets probe Pods from node_subnet. Set "
+        "this to false if other groups of the Pods allow that traffic.",
     ),
     cfg.IntOpt(
         "rebuild_limit",

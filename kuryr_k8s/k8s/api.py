@@ -73,6 +73,14 @@ class KubeApi:
     async def close(self) -> None:
         await self._session.close()
 
+    async def way(self) -> tuple[str, ...]:
+        """Return the URLs of the server, and of the proxy if there is one.
+
+        :raises errors.NoCredentials: there are no credentials, which say where the server is.
+        """
+        loaded = (await self._credentials.get()).loaded
+        return (loaded.server, *([loaded.proxy] if loaded.proxy else []))
+
     async def probe(self, resource: Resource[Any]) -> None:
         """Check that the kind exists and that we may list it.
 

@@ -15,6 +15,8 @@ CREATOR = "openstack.org/kuryr-creator"
 LEADER = "openstack.org/kuryr-leader"
 # Set by the daemon on its Node: the chassis' hostname, Neutron's binding:host_id.
 HOST_ID = "openstack.org/kuryr-host-id"
+# Set by the controller on a Node: the interface by which the node reaches its Pods.
+NODE_INTERFACE = "openstack.org/kuryr-node-interface"
 # A label of Nodes: the pod_vif driver for its Pods ([kubernetes] vif_pool_driver = multi_pool).
 POD_VIF_LABEL = "pod_vif"
 # Marks of Nodes whose Pods get their network from somebody else: a value of that label, and what

@@ -77,6 +77,7 @@ class Node:
     :param addresses: its InternalIPs.
     :param pod_vif: the pod_vif driver that its label names.
     :param foreign: its Pods get their network from somebody else.
+    :param interface: the description of its own interface, as the annotation has it.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Node:
     addresses: tuple[str, ...] = ()
     pod_vif: str | None = None
     foreign: bool = False
+    interface: str | None = None
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -111,6 +113,7 @@ class Node:
                 or annotations.VIRTUAL_KUBELET_LABEL in labels.items()
                 or annotations.VIRTUAL_KUBELET_TAINT in taints
             ),
+            interface=annotations.annotation(item, annotations.NODE_INTERFACE),
         )
 
 

@@ -19,6 +19,7 @@ from pyroute2 import NFCTSocket
 from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni import nft
 from kuryr_k8s.cni.netlink import Flows, Links
 from kuryr_k8s.cni.netlink.flows import NETFILTER
 from kuryr_k8s.cni.netlink.threads import Threads
@@ -245,7 +246,7 @@ async def test_no_request_is_lost_during_a_hundred_updates(crossing):
 async def test_foreign_tables_stay_as_they_are(crossing, node_ports_of):
     foreign = "inet filter"
     text = "chain input { type filter hook input priority 0\ntcp dport 22 counter accept\n}"
-    await nftables.apply(f"table {foreign} {{\n{text}\n}}\n")
+    await nft.apply(f"table {foreign} {{\n{text}\n}}\n")
     shell("iptables -t nat -A PREROUTING -p tcp --dport 8080 -j DNAT --to 10.0.0.1:80")
     rules = shell("iptables-save -t nat").splitlines()[1:-1]
     before = listed(foreign)
@@ -349,7 +350,7 @@ async def test_table_that_somebody_flushed_is_put_back(crossing, node_ports_of):
     node_ports = node_ports_of(Services(wanted))
     await node_ports.reconcile(KEY)
     shell("nft flush ruleset")
-    await nftables.apply(FIREWALL)
+    await nft.apply(FIREWALL)
     with (
         Answering(crossing, "web", WEB[V4], 53, socket.SOCK_DGRAM),
         Datagrams(crossing, NODE[V4], DNS) as old,

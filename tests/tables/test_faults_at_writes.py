@@ -7,12 +7,19 @@ moment that the life names.
 
 import pytest
 
-from tests.lives import crowded, nested, pods, pools, services
+from tests.lives import crowded, nested, nodes, pods, pools, services
 from tests.tables.faults import HANGS, whole_product
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
 
-LIVES = (*pods.LIVES, *nested.LIVES, *pools.LIVES, *crowded.LIVES, *services.LIVES)
+LIVES = (
+    *pods.LIVES,
+    *nested.LIVES,
+    *pools.LIVES,
+    *crowded.LIVES,
+    *services.LIVES,
+    *nodes.LIVES,
+)
 
 
 @pytest.mark.sampled(4)

@@ -6,13 +6,10 @@ and its connection is refused. So a successor with the same content exists besid
 it is replaced. (Altogether that takes 0.05 s, and 0.6 s with 5000 node ports of both families.)
 """
 
-import asyncio
-import contextlib
-import os
 from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from kuryr_k8s import errors
+from kuryr_k8s.cni.nft import apply, no_table
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.model.node_port import NodePort
 
@@ -38,7 +35,7 @@ async def replace(node_ports: Iterable[NodePort], patience: Patience = USUAL) ->
     Node ports that both tables contain forward at every moment, whenever this ends. The next call
     finishes what a call leaves unfinished.
 
-    :raises errors.Refused, errors.KuryrError: as :func:`apply`.
+    :raises errors.Refused, errors.KuryrError: as :func:`~kuryr_k8s.cni.nft.apply`.
     """
     wanted = tuple(node_ports)
     for text in (table(wanted, SUCCESSOR), table(wanted), no_table(SUCCESSOR)):
@@ -62,11 +59,6 @@ def table(node_ports: Iterable[NodePort], name: str = TABLE) -> str:
     for family in FAMILIES:
         parts += _sets(family, [port for port in wanted if port.version == family.version])
     return no_table(name) + "\n".join((*parts, *_CHAINS, "}", ""))
-
-
-def no_table(name: str = TABLE) -> str:
-    """Return the text by which nft removes a table, whether it exists or not."""
-    return f"table {name}\ndelete table {name}\n"
 
 
 def _sets(family: _Family, own: list[NodePort]) -> list[str]:
@@ -112,45 +104,3 @@ _CHAINS = (
     ),
     "}",
 )
-
-
-def _file(text: str) -> BinaryIO:
-    """Return a file with this text.
-
-    A pipe would not do: if we were killed while writing, nft would execute what it has read.
-    """
-    file = os.fdopen(os.memfd_create("nft"), "w+b")
-    file.write(text.encode())
-    file.seek(0)
-    return file
-
-
-async def apply(text: str, patience: Patience = USUAL) -> None:
-    """Execute a text in one transaction.
-
-    :raises errors.Refused: ``nft`` is not installed.
-    :raises errors.KuryrError: nft failed; the message says why.
-    """
-    with _file(text) as script:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *("nft", "--file", "-"),
-                stdin=script,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-            )
-        except OSError as error:
-            missing = f"cannot run nft (Debian: package nftables): {error.strerror}"
-            raise errors.Refused(missing) from error
-    try:
-        async with asyncio.timeout(patience.nft):
-            _, output = await process.communicate()
-    except TimeoutError as error:
-        raise errors.KuryrError(f"nft has not ended after {patience.nft:.0f} s") from error
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-    if process.returncode:
-        lines = output.decode(errors="replace").strip().splitlines()
-        raise errors.KuryrError(f"nft ended with {process.returncode}: {' '.join(lines[:3])}")

@@ -12,6 +12,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
+from kuryr_k8s.cni import nft
 from kuryr_k8s.cni.netlink import Flows, LinkError, UdpTarget
 from kuryr_k8s.cni.parts import Job, Loop, Part
 from kuryr_k8s.cni.patience import USUAL, Patience
@@ -220,6 +221,6 @@ class NoNodePorts(Part):
 async def remove() -> None:
     """Remove the table that an earlier daemon may have left."""
     try:
-        await nftables.apply(nftables.no_table(nftables.SUCCESSOR) + nftables.no_table())
+        await nft.apply(nft.no_table(nftables.SUCCESSOR) + nft.no_table(nftables.TABLE))
     except errors.KuryrError as error:
         LOG.debug("no table of node ports can exist: %s", error)

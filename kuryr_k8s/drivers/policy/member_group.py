@@ -1,14 +1,16 @@
-"""The security group by which load balancers reach Pods, whatever the other groups of Pods say.
+"""The security group by which load balancers and nodes reach Pods, whatever other groups say.
 
-It allows what comes from the subnets of Services, and nothing else. amphora connects to members
-from an address of its own there (with ``member_mode = L3``). With ovn, which keeps clients'
-addresses, a Pod that reaches itself through a Service comes from the Service's address. Nobody
-else has addresses there. The cluster has one such group; it is created when the first Pod needs
-it, and stays. A group of that name that bears the mark of another cluster, or no mark and that no
-KuryrPort of ours names, is left alone.
+It allows what comes from the subnets of Services and of nodes' ports, and nothing else. amphora
+connects to members from an address of its own there (with ``member_mode = L3``). With ovn, which
+keeps clients' addresses, a Pod that reaches itself through a Service comes from the Service's
+address. A kubelet probes Pods from its node's port. Nobody else should have addresses in these
+subnets. The cluster has one such group; it is created when the first Pod needs it, and stays. A
+group of that name that bears the mark of another cluster, or no mark and that no KuryrPort of ours
+names, is left alone.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +53,7 @@ class MemberGroup:
         self._resource_tags = list(defaults.resource_tags)
         self._in_use = in_use
         self._subnets = list(defaults.service_subnet)
+        self._node_subnets = list(defaults.node_subnet)
         self._id: str | None = None
         self._compared_at = 0.0
         self._comparing = asyncio.Lock()
@@ -73,6 +76,9 @@ class MemberGroup:
     async def _ensure(self) -> str:
         groups = self._neutron.security_groups
         subnets = [await self._neutron.get_subnet(subnet_id) for subnet_id in self._subnets]
+        for subnet_id in self._node_subnets:
+            with contextlib.suppress(errors.NotFound):  # an Event on the Nodes reports it
+                subnets.append(await self._neutron.get_subnet(subnet_id))
         wanted = [_rule(f"IPv{subnet.ip_version}", subnet.cidr) for subnet in subnets]
         name = f"kuryr {self._resource_tags[0]}: from load balancers"
         found = await groups.list_groups({"name": name, "project_id": self._project})

@@ -18,7 +18,8 @@ from kuryr_k8s.model.service import Service
 class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver):
     """``[neutron_defaults] pod_security_groups`` for every Pod and Service.
 
-    If Services are served, Pods have one more group, by which load balancers reach them. Pods of a
+    If Services are served or nodes have ports, Pods have one more group, by which load balancers
+    and nodes reach them. Pods of a
     project that may not use one of the groups are refused, rather than left with fewer rules than
     the operator intended.
     """
@@ -29,7 +30,8 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
         self._grants = granted.Grants(self._check)
         conf = context.conf
         served = "loadbalancer" in conf.kubernetes.enabled_handlers
-        wanted = served and conf.octavia_defaults.member_security_group
+        reached = served or bool(conf.neutron_defaults.node_subnet)
+        wanted = reached and conf.octavia_defaults.member_security_group
         self._members = self._member_group(context) if wanted else None
 
     @staticmethod

@@ -8,7 +8,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cni.permission import WritePermission
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.patience import Patience
-from kuryr_k8s.process import waiting_gauge
+from kuryr_k8s.process import Waiting
 
 NODE = Key("", "node1")
 
@@ -29,7 +29,8 @@ class Api:
 
 
 def is_waiting(gauge):
-    return gauge.labels("permission to write")._value.get() == 1
+    (metric,) = gauge.collect()
+    return [sample.value for sample in metric.samples] == [1]
 
 
 REFUSALS = [
@@ -42,7 +43,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda error: f"{error.status}")
 async def test_credentials_that_are_refused_are_waited_for_and_seen(refusal, caplog):
-    api, gauge = Api(refusal), waiting_gauge()
+    api, gauge = Api(refusal), Waiting()
     patience = Patience(start_retry=0.001, longest_start_retry=0.001)
     permission = WritePermission(api, NODE, gauge, patience)
     (accepted,) = permission.checks().values()
@@ -71,6 +72,6 @@ NO_REFUSALS = [
 
 @pytest.mark.parametrize("error", NO_REFUSALS, ids=lambda error: f"{error and error.status}")
 async def test_node_is_announced_unless_its_credentials_are_refused(error):
-    permission = WritePermission(Api(error), NODE, waiting_gauge())
+    permission = WritePermission(Api(error), NODE, Waiting())
     async with asyncio.timeout(10):
         await permission.started()

@@ -1,0 +1,147 @@
+"""The handler of Nodes: each has a Neutron port, by which the node reaches its Pods.
+
+The daemon of the node learns the port from an annotation, and plugs it as ``kuryr0``. A Node whose
+daemon has published no host has no Open vSwitch of the cloud: it is a virtual machine, which
+reaches Pods through the port that it has already.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.limit import Priority, prioritized
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.nodes.network import REFRESH, Address, Destination, NodeSubnets
+from kuryr_k8s.handlers.nodes.ports import PortsOfNodes
+from kuryr_k8s.handlers.nodes.sweep import NodePortSweep
+from kuryr_k8s.k8s.events import Reference, node_reference
+from kuryr_k8s.k8s.informer import Informer
+from kuryr_k8s.k8s.resources import NODES, Key
+from kuryr_k8s.model.annotations import NODE_INTERFACE
+from kuryr_k8s.model.node_interface import NodeInterface
+from kuryr_k8s.model.pod import Node
+
+
+class NodeHandler(Handler):
+    """Makes the Neutron port of each Node, and describes it in the Node's annotation."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._nodes = context.informers.of(NODES)
+        self._subnets = NodeSubnets(context.conf, context.neutron, context.clock)
+        self._ports = PortsOfNodes(context.conf, context.neutron)
+        self._sweep = NodePortSweep(
+            context, self._ports, named=self._subnets.named, missing=self.wake
+        )
+        self._destinations: tuple[Destination, ...] = ()
+
+    def watches(self) -> Sequence[Watch[Any]]:
+        return (Watch(self._nodes, self._of_node),)
+
+    def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
+        """Return the Node's key, and those of all Nodes whose routes its addresses concern."""
+        if _what_matters(old) == _what_matters(new):
+            return ()
+        addresses = {*_addresses(old), *_addresses(new)}
+        if any(address in routed for address in addresses for routed in self._destinations):
+            return (key, *(Key("", node.name) for node in self._nodes.values()))
+        return (key,)
+
+    def loops(self) -> Sequence[Controller[Any]]:
+        return (self._sweep.loop,)
+
+    def collectors(self) -> Sequence[Collector]:
+        return (_Count(self._nodes),) if self._subnets.named else ()
+
+    async def reconcile(self, key: Key) -> float | None:
+        node = self._nodes.get(key)
+        if node is None:
+            self._sweep.search_after(0.0)
+            return None
+        if not self._subnets.named or node.foreign:
+            if node.interface is not None:
+                await self._write(node, None)
+            return None
+        if node.host_id is None:
+            return None  # a change of the Node reports when its daemon has started
+        with prioritized(Priority.REFILL):  # after a start all Nodes ask, and no Pod waits
+            network = await self._subnets.network()
+            internal = [address for each in self._nodes.values() for address in _addresses(each)]
+            network.check(internal)
+            self._destinations = network.destinations
+            port = await self._ports.ensure(node, network, _port_of(node))
+        routes, left_out = network.routes(internal)
+        await self._report_left_out(node, left_out)
+        text = self._ports.describe(port, network, routes).to_json()
+        if text != node.interface:
+            await self._write(node, text)
+        return REFRESH
+
+    async def _write(self, node: Node, text: str | None) -> None:
+        """Write the annotation, or remove it."""
+        patch = {"metadata": {"uid": node.uid, "annotations": {NODE_INTERFACE: text}}}
+        answer = await self._context.kube.merge_patch(NODES, Key("", node.name), patch)
+        self._nodes.learn(answer)
+
+    async def _report_left_out(self, node: Node, left_out: Sequence[Destination]) -> None:
+        source, about = "routes of nodes", node_reference(node)
+        if about is None:
+            return
+        if not left_out:
+            self._context.events.well(source, about)
+            return
+        named = ", ".join(map(str, left_out))
+        note = (
+            f"no route to {named}: it contains the InternalIP of a Node, so that nodes would no "
+            "longer reach each other (docs/nodes.md)"
+        )
+        await self._context.events.warn(source, about, "KuryrNodeRouteLeftOut", note)
+
+    def about(self, key: Key) -> Reference | None:
+        return node_reference(self._nodes.get(key))
+
+
+class _Count(Collector):
+    """The metric of Nodes with a host, by whether they have a port."""
+
+    def __init__(self, nodes: Informer[Node]) -> None:
+        self._nodes = nodes
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        metric = GaugeMetricFamily(
+            "kuryr_nodes",
+            "Nodes whose daemon has published a host, by whether a Neutron port is made for them",
+            labels=["port"],
+        )
+        hosts = [node for node in self._nodes.values() if node.host_id and not node.foreign]
+        made = sum(node.interface is not None for node in hosts)
+        metric.add_metric(["made"], made)
+        metric.add_metric(["missing"], len(hosts) - made)
+        yield metric
+
+
+def _what_matters(node: Node | None) -> object:
+    return node and (node.uid, node.host_id, node.addresses, node.foreign, node.interface)
+
+
+def _addresses(node: Node | None) -> list[Address]:
+    """Return the InternalIPs of a Node that can be read."""
+    found = []
+    for address in node.addresses if node is not None else ():
+        try:
+            found.append(ipaddress.ip_address(address))
+        except ValueError:
+            continue
+    return found
+
+
+def _port_of(node: Node) -> str | None:
+    """Return the id of the port that the annotation names."""
+    try:
+        return NodeInterface.parse(node.interface).port_id if node.interface else None
+    except ValueError:
+        return None
