@@ -1,7 +1,6 @@
 """Drivers for the subnets of a Pod's default interface and of Services."""
 
 import abc
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -20,21 +19,28 @@ from kuryr_k8s.drivers.base import (
     ServiceSubnetsDriver,
     granted,
 )
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Service
 
-REFRESH = 600.0  # seconds after which subnets are read again: DNS servers and routes change
+GRANTED = 600.0  # seconds after which the projects that may use a network are checked again
 
 
 class _ConfiguredSubnets(Driver):
-    """An option of ``[neutron_defaults]``: subnets of one network."""
+    """An option of ``[neutron_defaults]``: subnets of one network.
+
+    They are read again and again, since their MTU, DNS servers and routes change. No Pod waits for
+    that, and what was read last stays valid while Neutron does not answer.
+    """
 
     option: ClassVar[str]
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
         self._known: PodNetwork | None = None
-        self._read_at = 0.0
+        self._granted_at = context.clock.now()
+        self._queue: WorkQueue[str] = WorkQueue(context.clock, cap=context.patience.sweep_retry)
         self._grants = granted.Grants(self._check)
 
     async def start(self) -> None:
@@ -44,6 +50,20 @@ class _ConfiguredSubnets(Driver):
             await self._network()
         except (errors.NotFound, errors.Refused) as error:
             raise errors.Refused(f"[neutron_defaults] {self.option}: {error}") from error
+        self._queue.add_after(self.option, self._context.patience.pod_network)
+
+    def loops(self) -> Sequence[Controller[str]]:
+        """Return the loop that reads the subnets again."""
+        return (
+            Controller(
+                f"read-{self.option}",
+                self._refresh,
+                queue=self._queue,
+                workers=1,
+                observe=self._context.observe,
+                patience=self._context.patience,
+            ),
+        )
 
     @property
     def _ids(self) -> list[str]:
@@ -59,12 +79,23 @@ class _ConfiguredSubnets(Driver):
         await granted.check_network(self._context.neutron, network, project_id)
 
     async def _network(self) -> PodNetwork:
-        now = asyncio.get_running_loop().time()
-        if self._known is None or now - self._read_at > REFRESH:
-            self._read_at = now  # other callers continue with the known network
+        if self._known is None:
             self._known = await self._read()
-            self._grants.forget()
         return self._known
+
+    async def _refresh(self, _option: str) -> float:
+        """Read the subnets again.
+
+        :returns: seconds until the next time.
+        """
+        read = await self._read()
+        if read != self._known:  # else pools would take the new object for a change
+            self._known = read
+        now = self._context.clock.now()
+        if now - self._granted_at > GRANTED:
+            self._granted_at = now
+            self._grants.forget()
+        return self._context.patience.pod_network
 
     async def _read(self) -> PodNetwork:
         neutron = self._context.neutron

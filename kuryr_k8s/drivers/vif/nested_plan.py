@@ -7,6 +7,7 @@ description does until the port has its tags.
 
 from typing import Any
 
+from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
 from kuryr_k8s.drivers.base import (
     POOL_TAG,
     PodNetwork,
@@ -82,7 +83,7 @@ def pooled_port_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = Tru
             project_id=port["project_id"],
             place=trunk_id,
             network_id=port["network_id"],
-            subnet_ids=vif_plan.asked_subnet_ids_of(port),
+            subnet_ids=asked_subnet_ids_of(port),
             security_groups=tuple(sorted(port["security_groups"])),
         ),
         mac=port["mac_address"],

@@ -13,6 +13,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import trunks
+from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
     POOL_TAG,
@@ -79,13 +80,13 @@ class NestedVLAN(TaggedPorts):
             "network_id": request.pod_network.network.id,
         }
         mark = nested_plan.pod_tag(request.pod_uid)
-        tags = (*self._tags, vif_plan.interface_tag(request.ifname), mark)
+        tags = (vif_plan.interface_tag(request.ifname), mark)
         return await self._find_tagged(query, tags, untagged=query | {"description": mark})
 
     async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
         """Bring a port of an earlier attempt up to date: options or the VM may have changed."""
         elsewhere = nested_plan.parent_of(port) not in ("", trunk.parent)
-        is_right = request.pod_network.may_have(vif_plan.asked_subnet_ids_of(port))
+        is_right = request.pod_network.may_have(asked_subnet_ids_of(port))
         if elsewhere or not is_right:
             await self._remove(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
@@ -120,7 +121,7 @@ class NestedVLAN(TaggedPorts):
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         mark = nested_plan.pod_tag(pod_uid)
-        found = await self._neutron.list_ports({"tags": ",".join((*self._tags, mark))})
+        found = await self._list_tagged({}, (mark,))
         found += await self._list_untagged({"description": mark}, self._tags)
         for port in found:
             LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)

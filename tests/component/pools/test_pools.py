@@ -6,6 +6,7 @@ import pytest
 from aiohttp import web
 
 from kuryr_k8s.cli.local import ControllerError, LocalController
+from kuryr_k8s.patience import PATIENCE
 from tests.component.pools.pods import OPTIONS, end, run, until_ports
 from tests.kit.confs import HOST, MARK, NODE, TAG
 from tests.kit.ledger import settle
@@ -167,3 +168,61 @@ async def test_neutron_that_hides_where_ports_are_bound_takes_none_from_a_pool(
         shown = await local.get(f"/pools/{found['id']}")
         assert (shown["available"], shown["in_use"]) == (3, 1)
         assert len(stage.cloud.ports) == 4
+
+
+async def test_without_pools_nodes_have_no_kuryrportpools_and_neutron_none_of_their_ports(stage):
+    path = f"/apis/openstack.org/v1/kuryrportpools/{NODE}"
+
+    async def parked():
+        found = await stage.client.find(path)
+        return found and set(found["spec"]["ports"]) == set(stage.cloud.ports)
+
+    async def deleted():
+        return await stage.client.find(path) is None
+
+    async with stage.controller(**pool(park_ports="true")) as app:
+        pod, port = await run(stage, "web")
+        await settle(stage, lambda: app)
+        await stage.until(parked)
+    async with stage.controller(neutron_defaults={"sweep_interval": "1"}):
+        await stage.until(deleted)
+        await stage.cloud.wait_for(lambda: set(stage.cloud.ports) == {port})
+        await end(stage, "web", pod)
+        assert not stage.cloud.ports
+
+
+async def test_new_pods_follow_their_networks_mtu_and_dns_servers(stage):
+    """Also on ports that were there before; without a Pod that asks, and without a restart."""
+    cloud = stage.cloud
+    async with stage.controller(**pool(), patience={"pod_network": 0.05}):
+        await run(stage, "one")
+        await until_ports(stage, 4)
+        before = set(cloud.ports)
+        [network_id] = {port["network_id"] for port in cloud.ports.values()}
+        subnets = {ip["subnet_id"] for port in cloud.ports.values() for ip in port["fixed_ips"]}
+        cloud.networks[network_id]["mtu"] = 1234
+        for subnet_id in subnets:
+            cloud.subnets[subnet_id]["dns_nameservers"] = ["10.9.9.9"]
+        reads = len(reads_of(cloud, network_id))
+        # the first may have been on its way; the second begins after the first is over
+        await cloud.wait_for(lambda: len(reads_of(cloud, network_id)) > reads + 2)
+        await stage.cluster.add_pod("two", node=NODE)
+        vif = await stage.until_plugged_in("two")
+    assert vif["id"] in before
+    network = vif["network"]["versioned_object.data"]
+    assert network["mtu"] == 1234
+    served = [s["versioned_object.data"] for s in subnets_of(network)]
+    assert served
+    assert all(subnet["dns"] == ["10.9.9.9"] for subnet in served)
+
+
+def reads_of(cloud, network_id):
+    return [call for call in cloud.calls if call.path.endswith(f"/networks/{network_id}")]
+
+
+def subnets_of(network):
+    return network["subnets"]["versioned_object.data"]["objects"]
+
+
+def test_networks_are_read_often_enough_for_pods_to_follow_within_two_minutes():
+    assert PATIENCE.pod_network <= 60
