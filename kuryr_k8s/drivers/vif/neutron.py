@@ -9,6 +9,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import BOUND_TO
+from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
     POOL_TAG,
@@ -67,12 +68,12 @@ class NeutronVIF(TaggedPorts):
             "project_id": request.project_id,
             "network_id": request.pod_network.network.id,
         }
-        tags = (*self._tags, vif_plan.interface_tag(request.ifname))
+        tags = (vif_plan.interface_tag(request.ifname),)
         return await self._find_tagged(query, tags, untagged=query)
 
     async def _adopt(self, port: Json, request: PortRequest) -> Json:
         """Bring a port of an earlier attempt up to date: the configuration may have changed."""
-        if not request.pod_network.may_have(vif_plan.asked_subnet_ids_of(port)):
+        if not request.pod_network.may_have(asked_subnet_ids_of(port)):
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         wanted: Json = {
@@ -97,7 +98,7 @@ class NeutronVIF(TaggedPorts):
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         query = {"device_id": pod_uid, "device_owner": DEVICE_OWNER}
-        found = await self._neutron.list_ports(query | {"tags": ",".join(self._tags)})
+        found = await self._list_tagged(query)
         found += await self._list_untagged(query, self._tags)
         # a pool's port is one that the Pod has used
         unrecorded = [port for port in found if self.made(port) and POOL_TAG not in port["tags"]]

@@ -5,7 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext, PodNetwork, PooledVIFDriver, PortRequest
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    PodNetwork,
+    PooledVIFDriver,
+    PortRequest,
+    is_unmarked,
+)
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.vif import VIFBase
 
@@ -65,14 +71,34 @@ class TaggedPorts(PooledVIFDriver):
     async def _find_tagged(self, query: Json, tags: Sequence[str], untagged: Json) -> Json | None:
         """Find the oldest port with these tags, and give it its tags if they are missing.
 
+        :param tags: besides those of every port.
         :param untagged: the query for a port whose tags are missing.
         """
-        found = await self._neutron.list_ports(query | {"tags": ",".join(tags)})
+        found = await self._list_tagged(query, tags)
         if not found:
-            found = await self._list_untagged(untagged, tags)
+            every = (*self._tags, *tags)
+            found = await self._list_untagged(untagged, every)
             for port in found[:1]:
-                await self._neutron.adopt_port(port, tags)
-        return min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+                await self._neutron.adopt_port(port, every)
+        oldest = min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+        if oldest is not None and is_unmarked(oldest, self._resource_tags):
+            await self._neutron.mark_port(oldest)
+        return oldest
+
+    async def _list_tagged(self, query: Json, tags: Sequence[str] = ()) -> list[Json]:
+        """List the ports of one Pod, with or without the mark of the cluster.
+
+        Ports of a version that had no marks are adopted: the Pod's uid tells whose they are.
+
+        :param query: names the Pod by its uid, unless a tag does.
+        :param tags: besides the resource_tags.
+        """
+        every = ",".join((*self._resource_tags, *tags))
+        found = await self._neutron.list_ports(query | {"tags": every})
+        for port in found:
+            if is_unmarked(port, self._resource_tags):
+                self._neutron.own_ports.note(port, (*port["tags"], self._neutron.mark.tag))
+        return [port for port in found if port["id"] in self._neutron.own_ports]
 
     async def _list_untagged(self, query: Json, tags: Sequence[str]) -> list[Json]:
         """List the ports without these tags, unless new ports have theirs at once."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
-    CONTESTED,
     PORT_FIELDS,
     Holder,
     PodVIFDriver,
@@ -27,6 +26,7 @@ from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.pods.adoption import Adoption
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
 from kuryr_k8s.handlers.pods.takeover import sign_late
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
@@ -35,7 +35,6 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-AT_ONCE = 100  # ports that are marked after a search
 
 
 class PortSweep(Sweep[Json]):
@@ -67,8 +66,7 @@ class PortSweep(Sweep[Json]):
         self._lost = LostPorts(context)
         self._strangers = context.strangers
         self._projects = projects(context.conf)
-        # ports of an earlier version by their ids, adopted, and not marked yet
-        self._to_mark: dict[str, Json] = {}
+        self._adoption = Adoption(context)
 
     async def search(self) -> list[Json]:
         """Have pools compare the ports with what they know; return the nameless of the others."""
@@ -100,30 +98,11 @@ class PortSweep(Sweep[Json]):
         """Search and remove; then mark some of the ports that were adopted."""
         delay = await super().reconcile(key)
         with prioritized(Priority.CLEANUP):
-            marked = [await self._mark(port_id) for port_id in tuple(self._to_mark)[:AT_ONCE]]
-        return 0.0 if self._to_mark and all(marked) else delay
-
-    async def _mark(self, port_id: str) -> bool:
-        """Mark a port that was adopted; return False if it is to be tried again after others."""
-        port = self._to_mark.pop(port_id)
-        try:
-            await self._neutron.mark_port(port)
-        except errors.NotFound:
-            return True
-        except errors.CloudError as error:
-            LOG.warning("port %s stays without a mark: %s", port_id, error)
-            if error.status == 403:  # another project's: it is adopted again after a start
-                return True
-            self._to_mark[port_id] = port
-            return False
-        return True
+            is_done = await self._adoption.mark_some()
+        return 0.0 if self._adoption.is_pending and is_done else delay
 
     async def _ours(self, listed: Sequence[Json]) -> list[Json]:
-        """Return the ports that we made; report others that have our tags.
-
-        A port of a version that had no marks is adopted if a KuryrPort and the port name each
-        other, or if a port of a pool is one Pod's beyond doubt.
-        """
+        """Return the ports that we made; report others that have our tags."""
         known = self._neutron.own_ports
         ours: list[Json] = []
         others: list[str] = []
@@ -136,26 +115,13 @@ class PortSweep(Sweep[Json]):
                     others.append(port["id"])
             elif self._maker_of(port) is not None:
                 (ours if is_own else unmarked).append(port)
-        adopted = await self._adopt(unmarked) if unmarked else []
+        adopted: list[Json] = []
+        if unmarked:
+            recorded = records(await self._live(), self._context.incarnation)
+            adopted = await self._adoption.adopt(unmarked, recorded)
         left = {port["id"] for port in unmarked} - {port["id"] for port in adopted}
         await self._strangers.listed("ports", others=others, unmarked=left)
         return ours + adopted
-
-    async def _adopt(self, unmarked: Sequence[Json]) -> list[Json]:
-        """Return those of the ports that a KuryrPort of a live list names by its Pod's uid."""
-        recorded = records(await self._live(), self._context.incarnation)
-
-        def is_named(port: Json) -> bool:
-            pod_uid = self._pod_uid_of(port)
-            if pod_uid is not None:
-                return pod_uid in recorded.pods
-            return recorded.holder_of(port["id"], port["device_id"]) not in (None, CONTESTED)
-
-        adopted = [port for port in unmarked if is_named(port)]
-        for port in adopted:
-            self._neutron.own_ports.note(port, (*port["tags"], self._neutron.mark.tag))
-        self._to_mark |= {port["id"]: port for port in adopted}
-        return adopted
 
     def identity(self, item: Json) -> str:
         """Return the port's id."""

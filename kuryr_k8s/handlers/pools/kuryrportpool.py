@@ -2,9 +2,10 @@
 
 The map of a KuryrPortPool is written in batches, never because of one Pod: a port stays in it
 while a Pod has the port. A port that no Pod will have again gets the state ``REMOVE``, and is
-deleted in Neutron when the node has unplugged it.
+deleted in Neutron when the node has unplugged it. A node without pools has no KuryrPortPool.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from kuryr_k8s.k8s.resources import KURYRPORTPOOLS, NODES, Key
 from kuryr_k8s.model.kuryrportpool import REMOVE, KuryrPortPool, park_entry
 from kuryr_k8s.model.pod import Node
 
+LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 GAP = 1.0  # seconds between two looks at a node's pools, and changes of its map
 UNLOCATED = Key("", "")  # stands for the pools that no known Node has
@@ -98,6 +100,7 @@ class KuryrPortPoolHandler(Handler):
             raise
         keeper = self._driver.part_of(node)
         if not isinstance(keeper, KeepsPorts):
+            await self._delete(key)
             return None
         try:
             with prioritized(Priority.REFILL):  # after a start all nodes ask, and no Pod waits
@@ -113,6 +116,18 @@ class KuryrPortPoolHandler(Handler):
         written.looked = self._now()
         await self._write_ports(key, node, await keeper.ports_to_park(place))
         return await self._write_counts(key, written, keeper, place)
+
+    async def _delete(self, key: Key) -> None:
+        """Delete the KuryrPortPool of a time when the node had pools: it unplugs their ports."""
+        known = self._kuryrportpools.get(key)
+        if known is None or known.deleting:
+            return
+        LOG.info("node %s has no pools any more; its KuryrPortPool is deleted", key)
+        try:
+            answer = await self._context.kube.delete(KURYRPORTPOOLS, key, uid=known.uid)
+        except errors.KubeConflict as error:
+            raise errors.Wait(f"KuryrPortPool {key} is another one by now", delay=1.0) from error
+        self._kuryrportpools.learn(answer)
 
     def _left(self, since: float | None, gap: float) -> float:
         """Return the seconds left until ``gap`` seconds have passed since then."""

@@ -1,0 +1,1 @@
+"""From an earlier version to this one, and back."""
