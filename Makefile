@@ -11,8 +11,9 @@ POOL ?= neutron
 help:
 	@sed -n 's/^# //p' Makefile
 
+# make demo IN_PODS=1   the same with the controller and the daemons as Pods, from the image
 demo: # brings up the lab and the product, and shows Pods beside their Neutron ports
-	$(PYTHON) -m lab.demo
+	$(PYTHON) -m lab.demo $(if $(IN_PODS),--in-pods)
 
 demo-down:
 	$(PYTHON) -m lab.demo down

@@ -17,7 +17,7 @@ from typing import Any
 from lab import facts
 from lab.demo import services as demo_services
 from lab.demo.services import NAME
-from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, Installation, kubectl
+from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, IN_PODS, Installation, kubectl
 from lab.lifecycle.lab import Lab
 from lab.paths import Paths
 from lab.process import CommandError, run, wait_until
@@ -51,10 +51,13 @@ class Row:
 def main() -> int:
     """Run the demonstration, or remove it with the argument `down`.
 
+    With the argument `--in-pods` the product itself runs as Pods.
+
     :returns: the exit code: 1 where the test suite uses this lab.
     """
     if sys.argv[1:] == ["down"]:
         return down()
+    as_pods = sys.argv[1:] == [IN_PODS]
     progress = Progress()
     paths = Paths.from_environment()
     paths.create()
@@ -62,19 +65,22 @@ def main() -> int:
         if not alone:
             print("make test runs on this lab: wait for its end", file=sys.stderr)
             return 1
-        return run_demo(paths, progress)
+        return run_demo(paths, progress, as_pods=as_pods)
 
 
-def run_demo(paths: Paths, progress: Progress) -> int:
+def run_demo(paths: Paths, progress: Progress, *, as_pods: bool = False) -> int:
     """Show the whole demonstration.
 
+    :param as_pods: let the product's own programs run as Pods.
     :returns: the exit code.
     """
     orphans.clear(paths)
     Lab(progress=progress).up()
     installation = Installation(progress=progress, pool="neutron", with_services=True)
-    installation.up()
+    installation.up(as_pods=as_pods)
     lab = installation.lab
+    if as_pods:
+        show_programs(lab)
     interrupted.clear(lab)
     with progress.during("remove what interrupted tests have left in the cloud"):
         cloud_remains.clear(lab)
@@ -102,6 +108,13 @@ def run_demo(paths: Paths, progress: Progress) -> int:
     return 1 if failed else 0
 
 
+def show_programs(lab: facts.Lab) -> None:
+    """Print the Pods in which the controller and the daemons run."""
+    print("\nThe controller and the daemons (kubectl -n kube-system get pods)")
+    labels = ("-l", "app in (kuryr-controller, kuryr-daemon)", "-o", "wide")
+    print(kubectl(lab, "-n", "kube-system", "get", "pods", *labels))
+
+
 def down() -> int:
     """Remove the demonstration and the product; the lab goes with `make lab-down`."""
     try:
@@ -111,7 +124,7 @@ def down() -> int:
         return 0
     try:
         remove(installation.lab)
-        if installation.supervisor.ready(CONTROLLER):
+        if installation.in_pods.entered or installation.supervisor.ready(CONTROLLER):
             installation.pools.drain(PATIENCE)
     except CommandError as error:
         print(error, file=sys.stderr)

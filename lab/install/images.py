@@ -80,19 +80,36 @@ def load(
 
     :param there: turns a command line for the place of containerd into one for here.
     """
-    ctr = [
-        str(binaries.ensure(["ctr"], paths)["ctr"]),
-        "--address",
-        str(containerd),
-        "--namespace",
-        "k8s.io",
-        "images",
-    ]
-    present = run(there(*ctr, "ls", "-q")).split()
     known = archives(paths)
     for name in names:
-        if name not in present:
-            run(there(*ctr, "import", "--local", str(known[name])))
+        load_archive(paths, containerd, name, known[name], there)
+
+
+def load_archive(
+    paths: Paths,
+    containerd: Path,
+    name: str,
+    archive: Path,
+    there: Callable[..., tuple[str, ...]] = lambda *argv: argv,
+) -> None:
+    """Import one image from its archive, if this containerd does not have it."""
+    ctr = _ctr(paths, containerd)
+    if name not in run(there(*ctr, "ls", "-q")).split():
+        run(there(*ctr, "import", "--local", str(archive)))
+
+
+def remove_others(paths: Paths, containerd: Path, name: str) -> None:
+    """Remove other tags of the image of this name, which a later build has replaced."""
+    ctr, repository = _ctr(paths, containerd), name.partition(":")[0]
+    present = [each for each in run([*ctr, "ls", "-q"]).split() if each != name]
+    former = [each for each in present if each.startswith(f"{repository}:")]
+    if former:
+        run([*ctr, "rm", *former])
+
+
+def _ctr(paths: Paths, containerd: Path) -> tuple[str, ...]:
+    program = str(binaries.ensure(["ctr"], paths)["ctr"])
+    return (program, "--address", str(containerd), "--namespace", "k8s.io", "images")
 
 
 class _Layer:

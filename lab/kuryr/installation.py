@@ -5,7 +5,8 @@ configuration with a second file for what is particular to this cloud and node, 
 on node1 (--controllers 2: another one that stands by, as on a host of its own) and a daemon on
 every node, each with a token of its ServiceAccount (a daemon's is bound to its Node) and under the
 restrictions of its systemd unit. With --debug both log all they have to say; with --pool neutron
-Pods' ports are made ahead.
+Pods' ports are made ahead; with --in-pods both run as Pods, from the image of the Containerfile
+(lab.kuryr.in_pods).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lab.kubernetes import dns
 from lab.kubernetes.client import kubectl as kubectl
 from lab.kuryr import credential, node_token, pools, services, wheel
 from lab.kuryr.hardening import Hardening
+from lab.kuryr.in_pods import InPods
 from lab.lifecycle import probes
 from lab.lifecycle.supervisor import Component, Supervisor
 from lab.machine import machine
@@ -38,6 +40,7 @@ _EVERYTHING = (
     "debug = true",
     "default_log_levels = keystoneauth=DEBUG,urllib3=DEBUG,pyroute2=INFO",
 )
+IN_PODS = "--in-pods"
 CONTROLLER_PROGRAM, DAEMON_PROGRAM = "kuryr-k8s-controller", "kuryr-k8s-daemon"
 
 
@@ -77,8 +80,15 @@ class Installation:
         pool_options: Mapping[str, str] | None = None,
         with_services: bool = False,
         provider: str = "ovn",
+        tree: Path = REPOSITORY,
     ) -> None:
+        """Describe the installation.
+
+        :param tree: where the sources are; those of another version get a virtual environment
+            besides that of this one.
+        """
         self.debug = debug
+        self._tree = tree
         self._with_services, self._provider = with_services, provider
         self.pool, self._pool_options = pool, pool_options or {}
         self.paths = paths or Paths.from_environment()
@@ -86,27 +96,41 @@ class Installation:
         self.progress = progress or Progress()
         self.supervisor = Supervisor(self.paths)
         self.root = self.paths.state / "kuryr"
+        self._programs = self.root if tree == REPOSITORY else self.root / tree.name
         self.hardening = Hardening(self.root)
-        self.pools = pools.Pools(f"http://127.0.0.1:{HEALTH}", self._admin_socket(self.root))
+        self.in_pods = InPods(self.paths, self.root, self.progress)
+        self.pools = self._pools()
 
-    def up(self, controllers: int = 1) -> None:
-        """Install and start the product, and return when every Node is Ready."""
+    @property
+    def _shipped(self) -> Path:
+        """The files of etc/: earlier versions have them in no wheel."""
+        shipped = wheel.shipped(self._programs)
+        return shipped if shipped.exists() else self._tree / "etc"
+
+    def up(self, controllers: int = 1, *, as_pods: bool = False) -> None:
+        """Install and start the product, and return when every Node is Ready.
+
+        :param as_pods: let Pods do what the processes do, once these have started.
+        """
         options = ["--pool", self.pool, "--controllers", str(controllers)]
+        options += [IN_PODS] if as_pods else []
         options += ["--services", "--provider", self._provider] if self._with_services else []
         write_atomic(_options_file(self.paths), json.dumps(options))
         self.before_tests.unlink(missing_ok=True)  # of a killed run: not to be restored any more
         with locked(self.root / "lock"):
             with self.progress.during("install the product"):
-                changed = wheel.install(self.root, self.progress)
+                changed = self.install()
                 self._link_client()
-                self._apply()
+                self.apply()
+                self.in_pods.leave()
+                self.pools = self._pools()
                 self.hardening.install()
             numbers = range(1, controllers + 1)
             daemons = map(daemon, (*self.lab.nodes, *self.lab.workers))
             self._forget_others({*map(controller, numbers), *daemons})
             names = [
                 *map(self.register_controller, numbers),
-                *map(self._register_daemon, self.lab.nodes),
+                *map(self.register_daemon, self.lab.nodes),
                 *map(self._register_in_machine, self._workers),
             ]
             if changed:
@@ -118,18 +142,28 @@ class Installation:
                 with self.progress.during(f"start {name}"):
                     self.supervisor.start(name)
                 self.progress.note(f"{name} is ready")
-            if self.pool == "noop":  # else nodes keep what they had plugged for Pods to come
-                kubectl(self.lab, "delete", "kuryrportpools", "--all")
         with self.progress.during("wait until all nodes are Ready"):
             ready = ("--for=condition=Ready", "--timeout=240s")
             kubectl(self.lab, "wait", *ready, "node", "--all")
         self.progress.note("all nodes are Ready")
+        if as_pods:
+            self.in_pods.enter()
+            self.pools = self._pools()
         if self._with_services:
             with self.progress.during("make load balancers for kubernetes and kube-dns"):
                 services.up(self.lab, self._provider)
             self.progress.note(f"Services have load balancers ({self._provider}); DNS is one")
         else:
             dns.down(self.lab, wait=False)
+
+    def install(self) -> bool:
+        """Install the programs, and start none; return whether they have changed."""
+        return wheel.install(self._programs, self.progress, self._tree)
+
+    def _pools(self) -> pools.Pools:
+        own = self._admin_socket(self.root)
+        admin_socket = self.in_pods.admin_socket if self.in_pods.entered else own
+        return pools.Pools(f"http://127.0.0.1:{HEALTH}", admin_socket)
 
     @property
     def before_tests(self) -> Path:
@@ -138,7 +172,7 @@ class Installation:
 
     def _link_client(self) -> None:
         """Make kuryr-k8s a program of the lab that reads the configuration of the controller."""
-        client = self.root / "venv" / "bin" / "kuryr-k8s"
+        client = self._programs / "venv" / "bin" / "kuryr-k8s"
         files = (self.root / "kuryr.conf", self._conf(CONTROLLER))
         options = " ".join(shlex.quote(f"--config-file={file}") for file in files)
         script = self.root / "kuryr-k8s"
@@ -163,6 +197,7 @@ class Installation:
         The CNI configuration goes, and so does what leads node ports to Services.
         """
         with locked(self.root / "lock"):
+            self.in_pods.leave()
             self._forget_others(set())
         directories = [node.cni_conf_dir for node in self.lab.nodes.values()]
         directories += [worker.cni_conf_dir for worker in self.lab.workers.values()]
@@ -176,12 +211,13 @@ class Installation:
     def _workers(self) -> tuple[topology.Worker, ...]:
         return topology.workers(len(self.lab.workers))
 
-    def _apply(self) -> None:
+    def apply(self) -> None:
+        """Apply the CRDs and the permissions."""
         shared_token = self.root / "kuryr-daemon.token"
         if shared_token.exists():  # of an earlier version: the policy refuses what it writes
             for name in (*self.lab.nodes, *self.lab.workers):
                 self.supervisor.stop(daemon(name))
-        files = [f"--filename={REPOSITORY / 'etc' / part}" for part in ("crds", "rbac")]
+        files = [f"--filename={self._shipped / part}" for part in ("crds", "rbac")]
         kubectl(self.lab, "apply", *files)
         shared_token.unlink(missing_ok=True)
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
@@ -237,7 +273,11 @@ class Installation:
         self.supervisor.register(component)
         return component.name
 
-    def _register_daemon(self, name: str) -> str:
+    def register_daemon(self, name: str) -> str:
+        """Make the daemon of a node known to the lab.
+
+        :returns: the name of the component.
+        """
         node = self.lab.nodes[name]
         own = self.root / name
         token = self._token_of_node(name)
@@ -309,11 +349,11 @@ class Installation:
         for group, options in settings.items():
             lines += [f"[{group}]", *(f"{option} = {value}" for option, value in options.items())]
         self._write_secret(conf, "\n".join(lines) + "\n", program)
-        sample = REPOSITORY / "etc" / "kuryr.conf.sample"
+        sample = self._shipped / "kuryr.conf.sample"
         shutil.copyfile(sample, self.root / "kuryr.conf")
         return (
             *self.hardening.command(program, directories),
-            str(self.root / "venv" / "bin" / program),
+            str(self._programs / "venv" / "bin" / program),
             f"--config-file={self.root}/kuryr.conf",
             f"--config-file={conf}",
         )
@@ -386,6 +426,7 @@ def main() -> int:
     parser.add_argument("--pool", default="noop", choices=pools.KINDS, help="make ports ahead?")
     parser.add_argument("--services", action="store_true", help="load balancers for Services?")
     parser.add_argument("--provider", default="ovn", choices=services.PROVIDERS, help="of those")
+    parser.add_argument(IN_PODS, action="store_true", help="run them as Pods, from an image")
     arguments = parser.parse_args()
     installation = Installation(
         debug=arguments.debug,
@@ -394,7 +435,7 @@ def main() -> int:
         provider=arguments.provider,
     )
     if arguments.command == "up":
-        installation.up(arguments.controllers)
+        installation.up(arguments.controllers, as_pods=arguments.in_pods)
     else:
         installation.down()
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from lab.install.interpreter import interpreter
@@ -13,19 +14,22 @@ from lab.process import run
 from lab.progress import Progress
 
 # What the wheel is made of; a change of it is a new installation.
-_SOURCES = ("kuryr_k8s", "setup.cfg", "setup.py", "pyproject.toml", "requirements.txt")
+SOURCES = ("kuryr_k8s", "etc", "setup.cfg", "setup.py", "pyproject.toml", "requirements.txt")
 # What others may have built in between them
 _BUILT = ("__pycache__", "kuryr-cni")
 _BUILD_BACKEND = "setuptools>=70.1"  # as in pyproject.toml
 
 
-def install(root: Path, progress: Progress) -> bool:
+def install(root: Path, progress: Progress, tree: Path = REPOSITORY) -> bool:
     """Build the wheel and install it below `root`, if the sources changed.
 
+    :param tree: where the sources are.
     :returns: whether they did.
     """
     python = interpreter()
-    version, basis = _digest(python), f"{python} {_BUILD_BACKEND}"
+    root.mkdir(exist_ok=True)
+    version = digest(SOURCES, run([python, "-c", "import sys; print(sys.version)"]), tree)
+    basis = f"{python} {_BUILD_BACKEND}"
     marker = root / "installed"
     if marker.exists() and marker.read_text() == version:
         return False
@@ -40,11 +44,10 @@ def install(root: Path, progress: Progress) -> bool:
         write_atomic(complete, basis)
     with tempfile.TemporaryDirectory(dir=root) as directory:
         # built from a copy: the build must not leave its own directories in the sources
-        copy = Path(directory) / "source"
-        for name in (*_SOURCES, "README.md", "LICENSE"):
-            _copy(REPOSITORY / name, copy / name)
+        source = Path(directory) / "source"
+        copy((*SOURCES, "README.md", "LICENSE"), source, tree)
         build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", directory]
-        run([*build, str(copy)], timeout=600)
+        run([*build, str(source)], timeout=600)
         (wheel,) = Path(directory).glob("*.whl")
         run([*pip, "install", str(wheel)], timeout=900)  # with its dependencies
         run([*pip, "install", "--force-reinstall", "--no-deps", str(wheel)], timeout=600)
@@ -53,21 +56,28 @@ def install(root: Path, progress: Progress) -> bool:
     return True
 
 
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(*_BUILT))
-    elif source.exists():
-        shutil.copyfile(source, target)
+def shipped(root: Path) -> Path:
+    """Return the directory of the files of etc/ in the installation below `root`."""
+    return root / "venv" / "share" / "kuryr-k8s"
 
 
-def _digest(python: str) -> str:
-    """Hash the sources and the version of Python."""
-    version = run([python, "-c", "import sys; print(sys.version)"])
-    digest = hashlib.sha256(version.encode())
-    for name in _SOURCES:
-        root = REPOSITORY / name
+def copy(names: Iterable[str], target: Path, tree: Path = REPOSITORY) -> None:
+    """Copy those of these files and directories that there are, without what was built there."""
+    for name in names:
+        source = tree / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns(*_BUILT))
+        elif source.exists():
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target / name)
+
+
+def digest(names: Iterable[str], salt: str = "", tree: Path = REPOSITORY) -> str:
+    """Hash these files and directories of the sources."""
+    found = hashlib.sha256(salt.encode())
+    for name in names:
+        root = tree / name
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_file() and not {*_BUILT} & {*path.parts}:
-                digest.update(str(path.relative_to(REPOSITORY)).encode() + path.read_bytes())
-    return digest.hexdigest()
+                found.update(str(path.relative_to(tree)).encode() + path.read_bytes())
+    return found.hexdigest()

@@ -193,13 +193,31 @@ class NeutronSetup:
         if there := found():
             return there[0]
         try:
-            made: Json = self._api.post(f"/{plural}", {kind: create()})[kind]
+            made: Json = self._create(f"/{plural}", {kind: create()})[kind]
         except ApiError as error:
             # a Neutron that has just started does not show all that is there
             if error.status != 409 or not wait_until(lambda: bool(found()), 10, pause=0.5):
                 raise
             return found()[0]
         return made
+
+    def _create(self, path: str, body: Json) -> Json:
+        """Create an object, though a Neutron that has just started refuses for a moment."""
+        refusals: list[ApiError] = []
+        answers: list[Json] = []
+
+        def is_made() -> bool:
+            try:
+                answers.append(self._api.post(path, body))
+            except ApiError as error:
+                if error.status != 403:
+                    raise
+                refusals.append(error)
+            return bool(answers)
+
+        if not wait_until(is_made, 10, pause=0.5):
+            raise refusals[-1]
+        return answers[0]
 
     def _network(self, plan: Network, project: str) -> facts.Network:
         made = self._ensure(

@@ -67,6 +67,8 @@ class Suite:
         self._was_up = set(self._lab.status().values()) == {"ready"}
         self._vms_before = self._lab.vms
         self._options_before = installation.options(self.paths) if self._was_up else []
+        # tests restart the programs as processes
+        self._options = [each for each in self._options_before if each != installation.IN_PODS]
         self._there: dict[Needs, Future[bool]] = {}
         self._tox = Path()
 
@@ -139,14 +141,14 @@ class Suite:
         return (
             ready
             and self.runner.step("lab up", [*_UP, "--vm", "0"])
-            and self.runner.step("kuryr up", [*_KURYR_UP, "--debug", *self._options_before])
+            and self.runner.step("kuryr up", [*_KURYR_UP, "--debug", *self._options])
         )
 
     def _machine(self) -> bool:
         """Add a node that is a virtual machine."""
         if not self._there[Needs.PRODUCT].result():
             return False
-        kuryr_up = [*_KURYR_UP, "--debug", *self._options_before]
+        kuryr_up = [*_KURYR_UP, "--debug", *self._options]
         return self.runner.step("machine up", [*_UP, "--vm", "1"]) and self.runner.step(
             "machine kuryr", kuryr_up
         )

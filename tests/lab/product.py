@@ -8,6 +8,7 @@ from lab.kubernetes import dns
 from lab.kuryr import services
 from lab.kuryr.installation import CONTROLLER, Installation, kubectl
 from lab.paths import locked, write_atomic
+from lab.process import CommandError, wait_until
 from lab.progress import Progress
 from lab.suite import interrupted
 from tests.lab.site import on_the_lab
@@ -126,6 +127,8 @@ def _apply(installation):
     installation.supervisor.start(CONTROLLER)
     configuration = _configuration()
     if configuration["pool"] == "noop":
-        kubectl(installation.lab, "delete", "kuryrportpools", "--all")
+        listed = ("get", "kuryrportpools", "--output=name")
+        if not wait_until(lambda: not kubectl(installation.lab, *listed), PATIENCE, 0.5):
+            raise CommandError("the controller has not deleted the KuryrPortPools")
     if configuration["with_services"]:
         services.up(installation.lab, configuration["provider"], PATIENCE)
