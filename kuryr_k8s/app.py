@@ -49,7 +49,7 @@ from kuryr_k8s.k8s.leader import Lease
 from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import KURYRPORTS, NAMESPACES, Key
 from kuryr_k8s.patience import PATIENCE, Patience
-from kuryr_k8s.process import HostLock, notify, reach, start, waiting_gauge
+from kuryr_k8s.process import HostLock, Waiting, notify, reach, start
 
 NAME = "kuryr-k8s-controller"
 HANDLERS = "kuryr_k8s.controller.handlers"
@@ -92,7 +92,7 @@ class ControllerApp:
         self.leading = asyncio.Event()
         self.handlers: Sequence[Handler] = ()
         self._reconciles = ReconcileMetrics(self.registry)
-        self._waiting = waiting_gauge()
+        self._waiting = Waiting()
         self.registry.register(self._waiting)
         self._refusals = Refusals(clock)
         self.registry.register(self._refusals)
@@ -143,7 +143,12 @@ class ControllerApp:
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(health.run(), name="health")
             group.create_task(admin.run(), name="admin")
+            await health.serving.wait()
+            await admin.serving.wait()
+            # not later: the API server may be a Pod of a kubelet that starts after this unit
+            notify("READY=1")
             await self._start(kube, parts, group)
+            self._waiting.does(f"standby: waiting for the Lease {lease.key}")
             await lease.hold(functools.partial(self._lead, parts))
 
     # -- building
@@ -277,10 +282,10 @@ class ControllerApp:
             await self._reach("Kubernetes", handler.start)
         for cache in parts.caches:
             group.create_task(cache.run(), name=f"informer-{cache.resource.plural}")
+        self._waiting.does("filling the caches")
         for cache in parts.caches:
             await cache.synced.wait()
         gc.freeze()  # the collector need not go through the caches again and again
-        notify("READY=1")
 
     async def _identify(self, kube: KubeApi) -> None:
         """Read the uid that identifies the cluster; it never changes."""
@@ -294,6 +299,7 @@ class ControllerApp:
         self._fenced = True
         await self._reach("Kubernetes", parts.takeover.run)
         self.leading.set()
+        self._waiting.does("working")
         async with asyncio.TaskGroup() as group:
             for loop in parts.loops:
                 group.create_task(loop.run(), name=loop.name)

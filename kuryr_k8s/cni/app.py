@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
@@ -22,14 +22,18 @@ from kuryr_k8s.cni.caches import Caches
 from kuryr_k8s.cni.dispatcher import Dispatcher
 from kuryr_k8s.cni.host_id import HostIdPublisher
 from kuryr_k8s.cni.netlink import Links
+from kuryr_k8s.cni.node.interface import NodeInterfacePart
+from kuryr_k8s.cni.node.own_node import OwnNodes
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
 from kuryr_k8s.cni.parts import Job, Part
 from kuryr_k8s.cni.permission import WritePermission
 from kuryr_k8s.cni.pods.acknowledgements import Acknowledgements
 from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
+from kuryr_k8s.cni.pods.healing import Healing
 from kuryr_k8s.cni.pods.housekeeping import Housekeeping
 from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
+from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.cni.server import Handle, Server
 from kuryr_k8s.cni.services.health_checks import HealthChecks
 from kuryr_k8s.cni.services.node_ports import NodePorts, NoNodePorts, services_at_nodes
@@ -38,12 +42,13 @@ from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.health import HealthServer
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.connect import connect
+from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.node_port import WITH_NODE_PORTS
 from kuryr_k8s.model.service_class import Classes
 from kuryr_k8s.patience import PATIENCE, Patience
-from kuryr_k8s.process import notify, start
+from kuryr_k8s.process import Waiting, notify, start
 
 LOG = logging.getLogger(__name__)
 NAME = "kuryr-k8s-daemon"
@@ -92,10 +97,13 @@ async def run(
     """Run the daemon until ``stop`` is set."""
     parts, handle = build(conf, api, caches, links)
     server = Server(Path(conf.cni_daemon.socket), handle)
-    loops = [_health(conf, parts), *(loop for part in parts for loop in part.loops())]
+    health = _health(conf, parts)
+    serving = server.serving, health.serving
+    loops = [Job("health", health.run), *(loop for part in parts for loop in part.loops())]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(loop.run(), name=loop.name) for loop in loops]
-        tasks.append(group.create_task(_announce(conf, parts), name="announce"))
+        announcement = _announce(conf, parts, serving, caches.waiting)
+        tasks.append(group.create_task(announcement, name="announce"))
         await server.run(stop)
         LOG.info("stopping")
         for task in tasks:
@@ -134,21 +142,37 @@ def build(
     attachments = Attachments(
         bindings, kuryrports, adds=adds, settled=settled, add_timeout=options.add_timeout
     )
-    dispatcher = Dispatcher(attachments)
+    outages = Outages(node, EventRecorder(api, NAME, node.name))
     spool = Spool(Path(options.spool_dir))
+    dispatcher = Dispatcher(attachments, spool)
     parts = [
         caches,
         WritePermission(api, node, caches.waiting),
         kuryrports,
-        *([switch, HostIdPublisher(api, node, switch)] if switch else []),
+        *(_with_switch(conf, api, links, switch, node) if switch else []),
         *bindings,
         attachments,
         dispatcher,
         Housekeeping(attachments, spool, dispatcher.handle, synced=cache.synced),
         Acknowledgements(cache, api, attachments),
+        Healing(node, bindings, attachments, kuryrports, links.events, outages),
         *_services(conf, caches, links),
     ]
     return parts, dispatcher.handle
+
+
+def _with_switch(
+    conf: cfg.ConfigOpts, api: KubeApi, links: Links, switch: OpenVSwitch, node: Key
+) -> list[Part]:
+    """Build what a node with Open vSwitch has."""
+    nodes = OwnNodes(api, node)
+    events = EventRecorder(api, NAME, node.name, enabled=conf.kubernetes.use_events)
+    return [
+        switch,
+        HostIdPublisher(api, node, switch),
+        nodes,
+        NodeInterfacePart(nodes, node, switch, links.node, api, events),
+    ]
 
 
 def _services(conf: cfg.ConfigOpts, caches: Caches, links: Links) -> list[Part]:
@@ -160,7 +184,7 @@ def _services(conf: cfg.ConfigOpts, caches: Caches, links: Links) -> list[Part]:
     return [node_ports, HealthChecks(services, lambda: node_ports.working)]
 
 
-def _health(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> Job:
+def _health(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> HealthServer:
     """Build the server of the checks and metrics of all parts."""
     registry = CollectorRegistry()
     checks: dict[str, Callable[[], bool]] = {}
@@ -169,23 +193,40 @@ def _health(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> Job:
         for collector in part.collectors():
             registry.register(collector)
     options = conf.cni_health_server
-    server = HealthServer(options.address, options.port, checks, registry)
-    return Job("health", server.run)
+    return HealthServer(options.address, options.port, checks, registry)
 
 
-async def _announce(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> None:
-    """Once all parts have started, tell the runtime by its configuration, then tell systemd."""
-    for part in parts:
-        await part.started()
-    installation.install(conf)
+async def _announce(
+    conf: cfg.ConfigOpts,
+    parts: Sequence[Part],
+    serving: Iterable[asyncio.Event],
+    waiting: Waiting,
+) -> None:
+    """Tell systemd once requests are taken; once all parts have started, tell the runtime.
+
+    systemd must not wait for the parts: they need the API server and the Node, which on a master
+    only the kubelet brings, and what is ordered after this unit may be the kubelet.
+    """
+    for each in serving:
+        await each.wait()
+    install_configuration = installation.prepare(conf)
     notify("READY=1")
+    for part in parts:
+        if awaited := part.awaited():
+            waiting.does(f"the node is not announced yet: waiting for {awaited}")
+        await part.started()
+    install_configuration()
+    waiting.does("working")
     LOG.info("ready")
 
 
 def name_of_node(conf: cfg.ConfigOpts) -> str:
-    """Return the Node's name: an option, the Pod's environment, or the host's name."""
+    """Return the Node's name: an option, the Pod's environment, or the host's name.
+
+    It is in lower case, as the kubelet makes it.
+    """
     told = conf.kubernetes.node_name or os.environ.get("KUBERNETES_NODE_NAME")
-    return str(told or socket.gethostname())
+    return str(told or socket.gethostname()).strip().lower()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from kuryr_k8s.k8s.contact import Contact, ContactMetrics
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import Resource, Versioned
 from kuryr_k8s.patience import PATIENCE, Patience
-from kuryr_k8s.process import reach, waiting_gauge
+from kuryr_k8s.process import Waiting, reach
 
 T = TypeVar("T", bound=Versioned)
 
@@ -28,7 +28,7 @@ class Caches(Part):
         self._api = api
         self._patience = patience
         self._clock = clock
-        self.waiting = waiting_gauge()
+        self.waiting = Waiting()
         self._jobs: list[Job] = []
         self._contacts: dict[str, Contact] = {}
         self._sealed = False

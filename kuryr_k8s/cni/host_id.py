@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kuryr_k8s import errors
@@ -51,9 +51,17 @@ class HostIdPublisher(Part):
         """Return the loop that reconciles the Node."""
         return [self._controller]
 
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return the check whether the annotation has been right once."""
+        return {"host ID published": self._published.is_set}
+
     async def started(self) -> None:
         """Wait until the annotation has been right once."""
         await self._published.wait()
+
+    def awaited(self) -> str:
+        """Describe for users what :meth:`started` waits for."""
+        return "the Node, which its kubelet registers, and external_ids:hostname of Open vSwitch"
 
     async def reconcile(self, key: Key) -> float | None:
         """Write the annotation if it is wrong.

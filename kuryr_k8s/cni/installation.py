@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +16,35 @@ SOCKET = "/run/kuryr/cni.sock"  # as in kuryr-cni.c
 SPOOL = "/var/lib/kuryr/spool"
 
 
-def install(conf: cfg.ConfigOpts) -> None:
-    """Install the plugin, then the configuration, where the options want them.
+def prepare(conf: cfg.ConfigOpts) -> Callable[[], None]:
+    """Install the plugin where the options want it, and read the configuration's template.
 
+    :returns: a function that installs the configuration, by which the runtime finds the plugin.
     :raises errors.ConfigError: a file cannot be written, or the template cannot be read.
     """
     options = conf.cni_daemon
-    try:
+    template = options.cni_conf_template
+    with _translated():
         if options.cni_bin_dir:
             install_plugin(Path(options.cni_bin_dir))
+        text = (
+            Path(template).read_text() if template else render(options.socket, options.spool_dir)
+        )
         if options.cni_conf_dir:
-            template = options.cni_conf_template
-            text = (
-                Path(template).read_text()
-                if template
-                else render(options.socket, options.spool_dir)
-            )
-            install_configuration(Path(options.cni_conf_dir), text)
+            Path(options.cni_conf_dir).mkdir(parents=True, exist_ok=True)
+
+    def announce() -> None:
+        if options.cni_conf_dir:
+            with _translated():
+                install_configuration(Path(options.cni_conf_dir), text)
+
+    return announce
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise errors.ConfigError(f"cannot install kuryr-cni: {error}") from error
 
@@ -38,10 +52,17 @@ def install(conf: cfg.ConfigOpts) -> None:
 def render(socket: str = SOCKET, spool: str = SPOOL) -> str:
     """Return the configuration's text: kuryr-cni, then portmap for hostPort.
 
+    By its capability, kuryr-cni learns of which Pods a chained plugin limits the bandwidth.
+
     The text always contains the paths: kuryr-cni takes the first mention of each, and so none
     that comes from a Pod.
     """
-    kuryr: dict[str, Any] = {"type": "kuryr-cni", "kuryr_socket": socket, "kuryr_spool": spool}
+    kuryr: dict[str, Any] = {
+        "type": "kuryr-cni",
+        "capabilities": {"bandwidth": True},
+        "kuryr_socket": socket,
+        "kuryr_spool": spool,
+    }
     portmap = {
         "type": "portmap",
         "capabilities": {"portMappings": True},

@@ -5,15 +5,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from prometheus_client import Gauge
-
 from kuryr_k8s import errors
 from kuryr_k8s.cni.parts import Part
 from kuryr_k8s.k8s.resources import NODES, Key, Resource
 from kuryr_k8s.patience import PATIENCE, Patience
-from kuryr_k8s.process import reach
+from kuryr_k8s.process import Waiting, reach
 
 LOG = logging.getLogger(__name__)
+PERMISSION = "permission to write"
 REFUSALS = (401, 403, 422)  # of the credentials, by the roles, by the policy
 
 
@@ -39,10 +38,12 @@ class WritePermission(Part):
     (etc/rbac/daemon-policy.yaml). Nobody would ever hear then which Pods have left the node. An
     API server that is away, or whose webhooks are, has refused nothing.
 
-    :param waiting: the metric of :func:`~kuryr_k8s.process.reach`.
+    :param waiting: shows the wait to users.
     """
 
-    def __init__(self, api: Api, node: Key, waiting: Gauge, patience: Patience = PATIENCE) -> None:
+    def __init__(
+        self, api: Api, node: Key, waiting: Waiting, patience: Patience = PATIENCE
+    ) -> None:
         self._api = api
         self._node = node
         self._waiting = waiting
@@ -55,8 +56,12 @@ class WritePermission(Part):
 
     async def started(self) -> None:
         """Wait while the API server refuses a write that changes nothing."""
-        await reach("permission to write", self._ask, self._waiting, self._patience)
+        await reach(PERMISSION, self._ask, self._waiting, self._patience)
         self._accepted.set()
+
+    def awaited(self) -> str:
+        """Describe for users what :meth:`started` waits for."""
+        return PERMISSION
 
     async def _ask(self) -> None:
         try:

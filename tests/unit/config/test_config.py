@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from kuryr_k8s import config, errors
+from kuryr_k8s.cloud.connect import connect
 from tests.kit.paths import ETC
 
 SAMPLE = ETC / "kuryr.conf.sample"
@@ -23,7 +24,7 @@ def test_sample_is_what_the_generator_writes(tmp_path):
 
 def test_sample_can_be_loaded_as_it_is():
     conf = config.load(["--config-file", str(SAMPLE)], "test")
-    assert conf.kubernetes.enabled_handlers == ["vif", "kuryrport", "kuryrportpool"]
+    assert conf.kubernetes.enabled_handlers == ["vif", "kuryrport", "kuryrportpool", "node"]
 
 
 def test_options_of_the_ancestor_are_read_under_their_names(tmp_path):
@@ -32,13 +33,14 @@ def test_options_of_the_ancestor_are_read_under_their_names(tmp_path):
         "[kubernetes]\napi_root = https://api:6443\npod_vif_driver = neutron-vif\n"
         "[neutron_defaults]\nproject = p\npod_subnet = s\npod_security_groups = a,b\n"
         "resource_tags = t\novs_bridge = br-int\nnetwork_device_mtu = 1400\n"
-        "[neutron]\nauth_type = password\nusername = u\nregion_name = r\n"
+        "[neutron]\nauth_type = password\nauth_url = http://keystone/v3\nusername = u\n"
+        "region_name = r\n"
     )
     conf = config.load(["--config-file", str(path)], "test")
     assert conf.neutron_defaults.pod_subnet == ["s"]
     assert conf.neutron_defaults.pod_security_groups == ["a", "b"]
     assert conf.neutron_defaults.network_device_mtu == 1400
-    assert conf.neutron.region_name == "r"
+    assert connect(conf, connections=1).config.get_region_name() == "r"
 
 
 def test_missing_file_is_a_wrong_configuration():
