@@ -237,11 +237,13 @@ async def test_interface_that_was_deleted_in_the_pod_is_made_again(daemon, gatew
 async def test_interface_is_made_again_when_its_link_is_back(daemon, gateway, namespaces):
     netns, binding = namespaces(), daemon()
     await connected(binding, netns)
+    shell("ip link set eth0 down")  # Linux renames no link that is up before 6.2
     shell("ip link set eth0 name away")
     shell(f"ip -n {netns} link del eth0")
     async with healing(binding) as api:
         await eventually(lambda: binding.states() == {attachment(netns): False})
         shell("ip link set away name eth0")
+        shell("ip link set eth0 up")
         await restored(binding, netns, api)
 
 

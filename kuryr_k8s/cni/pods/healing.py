@@ -54,6 +54,7 @@ class Healing(Part):
         self._looked_at = self._searched_at = float("-inf")
         self._sizes: dict[Key, tuple[bytes, int]] = {}  # how many interfaces KuryrPorts name
         self._states: dict[Attachment, bool] = {}
+        self._lacking: set[str] = set()  # the Pods that the last look found without interfaces
         self._restored = Counter(
             "kuryr_cni_restored_interfaces",
             "Interfaces made again for running Pods",
@@ -122,10 +123,12 @@ class Healing(Part):
             ]
             if lost := await binding.lost(idle):
                 found[binding] = lost
+        self._lacking = {item.attachment.pod_uid for lost in found.values() for item in lost}
         return found
 
     def _suspected(self, everything: bool) -> Iterator[KuryrPort]:
         suspects = {uid for binding in self._bindings for uid in binding.suspects()}
+        suspects |= self._lacking  # what could not be made again is tried again
         attached: dict[str, int] = {}
         for _, attachment in self._attachments.all():
             attached[attachment.pod_uid] = attached.get(attachment.pod_uid, 0) + 1
