@@ -32,10 +32,10 @@ class LosingBinding(FakeBinding):
         super().__init__()
         self.attached[ATTACHMENT] = ovs_vif()
         self.refusals = refusals
-        self.whole = False
+        self.whole = asyncio.Event()
 
     async def lost(self, claims):
-        if self.whole:
+        if self.whole.is_set():
             return []
         return [Lost(attachment=ATTACHMENT, vif=claim.vif, what="missing") for claim in claims]
 
@@ -43,10 +43,11 @@ class LosingBinding(FakeBinding):
         if lost and self.refusals:
             self.refusals -= 1
             raise BindingError("its link is away")
-        self.whole = self.whole or bool(lost)
+        if lost:
+            self.whole.set()
 
     def states(self):
-        return {ATTACHMENT: self.whole}
+        return {ATTACHMENT: self.whole.is_set()}
 
 
 async def test_what_cannot_be_made_again_at_once_is_tried_again_before_the_next_search():
@@ -58,6 +59,8 @@ async def test_what_cannot_be_made_again_at_once_is_tried_again_before_the_next_
     attachments = Attachments(bindings, kuryrports, adds=Adds(), settled=settled, add_timeout=60)
     outages = Outages(NODE, EventRecorder(api, "test", "node1"))
     healing = Healing(NODE, bindings, attachments, kuryrports, LinkEvents(), outages)
-    async with asyncio.timeout(SEARCH / 2):
-        while not binding.whole:
-            await asyncio.sleep(await healing.reconcile(NODE))
+    async with asyncio.timeout(SEARCH / 2), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(loop.run()) for loop in healing.loops()]
+        await binding.whole.wait()
+        for task in tasks:
+            task.cancel()

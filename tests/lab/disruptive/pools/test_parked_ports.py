@@ -1,7 +1,8 @@
 """Parked ports on the real stack: ACTIVE for Neutron, deaf and dumb until a Pod has them.
 
-The ports and the node's KuryrPortPool are made here, and the Pods are sandboxes without a kubelet:
-the controller is stopped meanwhile.
+The ports and the node's KuryrPortPool are made here, and the Pods are sandboxes without a kubelet.
+The controller is away, also when the lab comes up after a reboot: without pools it would delete
+the KuryrPortPool.
 """
 
 import contextlib
@@ -139,8 +140,10 @@ def bench():
     installation = Installation(progress=Progress(quiet=True))
     node = installation.lab.nodes[NODE]
     with contextlib.ExitStack() as stack:
-        installation.supervisor.stop(CONTROLLER)
+        controller = installation.supervisor.find(CONTROLLER).component
+        installation.supervisor.forget(CONTROLLER)
         stack.callback(installation.supervisor.start, CONTROLLER)
+        stack.callback(installation.supervisor.register, controller)
         pods = stack.enter_context(prepared_pods.pods(installation.lab, node, 1, parked=4))
         for pod in pods:
             run(["ip", "netns", "add", sandbox(pod)])
