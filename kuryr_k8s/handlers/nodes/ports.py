@@ -4,6 +4,7 @@ A port is a Node's by its ``device_id``, the uid of the Node, and is found by it
 mark of the cluster: it has both from its creation, its tags perhaps later.
 """
 
+import contextlib
 import ipaddress
 import logging
 from collections.abc import Sequence
@@ -37,19 +38,11 @@ class PortsOfNodes:
         self._mtu: int = defaults.network_device_mtu
 
     async def all(self) -> list[Json]:
-        """List the ports of all Nodes, without those that cannot be given their tags yet.
+        """List the ports of all Nodes.
 
         :raises errors.CloudError: Neutron did not list them.
         """
-        ports = []
-        for port in await self._list({}):
-            try:
-                await self._adopt(port)
-            except errors.CloudError as error:
-                LOG.warning("port %s of a Node stays without tags: %s", port["id"], error)
-            else:
-                ports.append(port)
-        return ports
+        return await self._list({})
 
     async def ensure(self, node: Node, network: NodeNetwork, preferred: str | None) -> Json:
         """Return the port of a Node; make it, or bring it up to date.
@@ -82,7 +75,13 @@ class PortsOfNodes:
         return port
 
     async def release(self, port: Json) -> None:
-        """Delete a port; one that is gone already is as good."""
+        """Delete a port; one that is gone already is as good.
+
+        :raises errors.CloudError: Neutron refuses, or does not give the port its tags, without
+            which nothing is deleted.
+        """
+        with contextlib.suppress(errors.NotFound):
+            await self._adopt(port)
         await self._neutron.delete_port(port["id"])
 
     def describe(

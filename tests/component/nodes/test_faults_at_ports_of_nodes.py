@@ -71,6 +71,18 @@ async def test_port_that_gets_no_tags_is_not_made_a_second_time(stage, nodes, st
         assert MARK in ports(stage)[0]["tags"]
 
 
+async def test_port_without_tags_goes_with_the_option_although_neutron_fails(stage, nodes):
+    stage.cloud.keep_tags_at_creation(on=False)
+    tags = {"method": "PUT", "path": r"/ports/[^/]+/tags$", "action": answer(500)}
+    refused = stage.cloud.faults.add(times=None, **tags)
+    async with stage.controller(**options(nodes)):
+        await stage.cloud.wait_for(lambda: refused.hits)
+    refused.remove()
+    stage.cloud.faults.add(times=1, **tags)
+    async with stage.controller(neutron_defaults={"sweep_interval": "1"}):
+        await stage.cloud.wait_for(lambda: not ports(stage))
+
+
 async def test_node_that_is_registered_again_gets_a_port_of_its_own(stage, nodes):
     async with stage.controller(**options(nodes)):
         first = await until_one_port_is_described(stage)
