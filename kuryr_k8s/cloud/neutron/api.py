@@ -101,7 +101,10 @@ class Neutron:
         self.floating_ips = FloatingIPs(transport)
         self.security_groups = SecurityGroups(transport)
         self._transport = transport
-        self._batches: dict[str, PortBatches] = defaultdict(lambda: PortBatches(self._create))
+        # by project and priority: one of its callers sends a batch for all of them
+        self._batches: defaultdict[tuple[str, Priority], PortBatches] = defaultdict(
+            lambda: PortBatches(self._create)
+        )
         self._asking = asyncio.Lock()
         self.keeps_tags: bool | None = None  # in the body of a create; None: not known yet
 
@@ -110,12 +113,14 @@ class Neutron:
         return await self._transport.project_id()
 
     async def create_port(self, port: Json) -> Json:
-        """Create a port with its tags; simultaneous requests of one project share a bulk request.
+        """Create a port with its tags.
+
+        Simultaneous requests of one project and one priority share a bulk request.
 
         :raises errors.OverQuota: The project's quota or the subnet's addresses are used up.
         """
         body = self._marked(port)
-        made = await self._batches[body.get("project_id", "")].create(body)
+        made = await self._batches[body.get("project_id", ""), current_priority()].create(body)
         await self._tag(made, body)
         return made
 

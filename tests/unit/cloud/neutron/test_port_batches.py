@@ -5,7 +5,10 @@ import asyncio
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import ClusterMark
+from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.neutron.port_batches import IN_FLIGHT, SIZE, PortBatches
+from kuryr_k8s.engine.limit import Priority, current_priority, prioritized
 
 
 class Cloud:
@@ -170,3 +173,33 @@ async def test_caller_who_gave_up_waiting_gets_no_port(cloud):
     sent = {name for batch in cloud.batches for name in batch}
     assert {"late-0", "late-2"} <= sent
     assert "late-1" not in sent
+
+
+class Transport:
+    """Creates whatever ports are asked for, and notes the priority at which it was asked."""
+
+    def __init__(self):
+        self.created = {}
+
+    async def call(self, _method, _path, *, body):
+        bodies = body.get("ports") or [body["port"]]
+        self.created |= {port["device_id"]: current_priority() for port in bodies}
+        made = [{"id": port["device_id"], **port} for port in bodies]
+        return {"ports": made} if "ports" in body else {"port": made[0]}
+
+
+async def test_what_a_pod_waits_for_is_not_sent_at_the_priority_of_what_nobody_waits_for():
+    transport = Transport()
+    neutron = Neutron(transport, ClusterMark("uid"))
+    neutron.keeps_tags = True
+
+    async def create(priority, number):
+        with prioritized(priority):
+            await neutron.create_port({"device_id": f"{priority.name} {number}"})
+
+    async with asyncio.TaskGroup() as group:
+        for priority in (Priority.REFILL, Priority.POD):
+            for number in range(5):
+                group.create_task(create(priority, number))
+    assert len(transport.created) == 10
+    assert all(name.startswith(asked.name) for name, asked in transport.created.items())
