@@ -52,8 +52,12 @@ class MemberGroup:
         self._project: str = defaults.project
         self._resource_tags = list(defaults.resource_tags)
         self._in_use = in_use
-        self._subnets = list(defaults.service_subnet)
-        self._node_subnets = list(defaults.node_subnet)
+        served = "loadbalancer" in conf.kubernetes.enabled_handlers
+        self._subnets = list(defaults.service_subnet) if served else []
+        # not those of Pods, which handlers/nodes refuses: Pods would let in all Pods
+        self._node_subnets = [
+            subnet_id for subnet_id in defaults.node_subnet if subnet_id not in defaults.pod_subnet
+        ]
         self._id: str | None = None
         self._compared_at = 0.0
         self._comparing = asyncio.Lock()

@@ -126,6 +126,11 @@ class NodeSubnets:
         self._read_at = self._now()
 
     async def _read(self) -> NodeNetwork:
+        if shared := sorted({*self._ids} & {*self._reached["pod_subnet"]}):
+            raise errors.Refused(
+                f"{OPTION}: {', '.join(shared)} is a pod_subnet, too: Pods let in everything that "
+                "comes from node_subnet, so it must be the nodes' alone"
+            )
         subnets = [await self._subnet(subnet_id, OPTION) for subnet_id in self._ids]
         if len({subnet.network_id for subnet in subnets}) > 1:
             raise errors.Refused(f"{OPTION}: the subnets must belong to one network")

@@ -191,18 +191,42 @@ async def test_virtual_machine_and_foreign_nodes_get_no_port(stage, nodes):
         assert len(ports(stage)) == 1
 
 
+async def let_in(stage):
+    """Start a Pod; the subnets from which its port lets everything in."""
+    pod = await stage.cluster.add_pod("web", node=NODE)
+    await stage.until_plugged_in("web")
+    (port,) = stage.ports_of(pod)
+    rules = stage.cloud.store.security_group_rules.values()
+    return {
+        rule["remote_ip_prefix"]
+        for rule in rules
+        if rule["security_group_id"] in port["security_groups"]
+    }
+
+
 async def test_pods_let_in_what_comes_from_nodes(stage, nodes):
     async with stage.controller(**options(*nodes["subnets"])):
-        pod = await stage.cluster.add_pod("web", node=NODE)
-        await stage.until_plugged_in("web")
-        (port,) = stage.ports_of(pod)
-        rules = stage.cloud.store.security_group_rules.values()
-        allowed = {
-            rule["remote_ip_prefix"]
-            for rule in rules
-            if rule["security_group_id"] in port["security_groups"]
-        }
-        assert {"10.63.0.0/24", "fd63::/64"} <= allowed
+        assert {"10.63.0.0/24", "fd63::/64"} <= await let_in(stage)
+
+
+async def test_subnet_of_pods_is_no_subnet_of_nodes_since_pods_would_let_in_all_pods(stage):
+    shared = stage.cloud.pods["subnets"][0]
+    async with stage.controller(**options(shared)):
+        assert stage.cloud.subnets[shared]["cidr"] not in await let_in(stage)
+
+        async def told():
+            return [note for _, note in await stage.node_events() if shared in note]
+
+        await stage.until(told)
+        assert not ports(stage)
+
+
+async def test_pods_are_served_though_a_subnet_of_services_that_nobody_serves_is_unknown(
+    stage, nodes
+):
+    unknown = "00000000-0000-4000-8000-00000000dead"
+    async with stage.controller(**options(*nodes["subnets"], service_subnet=unknown)):
+        assert {"10.63.0.0/24", "fd63::/64"} <= await let_in(stage)
 
 
 async def test_removed_second_family_leaves_the_port_with_the_first(stage, nodes):
