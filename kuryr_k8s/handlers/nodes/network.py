@@ -14,7 +14,7 @@ from kuryr_k8s.engine.clock import Clock
 from kuryr_k8s.model.node_interface import Route
 
 OPTION = "[neutron_defaults] node_subnet"
-REFRESH = 600.0  # seconds after which subnets are read again: gateways and MTUs change
+REFRESH = 300.0  # seconds after which subnets are read again: gateways and MTUs change
 REFUSED = 20.0  # seconds for which a refusal counts for all Nodes
 Address = IPv4Address | IPv6Address
 Destination = IPv4Network | IPv6Network

@@ -3,19 +3,25 @@
 The daemon of the node learns the port from an annotation, and plugs it as ``kuryr0``. A Node whose
 daemon has published no host has no Open vSwitch of the cloud: it is a virtual machine, which
 reaches Pods through the port that it has already.
+
+After a start one list of all ports, the sweep's, tells which Nodes need something, and so does
+each later list. Of a Node that changes, the ports are asked for at once.
 """
 
+import contextlib
 import ipaddress
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from kuryr_k8s import errors
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.nodes.network import REFRESH, Address, Destination, NodeSubnets
+from kuryr_k8s.handlers.nodes.network import Address, Destination, NodeNetwork, NodeSubnets
 from kuryr_k8s.handlers.nodes.ports import PortsOfNodes
 from kuryr_k8s.handlers.nodes.sweep import NodePortSweep
 from kuryr_k8s.k8s.events import Reference, node_reference
@@ -24,6 +30,8 @@ from kuryr_k8s.k8s.resources import NODES, Key
 from kuryr_k8s.model.annotations import NODE_INTERFACE
 from kuryr_k8s.model.node_interface import NodeInterface
 from kuryr_k8s.model.pod import Node
+
+Json = dict[str, Any]
 
 
 class NodeHandler(Handler):
@@ -35,8 +43,10 @@ class NodeHandler(Handler):
         self._subnets = NodeSubnets(context.conf, context.neutron, context.clock)
         self._ports = PortsOfNodes(context.conf, context.neutron)
         self._sweep = NodePortSweep(
-            context, self._ports, named=self._subnets.named, missing=self.wake
+            context, self._ports, named=self._subnets.named, review=self._review
         )
+        self._reviewed = False  # the Nodes that need something are known
+        self._written: dict[str, str] = {}  # annotations by the names of Nodes
         self._destinations: tuple[Destination, ...] = ()
 
     def watches(self) -> Sequence[Watch[Any]]:
@@ -44,12 +54,18 @@ class NodeHandler(Handler):
 
     def _of_node(self, key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
         """Return the Node's key, and those of all Nodes whose routes its addresses concern."""
-        if _what_matters(old) == _what_matters(new):
+        if _what_matters(old) == _what_matters(new) and self._is_written(old, new):
             return ()
         addresses = {*_addresses(old), *_addresses(new)}
         if any(address in routed for address in addresses for routed in self._destinations):
             return (key, *(Key("", node.name) for node in self._nodes.values()))
         return (key,)
+
+    def _is_written(self, old: Node | None, new: Node | None) -> bool:
+        """Return whether the annotation is as it was, or as it was written here."""
+        if old is None or new is None or old.interface == new.interface:
+            return True
+        return new.interface is not None and new.interface == self._written.get(new.name)
 
     def loops(self) -> Sequence[Controller[Any]]:
         return (self._sweep.loop,)
@@ -60,17 +76,18 @@ class NodeHandler(Handler):
     async def reconcile(self, key: Key) -> float | None:
         node = self._nodes.get(key)
         if node is None:
+            self._written.pop(key.name, None)
             self._sweep.search_after(0.0)
             return None
         if not self._subnets.named or node.foreign:
             if node.interface is not None:
                 await self._write(node, None)
             return None
-        if node.host_id is None:
-            return None  # a change of the Node reports when its daemon has started
+        if node.host_id is None or not self._reviewed:
+            return None  # a change of the Node, or the first review, comes back to it
         with prioritized(Priority.REFILL):  # after a start all Nodes ask, and no Pod waits
             network = await self._subnets.network()
-            internal = [address for each in self._nodes.values() for address in _addresses(each)]
+            internal = self._internal_addresses()
             network.check(internal)
             self._destinations = network.destinations
             port = await self._ports.ensure(node, network, _port_of(node))
@@ -79,10 +96,48 @@ class NodeHandler(Handler):
         text = self._ports.describe(port, network, routes).to_json()
         if text != node.interface:
             await self._write(node, text)
-        return REFRESH
+        return None
+
+    async def _review(self, ports: Sequence[Json]) -> None:
+        """Wake the Nodes that need something; all of them if that cannot be told.
+
+        :param ports: Of all Nodes.
+        """
+        owned: defaultdict[str, list[Json]] = defaultdict(list)
+        for port in ports:
+            owned[port["device_id"]].append(port)
+        network: NodeNetwork | None = None
+        internal = self._internal_addresses()
+        with contextlib.suppress(errors.KuryrError):  # each Node reports it
+            found = await self._subnets.network()
+            self._destinations = found.destinations
+            found.check(internal)
+            network = found
+        self._reviewed = True
+        for node in self._nodes.values():
+            if network is None or not self._is_well(node, owned[node.uid], network, internal):
+                self.queue.add(Key("", node.name), urgent=False)
+
+    def _is_well(
+        self, node: Node, ports: Sequence[Json], network: NodeNetwork, internal: list[Address]
+    ) -> bool:
+        """Return whether nothing is to be done for a Node that has these ports."""
+        if node.host_id is None or node.foreign:
+            return True
+        if not self._ports.is_right(ports, node, network):
+            return False
+        routes, left_out = network.routes(internal)
+        described = self._ports.describe(ports[0], network, routes).to_json()
+        return not left_out and described == node.interface
+
+    def _internal_addresses(self) -> list[Address]:
+        """Return the InternalIPs of all Nodes."""
+        return [address for node in self._nodes.values() for address in _addresses(node)]
 
     async def _write(self, node: Node, text: str | None) -> None:
         """Write the annotation, or remove it."""
+        if text is not None:
+            self._written[node.name] = text
         patch = {"metadata": {"uid": node.uid, "annotations": {NODE_INTERFACE: text}}}
         answer = await self._context.kube.merge_patch(NODES, Key("", node.name), patch)
         self._nodes.learn(answer)
@@ -125,7 +180,7 @@ class _Count(Collector):
 
 
 def _what_matters(node: Node | None) -> object:
-    return node and (node.uid, node.host_id, node.addresses, node.foreign, node.interface)
+    return node and (node.uid, node.host_id, node.addresses, node.foreign)
 
 
 def _addresses(node: Node | None) -> list[Address]:

@@ -74,6 +74,18 @@ class PortsOfNodes:
             )
         return port
 
+    def is_right(self, ports: Sequence[Json], node: Node, network: NodeNetwork) -> bool:
+        """Return whether these ports of a Node are what :meth:`ensure` would leave as they are."""
+        if len(ports) != 1:
+            return False
+        port = ports[0]
+        return (
+            port["network_id"] == network.network.id
+            and self._neutron.mark.is_on(port["tags"])
+            and port.get("binding:vif_type") not in UNUSABLE
+            and not self._changes(port, node, network)
+        )
+
     async def release(self, port: Json) -> None:
         """Delete a port; one that is gone already is as good.
 
@@ -98,7 +110,7 @@ class PortsOfNodes:
             mtu=min(mtu, self._mtu) if self._mtu else mtu,
             addresses=tuple(
                 ipaddress.ip_interface(f"{fixed['ip_address']}/{lengths[fixed['subnet_id']]}")
-                for fixed in port["fixed_ips"]
+                for fixed in sorted(port["fixed_ips"], key=lambda fixed: str(fixed["ip_address"]))
                 if fixed["subnet_id"] in lengths
             ),
             routes=routes,
@@ -144,6 +156,11 @@ class PortsOfNodes:
 
     async def _update(self, port: Json, node: Node, network: NodeNetwork) -> Json:
         """Change what differs from what the port should be."""
+        changes = self._changes(port, node, network)
+        return await self._neutron.update_port(port["id"], changes) if changes else port
+
+    def _changes(self, port: Json, node: Node, network: NodeNetwork) -> Json:
+        """Return the fields that differ from what the port should be, as they should be."""
         changes: Json = {}
         if port.get(BOUND_TO) != node.host_id:
             changes[BOUND_TO] = node.host_id
@@ -156,7 +173,7 @@ class PortsOfNodes:
             changes["fixed_ips"] = kept + [
                 {"subnet_id": subnet_id} for subnet_id in wanted if subnet_id not in present
             ]
-        return await self._neutron.update_port(port["id"], changes) if changes else port
+        return changes
 
 
 def _has_addresses_of(port: Json, wanted: Sequence[str]) -> bool:

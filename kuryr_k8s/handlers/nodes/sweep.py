@@ -1,14 +1,14 @@
 """The sweep of Neutron ports whose Nodes are gone, or are to have no port any more."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.nodes.ports import PortsOfNodes
-from kuryr_k8s.k8s.resources import NODES, Key
+from kuryr_k8s.k8s.resources import NODES
 from kuryr_k8s.model.pod import Node
 
 LOG = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class NodePortSweep(Sweep[Json]):
     of an earlier setting is left, and then rests.
 
     :param named: Whether the option is set.
-    :param missing: Called with the keys of Nodes whose ports somebody has deleted.
+    :param review: Called with all ports, for what is wrong with those that Nodes have.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class NodePortSweep(Sweep[Json]):
         ports: PortsOfNodes,
         *,
         named: bool,
-        missing: Callable[[Key], None],
+        review: Callable[[Sequence[Json]], Awaitable[None]],
     ) -> None:
         super().__init__(
             "node-port-sweeper",
@@ -47,21 +47,19 @@ class NodePortSweep(Sweep[Json]):
         self._strangers = context.strangers
         self._ports = ports
         self._named = named
-        self._missing = missing
+        self._review = review
         self._cleared = False  # nothing of an earlier setting is left
 
     async def search(self) -> list[Json]:
-        """Return the ports of no Node; report the Nodes that have lost theirs."""
+        """Return the ports of no Node; have the others reviewed."""
         if self._cleared:
             return []
         with prioritized(Priority.CLEANUP):
             ports = await self._ports.all()
-        if not self._named:
-            self._cleared = not ports
-        having = {port["device_id"] for port in ports}
-        for node in self._nodes.values():
-            if self._named and node.interface is not None and node.uid not in having:
-                self._missing(Key("", node.name))
+            if self._named:
+                await self._review(ports)
+            else:
+                self._cleared = not ports
         return self._of_nobody(ports, self._nodes.values())
 
     def identity(self, item: Json) -> str:

@@ -101,6 +101,38 @@ async def test_restarted_controller_makes_no_second_port(stage, nodes):
         assert len(ports(stage)) == 1
 
 
+async def test_neutron_is_asked_for_all_ports_of_nodes_and_not_for_one_that_is_right(stage, nodes):
+    """Neither after a start nor later, however many Nodes there are."""
+    async with stage.controller(**options(*nodes["subnets"])):
+        await until_described(stage)
+        await swept(stage)
+        assert len(asked_of_nodes(stage)) == 1  # when it was made
+    async with stage.controller(**options(*nodes["subnets"])):
+        await swept(stage)
+        assert len(asked_of_nodes(stage)) == 1
+
+
+def listed(stage):
+    """The lists of Nodes' ports that Neutron was asked for."""
+    return [
+        call
+        for call in stage.cloud.calls
+        if call.what == "/v2.0/ports" and NODE_DEVICE_OWNER in call.query
+    ]
+
+
+def asked_of_nodes(stage):
+    """Those of one Node's ports."""
+    return [call for call in listed(stage) if "device_id=" in call.query]
+
+
+async def swept(stage, times=3):
+    """Wait until so many lists of all Nodes' ports have begun after now."""
+    count = lambda: len(listed(stage)) - len(asked_of_nodes(stage))  # noqa: E731
+    before = count()
+    await stage.cloud.wait_for(lambda: count() > before + times)
+
+
 async def test_port_follows_the_nodes_host(stage, nodes):
     async with stage.controller(**options(*nodes["subnets"])):
         first = await until_described(stage)
