@@ -48,8 +48,8 @@ class NodeNetwork:
     def routes(self, internal: Collection[Address]) -> tuple[tuple[Route, ...], list[Destination]]:
         """Return a node's routes.
 
-        :param internal: The InternalIPs of all Nodes: a route to one of them would cut the nodes
-            off from each other.
+        :param internal: The InternalIPs of the Nodes that are not reached through Neutron: a
+            route to one of them would cut the nodes off from each other.
         :returns: The routes, and the destinations that are left out for that reason.
         """
         routes, left_out = [], []

@@ -87,11 +87,10 @@ class NodeHandler(Handler):
             return None  # a change of the Node, or the first review, comes back to it
         with prioritized(Priority.REFILL):  # after a start all Nodes ask, and no Pod waits
             network = await self._subnets.network()
-            internal = self._internal_addresses()
-            network.check(internal)
+            network.check(self._internal_addresses())
             self._destinations = network.destinations
             port = await self._ports.ensure(node, network, _port_of(node))
-        routes, left_out = network.routes(internal)
+        routes, left_out = network.routes(self._addresses_elsewhere())
         await self._report_left_out(node, left_out)
         text = self._ports.describe(port, network, routes).to_json()
         if text != node.interface:
@@ -107,32 +106,37 @@ class NodeHandler(Handler):
         for port in ports:
             owned[port["device_id"]].append(port)
         network: NodeNetwork | None = None
-        internal = self._internal_addresses()
         with contextlib.suppress(errors.KuryrError):  # each Node reports it
             found = await self._subnets.network()
             self._destinations = found.destinations
-            found.check(internal)
+            found.check(self._internal_addresses())
             network = found
         self._reviewed = True
+        elsewhere = self._addresses_elsewhere()
         for node in self._nodes.values():
-            if network is None or not self._is_well(node, owned[node.uid], network, internal):
+            if network is None or not self._is_well(node, owned[node.uid], network, elsewhere):
                 self.queue.add(Key("", node.name), urgent=False)
 
     def _is_well(
-        self, node: Node, ports: Sequence[Json], network: NodeNetwork, internal: list[Address]
+        self, node: Node, ports: Sequence[Json], network: NodeNetwork, elsewhere: list[Address]
     ) -> bool:
         """Return whether nothing is to be done for a Node that has these ports."""
         if node.host_id is None or node.foreign:
             return True
         if not self._ports.is_right(ports, node, network):
             return False
-        routes, left_out = network.routes(internal)
+        routes, left_out = network.routes(elsewhere)
         described = self._ports.describe(ports[0], network, routes).to_json()
         return not left_out and described == node.interface
 
     def _internal_addresses(self) -> list[Address]:
         """Return the InternalIPs of all Nodes."""
         return [address for node in self._nodes.values() for address in _addresses(node)]
+
+    def _addresses_elsewhere(self) -> list[Address]:
+        """Return the InternalIPs of the Nodes that are not reached through Neutron."""
+        elsewhere = [node for node in self._nodes.values() if not _in_cloud(node)]
+        return [address for node in elsewhere for address in _addresses(node)]
 
     async def _write(self, node: Node, text: str | None) -> None:
         """Write the annotation, or remove it."""
@@ -181,6 +185,11 @@ class _Count(Collector):
 
 def _what_matters(node: Node | None) -> object:
     return node and (node.uid, node.host_id, node.addresses, node.foreign)
+
+
+def _in_cloud(node: Node) -> bool:
+    """Return whether a Node is a virtual machine: others reach it through Neutron only."""
+    return node.host_id is None and not node.foreign
 
 
 def _addresses(node: Node | None) -> list[Address]:

@@ -268,3 +268,15 @@ async def test_removed_second_family_leaves_the_port_with_the_first(stage, nodes
         await stage.cloud.wait_for(lambda: len(ports(stage)[0]["fixed_ips"]) == 1)
         again = await until_described(stage, addresses=first["addresses"][:1])
         assert again["portId"] == first["portId"]
+
+
+async def test_route_to_virtual_machines_is_kept_and_one_to_servers_is_left_out(stage, nodes):
+    await stage.cluster.add_node("vm", addresses=("10.68.0.11",))
+    server = {HOST_ID: OTHER_HOST}
+    await stage.cluster.add_node("server", addresses=("198.18.0.2",), annotations=server)
+    further = "10.68.0.0/24,198.18.0.0/24"
+    async with stage.controller(**options(nodes["subnets"][0], node_routes=further)):
+        found = await until_described(stage)
+        destinations = [route["destination"] for route in found["routes"]]
+        assert destinations == ["10.62.0.0/16", "10.68.0.0/24"]
+        assert "KuryrNodeRouteLeftOut" in [reason for reason, _ in await stage.node_events()]
