@@ -150,7 +150,7 @@ def rules():
         rule
         for family in ("-4", "-6")
         for rule in ip(family, "rule")
-        if rule.get("priority") in (10700, 10701)
+        if rule.get("priority") in (10700, 10701, 10702)
     ]
 
 
@@ -432,7 +432,7 @@ async def test_connection_that_is_led_elsewhere_has_the_address_of_its_way(
             assert await asyncio.to_thread(listener.heard) == "198.18.0.2"
 
 
-async def test_answers_from_the_internal_ip_leave_by_the_way_they_came(
+async def test_answers_from_another_address_leave_by_the_way_they_came(
     switch, pods, nodes, namespaces
 ):
     """A Pod whose router leads to the node's own network, without changing its address."""
@@ -444,14 +444,87 @@ async def test_answers_from_the_internal_ip_leave_by_the_way_they_came(
     shell(f"ip -n {router} address add fd62::77/128 dev eth0 nodad")
     shell(f"ip -n {router} link set eth0 up")
     shell("ip -6 route add default via fd18::99")
-    nodes.put(WANTED, internal_ips=["fd18::2"])
     async with plugged(switch, nodes):
         shell(f"ip netns exec {router} ping -c1 -W5 -I fd62::77 fd18::2")
-        nodes.put(WANTED)
-        await eventually(lambda: not any(rule.get("src") == "fd18::2" for rule in rules()))
 
 
-async def test_flushed_masquerading_comes_back(switch, nodes, monkeypatch):
+@pytest.mark.parametrize(
+    ("asker", "node", "pod"),
+    [("10.62.0.77", "198.18.0.2", POD), ("fd62::77", "fd18::2", POD6)],
+    ids=["IPv4", "IPv6"],
+)
+async def test_pod_that_asks_for_a_node_port_is_answered_by_the_way_it_came(
+    switch, pods, nodes, namespaces, asker, node, pod
+):
+    """Its router leads to the node's own network; the Pod that answers is behind kuryr0."""
+    router = namespaces()
+    family, length, table = ("-6", "128", "ip6") if ":" in node else ("-4", "32", "ip")
+    at_once = "nodad" if ":" in node else ""
+    shell(f"ip link add under type veth peer name eth0 netns {router}")
+    shell(f"ip address add {node}/{length} dev under {at_once}")
+    shell("ip link set under up")
+    shell(f"ip -n {router} address add {asker}/{length} dev eth0 {at_once}")
+    shell(f"ip -n {router} link set eth0 up")
+    shell(f"ip -n {router} {family} route add {node} dev eth0 src {asker}")
+    shell(f"ip {family} route add {asker} dev under")
+    shell("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+    to = f"[{pod}]:5000" if ":" in pod else f"{pod}:5000"
+    await nft.apply(
+        f"table {table} proxy {{\nchain prerouting {{ type nat hook prerouting priority -100\n"
+        f"udp dport 30000 dnat to {to}\n}}\n}}\n"
+    )
+    kind = socket.AF_INET6 if ":" in node else socket.AF_INET
+    with inside(router):
+        client = socket.socket(kind, socket.SOCK_DGRAM)
+    with inside(pods):
+        server = socket.socket(kind, socket.SOCK_DGRAM)
+    with client, server:
+        server.bind((pod, 5000))
+        server.settimeout(PATIENCE)
+        client.settimeout(PATIENCE)
+        async with plugged(switch, nodes):
+            await until_reached(POD, POD6)
+            client.sendto(b"?", (node, 30000))
+            asked, (address, port, *_) = await asyncio.to_thread(server.recvfrom, 100)
+            assert address in (SOURCE, SOURCE6)
+            server.sendto(asked, (address, port))
+            answered, (address, *_) = await asyncio.to_thread(client.recvfrom, 100)
+            assert (answered, address) == (b"?", node)
+
+
+@pytest.mark.parametrize(
+    ("node", "pod"), [("198.18.0.2", POD), ("fd18::2", POD6)], ids=["IPv4", "IPv6"]
+)
+async def test_node_reaches_its_own_node_port(switch, pods, nodes, namespaces, node, pod):
+    """Whatever else leads to the Pods: an operator's route, for example."""
+    family, table = ("-6", "ip6") if ":" in node else ("-4", "ip")
+    shell(f"ip link add under type veth peer name eth0 netns {namespaces()}")
+    shell(f"ip {family} address add {node} dev under {'nodad' if ':' in node else ''}")
+    shell("ip link set under up")
+    shell(f"ip {family} route add {pod} dev under")
+    to = f"[{pod}]:5000" if ":" in pod else f"{pod}:5000"
+    await nft.apply(
+        f"table {table} proxy {{\nchain output {{ type nat hook output priority -100\n"
+        f"fib daddr type local udp dport 30000 dnat to {to}\n}}\n}}\n"
+    )
+    kind = socket.AF_INET6 if ":" in node else socket.AF_INET
+    with inside(pods):
+        server = socket.socket(kind, socket.SOCK_DGRAM)
+    with socket.socket(kind, socket.SOCK_DGRAM) as client, server:
+        server.bind((pod, 5000))
+        for end in (client, server):
+            end.settimeout(PATIENCE)
+        async with plugged(switch, nodes):
+            await until_reached(POD, POD6)
+            client.sendto(b"?", (node, 30000))
+            asked, (address, port, *_) = await asyncio.to_thread(server.recvfrom, 100)
+            assert address in (SOURCE, SOURCE6)
+            server.sendto(asked, (address, port))
+            answered, (address, *_) = await asyncio.to_thread(client.recvfrom, 100)
+            assert (answered, address) == (b"?", node)
+
+
+async def test_flushed_rules_for_packets_come_back(switch, nodes, monkeypatch):
     monkeypatch.setattr("kuryr_k8s.cni.node.interface.KEPT", 0.0)
     async with plugged(switch, nodes):
         shell("nft flush ruleset")

@@ -2,13 +2,20 @@
 
 from kuryr_k8s.cni.netlink.flows import Flows, UdpTarget
 from kuryr_k8s.cni.netlink.links import Links
-from kuryr_k8s.cni.netlink.node_link import NodeLink, NodeLinks, NodeRoute, NoLink
+from kuryr_k8s.cni.netlink.node_link import (
+    PASSING_MARK,
+    NodeLink,
+    NodeLinks,
+    NodeRoute,
+    NoLink,
+)
 from kuryr_k8s.cni.netlink.parked_pairs import ParkedPair
 from kuryr_k8s.cni.netlink.threads import finish
 from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
 
 __all__ = [
+    "PASSING_MARK",
     "Flows",
     "LinkError",
     "Links",

@@ -1,7 +1,7 @@
 """The node's own interface in the network of its Pods: its addresses, and the routes out of it.
 
-The routes are in a table of their own, before the main one. Packets whose source is an InternalIP
-of the node pass that table by: they answer somebody who did not come through the interface.
+The routes are in a table of their own, before the main one and before the rules of others. Packets
+with a mark pass that table by: they answer somebody who did not come through the interface.
 """
 
 import contextlib
@@ -30,13 +30,19 @@ from kuryr_k8s.cni.netlink.wiring import LinkError
 
 # linux/rtnetlink.h, linux/fib_rules.h, linux/if_addr.h
 DELADDR, GETADDR, DELROUTE, NEWRULE, DELRULE, GETRULE = 21, 22, 25, 32, 33, 34
-FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL, TO_TABLE = 2, 6, 15, 21, 1
+FRA_GOTO, FRA_PRIORITY, FRA_MARK, FRA_TABLE, FRA_MASK, FRA_PROTOCOL = 4, 6, 10, 15, 16, 21
+TO_TABLE, GO_TO, NOTHING = 1, 2, 3
 IFA_FLAGS, NODAD, NOPREFIXROUTE = 8, 0x02, 0x200
 RT_LINK, ONLINK = 253, 4
 # What tells our routes and rules from those of others; iproute2 shows the number.
 TABLE = PROTOCOL = 107
-# The rules of addresses that pass by, then that of the table; «main» has 32766.
-PASSING, LOOKUP = 10_700, 10_701
+# The rules' priorities: what passes the table by, the table, where the first goes on; «main» has
+# 32766, and operators' own rules usually lie between.
+PASS, LOOKUP, GO_ON = 10_700, 10_701, 10_702
+# In this order they are made: nothing that must pass the table by ever meets it.
+RULES = (GO_ON, PASS, LOOKUP)
+# The bit of the marks of packets that pass by, and of their connections.
+PASSING_MARK = 0x200000
 SYSCTL = Path("/proc/sys/net")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
@@ -57,16 +63,12 @@ class NodeRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLink:
-    """The interface as it should be, or as it is.
-
-    :param passing: the sources whose packets do not take the routes.
-    """
+    """The interface as it should be, or as it is."""
 
     mac: str
     mtu: int
     addresses: frozenset[Interface]
     routes: frozenset[NodeRoute]
-    passing: frozenset[Address]
 
     @property
     def versions(self) -> frozenset[int]:
@@ -187,22 +189,15 @@ def _of_routes(home: rtnl.Rtnl, index: int, wanted: NodeLink) -> Iterator[tuple[
 
 
 def _of_rules(home: rtnl.Rtnl, wanted: NodeLink) -> Iterator[tuple[str, Request]]:
-    keep: set[tuple[int, Address | None]] = {(version, None) for version in wanted.versions}
-    keep |= {(a.version, a) for a in wanted.passing if a.version in wanted.versions}
-    found = {rule for version in (4, 6) for rule in _rules(home, version)}
-    # in this order nobody who must pass the table by ever meets it
-    for version, source in sorted(found - keep, key=_order):
-        yield f"no {_say(source)}", _rule(DELRULE, version, source)
-    for version, source in sorted(keep - found, key=_order, reverse=True):
-        yield _say(source), _rule(NEWRULE, version, source)
-
-
-def _order(rule: tuple[int, Address | None]) -> tuple[bool, str]:
-    return rule[1] is not None, str(rule[1])
-
-
-def _say(source: Address | None) -> str:
-    return f"rule for {source}" if source else f"rule for table {TABLE}"
+    for version in (4, 6):
+        found = _rules(home, version)
+        if version not in wanted.versions:
+            for priority in reversed(found):
+                yield f"no rule {priority} of IPv{version}", _rule(DELRULE, version, priority)
+            continue
+        for priority in RULES:
+            if priority not in found:
+                yield f"rule {priority} of IPv{version}", _rule(NEWRULE, version, priority)
 
 
 def _remove_routing() -> bool:
@@ -210,10 +205,8 @@ def _remove_routing() -> bool:
     with _opened() as home:
         for version in (4, 6):
             requests = [_route(DELROUTE, owner, route) for owner, route in _routes(home, version)]
-            requests += [
-                _rule(DELRULE, version, source)
-                for _, source in sorted(_rules(home, version), key=_order)
-            ]
+            rules = reversed(_rules(home, version))
+            requests += [_rule(DELRULE, version, priority) for priority in rules]
             home.do(*requests)
             removed = removed or bool(requests)
     return removed
@@ -272,16 +265,15 @@ def _routes(home: rtnl.Rtnl, version: int) -> list[tuple[int, NodeRoute]]:
     return found
 
 
-def _rules(home: rtnl.Rtnl, version: int) -> list[tuple[int, Address | None]]:
-    """List (version, source) of our rules."""
-    found: list[tuple[int, Address | None]] = []
+def _rules(home: rtnl.Rtnl, version: int) -> list[int]:
+    """List the priorities of our rules in the order in which they are made."""
+    found = set()
     family = rtnl.FAMILY[version]
     for body in _dump(home, GETRULE, struct.pack("=BBBBBBBBI", family, 0, 0, 0, 0, 0, 0, 0, 0)):
         values = dict(attributes(body[12:]))
         if body[0] == family and values.get(FRA_PROTOCOL) == bytes([PROTOCOL]):
-            source = values.get(FRA_SRC)
-            found.append((version, ipaddress.ip_address(source) if source else None))
-    return found
+            found.add(rtnl.number(values[FRA_PRIORITY]))
+    return [priority for priority in RULES if priority in found]
 
 
 def _dump(home: rtnl.Rtnl, kind: int, body: bytes) -> list[bytes]:
@@ -325,13 +317,16 @@ def _route(kind: int, index: int, route: NodeRoute) -> Request:
     return _change(kind, rtnl.NEWROUTE, body + unsigned(rtnl.RTA_OIF, index), errno.ESRCH)
 
 
-def _rule(kind: int, version: int, source: Address | None) -> Request:
-    length = source.max_prefixlen if source else 0
-    table, priority = (rtnl.MAIN_TABLE, PASSING) if source else (TABLE, LOOKUP)
-    head = struct.pack("=BBBBBBBBI", rtnl.FAMILY[version], 0, length, 0, table, 0, 0, TO_TABLE, 0)
-    body = head + (attribute(FRA_SRC, source.packed) if source else b"")
-    body += unsigned(FRA_PRIORITY, priority) + unsigned(FRA_TABLE, table)
-    body += attribute(FRA_PROTOCOL, bytes([PROTOCOL]))
+def _rule(kind: int, version: int, priority: int) -> Request:
+    table = TABLE if priority == LOOKUP else 0
+    action = {PASS: GO_TO, LOOKUP: TO_TABLE, GO_ON: NOTHING}[priority]
+    head = struct.pack("=BBBBBBBBI", rtnl.FAMILY[version], 0, 0, 0, table, 0, 0, action, 0)
+    body = head + unsigned(FRA_PRIORITY, priority) + attribute(FRA_PROTOCOL, bytes([PROTOCOL]))
+    if priority == PASS:
+        body += unsigned(FRA_GOTO, GO_ON)
+        body += unsigned(FRA_MARK, PASSING_MARK) + unsigned(FRA_MASK, PASSING_MARK)
+    if priority == LOOKUP:
+        body += unsigned(FRA_TABLE, TABLE)
     return _change(kind, NEWRULE, body, errno.ENOENT)
 
 

@@ -193,7 +193,8 @@ class NodeInterfacePart(Part):
         others = await self._links.others(NAME)
         api_server = await self._api_server.addresses()
         needs = plan.needed(api_server, self._switch.encap_ips(), others)
-        link, left_out = plan.link(wanted, needs, node.internal_ips)
+        link, left_out = plan.link(wanted, needs)
+        await self._apply_rules(plan.packet_rules(link.addresses))  # before there are routes
         try:
             changes = await self._links.configure(NAME, link)
         except NoLink:
@@ -206,7 +207,6 @@ class NodeInterfacePart(Part):
             if problem not in self._left_out:
                 LOG.warning("%s: %s", NAME, problem)
         self._left_out = left_out
-        await self._masquerade(plan.masquerading(link.addresses))
         return self._is_installed(row, wanted)
 
     def _port(self, node: OwnNode, wanted: NodeInterface) -> NewPort:
@@ -246,7 +246,7 @@ class NodeInterfacePart(Part):
             why = row.error if row is not None and row.error else "is it running?"
             raise OVSError(f"ovs-vswitchd does not make the interface {NAME}: {why}")
 
-    async def _masquerade(self, rules: str) -> None:
+    async def _apply_rules(self, rules: str) -> None:
         now = time.monotonic()
         if rules == self._rules and now - self._rules_at < KEPT:
             return

@@ -20,25 +20,15 @@ class OwnNode:
     """A Node.
 
     :param interface: what the controller wrote for ``kuryr0``; None: there is to be none.
-    :param internal_ips: the addresses of type InternalIP.
     """
 
     uid: str
     interface: str | None
-    internal_ips: tuple[str, ...]
 
     @classmethod
     def read(cls, item: dict[str, Any]) -> Self:
         """Read a Node from the API's JSON."""
-        return cls(
-            uid=item["metadata"]["uid"],
-            interface=annotation(item, NODE_INTERFACE),
-            internal_ips=tuple(
-                address["address"]
-                for address in (item.get("status") or {}).get("addresses") or ()
-                if address["type"] == "InternalIP"
-            ),
-        )
+        return cls(uid=item["metadata"]["uid"], interface=annotation(item, NODE_INTERFACE))
 
 
 class Api(Protocol):

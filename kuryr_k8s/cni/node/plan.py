@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Iterable, Mapping
 
-from kuryr_k8s.cni.netlink import NodeLink, NodeRoute
+from kuryr_k8s.cni.netlink import PASSING_MARK, NodeLink, NodeRoute
 from kuryr_k8s.cni.nft import no_table
 from kuryr_k8s.model.node_interface import NodeInterface
 
@@ -39,14 +39,10 @@ def needed(
     return found
 
 
-def link(
-    wanted: NodeInterface, needs: Mapping[Address, str], internal_ips: Iterable[str]
-) -> tuple[NodeLink, list[str]]:
+def link(wanted: NodeInterface, needs: Mapping[Address, str]) -> tuple[NodeLink, list[str]]:
     """Return the interface without the routes that must not be, and why each of them is left out.
 
     The networks of its own addresses count as routes: they are not on its link by themselves.
-
-    :param internal_ips: the Node's; packets that come from them do not go to the interface.
     """
     own = frozenset(wanted.addresses)
     routes = [NodeRoute(address.network) for address in wanted.addresses]
@@ -57,39 +53,37 @@ def link(
         for address, what in needs.items():
             if address.version == to.version and address in to:
                 left_out[route] = f"the route to {to} is left out: it contains {what}"
-    mine = {address.ip for address in own}
     interface = NodeLink(
         mac=wanted.mac_address.lower(),
         mtu=wanted.mtu,
         addresses=own,
         routes=frozenset(route for route in routes if route not in left_out),
-        passing=frozenset(_addresses(internal_ips) - mine),
     )
     return interface, sorted(left_out.values())
 
 
-def masquerading(addresses: Iterable[Interface]) -> str:
+def packet_rules(addresses: Iterable[Interface]) -> str:
     """Return the text by which nft replaces the table of ``kuryr0``.
 
     Neutron lets nothing out of ``kuryr0`` that has another source, such as a connection to a
     hostPort. And a connection that began with the source ``kuryr0`` may leave elsewhere, if
     kube-proxy leads its ClusterIP to a Pod in a node's own network.
+
+    Who asks the node at another interface is answered by the way he came, even if the table of
+    routes leads to him: a Pod whose router leads to the nodes' own network, for example. A program
+    of the node may answer, or, for a node port, another Pod by way of ``kuryr0``.
     """
+    mark = f"{PASSING_MARK:#x}"
+    elsewhere = f'iifname != {{ "{NAME}", "lo" }} ct state new fib daddr type local'
+    answer = f"ct direction reply ct mark and {mark} == {mark} meta mark set meta mark or {mark}"
+    incoming = [f"{elsewhere} ct mark set ct mark or {mark}", f'iifname "{NAME}" {answer}']
     rules = []
     for own in sorted(addresses, key=str):
         family = _FAMILIES[own.version]
         kept = f"{{ {own.ip}, {_LINK_LOCAL[own.version]} }}"
         rules.append(f'oifname "{NAME}" {family} saddr != {kept} masquerade')
         rules.append(f'oifname != {{ "{NAME}", "lo" }} {family} saddr {own.ip} masquerade')
-    chain = ["chain postrouting {", "type nat hook postrouting priority 100", *rules, "}"]
-    return no_table(TABLE) + "\n".join([f"table {TABLE} {{", *chain, "}", ""])
-
-
-def _addresses(texts: Iterable[str]) -> set[Address]:
-    found = set()
-    for text in texts:
-        try:
-            found.add(ipaddress.ip_address(text))
-        except ValueError:
-            continue
-    return found
+    chains = ["chain prerouting {", "type filter hook prerouting priority -150", *incoming, "}"]
+    chains += ["chain output {", "type route hook output priority -150", answer, "}"]
+    chains += ["chain postrouting {", "type nat hook postrouting priority 100", *rules, "}"]
+    return no_table(TABLE) + "\n".join([f"table {TABLE} {{", *chains, "}", ""])

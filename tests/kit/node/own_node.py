@@ -18,12 +18,11 @@ class Nodes:
     def subscribe(self, subscriber):
         self._subscribers.append(subscriber)
 
-    def put(self, interface=None, *, uid="uid-1", internal_ips=()):
+    def put(self, interface=None, *, uid="uid-1"):
         """Report the Node with this annotation."""
         self._node = OwnNode(
             uid=uid,
             interface=interface.to_json() if hasattr(interface, "to_json") else interface,
-            internal_ips=tuple(internal_ips),
         )
         for subscriber in self._subscribers:
             subscriber(self._key)

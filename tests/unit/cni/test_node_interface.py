@@ -27,9 +27,9 @@ WANTED = NodeInterface(
 ALL = {NodeRoute(route.destination, route.gateway) for route in WANTED.routes} | ON_LINK
 
 
-def link(*, api=(), tunnels=(), others=(), internal_ips=()):
+def link(*, api=(), tunnels=(), others=()):
     needs = plan.needed(map(ip_address, api), tunnels, map(ip_interface, others))
-    return plan.link(WANTED, needs, internal_ips)
+    return plan.link(WANTED, needs)
 
 
 def left_out(**surroundings):
@@ -76,17 +76,12 @@ def test_reason_names_the_address():
     )
 
 
-def test_internal_ips_pass_the_routes_by_but_own_addresses_do_not():
-    found, _ = link(internal_ips=["198.18.0.2", "fd18::2", "10.63.0.11", "node1"])
-    assert found.passing == {ip_address("198.18.0.2"), ip_address("fd18::2")}
-
-
 def test_mac_is_written_as_the_kernel_does():
     assert link()[0].mac == "fa:16:3e:00:00:01"
 
 
 def test_masquerading_keeps_the_source_of_kuryr0_there_and_nowhere_else():
-    text = plan.masquerading([ip_interface("10.63.0.11/24")])
+    text = plan.packet_rules([ip_interface("10.63.0.11/24")])
     assert 'oifname "kuryr0" ip saddr != { 10.63.0.11, 169.254.0.0/16 } masquerade' in text
     assert 'oifname != { "kuryr0", "lo" } ip saddr 10.63.0.11 masquerade' in text
     assert "ip6" not in text
