@@ -61,10 +61,6 @@ class Node:
     chassis: str
     underlay_v4: str
     underlay_v6: str
-    port_id: str
-    port_device: str
-    port_v4: str
-    port_v6: str
     ovs_socket: str
     ovs_rundir: str
     containerd_socket: str

@@ -1,12 +1,12 @@
 """Addresses, names and networks of the lab. Plain data; nothing here touches the machine.
 
     underlay 198.18.0.0/24, fd18::/64    between the nodes (tunnels, kubelets), and `outside`
-    public   172.24.4.0/24               external network, on node1
+    public   172.24.4.0/24, fd24::/64    external network, on node1; `router` leads to the underlay
 
 Networks of the project k8s on one router:
 
     pods     10.62.0.0/16,  fd62::/64
-    nodes    10.63.0.0/24,  fd63::/64
+    nodes    10.63.0.0/24,  fd63::/64    the nodes' own ports, which the product makes
     services 10.96.0.0/15,  fd96::/111   the lower half is the Service range
     vms      10.64.0.0/24,  fd64::/64
     workers  10.68.0.0/24,  fd68::/64    nodes that are virtual machines; only if there are any
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 UNDERLAY_PREFIX = "198.18.0.0/24"
 OUTSIDE_V4, OUTSIDE_V6 = "198.18.0.100", "fd18::100"
+ROUTER_V4, ROUTER_V6 = "198.18.0.254", "fd18::fe"
 SERVICE_RANGES = "10.96.0.0/16,fd96::/112"
 KUBERNETES_SERVICE_V4, KUBERNETES_SERVICE_V6 = "10.96.0.1", "fd96::1"
 CLUSTER_DNS, CLUSTER_DNS_V6 = "10.96.0.10", "fd96::a"
@@ -61,29 +62,6 @@ class Node:
     @property
     def internal_v6(self) -> str:
         return self.underlay_v6
-
-    @property
-    def port_v4(self) -> str:
-        """The node's address on the Neutron network `nodes`."""
-        return f"10.63.0.{10 + self.index}"
-
-    @property
-    def port_v6(self) -> str:
-        return f"fd63::{10 + self.index}"
-
-    @property
-    def port_mac(self) -> str:
-        """The node's MAC on `nodes`, fixed so that the device can have it before Neutron runs."""
-        return f"fa:16:3e:63:00:{10 + self.index:02x}"
-
-    @property
-    def port_device(self) -> str:
-        return f"np-{self.name}"
-
-    @property
-    def port_tap(self) -> str:
-        """The other end of port_device, in br-int."""
-        return f"tnp-{self.name}"
 
     @property
     def bridge_v4(self) -> str:
@@ -160,7 +138,7 @@ def nodes(count: int) -> tuple[Node, ...]:
     return tuple(Node(f"node{index}", index) for index in range(1, count + 1))
 
 
-API_ADDRESS = Node("node1", 1).port_v4
+API_ADDRESS = Node("node1", 1).underlay_v4
 API_URL = f"https://{API_ADDRESS}:{API_PORT}"
 
 
@@ -197,18 +175,32 @@ NETWORKS = (
 WORKER_NETWORK = Network(
     "workers", "10.68.0.0/24", "fd68::/64", gateway_v4="10.68.0.1", gateway_v6="fd68::1"
 )
-# External; its gateway is the machine itself, which so reaches floating IPs.
-PUBLIC_NETWORK = Network("public", "172.24.4.0/24", gateway_v4="172.24.4.1")
+# External; its gateway is the namespace `router`, which stands for the data centre's router.
+PUBLIC_NETWORK = Network(
+    "public",
+    "172.24.4.0/24",
+    "fd24::/64",
+    gateway_v4="172.24.4.2",
+    gateway_v6="fd24::2",
+    pool_v4=("172.24.4.20", "172.24.4.254"),
+)
+MACHINE_PUBLIC = "172.24.4.1"  # the machine, as somebody outside who uses floating IPs
+# Neutron's router there: the networks behind it are reached by way of it, since it translates no
+# addresses but floating IPs.
+CLOUD_ROUTER_V4, CLOUD_ROUTER_V6 = "172.24.4.10", "fd24::a"
+# What nodes answer by way of `router` if it asks them at their InternalIPs.
+BEHIND_ROUTER = ("pods", "services", "vms", "workers")
 TENANT_NETWORK = Network("tenant2-net", "10.65.0.0/24")
 SHARED_NETWORK = Network("shared-net", "10.66.0.0/24")
 LB_MANAGEMENT = Network("lb-mgmt-net", "10.67.0.0/24")
 
 # Security groups of the project k8s: from which networks ingress is allowed. Services: a load
 # balancer's hairpin, when a member reaches itself, comes with the virtual address as its source,
-# and amphorae have addresses there. Pods are reached from there by a group of the controller's.
+# and amphorae have addresses there. A group of the controller's lets Pods be reached from there,
+# and from the nodes.
 # public: the machine, as somebody outside who uses a floating IP.
 SECURITY_GROUPS = {
-    "pods": ("pods", "nodes", "vms", "public"),
+    "pods": ("pods", "vms", "public"),
     "nodes": ("pods", "nodes", "services", "vms"),
     "vms": ("pods", "nodes", "services", "vms"),
 }
@@ -224,6 +216,7 @@ WORKER_SECURITY_GROUPS = {
 VM_NAMESPACE = "vm1"
 VM_V4, VM_V6, VM_MAC = "10.64.0.11", "fd64::11", "fa:16:3e:64:00:0b"
 OUTSIDE_NAMESPACE = "outside"
+ROUTER_NAMESPACE = "router"
 # The first part of the names of the amphorae's namespaces and devices.
 AMPHORA = "amp"
 

@@ -20,6 +20,7 @@ from lab.process import run
 OURS, NETNS, PARKED = "kuryr-container-id", "kuryr-netns", "kuryr-parked"
 # On ports that the product keeps ready for Pods to come.
 POOL_TAG = "kuryr-pool"
+_OF_NODE = "compute:kuryr-node"  # the device_owner of a node's own port
 # The ports of virtual machines, which are no Pods'.
 _OTHERS = "tap-"
 
@@ -75,9 +76,10 @@ class Inspection:
         self._lab, self._kube = lab, kube
 
     def _ports(self) -> dict[str, Json]:
-        """List the cluster's ports in Neutron by id."""
+        """List the cluster's ports in Neutron by id, without those of the nodes."""
         neutron = Api(f"{self._lab.cloud.neutron_url}/v2.0", admin_token())
-        return {port["id"]: port for port in neutron.get("/ports", tags=CLUSTER_TAG)["ports"]}
+        found = neutron.get("/ports", tags=CLUSTER_TAG)["ports"]
+        return {port["id"]: port for port in found if port["device_owner"] != _OF_NODE}
 
     def owners(self) -> Owners:
         """Count the cluster's ports by their present owners."""

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab import topology
 from lab.process import run, succeeds
 
 _NETNS = Path("/run/netns")
@@ -149,37 +148,22 @@ def delete_link(name: str, netns: str | None = None) -> None:
     run(["ip", "link", "del", name], netns=netns, check=False)
 
 
-def delete_node_ports(netns: str | None) -> None:
-    """Delete the nftables table that the product's daemon keeps for node ports beyond its end."""
-    run(["nft", "delete", "table", "inet", "kuryr-node-ports"], netns=netns, check=False)
+def delete_leftovers_of_the_daemon(netns: str | None) -> None:
+    """Delete what the product's daemon keeps for its node beyond its end.
+
+    That is what leads node ports to Services, and what leads to and from `kuryr0`.
+    """
+    for table in ("kuryr-node-ports", "kuryr-node"):
+        run(["nft", "delete", "table", "inet", table], netns=netns, check=False)
+    for family in ("-4", "-6"):
+        while succeeds(["ip", family, "rule", "del", "protocol", "107"], netns=netns):
+            pass
+        run(["ip", family, "route", "flush", "table", "107"], netns=netns, check=False)
 
 
 def links() -> list[str]:
     """List the names of the links in the machine's own namespace."""
     return [link["ifname"] for link in json.loads(run(["ip", "-j", "link", "show"]))]
-
-
-def plan_node_port(node: topology.Node) -> None:
-    """Add the node's device on the network `nodes`, with its addresses, before Neutron knows it.
-
-    The API server listens on node1's: so it starts without waiting for OpenStack.
-    """
-    if node.netns is not None:
-        add_namespace(node.netns)
-    add_veth(
-        node.port_tap,
-        node.port_device,
-        netns=node.netns,
-        peer_netns=node.netns,
-        mtu=topology.POD_MTU,
-    )
-    configure(
-        node.port_device,
-        (f"{node.port_v4}/24", f"{node.port_v6}/64"),
-        netns=node.netns,
-        mac=node.port_mac,
-        mtu=topology.POD_MTU,
-    )
 
 
 def _handle(netns: str | None) -> str:

@@ -21,8 +21,7 @@ _SERVER_NAMES = (
     "DNS:kubernetes.default.svc.cluster.local",
     "IP:127.0.0.1",
     f"IP:{topology.API_ADDRESS}",
-    f"IP:{topology.Node('node1', 1).port_v6}",
-    f"IP:{topology.Node('node1', 1).underlay_v4}",
+    f"IP:{topology.Node('node1', 1).underlay_v6}",
     f"IP:{topology.KUBERNETES_SERVICE_V4}",
     f"IP:{topology.KUBERNETES_SERVICE_V6}",
 )

@@ -30,6 +30,7 @@ from lab.lifecycle import probes
 from lab.lifecycle.supervisor import Component, Supervisor
 from lab.machine import machine
 from lab.paths import REPOSITORY, Paths, locked, write_atomic
+from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 
 CLUSTER_TAG = "kuryr-lab"
@@ -146,6 +147,8 @@ class Installation:
             ready = ("--for=condition=Ready", "--timeout=240s")
             kubectl(self.lab, "wait", *ready, "node", "--all")
         self.progress.note("all nodes are Ready")
+        with self.progress.during("wait until all nodes reach their Pods"):
+            self.await_ways_to_pods()
         if as_pods:
             self.in_pods.enter()
             self.pools = self._pools()
@@ -194,7 +197,7 @@ class Installation:
     def down(self) -> None:
         """Stop the controller and the daemons.
 
-        The CNI configuration goes, and so does what leads node ports to Services.
+        The CNI configuration goes, and so does what the daemons keep for their nodes.
         """
         with locked(self.root / "lock"):
             self.in_pods.leave()
@@ -204,7 +207,9 @@ class Installation:
         for directory in directories:
             (Path(directory) / "10-kuryr.conflist").unlink(missing_ok=True)
         for node in self.lab.nodes.values():
-            wiring.delete_node_ports(node.netns)
+            vsctl = (f"{self.lab.bin}/ovs-vsctl", f"--db=unix:{node.ovs_socket}", "--timeout=10")
+            run([*vsctl, "--if-exists", "del-port", "br-int", "kuryr0"], check=False)
+            wiring.delete_leftovers_of_the_daemon(node.netns)
         self.progress.note("kuryr is stopped; the lab runs on (make lab-down stops it)")
 
     @property
@@ -242,9 +247,9 @@ class Installation:
             "neutron_defaults": {
                 "project": cloud.project_id,
                 "pod_subnet": ",".join(subnets),
-                "pod_security_groups": cloud.security_groups["pods"],
                 "resource_tags": CLUSTER_TAG,
                 "sweep_interval": "30",
+                **self._way_to_pods(),
             },
             "health_server": {
                 "port": str(port),
@@ -272,6 +277,38 @@ class Installation:
         )
         self.supervisor.register(component)
         return component.name
+
+    def _way_to_pods(self) -> dict[str, str]:
+        """Build the settings by which nodes reach Pods, and are let in.
+
+        An earlier version has none: the nodes keep the ports that they have, and the Pods' own
+        groups let them in.
+        """
+        cloud = self.lab.cloud
+        if not (self._tree / "kuryr_k8s" / "handlers" / "nodes").exists():
+            groups = (cloud.security_groups[name] for name in ("pods", "nodes"))
+            return {"pod_security_groups": ",".join(groups)}
+        own = cloud.networks["nodes"]
+        further = (topology.network(name) for name in ("vms", topology.WORKER_NETWORK.name))
+        return {
+            "pod_security_groups": cloud.security_groups["pods"],
+            "node_subnet": ",".join(each.id for each in (own.v4, own.v6) if each is not None),
+            "node_security_groups": cloud.security_groups["nodes"],
+            "node_routes": ",".join(f"{each.v4},{each.v6}" for each in further),
+        }
+
+    def await_ways_to_pods(self) -> None:
+        """Return when every node has its own interface in the network of its Pods.
+
+        :raises CommandError: one does not in time.
+        """
+        url = f"http://127.0.0.1:{DAEMON_HEALTH}/metrics"
+        for node in self.lab.nodes.values():
+            is_up = probes.command(
+                "curl", "-fsS", url, netns=node.netns, pattern=r"kuryr_node_interface_up 1\.0"
+            )
+            if not wait_until(is_up.answer, 120, 0.2):
+                raise CommandError(f"{node.name} has no interface kuryr0 after 120 s")
 
     def register_daemon(self, name: str) -> str:
         """Make the daemon of a node known to the lab.

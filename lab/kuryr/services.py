@@ -8,7 +8,7 @@ from lab.openstack import cloud
 from lab.openstack.rest import Api
 from lab.process import CommandError, wait_until
 
-HANDLERS = "vif,kuryrport,kuryrportpool,lbaas_spec,loadbalancer"
+HANDLERS = "vif,kuryrport,kuryrportpool,node,lbaas_spec,loadbalancer"
 # The load balancers that are there as long as Services have any.
 _LASTING = (
     "default/kubernetes",

@@ -17,8 +17,8 @@ from lab.paths import Paths
 from lab.process import kill_all, marked, run
 from lab.progress import Progress
 
-_BRIDGES = ("br-int", "br-ul", "br-ex", "ovs-netdev")
-_LINKS = ("np-node", "tnp-node", "ul-node", "ul-outside", "tap-vm", topology.AMPHORA)
+_BRIDGES = ("br-int", "br-ul", "br-ex", "ovs-netdev", "kuryr0")
+_LINKS = ("ul-node", "ul-outside", "ul-router", "ex-router", "tap-vm", topology.AMPHORA)
 
 
 def stop_components(supervisor: Supervisor, progress: Progress) -> None:
@@ -50,11 +50,12 @@ def remove_traces(paths: Paths, nodes: Iterable[topology.Node]) -> None:
     for node in nodes:
         if node.netns is None:
             cni_bridge.remove_bridge(node)
-            wiring.delete_node_ports(node.netns)
+            wiring.delete_leftovers_of_the_daemon(node.netns)
         else:
             wiring.delete_namespace(node.netns)
     amphorae = wiring.namespaces(f"{topology.AMPHORA}-")
-    for name in (topology.OUTSIDE_NAMESPACE, topology.VM_NAMESPACE, *amphorae):
+    own = (topology.OUTSIDE_NAMESPACE, topology.ROUTER_NAMESPACE, topology.VM_NAMESPACE)
+    for name in (*own, *amphorae):
         wiring.delete_namespace(name)
     for link in wiring.links():
         if link in _BRIDGES or link.startswith(_LINKS):

@@ -38,7 +38,7 @@ class Plan:
         self._supervisor = supervisor
         self._projects: dict[str, str] = {}
         self._cloud: facts.Cloud | None = None
-        self._ports: dict[str, str] = {}
+        self._vm_port = ""
         self._workers = worker_plan.WorkerPlan(
             paths, topology.workers(vms), self.nodes, self._made
         )
@@ -97,14 +97,14 @@ class Plan:
             "neutron": ("neutron-schema", "accounts"),
             "octavia-agent": ("octavia-files", "ports"),
             "etcd": ("build-etcd",),
-            "kube-apiserver": ("build-kube-apiserver", "certificates", "device-node1"),
+            "kube-apiserver": ("build-kube-apiserver", "certificates", "bridges-node1"),
             "kube-controller-manager": ("build-kubernetes",),
             "kube-scheduler": ("build-kubernetes",),
             "vm1-http": ("ports", "images"),
         }
         for each in self.nodes:
             before |= {
-                f"ovsdb-{each.name}": ("ovn-databases", f"device-{each.name}"),
+                f"ovsdb-{each.name}": ("ovn-databases", f"namespace-{each.name}"),
                 f"ovs-vswitchd-{each.name}": (f"chassis-{each.name}",),
                 f"ovn-controller-{each.name}": (f"bridges-{each.name}",),
                 f"containerd-{each.name}": (f"node-{each.name}",),
@@ -176,8 +176,8 @@ class Plan:
         for each in self.nodes:
             found += [
                 Step(
-                    f"device-{each.name}",
-                    partial(wiring.plan_node_port, each),
+                    f"namespace-{each.name}",
+                    partial(self._namespace, each),
                     ("namespaces",),
                     _WARM,
                 ),
@@ -188,7 +188,7 @@ class Plan:
                         "build-containerd",
                         "build-cni-plugins",
                         "certificates",
-                        f"device-{each.name}",
+                        f"namespace-{each.name}",
                     ),
                     _WARM,
                 ),
@@ -204,6 +204,10 @@ class Plan:
     def _wiring(self) -> None:
         wiring.share_namespace_directory()
         wiring.enable_forwarding()
+
+    def _namespace(self, node: topology.Node) -> None:
+        if node.netns is not None:
+            wiring.add_namespace(node.netns)
 
     def _certificates(self) -> None:
         pki.create(self.paths, (*self.nodes, *self._workers.workers))
@@ -234,27 +238,26 @@ class Plan:
         openstack.prepare_octavia(self.paths, self._cloud.networks["lb-mgmt-net"].id)
 
     def _plug_ports(self) -> None:
-        """Bind the nodes' own ports and vm1's in Neutron, then put them into Open vSwitch."""
+        """Bind vm1's port in Neutron, then put it into Open vSwitch."""
         assert self._cloud is not None
         setup = cloud.NeutronSetup(self._projects)
         openstack.add_sriov_agent(self.paths, self.nodes[0].chassis)
-        for each in self.nodes:
-            self._ports[each.name] = setup.node_port(self._cloud, each)
-            ovn.plug(self.paths, each, each.port_tap, self._ports[each.name])
-            ovn.node_routes(self._cloud, each)
-        self._ports[topology.VM_NAMESPACE] = setup.vm_port(self._cloud, self.nodes[0])
-        vm.plug(self.paths, self._cloud, self.nodes[0], self._ports[topology.VM_NAMESPACE])
+        self._vm_port = setup.vm_port(self._cloud, self.nodes[0])
+        vm.plug(self.paths, self._cloud, self.nodes[0], self._vm_port)
 
     def _facts(self) -> None:
         assert self._cloud is not None
-        described = describe(self.paths, self.nodes, self._cloud, self._ports)
+        described = describe(self.paths, self.nodes, self._cloud, self._vm_port)
         facts.save(replace(described, workers=self._workers.describe()), self.paths.facts)
 
 
 def describe(
-    paths: Paths, nodes: tuple[topology.Node, ...], found: facts.Cloud, ports: dict[str, str]
+    paths: Paths, nodes: tuple[topology.Node, ...], found: facts.Cloud, vm_port: str
 ) -> facts.Lab:
-    """Build the content of lab.json."""
+    """Build the content of lab.json.
+
+    :param vm_port: the id of vm1's port.
+    """
     return facts.Lab(
         state=str(paths.state),
         bin=str(paths.bin),
@@ -269,10 +272,8 @@ def describe(
             audit_log=str(kubernetes.audit_log(paths)),
             etcd_url=kubernetes.ETCD_URL,
         ),
-        nodes={each.name: _describe_node(paths, each, ports[each.name]) for each in nodes},
-        vm1=facts.Machine(
-            topology.VM_NAMESPACE, topology.VM_V4, topology.VM_V6, ports[topology.VM_NAMESPACE]
-        ),
+        nodes={each.name: _describe_node(paths, each) for each in nodes},
+        vm1=facts.Machine(topology.VM_NAMESPACE, topology.VM_V4, topology.VM_V6, vm_port),
         outside=facts.Machine(
             topology.OUTSIDE_NAMESPACE, topology.OUTSIDE_V4, topology.OUTSIDE_V6
         ),
@@ -280,7 +281,7 @@ def describe(
     )
 
 
-def _describe_node(paths: Paths, each: topology.Node, port: str) -> facts.Node:
+def _describe_node(paths: Paths, each: topology.Node) -> facts.Node:
     own = paths.node(each.name)
     return facts.Node(
         name=each.name,
@@ -288,10 +289,6 @@ def _describe_node(paths: Paths, each: topology.Node, port: str) -> facts.Node:
         chassis=each.chassis,
         underlay_v4=each.underlay_v4,
         underlay_v6=each.underlay_v6,
-        port_id=port,
-        port_device=each.port_device,
-        port_v4=each.port_v4,
-        port_v6=each.port_v6,
         ovs_socket=str(own.ovs_socket),
         ovs_rundir=str(own.ovs),
         containerd_socket=str(own.containerd_socket),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lab import facts, topology
-from lab.host import wiring
 from lab.openstack.cloud import NeutronSetup
 from lab.topology import Node, Worker
 
@@ -40,17 +39,3 @@ class WorkerSetup(NeutronSetup):
         body = {"port_id": port, "name": worker.name, "project_id": self._projects["k8s"]}
         made = self._ensure("trunk", "trunks", {"port_id": port}, lambda: body)
         return str(made["id"]), port
-
-
-def routes(cloud: facts.Cloud, node: Node) -> None:
-    """Add routes from a node to the machines, through its own Neutron port."""
-    own, other = cloud.networks["nodes"], cloud.networks[topology.WORKER_NETWORK.name]
-    for subnet, local in ((other.v4, own.v4), (other.v6, own.v6)):
-        if subnet is not None and local is not None:
-            wiring.route(
-                subnet.cidr,
-                local.gateway,
-                node.port_device,
-                netns=node.netns,
-                mtu=topology.POD_MTU,
-            )

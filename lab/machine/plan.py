@@ -106,8 +106,6 @@ class WorkerPlan:
     def _network(self) -> None:
         cloud, setup = self._made()
         setup.network(cloud)
-        for each in self.nodes:
-            network.routes(cloud, each)
 
     def _plug(self, worker: Worker) -> None:
         cloud, setup = self._made()

@@ -134,7 +134,7 @@ class NeutronSetup:
             found[plan.name] = self._network(plan, tenant)
         found["lb-mgmt-net"] = self._network(topology.LB_MANAGEMENT, self._projects["admin"])
         self._share(found["shared-net"].id, tenant, k8s)
-        router = self._router(k8s, public.id)
+        router = self._router(k8s, public)
         for plan in topology.NETWORKS:
             self._attach(router, found[plan.name])
         groups = {
@@ -151,21 +151,6 @@ class NeutronSetup:
             networks=found,
             security_groups=groups,
             router_id=router,
-        )
-
-    def node_port(self, cloud: facts.Cloud, node: Node) -> str:
-        """Ensure the port of the node's device on the network `nodes`.
-
-        :returns: its id.
-        """
-        return self._port(
-            cloud,
-            node.port_device,
-            "nodes",
-            node.port_mac,
-            (node.port_v4, node.port_v6),
-            node.chassis,
-            "nodes",
         )
 
     def vm_port(self, cloud: facts.Cloud, node: Node) -> str:
@@ -272,8 +257,10 @@ class NeutronSetup:
             },
         )
         plan = topology.PUBLIC_NETWORK
-        subnet = self._subnet(made, plan.name, plan.v4, plan.gateway_v4, None)
-        return facts.Network(made["id"], project, subnet, None)
+        v4 = self._subnet(made, plan.name, plan.v4, plan.gateway_v4, plan.pool_v4)
+        assert plan.v6 is not None
+        v6 = self._subnet(made, f"{plan.name}-v6", plan.v6, plan.gateway_v6, None)
+        return facts.Network(made["id"], project, v4, v6)
 
     def _share(self, network: str, owner: str, target: str) -> None:
         query = {"object_id": network, "target_tenant": target}
@@ -290,16 +277,24 @@ class NeutronSetup:
             },
         )
 
-    def _router(self, project: str, external: str) -> str:
+    def _router(self, project: str, external: facts.Network) -> str:
+        assert external.v4 is not None
+        assert external.v6 is not None
+        gateway = {
+            "network_id": external.id,
+            # With it OVN loses connections to members of load balancers that are out there, such
+            # as the API server.
+            "enable_snat": False,
+            "external_fixed_ips": [
+                {"subnet_id": external.v4.id, "ip_address": topology.CLOUD_ROUTER_V4},
+                {"subnet_id": external.v6.id, "ip_address": topology.CLOUD_ROUTER_V6},
+            ],
+        }
         made = self._ensure(
             "router",
             "routers",
             {"name": "k8s", "project_id": project},
-            lambda: {
-                "name": "k8s",
-                "project_id": project,
-                "external_gateway_info": {"network_id": external},
-            },
+            lambda: {"name": "k8s", "project_id": project, "external_gateway_info": gateway},
         )
         identifier: str = made["id"]
         return identifier

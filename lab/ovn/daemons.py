@@ -8,10 +8,11 @@ namespace sees: the management of OVN does not depend on OVN.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from lab import facts, topology
+from lab import topology
 from lab.host import wiring
 from lab.install import openvswitch
 from lab.lifecycle import probes
@@ -245,22 +246,29 @@ def build_bridges(paths: Paths, node: Node) -> None:
         mtu=topology.UNDERLAY_MTU,
     )
     wiring.checksums_in_software("br-ul", node.netns)
+    for network, via in _behind(topology.ROUTER_V4, topology.ROUTER_V6):
+        wiring.route(network, via, "br-ul", netns=node.netns)
     if node.index == 1:
         vsctl(
             paths, node, "--may-exist", "add-br", "br-ex", "--", "set", "Bridge", "br-ex", netdev
         )
         _await_device("br-ex", node)
-        wiring.configure("br-ex", (f"{topology.PUBLIC_NETWORK.gateway_v4}/24",), netns=None)
+        wiring.configure("br-ex", (f"{topology.MACHINE_PUBLIC}/24",), netns=None)
         wiring.checksums_in_software("br-ex", None)
         return
     wiring.add_veth(
         f"ul-{node.name}", "ul0", netns=None, peer_netns=node.netns, mtu=topology.UNDERLAY_MTU
     )
     vsctl(paths, node, "--may-exist", "add-port", "br-ul", "ul0")
-    # The API server of Kubernetes: through the underlay, not through what it manages.
-    wiring.route(
-        f"{topology.API_ADDRESS}/32", topology.nodes(1)[0].underlay_v4, "br-ul", netns=node.netns
-    )
+
+
+def _behind(v4: str, v6: str) -> Iterator[tuple[str, str]]:
+    """Yield the networks behind Neutron's router, each with the gateway of its family."""
+    for name in topology.BEHIND_ROUTER:
+        network = topology.network(name)
+        yield network.v4, v4
+        if network.v6 is not None:
+            yield network.v6, v6
 
 
 def _await_device(name: str, node: Node) -> None:
@@ -270,8 +278,9 @@ def _await_device(name: str, node: Node) -> None:
 
 
 def connect_underlay(paths: Paths, nodes: tuple[Node, ...]) -> None:
-    """Attach the other nodes and the client `outside` to node1's br-ul."""
+    """Attach the other nodes, the client `outside` and the router to node1's br-ul."""
     first = nodes[0]
+    _connect_router(paths, first)
     wiring.add_namespace(topology.OUTSIDE_NAMESPACE)
     wiring.add_veth(
         "ul-outside",
@@ -290,6 +299,22 @@ def connect_underlay(paths: Paths, nodes: tuple[Node, ...]) -> None:
         vsctl(paths, first, "--may-exist", "add-port", "br-ul", port)
 
 
+def _connect_router(paths: Paths, node: Node) -> None:
+    """Attach the data centre's router to the underlay and to the external network."""
+    netns, public = topology.ROUTER_NAMESPACE, topology.PUBLIC_NETWORK
+    wiring.add_namespace(netns)
+    for bridge, device, addresses in (
+        ("br-ul", "underlay", (f"{topology.ROUTER_V4}/24", f"{topology.ROUTER_V6}/64")),
+        ("br-ex", "public", (f"{public.gateway_v4}/24", f"{public.gateway_v6}/64")),
+    ):
+        port = f"{bridge.removeprefix('br-')}-router"
+        wiring.add_veth(port, device, netns=None, peer_netns=netns, mtu=1500)
+        wiring.configure(device, addresses, netns=netns, mtu=1500)
+        vsctl(paths, node, "--may-exist", "add-port", bridge, port)
+    for network, via in _behind(topology.CLOUD_ROUTER_V4, topology.CLOUD_ROUTER_V6):
+        wiring.route(network, via, "public", netns=netns)
+
+
 def plug(paths: Paths, node: Node, tap: str, port_id: str) -> None:
     """Put a device into the node's br-int as a Neutron port; return when OVN has installed it.
 
@@ -306,22 +331,6 @@ def plug(paths: Paths, node: Node, tap: str, port_id: str) -> None:
         vsctl(paths, node, "--if-exists", "del-port", tap)
         vsctl(paths, node, *add)
         vsctl(paths, node, *until, timeout=60)
-
-
-def node_routes(cloud: facts.Cloud, node: Node) -> None:
-    """Add routes from the node to pods, Services and virtual machines, through its own port."""
-    own = cloud.networks["nodes"]
-    for name in ("pods", "services", "vms"):
-        other = cloud.networks[name]
-        for subnet, local in ((other.v4, own.v4), (other.v6, own.v6)):
-            if subnet is not None and local is not None:
-                wiring.route(
-                    subnet.cidr,
-                    local.gateway,
-                    node.port_device,
-                    netns=node.netns,
-                    mtu=topology.POD_MTU,
-                )
 
 
 def steps(paths: Paths, nodes: tuple[Node, ...]) -> list[Step]:
@@ -346,7 +355,7 @@ def steps(paths: Paths, nodes: tuple[Node, ...]) -> list[Step]:
             Step(
                 f"bridges-{node.name}",
                 partial(build_bridges, paths, node),
-                (f"ovs-vswitchd-{node.name}", f"device-{node.name}"),
+                (f"ovs-vswitchd-{node.name}", f"namespace-{node.name}"),
                 0.5,
             ),
         ]

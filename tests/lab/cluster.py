@@ -9,6 +9,7 @@ import time
 import urllib.error
 import uuid
 
+from kuryr_k8s.handlers.nodes.ports import NODE_DEVICE_OWNER
 from lab import facts
 from lab.churn.leftovers import POOL_TAG
 from lab.install.images import BUSYBOX
@@ -150,9 +151,9 @@ class Cluster:
         return entry["vif"]["versioned_object.data"]
 
     def ports(self):
-        """Return the cluster's ports in Neutron by id."""
+        """Return the cluster's ports in Neutron by id, without those of the nodes."""
         found = self.neutron.get("/ports", tags=self.site.cluster_tag)["ports"]
-        return {port["id"]: port for port in found}
+        return {port["id"]: port for port in found if port["device_owner"] != NODE_DEVICE_OWNER}
 
     def taps(self):
         """Return the Pods' interfaces in the integration bridges: {(node, tap name)}."""

@@ -95,16 +95,6 @@ CAUSES = (
 )
 
 
-@pytest.fixture
-def own_port():
-    """Afterwards the node's own port, which the lab has plugged, is in the database again."""
-    lab = Lab()
-    node = node_of(lab)
-    [row] = [row for row in rows(NODE).values() if row.name == node.port_tap]
-    yield
-    ovn.plug(lab.paths, node, node.port_tap, row.ids["iface-id"])
-
-
 @pytest.mark.parametrize(
     "kind",
     [
@@ -112,7 +102,7 @@ def own_port():
         pytest.param("pooled", marks=pytest.mark.product("full")),
     ],
 )
-def test_traffic_of_a_running_pod_is_back_within_seconds(cluster, own_port, kind):
+def test_traffic_of_a_running_pod_is_back_within_seconds(cluster, kind):
     lab = Lab()
     cluster.apply(pod("source", node="node1"))
     cluster.wait_ready("source")

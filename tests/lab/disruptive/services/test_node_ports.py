@@ -17,7 +17,7 @@ def test_node_port_outlives_the_daemon_and_is_closed_when_its_service_has_gone(c
     cluster.until_active("web")
     [port] = cluster.get("service", "web")["spec"]["ports"]
     number = port["nodePort"]
-    url = url_of(cluster.lab.nodes["node1"].port_v4, number)
+    url = url_of(cluster.lab.nodes["node1"].underlay_v4, number)
     assert cluster.answering("asks", url, 1) == {"a"}
     told = metrics.of_daemon(cluster.lab.nodes["node1"])
     assert told.value("kuryr_node_ports") > 0

@@ -65,7 +65,7 @@ def test_pods_reach_each_other_on_a_node_between_nodes_and_across_the_router(clu
 
 
 @pytest.mark.lab_only
-def test_pod_reaches_the_api_server_at_the_nodes_neutron_address(cluster):
+def test_pod_reaches_the_api_server_at_its_address(cluster):
     cluster.apply(pod("one", node="node2"))
     cluster.wait_ready("one")
     url = cluster.lab.kubernetes.url.removeprefix("https://")

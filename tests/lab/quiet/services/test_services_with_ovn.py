@@ -80,7 +80,7 @@ def test_node_port_is_answered_at_every_node_to_pods_hosts_and_others(cluster):
     cluster.until_all_active("web")
     [port] = cluster.get("service", "web")["spec"]["ports"]
     lab, number = cluster.lab, port["nodePort"]
-    nodes = [(node.port_v4, node.port_v6) for node in lab.nodes.values()]
+    nodes = [(node.underlay_v4, node.underlay_v6) for node in lab.nodes.values()]
     for address in itertools.chain(*nodes):
         assert cluster.answering("asks", url_of(address, number), 1) == {"a"}
     for node in lab.nodes.values():
