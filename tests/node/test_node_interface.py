@@ -21,7 +21,7 @@ from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_interface import NodeInterface, Route
 from tests.kit.node.own_node import Api, Nodes
-from tests.node.crossing import inside
+from tests.node.crossing import ANSWER, inside
 from tests.node.real_switch import RealSwitch
 from tests.node.workbench import PATIENCE, eventually, ip, shell
 
@@ -448,6 +448,19 @@ async def test_answers_from_another_address_leave_by_the_way_they_came(
         shell(f"ip netns exec {router} ping -c1 -W5 -I fd62::77 fd18::2")
 
 
+async def ask_for_node_port(client, server, *, node, pod):
+    """A Pod answers in the node's place, and sees nobody but kuryr0."""
+    server.bind((pod, 5000))
+    for end in (client, server):
+        end.settimeout(ANSWER)
+    client.sendto(b"?", (node, 30000))
+    asked, (address, port, *_) = await asyncio.to_thread(server.recvfrom, 100)
+    assert address in (SOURCE, SOURCE6)
+    server.sendto(asked, (address, port))
+    answered, (address, *_) = await asyncio.to_thread(client.recvfrom, 100)
+    assert (answered, address) == (b"?", node)
+
+
 @pytest.mark.parametrize(
     ("asker", "node", "pod"),
     [("10.62.0.77", "198.18.0.2", POD), ("fd62::77", "fd18::2", POD6)],
@@ -479,17 +492,9 @@ async def test_pod_that_asks_for_a_node_port_is_answered_by_the_way_it_came(
     with inside(pods):
         server = socket.socket(kind, socket.SOCK_DGRAM)
     with client, server:
-        server.bind((pod, 5000))
-        server.settimeout(PATIENCE)
-        client.settimeout(PATIENCE)
         async with plugged(switch, nodes):
             await until_reached(POD, POD6)
-            client.sendto(b"?", (node, 30000))
-            asked, (address, port, *_) = await asyncio.to_thread(server.recvfrom, 100)
-            assert address in (SOURCE, SOURCE6)
-            server.sendto(asked, (address, port))
-            answered, (address, *_) = await asyncio.to_thread(client.recvfrom, 100)
-            assert (answered, address) == (b"?", node)
+            await ask_for_node_port(client, server, node=node, pod=pod)
 
 
 @pytest.mark.parametrize(
@@ -511,17 +516,9 @@ async def test_node_reaches_its_own_node_port(switch, pods, nodes, namespaces, n
     with inside(pods):
         server = socket.socket(kind, socket.SOCK_DGRAM)
     with socket.socket(kind, socket.SOCK_DGRAM) as client, server:
-        server.bind((pod, 5000))
-        for end in (client, server):
-            end.settimeout(PATIENCE)
         async with plugged(switch, nodes):
             await until_reached(POD, POD6)
-            client.sendto(b"?", (node, 30000))
-            asked, (address, port, *_) = await asyncio.to_thread(server.recvfrom, 100)
-            assert address in (SOURCE, SOURCE6)
-            server.sendto(asked, (address, port))
-            answered, (address, *_) = await asyncio.to_thread(client.recvfrom, 100)
-            assert (answered, address) == (b"?", node)
+            await ask_for_node_port(client, server, node=node, pod=pod)
 
 
 async def test_flushed_rules_for_packets_come_back(switch, nodes, monkeypatch):
