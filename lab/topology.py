@@ -217,6 +217,8 @@ VM_NAMESPACE = "vm1"
 VM_V4, VM_V6, VM_MAC = "10.64.0.11", "fd64::11", "fa:16:3e:64:00:0b"
 OUTSIDE_NAMESPACE = "outside"
 ROUTER_NAMESPACE = "router"
+# Of both its devices: OVN's databases remember it when the lab is down.
+ROUTER_MAC = "02:00:00:24:00:02"
 # The first part of the names of the amphorae's namespaces and devices.
 AMPHORA = "amp"
 

@@ -309,7 +309,7 @@ def _connect_router(paths: Paths, node: Node) -> None:
     ):
         port = f"{bridge.removeprefix('br-')}-router"
         wiring.add_veth(port, device, netns=None, peer_netns=netns, mtu=1500)
-        wiring.configure(device, addresses, netns=netns, mtu=1500)
+        wiring.configure(device, addresses, netns=netns, mac=topology.ROUTER_MAC, mtu=1500)
         vsctl(paths, node, "--may-exist", "add-port", bridge, port)
     for network, via in _behind(topology.CLOUD_ROUTER_V4, topology.CLOUD_ROUTER_V6):
         wiring.route(network, via, "public", netns=netns)
