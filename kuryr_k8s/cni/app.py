@@ -142,31 +142,30 @@ def build(
     attachments = Attachments(
         bindings, kuryrports, adds=adds, settled=settled, add_timeout=options.add_timeout
     )
-    outages = Outages(node, EventRecorder(api, NAME, node.name))
+    events = EventRecorder(api, NAME, node.name, enabled=conf.kubernetes.use_events)
     spool = Spool(Path(options.spool_dir))
     dispatcher = Dispatcher(attachments, spool)
     parts = [
         caches,
         WritePermission(api, node, caches.waiting),
         kuryrports,
-        *(_with_switch(conf, api, links, switch, node) if switch else []),
+        *(_with_switch(api, links, switch, node, events) if switch else []),
         *bindings,
         attachments,
         dispatcher,
         Housekeeping(attachments, spool, dispatcher.handle, synced=cache.synced),
         Acknowledgements(cache, api, attachments),
-        Healing(node, bindings, attachments, kuryrports, links.events, outages),
+        Healing(node, bindings, attachments, kuryrports, links.events, Outages(node, events)),
         *_services(conf, caches, links),
     ]
     return parts, dispatcher.handle
 
 
 def _with_switch(
-    conf: cfg.ConfigOpts, api: KubeApi, links: Links, switch: OpenVSwitch, node: Key
+    api: KubeApi, links: Links, switch: OpenVSwitch, node: Key, events: EventRecorder
 ) -> list[Part]:
     """Build what a node with Open vSwitch has."""
     nodes = OwnNodes(api, node)
-    events = EventRecorder(api, NAME, node.name, enabled=conf.kubernetes.use_events)
     return [
         switch,
         HostIdPublisher(api, node, switch),

@@ -8,11 +8,14 @@ from typing import Any, Protocol
 from kuryr_k8s import errors
 from kuryr_k8s.cni.parts import Part
 from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.k8s.resources import NODES, Key, Resource
 from kuryr_k8s.model.annotations import HOST_ID, annotation
 
 LOG = logging.getLogger(__name__)
 LOOK_AGAIN = 60.0  # seconds: a Node may be deleted, and registered again by its kubelet
+ABSENT = 2.0  # seconds until the next look for a Node that does not exist
+LONGEST_RETRY = 30.0  # seconds, as when another API is waited for at the start
 
 
 class Api(Protocol):
@@ -44,7 +47,8 @@ class HostIdPublisher(Part):
         self._published = asyncio.Event()
         self._api = api
         self._switch = switch
-        self._controller = Controller("node", self.reconcile, workers=1)
+        queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_RETRY)
+        self._controller = Controller("node", self.reconcile, queue=queue, workers=1)
         switch.subscribe(lambda: self._controller.queue.add(node))
 
     def loops(self) -> Sequence[Controller[Key]]:
@@ -72,10 +76,13 @@ class HostIdPublisher(Part):
         host_id = self._switch.host_id()
         if host_id is None:
             raise errors.Wait("Open vSwitch has no external_ids:hostname", delay=2.0)
-        node = await self._api.get(NODES, key)
-        if annotation(node, HOST_ID) != host_id:
-            patch = {"metadata": {"annotations": {HOST_ID: host_id}}}
-            await self._api.merge_patch(NODES, key, patch)
-            LOG.info("Node %s is chassis %s", key, host_id)
+        try:
+            node = await self._api.get(NODES, key)
+            if annotation(node, HOST_ID) != host_id:
+                patch = {"metadata": {"annotations": {HOST_ID: host_id}}}
+                await self._api.merge_patch(NODES, key, patch)
+                LOG.info("Node %s is chassis %s", key, host_id)
+        except errors.KubeNotFound as error:
+            raise errors.Wait(f"Node {key} is not registered", delay=ABSENT) from error
         self._published.set()
         return LOOK_AGAIN

@@ -1,5 +1,6 @@
 """The files that the daemon installs on the node: kuryr-cni and the CNI configuration."""
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from kuryr_k8s import errors
 NAME = "10-kuryr.conflist"
 SOCKET = "/run/kuryr/cni.sock"  # as in kuryr-cni.c
 SPOOL = "/var/lib/kuryr/spool"
+# Errors that no change of the configuration mends, but another start may
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.ENFILE)
 
 
 def prepare(conf: cfg.ConfigOpts) -> Callable[[], None]:
@@ -21,6 +24,7 @@ def prepare(conf: cfg.ConfigOpts) -> Callable[[], None]:
 
     :returns: a function that installs the configuration, by which the runtime finds the plugin.
     :raises errors.ConfigError: a file cannot be written, or the template cannot be read.
+    :raises errors.KuryrError: the disk is full or broken; the program may be started again.
     """
     options = conf.cni_daemon
     template = options.cni_conf_template
@@ -46,7 +50,8 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise errors.ConfigError(f"cannot install kuryr-cni: {error}") from error
+        kind = errors.KuryrError if error.errno in PASSING else errors.ConfigError
+        raise kind(f"cannot install kuryr-cni: {error}") from error
 
 
 def render(socket: str = SOCKET, spool: str = SPOOL) -> str:

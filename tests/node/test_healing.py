@@ -380,3 +380,27 @@ async def test_links_of_the_node_are_heard_of_without_the_capability_for_those_o
     finally:
         process.kill()
         await process.wait()
+
+
+async def test_daemon_that_dies_while_it_makes_a_link_again_is_made_up_for_by_the_next(
+    tmp_path, database, remote, sandbox
+):
+    """It dies before the Pod's end has its addresses and is up."""
+    died = asyncio.Event()
+    async with a_node(tmp_path, remote) as node, running_pod(node, sandbox, "ordinary"):
+        create = node.links.create
+
+        async def create_and_die(*arguments):
+            await create(*arguments)
+            shell(f"ip -n {sandbox} link set eth0 down")
+            shell(f"ip -n {sandbox} address flush dev eth0")
+            died.set()
+            await asyncio.Event().wait()
+
+        node.links.create = create_and_die
+        shell(f"ip link del {VIF.vif_name}")
+        await died.wait()
+    async with a_node(tmp_path, remote) as node:
+        node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
+        async with asyncio.timeout(30):
+            await has_its_network(node, sandbox)

@@ -4,9 +4,10 @@ A row is made again where three agree: the alias of the node's end, the KuryrPor
 namespace, which has the other end. A link is made again where the row, the KuryrPort and a
 namespace agree. Alias or row stand before anything else is done and after it, so the daemon may
 die at any point. The Pod's end is set up after OVN has installed the port; until then the row has
-a mark.
+a mark, from before the link is made.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -194,13 +195,14 @@ class LostPorts:
         The veth, with its alias, is made before the old row goes: one of them tells what the Pod
         has.
         """
-        name = vif.vif_name
+        name, columns = vif.vif_name, ids(attachment) | {RESTORED: "true"}
         if row is not None and row.parked and self._links.exists(lower(name)):
-            columns = ids(attachment) | {RESTORED: "true"}
             user = user_of(attachment, self._switch.identity())
             wiring = self._wiring(attachment, vif)
             if await self._parked_ports.hand_over(row, columns, user, attachment.netns, wiring):
                 return
+        elif row is not None:
+            await self._switch.mark(row.row, columns)
         await self._links.create(
             name, self._alias(attachment), attachment.netns, self._wiring(attachment, vif)
         )
@@ -211,6 +213,17 @@ class LostPorts:
         """Return what was made again and OVN has installed, and is not set up yet."""
         rows = self._switch.interfaces()
         return [read(row) for row in rows if _is_restored(row)]
+
+    async def prepare(self, attachment: Attachment, vif: VIFBase) -> None:
+        """Prepare the Pod's end again: the daemon may have died between making and doing that.
+
+        :raises LinkError: the Pod has no such interface.
+        """
+        row = self._switch.find(expect(vif).vif_name)
+        wiring = self._wiring(attachment, expect(vif))
+        if row is not None and row.parked:  # the lower end computes checksums
+            wiring = dataclasses.replace(wiring, offload=True)
+        await self._links.prepare(attachment.netns, wiring)
 
     async def finished(self, attachment: Attachment, vif: VIFBase) -> None:
         """Remove the mark of an attachment that was made again, now that it is set up."""

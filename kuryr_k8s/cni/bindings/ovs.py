@@ -262,6 +262,7 @@ class OpenVSwitchBinding(Binding):
 
     async def finish(self, attachment: Attachment, vif: VIFBase) -> None:
         """Set the Pod's end up, which tells its neighbours where it is."""
+        await self._lost_ports.prepare(attachment, vif)
         await self.ready(attachment, vif)
         await self._lost_ports.finished(attachment, vif)
 

@@ -221,10 +221,17 @@ class VlanBinding(Binding):
             for record in self._records.all():
                 if (record.port_id, record.attachment.pod_uid) != (vif.id, claim.pod_uid):
                     continue
-                if not self._vlans.exists(record.vlan) and await self._exists(record.attachment):
+                if not await self._is_made(record) and await self._exists(record.attachment):
                     what = "its interface was missing"
                     found.append(Lost(attachment=record.attachment, vif=vif, what=what))
         return found
+
+    async def _is_made(self, record: VlanRecord) -> bool:
+        """Return whether there is the interface, and not under the name of its first moment."""
+        if record.ready or not self._vlans.exists(record.vlan):
+            return self._vlans.exists(record.vlan)
+        attachment = record.attachment
+        return await self._links.observe(attachment.netns, attachment.ifname) is not None
 
     async def _exists(self, attachment: Attachment) -> bool:
         try:
@@ -234,20 +241,31 @@ class VlanBinding(Binding):
         return True
 
     async def restore(self, lost: Sequence[Lost]) -> None:
-        """Make the interfaces again, unless they are there."""
+        """Make the interfaces again, unless they are there.
+
+        :raises BindingError: the first that could not be made; the others are.
+        """
+        failures: list[BindingError] = []
         for item in lost:
-            vif, record = _expect(item.vif), self._records.get(item.attachment)
-            if record is None or self._vlans.exists(record.vlan):
+            record = self._records.get(item.attachment)
+            if record is None or await self._is_made(record):
                 continue
-            netns = item.attachment.netns
-            number = await self._vlans.number(netns)
-            self._records.put(dataclasses.replace(record, number=number, ready=False))
-            wiring = _wiring(item.attachment, vif)
             try:
-                await self._vlans.create(record.vlan, record.name, netns, wiring)
+                await self._restore(record, _expect(item.vif))
             except netlink.LinkError as error:
                 message = f"cannot make VLAN {record.vlan.vlan_id} again: {error}"
-                raise BindingError(message) from error
+                failures.append(BindingError(message))
+        if failures:
+            raise failures[0]
+
+    async def _restore(self, record: VlanRecord, vif: VIFVlanNested) -> None:
+        netns, vlan = record.attachment.netns, record.vlan
+        if self._vlans.exists(vlan):  # the daemon died before the interface had its name
+            await self._vlans.delete(vlan, record.number, record.name)
+        number = await self._vlans.number(netns)
+        self._records.put(dataclasses.replace(record, number=number, ready=False))
+        wiring = _wiring(record.attachment, vif)
+        await self._vlans.create(vlan, record.name, netns, wiring)
 
     def restored(self) -> Collection[Attachment]:
         """Return what exists, and has not been waited for."""
@@ -255,7 +273,11 @@ class VlanBinding(Binding):
         return [record.attachment for record in records if self._vlans.exists(record.vlan)]
 
     async def finish(self, attachment: Attachment, vif: VIFBase) -> None:
-        """Set the interface up, and wait for the gateways."""
+        """Set the interface up, and wait for the gateways.
+
+        The daemon may have died between making and preparing it.
+        """
+        await self._links.prepare(attachment.netns, _wiring(attachment, _expect(vif)))
         await self.ready(attachment, vif)
 
 

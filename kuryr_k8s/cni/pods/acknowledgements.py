@@ -74,13 +74,16 @@ class Acknowledgements(Part):
     async def _release(self, key: Key, port: KuryrPort) -> float | None:
         """Remove the node's finalizer, unless the port may still be on the node.
 
-        No new ADD takes the port, since its KuryrPort is being deleted.
+        No new ADD takes the port, and nothing begins to make its interface again, since its
+        KuryrPort is being deleted.
         """
         if NODE_FINALIZER not in port.finalizers:
             return None
         self._require_knowledge()
         if self._attachments.adds.plugging(port.pod_uid):
             raise errors.Wait("an ADD is being done", delay=5.0)
+        if self._attachments.busy(port.pod_uid):
+            raise errors.Wait("its interfaces are being changed", delay=0.5)
         for binding, attachment in self._attachments.of_pod(port.pod_uid):
             if binding.vanished(attachment):
                 LOG.info("%s has gone with its namespace", attachment)

@@ -228,11 +228,15 @@ class Attachments(Part):
                 await stack.enter_async_context(self._serial.held(lock))
             yield free
 
+    def busy(self, pod_uid: str) -> bool:
+        """Return whether something is being done to the interfaces of a Pod."""
+        return self.adds.plugging(pod_uid) or self._serial.busy(pod_uid)
+
     def _is_idle(self, attachment: Attachment) -> bool:
         uid, key = attachment.pod_uid, Key(attachment.namespace, attachment.pod)
-        busy = self._serial.busy(uid) or self._serial.busy(_lock(attachment.container_id))
+        busy = self.busy(uid) or self._serial.busy(_lock(attachment.container_id))
         wanted = self._kuryrports.usable(key, uid) is not None
-        return wanted and not busy and not self.adds.plugging(uid)
+        return wanted and not busy
 
     async def unplug(self, binding: Binding, attachment: Attachment) -> None:
         """Unplug one attachment, unless another request did so meanwhile."""

@@ -53,7 +53,8 @@ class Healing(Part):
         self._node = node
         self._looked_at = self._searched_at = float("-inf")
         self._sizes: dict[Key, tuple[bytes, int]] = {}  # how many interfaces KuryrPorts name
-        self._states: dict[Attachment, bool] = {}
+        self._states: dict[Attachment, bool] | None = None  # None: never looked
+        self._complaints: dict[Binding | Attachment, str] = {}
         self._lacking: set[str] = set()  # the Pods that the last look found without interfaces
         self._restored = Counter(
             "kuryr_cni_restored_interfaces",
@@ -65,11 +66,12 @@ class Healing(Part):
         events.subscribe(self._heard)
 
     def loops(self) -> Sequence[Loop]:
-        """Return the loop that heals, and the one that hears of interfaces."""
+        """Return the loop that heals, and those that hear of interfaces and tell of outages."""
         return [
             Job("healing start", self._start),
             self._controller,
             Job("link events", self._events.run),
+            Job("outages", self._outages.run),
         ]
 
     def collectors(self) -> Sequence[Collector]:
@@ -111,7 +113,7 @@ class Healing(Part):
         await self._restore(lost)
         unfinished = await self._finish()
         self._compare(lost)
-        await self._outages.tell(now)
+        self._outages.tell(now)
         return RETRY if lost or unfinished or len(self._outages) else SEARCH
 
     async def _find(self, everything: bool) -> Found:
@@ -151,12 +153,15 @@ class Healing(Part):
                 async with self._attachments.idle(batch) as free:
                     chosen = [item for attachment, item in batch.items() if attachment in free]
                     for item in chosen:
-                        self._outages.begin(item.attachment, item.what, self._looked_at)
+                        self._outages.begin(
+                            item.attachment, item.what, self._looked_at, made_again=True
+                        )
                     try:
                         await binding.restore(chosen)
                     except errors.KuryrError as error:
-                        LOG.warning("interfaces cannot be made again yet: %s", error)
+                        self._complain(binding, f"interfaces cannot be made again yet: {error}")
                     else:
+                        self._complaints.pop(binding, None)
                         self._restored.inc(len(chosen))
                         for item in chosen:
                             LOG.warning("%s: %s, and was made again", item.attachment, item.what)
@@ -187,9 +192,17 @@ class Healing(Part):
         try:
             await binding.finish(attachment, vif)
         except errors.KuryrError as error:
-            LOG.warning("%s was made again, and cannot be set up yet: %s", attachment, error)
+            text = f"{attachment} was made again, and cannot be set up yet: {error}"
+            self._complain(attachment, text)
             return False
+        self._complaints.pop(attachment, None)
         return True
+
+    def _complain(self, about: Binding | Attachment, text: str) -> None:
+        """Log what fails; it is tried every second, and logged again if it becomes different."""
+        level = logging.DEBUG if self._complaints.get(about) == text else logging.WARNING
+        self._complaints[about] = text
+        LOG.log(level, text)
 
     def _vifs(self, binding: Binding, wanted: set[Attachment]) -> dict[Attachment, Claim]:
         found: dict[Attachment, Claim] = {}
@@ -203,22 +216,33 @@ class Healing(Part):
 
     def _compare(self, found: Found) -> None:
         """Note whose traffic has ended or begun, and have the KuryrPorts' ``active`` follow."""
-        now, before = {}, self._states
+        now: dict[Attachment, bool] = {}
+        before = self._states
         for binding in self._bindings:
-            now.update(binding.states())
+            states = binding.states()
+            now.update(states)
+            for attachment, works in states.items():
+                if before is None:  # of an earlier boot there may be records without interfaces
+                    worked = works or not binding.vanished(attachment)
+                else:
+                    worked = before.get(attachment, works)
+                self._follow(attachment, worked=worked, works=works)
         self._states = now
+        self._complaints = {
+            about: text
+            for about, text in self._complaints.items()
+            if about in now or not isinstance(about, Attachment)
+        }
         missing = {item.attachment for lost in found.values() for item in lost} - now.keys()
-        for attachment, works in now.items():
-            key = Key(attachment.namespace, attachment.pod)
-            if works and not before.get(attachment, True):
-                self._attachments.notify(key)
-            if works:
-                self._outages.end(attachment, self._looked_at)
-            elif before.get(attachment) and not self._attachments.adds.plugging(
-                attachment.pod_uid
-            ):
-                what = "OVN does not forward its traffic any more"
-                self._outages.begin(attachment, what, self._looked_at)
         self._outages.keep(now.keys() | missing)
         for attachment in self._outages.lasting(self._looked_at):
             self._attachments.notify(Key(attachment.namespace, attachment.pod))
+
+    def _follow(self, attachment: Attachment, *, worked: bool, works: bool) -> None:
+        if works:
+            # a lost interface had no state: «active» may have followed that
+            if self._outages.end(attachment, self._looked_at) or not worked:
+                self._attachments.notify(Key(attachment.namespace, attachment.pod))
+        elif worked and not self._attachments.adds.plugging(attachment.pod_uid):
+            what = "OVN does not forward its traffic any more"
+            self._outages.begin(attachment, what, self._looked_at)

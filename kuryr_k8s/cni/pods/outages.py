@@ -7,6 +7,7 @@ over before anybody would have noticed is told only if something was made again.
 import asyncio
 import dataclasses
 import logging
+from collections import deque
 from collections.abc import Collection, Sequence
 
 from kuryr_k8s.cni.bindings.base import Attachment
@@ -16,16 +17,21 @@ from kuryr_k8s.k8s.resources import NODES, PODS, Key
 
 LOG = logging.getLogger(__name__)
 FEW = 5  # Pods that get Events of their own
+MOST = 100  # Events that wait for the API server; beyond it the oldest are forgotten
 LOST, BACK = "KuryrInterfaceLost", "KuryrInterfaceRestored"
 
 
 @dataclasses.dataclass(slots=True)
 class Outage:
-    """An interface without traffic."""
+    """An interface without traffic.
+
+    :param made_again: something of it was missing, and has to be made again.
+    """
 
     attachment: Attachment
     what: str
     since: float
+    made_again: bool = False
     told: bool = False
 
 
@@ -38,18 +44,28 @@ class Outages:
         self._grace = patience.outage
         self._going: dict[Attachment, Outage] = {}
         self._over: list[tuple[Outage, float]] = []
+        self._unsent: deque[tuple[Reference, str, str]] = deque(maxlen=MOST)
+        self._added = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._going)
 
-    def begin(self, attachment: Attachment, what: str, now: float) -> None:
+    def begin(
+        self, attachment: Attachment, what: str, now: float, *, made_again: bool = False
+    ) -> None:
         """Note that an interface has lost its traffic, unless that is known."""
-        self._going.setdefault(attachment, Outage(attachment, what, now))
+        outage = self._going.setdefault(attachment, Outage(attachment, what, now))
+        outage.made_again = outage.made_again or made_again
 
-    def end(self, attachment: Attachment, now: float) -> None:
-        """Note that an interface has its traffic back, if it had lost it."""
-        if (outage := self._going.pop(attachment, None)) is not None:
+    def end(self, attachment: Attachment, now: float) -> bool:
+        """Note that an interface has its traffic back.
+
+        :returns: whether it had lost it.
+        """
+        outage = self._going.pop(attachment, None)
+        if outage is not None and (outage.told or outage.made_again):
             self._over.append((outage, now))
+        return outage is not None
 
     def keep(self, attachments: Collection[Attachment]) -> None:
         """Forget the outages of all others: their Pods have left."""
@@ -63,13 +79,22 @@ class Outages:
     def _lasting(self, now: float) -> list[Outage]:
         return [o for o in self._going.values() if not o.told and now - o.since >= self._grace]
 
-    async def tell(self, now: float) -> None:
+    async def run(self) -> None:
+        """Send the Events until cancelled: whoever heals does not wait for the API server."""
+        while True:
+            await self._added.wait()
+            self._added.clear()
+            while self._unsent:
+                about, reason, note = self._unsent.popleft()
+                await self._events.note(about, reason, note, warning=reason == LOST)
+
+    def tell(self, now: float) -> None:
         """Report the outages that last, and those that are over."""
         lasting, over, self._over = self._lasting(now), self._over, []
         for outage in lasting:
             outage.told = True
-        await self._tell(LOST, [(o, f"{o.attachment.ifname}: {o.what}") for o in lasting])
-        await self._tell(
+        self._tell(LOST, [(o, f"{o.attachment.ifname}: {o.what}") for o in lasting])
+        self._tell(
             BACK,
             [
                 (o, f"{o.attachment.ifname} works again after {end - o.since:.1f} s: {o.what}")
@@ -77,7 +102,7 @@ class Outages:
             ],
         )
 
-    async def _tell(self, reason: str, outages: list[tuple[Outage, str]]) -> None:
+    def _tell(self, reason: str, outages: list[tuple[Outage, str]]) -> None:
         if not outages:
             return
         if len(outages) > FEW:
@@ -87,17 +112,17 @@ class Outages:
             )
             what = sorted({o.what for o, _ in outages})
             note = f"{len(outages)} interfaces of Pods: {'; '.join(what)} ({names})"
-            await self._send(about, reason, note)
+            self._add(about, reason, note)
             return
-        async with asyncio.TaskGroup() as group:
-            for outage, note in outages:
-                pod = outage.attachment
-                about = Reference(
-                    resource=PODS, namespace=pod.namespace, name=pod.pod, uid=pod.pod_uid
-                )
-                group.create_task(self._send(about, reason, note))
+        for outage, note in outages:
+            pod = outage.attachment
+            about = Reference(
+                resource=PODS, namespace=pod.namespace, name=pod.pod, uid=pod.pod_uid
+            )
+            self._add(about, reason, note)
 
-    async def _send(self, about: Reference, reason: str, note: str) -> None:
+    def _add(self, about: Reference, reason: str, note: str) -> None:
         level = logging.WARNING if reason == LOST else logging.INFO
         LOG.log(level, "%s %s/%s: %s", reason, about.namespace, about.name, note)
-        await self._events.note(about, reason, note, warning=reason == LOST)
+        self._unsent.append((about, reason, note))
+        self._added.set()

@@ -124,6 +124,16 @@ async def test_nothing_is_released_while_an_add_is_at_work(node):
         node.binding.ready_gate.set()
 
 
+async def test_nothing_is_released_while_a_lost_interface_is_made_again(node):
+    await node.ask("ADD")
+    async with node.attachments.idle(list(node.binding.attached)):
+        node.binding.attached.clear()
+        node.cache.change(KEY, deleting=True)
+        with pytest.raises(errors.Wait):
+            await node.acknowledgements.reconcile(KEY)
+    assert node.api.released == []
+
+
 @pytest.mark.parametrize("unknown", ["settled", "connected"])
 async def test_nothing_is_released_while_it_is_not_known_what_is_attached(node, unknown):
     (node.attachments.settled if unknown == "settled" else node.binding.reached).clear()
@@ -150,8 +160,9 @@ async def test_the_chassis_is_published_when_it_differs(node):
     chassis = Chassis("chassis1")
     publisher = publisher_of(node, chassis)
     key = Key("", "node1")
-    with pytest.raises(errors.KubeNotFound):
+    with pytest.raises(errors.Wait) as absent:  # a kubelet registers it, sooner or later
         await publisher.reconcile(key)
+    assert absent.value.delay <= 5.0
     async with started(publisher.started()) as waiting:
         assert not waiting.done()
         waiting.cancel()

@@ -1,9 +1,11 @@
 """The loop that heals, on a node in memory."""
 
 import asyncio
+import contextlib
 
 from kuryr_k8s.cni.bindings.base import Attachment, BindingError, Bindings, Lost
 from kuryr_k8s.cni.netlink.link_events import LinkEvents
+from kuryr_k8s.cni.patience import Patience
 from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.pods.healing import SEARCH, Healing
@@ -12,6 +14,7 @@ from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import Api, Cache, FakeBinding, kuryrport, ovs_vif
+from tests.node.workbench import eventually
 
 NODE = Key("", "node1")
 ATTACHMENT = Attachment(
@@ -50,17 +53,74 @@ class LosingBinding(FakeBinding):
         return {ATTACHMENT: self.whole.is_set()}
 
 
-async def test_what_cannot_be_made_again_at_once_is_tried_again_before_the_next_search():
-    binding, cache, settled = LosingBinding(refusals=1), Cache(), asyncio.Event()
+class HangingApi(Api):
+    """Takes no Event: it never answers."""
+
+    def __init__(self, cache):
+        super().__init__(cache)
+        self.asked = asyncio.Event()
+
+    async def create(self, resource, body):
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def healing(binding, api_type=Api):
+    """The loop at work, its attachments and the API."""
+    cache, settled = Cache(), asyncio.Event()
     cache.put(kuryrport("web", "u1", {"eth0": ovs_vif()}))
     settled.set()
-    api = Api(cache)
+    api = api_type(cache)
     bindings, kuryrports = Bindings({"VIFOpenVSwitch": binding}), KuryrPorts(cache, api)
     attachments = Attachments(bindings, kuryrports, adds=Adds(), settled=settled, add_timeout=60)
-    outages = Outages(NODE, EventRecorder(api, "test", "node1"))
-    healing = Healing(NODE, bindings, attachments, kuryrports, LinkEvents(), outages)
+    outages = Outages(NODE, EventRecorder(api, "test", "node1"), Patience(outage=0.0))
+    part = Healing(NODE, bindings, attachments, kuryrports, LinkEvents(), outages)
     async with asyncio.timeout(SEARCH / 2), asyncio.TaskGroup() as group:
-        tasks = [group.create_task(loop.run()) for loop in healing.loops()]
-        await binding.whole.wait()
+        tasks = [group.create_task(loop.run()) for loop in part.loops()]
+        yield part, attachments, api
         for task in tasks:
             task.cancel()
+
+
+def lost_interfaces(part):
+    [_, gauge] = part.collectors()
+    return next(iter(gauge.collect())).samples[0].value
+
+
+async def test_what_cannot_be_made_again_at_once_is_tried_again_before_the_next_search():
+    binding = LosingBinding(refusals=1)
+    async with healing(binding):
+        await binding.whole.wait()
+
+
+async def test_nothing_waits_for_an_api_server_that_takes_no_events():
+    binding = LosingBinding(refusals=1000)
+    async with healing(binding, HangingApi) as (_, _, api):
+        await api.asked.wait()
+        binding.refusals = 0
+        await binding.whole.wait()
+
+
+async def test_kuryrport_is_looked_at_again_when_its_interface_works_again():
+    """Its interface had no state while it was away, since its bridge was."""
+    binding = LosingBinding(refusals=1)
+    states, binding.states = binding.states, dict
+    async with healing(binding) as (_, attachments, _):
+        told = asyncio.Event()
+        await binding.whole.wait()
+        attachments.subscribe(lambda _key: told.set())
+        binding.states = states
+        await told.wait()
+
+
+async def test_interface_without_traffic_at_the_start_counts_as_lost():
+    binding = LosingBinding(refusals=1000)
+    binding.lost = nothing_lost
+    async with healing(binding) as (part, _, api):
+        await eventually(lambda: lost_interfaces(part) == 1)
+        await eventually(lambda: "KuryrInterfaceLost" in [event["reason"] for event in api.events])
+
+
+async def nothing_lost(_claims):
+    return []
