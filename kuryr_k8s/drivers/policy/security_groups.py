@@ -30,8 +30,13 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
         self._grants = granted.Grants(self._check)
         conf = context.conf
         served = "loadbalancer" in conf.kubernetes.enabled_handlers
-        reached = served or bool(conf.neutron_defaults.node_subnet)
-        wanted = reached and conf.octavia_defaults.member_security_group
+        reached = bool(conf.neutron_defaults.node_subnet)
+        if reached and "node" not in conf.kubernetes.enabled_handlers:
+            raise errors.ConfigError(
+                "[neutron_defaults] node_subnet: add node to [kubernetes] enabled_handlers, which "
+                "makes the nodes' ports"
+            )
+        wanted = (served or reached) and conf.octavia_defaults.member_security_group
         self._members = self._member_group(context) if wanted else None
 
     @staticmethod

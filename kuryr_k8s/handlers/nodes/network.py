@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -18,6 +18,8 @@ REFRESH = 300.0  # seconds after which subnets are read again: gateways and MTUs
 REFUSED = 20.0  # seconds for which a refusal counts for all Nodes
 Address = IPv4Address | IPv6Address
 Destination = IPv4Network | IPv6Network
+Internal = Mapping[str, Collection[Address]]  # InternalIPs by the names of Nodes
+Occupied = Mapping[Destination, Collection[str]]  # the names of Nodes with InternalIPs there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,32 +34,47 @@ class NodeNetwork:
     subnets: tuple[Subnet, ...]
     destinations: tuple[Destination, ...]
 
-    def check(self, internal: Iterable[Address]) -> None:
-        """Check that the nodes have no address of their own in these subnets.
+    def occupied(self, everywhere: Internal, elsewhere: Internal) -> Occupied:
+        """Return which Nodes have an InternalIP in the subnets, and in the destinations.
 
-        :param internal: The InternalIPs of all Nodes.
-        :raises errors.Refused: One has: it would be reached through the Neutron port from now on.
+        :param everywhere: All Nodes.
+        :param elsewhere: Those that are not reached through Neutron: a route to them would cut
+            nodes off from each other.
+        """
+        looked_at = dict.fromkeys(self.destinations, elsewhere)
+        looked_at |= {ipaddress.ip_network(subnet.cidr): everywhere for subnet in self.subnets}
+        return {
+            network: frozenset(
+                name
+                for name, addresses in internal.items()
+                if any(address in network for address in addresses)
+            )
+            for network, internal in looked_at.items()
+        }
+
+    def check(self, name: str, occupied: Occupied) -> None:
+        """Check that a Node may have a port in these subnets.
+
+        :raises errors.Refused: An InternalIP would be reached through the Neutron port from now
+            on: that of the Node, or those of several others.
         """
         for subnet in self.subnets:
-            for address in internal:
-                if address in ipaddress.ip_network(subnet.cidr):
-                    raise errors.Refused(
-                        f"{OPTION}: {subnet.cidr} contains {address}, by which a Node is reached"
-                    )
+            if _concerns(name, there := occupied[ipaddress.ip_network(subnet.cidr)]):
+                named = ", ".join(sorted(there)[:3])
+                raise errors.Refused(f"{OPTION}: {subnet.cidr} contains InternalIPs ({named})")
 
-    def routes(self, internal: Collection[Address]) -> tuple[tuple[Route, ...], list[Destination]]:
-        """Return a node's routes.
+    def routes(self, name: str, occupied: Occupied) -> tuple[tuple[Route, ...], list[Destination]]:
+        """Return a Node's routes.
 
-        :param internal: The InternalIPs of the Nodes that are not reached through Neutron: a
-            route to one of them would cut the nodes off from each other.
-        :returns: The routes, and the destinations that are left out for that reason.
+        :returns: The routes, and the destinations that are left out since they contain an
+            InternalIP of the Node, or those of several others.
         """
         routes, left_out = [], []
         for destination in self.destinations:
             gateway = self._gateway(destination)
             if gateway is None:
                 continue
-            if any(address in destination for address in internal):
+            if _concerns(name, occupied[destination]):
                 left_out.append(destination)
             else:
                 routes.append(Route(destination, gateway))
@@ -70,6 +87,15 @@ class NodeNetwork:
             if own.version == destination.version and own != destination:
                 return ipaddress.ip_address(subnet.gateway_ip) if subnet.gateway_ip else None
         return None
+
+
+def _concerns(name: str, there: Collection[str]) -> bool:
+    """Return whether a Node does without what contains InternalIPs of these Nodes.
+
+    A kubelet writes the addresses of its own Node. A single one that is wrong, or that lies,
+    concerns that Node alone.
+    """
+    return name in there or len(there) > 1
 
 
 class NodeSubnets:
@@ -104,14 +130,12 @@ class NodeSubnets:
         async with self._reading:
             age = self._now() - self._read_at
             if self._refusal is not None and age < REFUSED:
-                raise self._refusal
+                raise self._refusal.with_traceback(None)  # else it grows with each Node
             if self._known is None or self._refusal is not None or age > REFRESH:
-                await self._refresh()
-            if self._known is None:
-                raise errors.Refused(f"{OPTION} has not been read yet")
+                return await self._refresh()
             return self._known
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> NodeNetwork:
         try:
             self._known = await self._read()
         except errors.Refused as refusal:
@@ -121,9 +145,10 @@ class NodeSubnets:
         except errors.CloudError:
             if self._known is None:
                 raise
-            return  # what is known is good enough meanwhile
+            return self._known  # is good enough meanwhile
         self._refusal = None
         self._read_at = self._now()
+        return self._known
 
     async def _read(self) -> NodeNetwork:
         if shared := sorted({*self._ids} & {*self._reached["pod_subnet"]}):

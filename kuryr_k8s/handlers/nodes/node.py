@@ -21,7 +21,13 @@ from kuryr_k8s import errors
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.nodes.network import Address, Destination, NodeNetwork, NodeSubnets
+from kuryr_k8s.handlers.nodes.network import (
+    Address,
+    Destination,
+    NodeNetwork,
+    NodeSubnets,
+    Occupied,
+)
 from kuryr_k8s.handlers.nodes.ports import PortsOfNodes
 from kuryr_k8s.handlers.nodes.sweep import NodePortSweep
 from kuryr_k8s.k8s.events import Reference, node_reference
@@ -32,6 +38,7 @@ from kuryr_k8s.model.node_interface import NodeInterface
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
+NESTED = "nested-"  # begins the names of the drivers for nodes that are virtual machines
 
 
 class NodeHandler(Handler):
@@ -45,6 +52,7 @@ class NodeHandler(Handler):
         self._sweep = NodePortSweep(
             context, self._ports, named=self._subnets.named, review=self._review
         )
+        self._default_vif: str = context.conf.kubernetes.pod_vif_driver
         self._reviewed = False  # the Nodes that need something are known
         self._written: dict[str, str] = {}  # annotations by the names of Nodes
         self._destinations: tuple[Destination, ...] = ()
@@ -87,10 +95,11 @@ class NodeHandler(Handler):
             return None  # a change of the Node, or the first review, comes back to it
         with prioritized(Priority.REFILL):  # after a start all Nodes ask, and no Pod waits
             network = await self._subnets.network()
-            network.check(self._internal_addresses())
+            occupied = self._occupied(network)
+            network.check(node.name, occupied)
             self._destinations = network.destinations
             port = await self._ports.ensure(node, network, _port_of(node))
-        routes, left_out = network.routes(self._addresses_elsewhere())
+        routes, left_out = network.routes(node.name, occupied)
         await self._report_left_out(node, left_out)
         text = self._ports.describe(port, network, routes).to_json()
         if text != node.interface:
@@ -106,37 +115,44 @@ class NodeHandler(Handler):
         for port in ports:
             owned[port["device_id"]].append(port)
         network: NodeNetwork | None = None
+        occupied: Occupied = {}
         with contextlib.suppress(errors.KuryrError):  # each Node reports it
-            found = await self._subnets.network()
-            self._destinations = found.destinations
-            found.check(self._internal_addresses())
-            network = found
+            network = await self._subnets.network()
+            self._destinations = network.destinations
+            occupied = self._occupied(network)
         self._reviewed = True
-        elsewhere = self._addresses_elsewhere()
         for node in self._nodes.values():
-            if network is None or not self._is_well(node, owned[node.uid], network, elsewhere):
+            if network is None or not self._is_well(node, owned[node.uid], network, occupied):
                 self.queue.add(Key("", node.name), urgent=False)
 
     def _is_well(
-        self, node: Node, ports: Sequence[Json], network: NodeNetwork, elsewhere: list[Address]
+        self, node: Node, ports: Sequence[Json], network: NodeNetwork, occupied: Occupied
     ) -> bool:
         """Return whether nothing is to be done for a Node that has these ports."""
         if node.host_id is None or node.foreign:
             return True
         if not self._ports.is_right(ports, node, network):
             return False
-        routes, left_out = network.routes(elsewhere)
+        try:
+            network.check(node.name, occupied)
+        except errors.Refused:
+            return False
+        routes, left_out = network.routes(node.name, occupied)
         described = self._ports.describe(ports[0], network, routes).to_json()
         return not left_out and described == node.interface
 
-    def _internal_addresses(self) -> list[Address]:
-        """Return the InternalIPs of all Nodes."""
-        return [address for node in self._nodes.values() for address in _addresses(node)]
+    def _occupied(self, network: NodeNetwork) -> Occupied:
+        """Return which Nodes have InternalIPs in the network's subnets and destinations."""
+        nodes = list(self._nodes.values())
+        everywhere = {node.name: _addresses(node) for node in nodes}
+        servers = [node.name for node in nodes if not self._in_cloud(node)]
+        elsewhere = {name: everywhere[name] for name in servers}
+        return network.occupied(everywhere, elsewhere)
 
-    def _addresses_elsewhere(self) -> list[Address]:
-        """Return the InternalIPs of the Nodes that are not reached through Neutron."""
-        elsewhere = [node for node in self._nodes.values() if not _in_cloud(node)]
-        return [address for node in elsewhere for address in _addresses(node)]
+    def _in_cloud(self, node: Node) -> bool:
+        """Return whether a Node is a virtual machine: others reach it through Neutron only."""
+        kind = node.pod_vif or self._default_vif
+        return node.host_id is None and not node.foreign and kind.startswith(NESTED)
 
     async def _write(self, node: Node, text: str | None) -> None:
         """Write the annotation, or remove it."""
@@ -184,12 +200,7 @@ class _Count(Collector):
 
 
 def _what_matters(node: Node | None) -> object:
-    return node and (node.uid, node.host_id, node.addresses, node.foreign)
-
-
-def _in_cloud(node: Node) -> bool:
-    """Return whether a Node is a virtual machine: others reach it through Neutron only."""
-    return node.host_id is None and not node.foreign
+    return node and (node.uid, node.host_id, node.addresses, node.foreign, node.pod_vif)
 
 
 def _addresses(node: Node | None) -> list[Address]:

@@ -271,9 +271,12 @@ async def test_removed_second_family_leaves_the_port_with_the_first(stage, nodes
 
 
 async def test_route_to_virtual_machines_is_kept_and_one_to_servers_is_left_out(stage, nodes):
-    await stage.cluster.add_node("vm", addresses=("10.68.0.11",))
-    server = {HOST_ID: OTHER_HOST}
-    await stage.cluster.add_node("server", addresses=("198.18.0.2",), annotations=server)
+    nested = {"pod_vif": "nested-vlan"}
+    for number in (1, 2):
+        address = f"10.68.0.{number}"
+        await stage.cluster.add_node(f"vm{number}", addresses=(address,), labels=nested)
+        # a server whose daemon has published no host yet is no virtual machine
+        await stage.cluster.add_node(f"server{number}", addresses=(f"198.18.0.{number}",))
     further = "10.68.0.0/24,198.18.0.0/24"
     async with stage.controller(**options(nodes["subnets"][0], node_routes=further)):
         found = await until_described(stage)

@@ -35,6 +35,13 @@ WRONG = {
         {"kubernetes": {"enabled_handlers": "vif,kuryrport,vif"}},
         "two loops of handlers or drivers are named 'vif'",
     ),
+    "ports of nodes without their handler": (
+        {
+            "kubernetes": {"enabled_handlers": "vif,kuryrport"},
+            "neutron_defaults": {"node_subnet": "any"},
+        },
+        "[neutron_defaults] node_subnet: add node to [kubernetes] enabled_handlers",
+    ),
     "no project": (
         {"neutron_defaults": {"project": ""}},
         "[neutron_defaults] project is not set",
