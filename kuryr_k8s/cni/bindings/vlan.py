@@ -248,10 +248,11 @@ class VlanBinding(Binding):
         failures: list[BindingError] = []
         for item in lost:
             record = self._records.get(item.attachment)
-            if record is None or await self._is_made(record):
+            if record is None:
                 continue
             try:
-                await self._restore(record, _expect(item.vif))
+                if not await self._is_made(record):
+                    await self._restore(record, _expect(item.vif))
             except netlink.LinkError as error:
                 message = f"cannot make VLAN {record.vlan.vlan_id} again: {error}"
                 failures.append(BindingError(message))

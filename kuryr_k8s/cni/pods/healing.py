@@ -109,7 +109,11 @@ class Healing(Part):
         everything = now - self._searched_at >= SEARCH
         if everything:
             self._searched_at = now
-        lost = await self._find(everything)
+        try:
+            lost = await self._find(everything)
+        except errors.KuryrError:
+            self._searched_at = float("-inf")  # bindings name their suspects once
+            raise
         await self._restore(lost)
         unfinished = await self._finish()
         self._compare(lost)

@@ -124,3 +124,21 @@ async def test_interface_without_traffic_at_the_start_counts_as_lost():
 
 async def nothing_lost(_claims):
     return []
+
+
+async def test_look_that_fails_is_made_up_for_by_a_look_at_everything():
+    """A binding names its suspects once, and they were named to the look that failed."""
+    binding = LosingBinding(refusals=0)
+    find, suspects, failures = binding.lost, ["u1"], [BindingError("the kernel does not answer")]
+
+    async def lost(claims):
+        if claims and failures:
+            raise failures.pop()
+        return await find(claims)
+
+    def named_once():
+        return [suspects.pop()] if suspects else []
+
+    binding.lost, binding.suspects = lost, named_once
+    async with healing(binding):
+        await binding.whole.wait()
