@@ -404,3 +404,28 @@ async def test_daemon_that_dies_while_it_makes_a_link_again_is_made_up_for_by_th
         node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
         async with asyncio.timeout(30):
             await has_its_network(node, sandbox)
+
+
+async def test_namespace_with_a_long_path_is_found_by_its_name_when_the_database_is_new(
+    tmp_path, database, remote, sandbox
+):
+    """The alias of a link holds no more than 255 bytes."""
+    long = tmp_path / ("directory" * 20) / sandbox
+    long.parent.mkdir()
+    long.touch()
+    shell(f"mount --bind {path(sandbox)} {long}")
+    try:
+        async with a_node(tmp_path, remote) as node:
+            node.acknowledgements._look_again = 600.0
+            node.cache.put(kuryrport("web", "u1", {"eth0": VIF}))
+            assert (await node.cni("ADD", netns=str(long)))[0] == 0
+            renew(database)
+            await eventually(
+                lambda: node.switch.connected.is_set() and not node.switch.interfaces()
+            )
+            database.fill()
+            async with asyncio.timeout(30):
+                await eventually(lambda: _is_whole(node, sandbox))
+            assert [attachment.netns for attachment in node.binding.attachments()] == [str(long)]
+    finally:
+        shell(f"umount {long}")

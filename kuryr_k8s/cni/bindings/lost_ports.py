@@ -95,8 +95,13 @@ class LostPorts:
 
     async def _without_row(self, claims: Mapping[str, Claim]) -> list[Lost]:
         lost = []
-        for name, text in (await self._links.aliases_of(list(claims))).items():
-            found = remembered(text)
+        known = {
+            name: remembered(text)
+            for name, text in (await self._links.aliases_of(list(claims))).items()
+        }
+        namespaces = await self._links.mounted_namespaces() if any(known.values()) else {}
+        for name, alias_read in known.items():
+            found = alias_read.located(namespaces) if alias_read else None
             attachment = found.attachment(claims[name]) if found else None
             if attachment is not None and await self._has_namespace(attachment, name):
                 lost.append(Lost(attachment=attachment, vif=claims[name].vif, what=NO_ROW))
@@ -176,10 +181,7 @@ class LostPorts:
 
     async def _is_remembered(self, attachment: Attachment, name: str) -> bool:
         found = remembered((await self._links.aliases_of([name])).get(name, ""))
-        names = ("container_id", "pod_uid", "ifname", "request_ifname", "netns")
-        return found is not None and all(
-            getattr(found, name) == getattr(attachment, name) for name in names
-        )
+        return found is not None and found.is_of(attachment)
 
     def _row(self, attachment: Attachment, vif: VIFOpenVSwitch) -> NewPort:
         columns = external_ids(attachment, vif) | {RESTORED: "true"}

@@ -4,7 +4,11 @@ The alias outlives the database. It names the database that has the row, so that
 another database plugged on the same machine does not look like a leftover.
 """
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Self
 
 from kuryr_k8s.cni.bindings.base import Attachment, BindingError, Claim
 from kuryr_k8s.cni.ovs.switch import OURS, InterfaceRow
@@ -23,13 +27,19 @@ IDS = {
 RESTORED = "kuryr-restored"  # the external id of rows whose Pod's end is not set up again yet
 PARKED_USER = "parked"
 LIMIT = 255  # bytes of an alias
+# Before the last part of a path that would make the alias too long. The runtime gives each
+# namespace a name of its own, and mounts it there.
+SHORTENED = "*/"
 _PREFIX = "kuryr:"
 _FIELDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What an alias says about the attachment; the Pod's name is in its KuryrPort."""
+    """What an alias says about the attachment; the Pod's name is in its KuryrPort.
+
+    :param netns: the path of the namespace, or ``*/`` and its last part.
+    """
 
     container_id: str
     pod_uid: str
@@ -50,6 +60,27 @@ class Remembered:
         )
         return attachment if is_claimed(attachment, claim) else None
 
+    def located(self, namespaces: Mapping[str, str]) -> Self | None:
+        """Return the same with the whole path of the namespace; None if it is gone.
+
+        :param namespaces: the paths of mounted namespaces by their last parts.
+        """
+        if not self.netns.startswith(SHORTENED):
+            return self
+        path = namespaces.get(self.netns.removeprefix(SHORTENED))
+        return dataclasses.replace(self, netns=path) if path else None
+
+    def is_of(self, attachment: Attachment) -> bool:
+        """Return whether the alias is that of an attachment."""
+        fields = ("container_id", "pod_uid", "ifname", "request_ifname")
+        return all(getattr(self, name) == getattr(attachment, name) for name in fields) and (
+            self.netns in (attachment.netns, _shortened(attachment.netns))
+        )
+
+
+def _shortened(netns: str) -> str:
+    return f"{SHORTENED}{PurePath(netns).name}"
+
 
 def is_claimed(attachment: Attachment, claim: Claim) -> bool:
     """Return whether an attachment is the interface that a Pod claims."""
@@ -67,11 +98,14 @@ def alias(identity: str, user: str) -> str:
 
 def user_of(attachment: Attachment, identity: str) -> str:
     """Return what the alias says about an attachment; only the container if it is too long."""
-    user = (
-        f"{attachment.container_id} {attachment.pod_uid} {attachment.ifname}"
-        f" {attachment.request_ifname} {attachment.netns}"
-    )
-    return user if len(alias(identity, user).encode()) <= LIMIT else attachment.container_id
+    for netns in (attachment.netns, _shortened(attachment.netns)):
+        user = (
+            f"{attachment.container_id} {attachment.pod_uid} {attachment.ifname}"
+            f" {attachment.request_ifname} {netns}"
+        )
+        if len(alias(identity, user).encode()) <= LIMIT:
+            return user
+    return attachment.container_id
 
 
 def remembered(text: str) -> Remembered | None:

@@ -43,6 +43,10 @@ class Links:
         self._slow.close()
         self._conntrack.close()
 
+    async def mounted_namespaces(self) -> dict[str, str]:
+        """Return the paths of all mounted network namespaces by their last parts."""
+        return await self._threads.run(namespace.mounted)
+
     async def create(self, host: str, alias: str, netns: str, wiring: Wiring) -> str:
         """Make a veth pair, with the Pod's end in its namespace at once, and prepare that end.
 

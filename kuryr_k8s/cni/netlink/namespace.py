@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,21 @@ LOG = logging.getLogger(__name__)
 OWN = "/proc/thread-self/ns/net"
 SYSCTL = Path("/proc/sys/net")  # of the namespace that the reading thread is in
 UP = 0x1
+
+
+def mounted() -> dict[str, str]:
+    """Return the paths at which network namespaces are mounted, by their last parts.
+
+    See proc_pid_mountinfo(5): the root, the mount point, and after a hyphen the type.
+    """
+    found = {}
+    for line in Path("/proc/thread-self/mountinfo").read_text().splitlines():
+        fields, _, kind = line.partition(" - ")
+        _id, _parent, _device, root, point, *_ = fields.split(" ")
+        if kind.startswith("nsfs ") and root.startswith("net:"):
+            path = Path(re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), point))
+            found[path.name] = str(path)
+    return found
 
 
 @contextlib.contextmanager
