@@ -261,6 +261,10 @@ class Installation:
         for more in (keeping, balancing):
             for group, options in more.items():
                 settings[group] = settings.get(group, {}) | options
+        if self._with_services and not self._has_node_handler:
+            handlers = services.HANDLERS.split(",")
+            handlers.remove("node")
+            settings["kubernetes"]["enabled_handlers"] = ",".join(handlers)
         if self.lab.workers:
             workers = cloud.networks["workers"].v4
             assert workers is not None
@@ -278,6 +282,10 @@ class Installation:
         self.supervisor.register(component)
         return component.name
 
+    @property
+    def _has_node_handler(self) -> bool:
+        return (self._tree / "kuryr_k8s" / "handlers" / "nodes").exists()
+
     def _way_to_pods(self) -> dict[str, str]:
         """Build the settings by which nodes reach Pods, and are let in.
 
@@ -285,7 +293,7 @@ class Installation:
         groups let them in.
         """
         cloud = self.lab.cloud
-        if not (self._tree / "kuryr_k8s" / "handlers" / "nodes").exists():
+        if not self._has_node_handler:
             groups = (cloud.security_groups[name] for name in ("pods", "nodes"))
             return {"pod_security_groups": ",".join(groups)}
         own = cloud.networks["nodes"]
