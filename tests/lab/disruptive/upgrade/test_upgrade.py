@@ -163,6 +163,11 @@ def without_owner(lab):
     return found
 
 
+def available(cluster):
+    """Return the ids of ports with the name of available ones: a Pod's may not be renamed yet."""
+    return {id_ for id_, port in cluster.ports().items() if port["name"] == AVAILABLE}
+
+
 def install_earlier(versions, upgrade):
     """Let the lab be as the earlier version's installation leaves it, without pools."""
     lab = versions.this.lab
@@ -279,7 +284,7 @@ def without_pools(upgrade):
     cluster.wait_for("nothing is parked", lambda: not without_owner(cluster.lab))
     cluster.wait_for(
         "Neutron has no available port",
-        lambda: AVAILABLE not in {port["name"] for port in cluster.ports().values()},
+        lambda: available(cluster) <= cluster.recorded_ports(),
         seconds=SWEPT,
     )
     assert upgrade.state() == before
