@@ -144,6 +144,14 @@ def _exists(vlan: Vlan) -> bool:
         return False
 
 
+def _index(link: str) -> int:
+    """Return the number of a link; before Python 3.12 the standard function gives no errno."""
+    try:
+        return socket.if_nametoindex(link)
+    except OSError as error:
+        raise OSError(errno.ENODEV, f"there is no link {link}") from error
+
+
 def _new(vlan: Vlan, ifname: str, mtu: int | None, *, mac: str = "", netns: int = -1) -> int:
     """Make the interface in one message, so that it never appears in the node's own namespace.
 
@@ -154,7 +162,7 @@ def _new(vlan: Vlan, ifname: str, mtu: int | None, *, mac: str = "", netns: int 
     )
     body = struct.pack("BxHiII", 0, 0, 0, 0, 0)
     body += _attribute(_IFNAME, ifname.encode() + b"\0")
-    body += _attribute(_LINK, struct.pack("I", socket.if_nametoindex(vlan.link)))
+    body += _attribute(_LINK, struct.pack("I", _index(vlan.link)))
     body += _attribute(_LINKINFO, info)
     if mtu is not None:
         body += _attribute(_MTU, struct.pack("I", mtu))
