@@ -215,7 +215,8 @@ def _answers(netns: str, ifname: str, gateways: Sequence[str]) -> bool:
     ):
         index = socket.if_nametoindex(ifname)
         for gateway in gateways:
-            route.neigh("add", dst=gateway, ifindex=index, flags=_NTF_USE, state=0)
+            # it may be known: a Pod whose interface is made again goes on asking
+            route.neigh("replace", dst=gateway, ifindex=index, flags=_NTF_USE, state=0)
         end = time.monotonic() + _ANSWER
         while silent := [address for address in gateways if not _known(route, index, address)]:
             if time.monotonic() > end:
