@@ -116,7 +116,7 @@ async def _feed_watchdog() -> None:
 
 
 class Waiting(Collector):
-    """What a program waits for, as a metric and as its status in systemd.
+    """The waits of a program, as a metric and as its status in systemd.
 
     The status names the latest wait that lasts, or else what the program does.
     """

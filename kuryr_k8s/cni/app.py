@@ -206,8 +206,8 @@ async def _announce(
     systemd must not wait for the parts: they need the API server and the Node, which on a master
     only the kubelet brings, and what is ordered after this unit may be the kubelet.
     """
-    for each in serving:
-        await each.wait()
+    for event in serving:
+        await event.wait()
     install_configuration = installation.prepare(conf)
     notify("READY=1")
     for part in parts:

@@ -58,7 +58,7 @@ class InPods:
 
     @property
     def entered(self) -> bool:
-        """Whether Pods do what the processes do, or an `enter` was interrupted."""
+        """True while Pods replace the processes, and after an `enter` that was interrupted."""
         return self._directory.exists()
 
     def enter(self) -> list[Component]:

@@ -448,6 +448,15 @@ async def test_answers_from_another_address_leave_by_the_way_they_came(
         shell(f"ip netns exec {router} ping -c1 -W5 -I fd62::77 fd18::2")
 
 
+async def lead_node_port(hook, match, pod):
+    """Lead what matches to the Pod, as kube-proxy does."""
+    table, to = ("ip6", f"[{pod}]:5000") if ":" in pod else ("ip", f"{pod}:5000")
+    await nft.apply(
+        f"table {table} proxy {{\nchain {hook} {{ type nat hook {hook} priority -100\n"
+        f"{match} dnat to {to}\n}}\n}}\n"
+    )
+
+
 async def ask_for_node_port(client, server, *, node, pod):
     """A Pod answers in the node's place, and sees nobody but kuryr0."""
     server.bind((pod, 5000))
@@ -471,7 +480,7 @@ async def test_pod_that_asks_for_a_node_port_is_answered_by_the_way_it_came(
 ):
     """Its router leads to the node's own network; the Pod that answers is behind kuryr0."""
     router = namespaces()
-    family, length, table = ("-6", "128", "ip6") if ":" in node else ("-4", "32", "ip")
+    family, length = ("-6", "128") if ":" in node else ("-4", "32")
     at_once = "nodad" if ":" in node else ""
     shell(f"ip link add under type veth peer name eth0 netns {router}")
     shell(f"ip address add {node}/{length} dev under {at_once}")
@@ -481,11 +490,7 @@ async def test_pod_that_asks_for_a_node_port_is_answered_by_the_way_it_came(
     shell(f"ip -n {router} {family} route add {node} dev eth0 src {asker}")
     shell(f"ip {family} route add {asker} dev under")
     shell("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
-    to = f"[{pod}]:5000" if ":" in pod else f"{pod}:5000"
-    await nft.apply(
-        f"table {table} proxy {{\nchain prerouting {{ type nat hook prerouting priority -100\n"
-        f"udp dport 30000 dnat to {to}\n}}\n}}\n"
-    )
+    await lead_node_port("prerouting", "udp dport 30000", pod)
     kind = socket.AF_INET6 if ":" in node else socket.AF_INET
     with inside(router):
         client = socket.socket(kind, socket.SOCK_DGRAM)
@@ -502,16 +507,12 @@ async def test_pod_that_asks_for_a_node_port_is_answered_by_the_way_it_came(
 )
 async def test_node_reaches_its_own_node_port(switch, pods, nodes, namespaces, node, pod):
     """Whatever else leads to the Pods: an operator's route, for example."""
-    family, table = ("-6", "ip6") if ":" in node else ("-4", "ip")
+    family = "-6" if ":" in node else "-4"
     shell(f"ip link add under type veth peer name eth0 netns {namespaces()}")
     shell(f"ip {family} address add {node} dev under {'nodad' if ':' in node else ''}")
     shell("ip link set under up")
     shell(f"ip {family} route add {pod} dev under")
-    to = f"[{pod}]:5000" if ":" in pod else f"{pod}:5000"
-    await nft.apply(
-        f"table {table} proxy {{\nchain output {{ type nat hook output priority -100\n"
-        f"fib daddr type local udp dport 30000 dnat to {to}\n}}\n}}\n"
-    )
+    await lead_node_port("output", "fib daddr type local udp dport 30000", pod)
     kind = socket.AF_INET6 if ":" in node else socket.AF_INET
     with inside(pods):
         server = socket.socket(kind, socket.SOCK_DGRAM)

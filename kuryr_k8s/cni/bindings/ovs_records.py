@@ -36,7 +36,7 @@ _FIELDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What an alias says about the attachment; the Pod's name is in its KuryrPort.
+    """The attachment that an alias describes, without the Pod's name, which is in its KuryrPort.
 
     :param netns: the path of the namespace, or ``*/`` and its last part.
     """

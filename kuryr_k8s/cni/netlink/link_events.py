@@ -1,4 +1,4 @@
-"""What the kernel reports of interfaces that go, in the node's namespace and in those of Pods."""
+"""Reports of the kernel about interfaces that go, in the namespaces of the node and of Pods."""
 
 import asyncio
 import errno

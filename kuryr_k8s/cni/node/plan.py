@@ -1,4 +1,4 @@
-"""What ``kuryr0`` should be, and which of its routes would cut the node off."""
+"""Plans for ``kuryr0``: its addresses, its rules, and its routes that do not cut the node off."""
 
 import ipaddress
 from collections.abc import Iterable, Mapping

@@ -18,7 +18,7 @@ Ids = Mapping[str, str | None]  # None removes the key
 
 @dataclass(frozen=True, slots=True)
 class Internal:
-    """What ovs-vswitchd needs to know of an interface that it makes itself."""
+    """The settings of an interface that ovs-vswitchd makes itself."""
 
     mac: str
     mtu: int

@@ -24,7 +24,7 @@ Occupied = Mapping[Destination, Collection[str]]  # the names of Nodes with Inte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNetwork:
-    """What the port of every Node has in common.
+    """The network of the ports of all Nodes.
 
     :param subnets: One of each address family.
     :param destinations: What nodes reach through the gateways of these subnets.
