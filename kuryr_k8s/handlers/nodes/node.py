@@ -98,12 +98,15 @@ class NodeHandler(Handler):
             occupied = self._occupied(network)
             network.check(node.name, occupied)
             self._destinations = network.destinations
-            port = await self._ports.ensure(node, network, _port_of(node))
+            port, replaced = await self._ports.ensure(node, network, _port_of(node))
         routes, left_out = network.routes(node.name, occupied)
         await self._report_left_out(node, left_out)
         text = self._ports.describe(port, network, routes).to_json()
         if text != node.interface:
             await self._write(node, text)
+        with prioritized(Priority.REFILL):
+            for port_id in replaced:
+                await self._context.neutron.delete_port(port_id)
         return None
 
     async def _review(self, ports: Sequence[Json]) -> None:

@@ -44,11 +44,15 @@ class PortsOfNodes:
         """
         return await self._list({})
 
-    async def ensure(self, node: Node, network: NodeNetwork, preferred: str | None) -> Json:
-        """Return the port of a Node; make it, or bring it up to date.
+    async def ensure(
+        self, node: Node, network: NodeNetwork, preferred: str | None
+    ) -> tuple[Json, list[str]]:
+        """Return the port of a Node, and those that it replaces; make it, or bring it up to date.
 
         :param node: Its daemon has published its host.
         :param preferred: The id of the port that the node knows, in case there are several.
+        :returns: The port, and the ids of others, of an earlier network or of a creation that came
+            late: the node may use one of them until it knows this port.
         :raises BindingFailed: Neutron cannot bind a port on the node's host.
         :raises errors.CloudError: Neutron refuses.
         """
@@ -57,9 +61,7 @@ class PortsOfNodes:
             await self._adopt(port)  # a failure must not lead to a second port
         usable = [port for port in found if port["network_id"] == network.network.id]
         usable.sort(key=lambda port: (port["id"] != preferred, port["created_at"], port["id"]))
-        for port in found:
-            if port not in usable[:1]:  # of an earlier network, or of a creation that came late
-                await self._neutron.delete_port(port["id"])
+        replaced = [port["id"] for port in found if port not in usable[:1]]
         if usable:
             port = await self._update(usable[0], node, network)
         else:
@@ -72,7 +74,7 @@ class PortsOfNodes:
                 f"Neutron could not bind a port on host {node.host_id!r} (vif_type {kind}): is an "
                 "agent of that host name alive (openstack network agent list)?"
             )
-        return port
+        return port, replaced
 
     def is_right(self, ports: Sequence[Json], node: Node, network: NodeNetwork) -> bool:
         """Return whether these ports of a Node are what :meth:`ensure` would leave as they are."""

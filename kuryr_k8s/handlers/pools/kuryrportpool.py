@@ -93,15 +93,16 @@ class KuryrPortPoolHandler(Handler):
             await self._close(key)
             self._written.pop(key, None)
             return None
+        keeper = self._driver.part_of(node)
+        if not isinstance(keeper, KeepsPorts):
+            await self._delete(key)
+            self._hosts.check(node.name)
+            return None
         try:
             self._hosts.check(node.name)
         except HostShared:
             await self._write_ports(key, node, [])  # the other one parks them
             raise
-        keeper = self._driver.part_of(node)
-        if not isinstance(keeper, KeepsPorts):
-            await self._delete(key)
-            return None
         try:
             with prioritized(Priority.REFILL):  # after a start all nodes ask, and no Pod waits
                 place = await keeper.locate(node)

@@ -118,3 +118,23 @@ async def test_port_of_another_cluster_is_left_alone(stage, nodes):
     async with stage.controller(neutron_defaults={"sweep_interval": "1"}):
         await stage.cloud.wait_for(lambda: len(ports(stage)) == 1)
         assert [port["id"] for port in ports(stage)] == [foreign["id"]]
+
+
+@pytest.mark.parametrize("status", [409, 500])
+async def test_node_keeps_its_port_until_the_one_in_the_new_network_is_made(stage, nodes, status):
+    async with stage.controller(**options(nodes)):
+        first = await until_one_port_is_described(stage)
+    other = stage.cloud.add_network("other-nodes", "10.64.0.0/24")
+    refused = stage.cloud.faults.add(
+        method="POST", path=r"/ports$", times=None, action=answer(status)
+    )
+    async with stage.controller(**options(other)):
+        await stage.cloud.wait_for(lambda: refused.hits >= 3)
+        assert await until_one_port_is_described(stage) == first
+        refused.remove()
+
+        async def has_moved():
+            return await until_one_port_is_described(stage) != first
+
+        await stage.until(has_moved)
+        assert [port["network_id"] for port in ports(stage)] == [other["id"]]

@@ -86,3 +86,21 @@ async def test_pools_of_a_host_pass_to_the_second_node_when_the_first_goes(stage
         before = await until_parked(stage, NODE)
         await stage.client.delete(f"/api/v1/nodes/{NODE}")
         assert await until_parked(stage, OTHER) == before
+
+
+async def test_second_node_of_a_host_keeps_no_list_of_ports_when_pools_are_given_up(stage):
+    async with stage.controller(**pool(park_ports="true")) as app:
+        await add_other_node(stage, "chassis2")
+        await run(stage, "web", OTHER)
+        await stage.until(lambda: parked_by(stage, OTHER))
+        await stage.client.patch(
+            f"/api/v1/nodes/{OTHER}", {"metadata": {"annotations": {HOST_ID: HOST}}}
+        )
+        await stage.until(lambda: told(stage, OTHER))
+        await settle(stage, lambda: app)
+    async with stage.controller():
+
+        async def is_gone():
+            return await stage.client.find(KURYRPORTPOOL.format(OTHER)) is None
+
+        await stage.until(is_gone)
