@@ -78,7 +78,7 @@ Before=network.target
 Type=oneshot
 RemainAfterExit=yes
 Environment=PATH={path}
-ExecStart=/bin/sh -ec 'mkdir -p /run/openvswitch /var/lib/openvswitch; \\
+ExecStart=/bin/sh -ec '{busybox} modprobe tun; mkdir -p /run/openvswitch /var/lib/openvswitch; \\
   cd /var/lib/openvswitch; [ -e conf.db ] || ovsdb-tool create conf.db {schema}; \\
   ovsdb-server conf.db --remote=punix:/run/openvswitch/db.sock --detach \\
     --pidfile=/run/openvswitch/ovsdb.pid --unixctl=/run/openvswitch/ovsdb.ctl; \\
@@ -95,7 +95,7 @@ After=openvswitch-switch.service
 Environment=PATH={path}
 ExecStart=/bin/sh -c 'while sleep 1; do \\
   for each in $(ovs-vsctl --db=unix:/run/openvswitch/db.sock --bare --columns=name \\
-      find Interface external_ids:iface-id!=\\\"\\\"); do \\
+      find Interface external_ids:iface-status=active); do \\
     ovs-vsctl --db=unix:/run/openvswitch/db.sock set Interface $each \\
       external_ids:ovn-installed=true; done; done'
 Restart=always
