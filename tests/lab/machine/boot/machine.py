@@ -33,6 +33,7 @@ mount --bind /rw /new/disk
 for each in proc sys dev; do mount --move /$each /new/$each; done
 exec switch_root /new /usr/lib/systemd/systemd --unit={target}
 """
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")  # a test run that is killed leaves none
 VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 MEMORY = 2048  # MiB; the host gives only what is touched
 LONG = 300  # seconds for each step: the processor is emulated, and has other work besides
@@ -76,6 +77,7 @@ class Machine:
         virtiofsd = f"MALLOC_ARENA_MAX=4 exec {VIRTIOFSD} --socket-path={socket} {options}"
         self._start("virtiofsd", ["sh", "-c", virtiofsd])
         while not socket.exists():
+            assert self._processes[-1].poll() is None, "virtiofsd has ended; see its log"
             time.sleep(0.02)
         self._start("console", self._qemu(socket))
         self.until("the agent answers", "true")
@@ -125,7 +127,9 @@ class Machine:
 
     def _start(self, name, argv):
         with (self.directory / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [*ENDS_WITH_US, *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         self._processes.append(process)
 
     def _qemu(self, socket):
