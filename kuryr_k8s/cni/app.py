@@ -6,6 +6,8 @@ kuryr-cni → server → dispatcher → attachments → bindings → netlink, ov
 """
 
 import asyncio
+import contextlib
+import ctypes
 import logging
 import os
 import socket
@@ -52,11 +54,19 @@ from kuryr_k8s.process import Waiting, notify, start
 
 LOG = logging.getLogger(__name__)
 NAME = "kuryr-k8s-daemon"
+M_ARENA_MAX = -8  # mallopt(3), malloc.h
 
 
 def main() -> None:
     """Run ``kuryr-k8s-daemon``."""
+    _share_memory_between_threads()
     sys.exit(start(NAME, sys.argv[1:], DaemonApp))
+
+
+def _share_memory_between_threads() -> None:
+    """Have all threads use one arena of malloc: each would keep what it needed at its peak."""
+    with contextlib.suppress(AttributeError, OSError):  # a C library that has no arenas
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 class DaemonApp:

@@ -4,13 +4,12 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pyroute2 import IPRoute
-
 from kuryr_k8s.cni.netlink import device, namespace, rtnl
 from kuryr_k8s.cni.netlink import parked_pairs as parked
 from kuryr_k8s.cni.netlink.flows import Flows
 from kuryr_k8s.cni.netlink.link_events import LinkEvents
 from kuryr_k8s.cni.netlink.node_link import NodeLinks
+from kuryr_k8s.cni.netlink.pyroute import IPRoute
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.netlink.vlans import Vlans
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring

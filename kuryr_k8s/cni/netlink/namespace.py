@@ -9,9 +9,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyroute2 import IPRoute, netns
-
 from kuryr_k8s.cni.netlink import device, rtnl
+from kuryr_k8s.cni.netlink.pyroute import IPRoute, netns
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
 LOG = logging.getLogger(__name__)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from pyroute2.netlink.exceptions import NetlinkError
-
+from kuryr_k8s.cni.netlink.pyroute import NetlinkError
 from kuryr_k8s.cni.netlink.wiring import LinkError
 
 T = TypeVar("T")

@@ -9,10 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
 from kuryr_k8s.cni.netlink import device, namespace
+from kuryr_k8s.cni.netlink.pyroute import IPRoute, NetlinkError
 from kuryr_k8s.cni.netlink.threads import Threads, translated
 from kuryr_k8s.cni.netlink.wiring import LinkError, Wiring
 

@@ -1,6 +1,7 @@
 """kuryr-cni as a compiled program: it needs nothing of the node, and is hardened."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +59,20 @@ def test_a_compiler_that_cannot_link_for_a_random_address_builds_it_all_the_same
 def script(path, text):
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
+
+
+def test_daemon_loads_of_pyroute2_what_it_needs_and_others_get_all_of_it():
+    script = """
+import sys
+import kuryr_k8s.cni.app
+from kuryr_k8s.cni.netlink.pyroute import IPRoute
+with IPRoute() as netlink:
+    assert netlink.get_links()
+assert "pyroute2.ndb" not in sys.modules
+assert "sqlite3" not in sys.modules
+import pyroute2
+from pyroute2 import NFCTSocket, netns
+assert NFCTSocket and pyroute2.netns is netns and pyroute2.IPRoute is IPRoute
+assert "pyroute2.ndb" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
