@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 
 from kuryr_k8s.cni.bindings.base import Attachment, BindingError, Bindings, Lost
 from kuryr_k8s.cni.netlink.link_events import LinkEvents
@@ -142,3 +143,41 @@ async def test_look_that_fails_is_made_up_for_by_a_look_at_everything():
     binding.lost, binding.suspects = lost, named_once
     async with healing(binding):
         await binding.whole.wait()
+
+
+def outages_of_events(api):
+    return Outages(NODE, EventRecorder(api, "test", "node1"), Patience(outage=1.0))
+
+
+async def sent(outages, api, count):
+    """Wait until the API has got so many Events; their reasons."""
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(outages.run())
+        await eventually(lambda: len(api.events) >= count)
+        sending.cancel()
+    return [event["reason"] for event in api.events]
+
+
+async def test_interface_that_comes_and_goes_makes_few_events_and_its_kuryrport_follows_each():
+    api = Api(Cache())
+    outages = outages_of_events(api)
+    followed = 0
+    for start in range(0, 600, 6):
+        outages.begin(ATTACHMENT, "lost", start)
+        followed += len(outages.lasting(start + 2))
+        outages.tell(start + 2)
+        outages.end(ATTACHMENT, start + 4)
+        outages.tell(start + 4)
+    assert followed == 100
+    lost, back = "KuryrInterfaceLost", "KuryrInterfaceRestored"
+    assert await sent(outages, api, 4) == [lost, back, lost, back]
+
+
+async def test_outages_of_one_pod_do_not_silence_those_of_another():
+    api = Api(Cache())
+    outages = outages_of_events(api)
+    other = dataclasses.replace(ATTACHMENT, pod_uid="u2", pod="other", container_id="c2")
+    for attachment in (ATTACHMENT, other):
+        outages.begin(attachment, "lost", 0)
+        outages.tell(2)
+    assert len(await sent(outages, api, 2)) == 2
