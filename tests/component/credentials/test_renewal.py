@@ -4,6 +4,7 @@ import asyncio
 import base64
 import dataclasses
 import json
+import math
 import ssl
 import tempfile
 from contextlib import nullcontext
@@ -145,11 +146,12 @@ async def ask(client):
     await client.call("GET", "/api/v1/pods")
 
 
-async def until_sent(client, server, wall, told):
-    """Ask again until the server is told this."""
+async def until_sent(client, server, wall, told, *, before=math.inf):
+    """Ask again until the server is told this; the wall's clock does not reach ``before``."""
     async with asyncio.timeout(60):
         while not server.told or server.told[-1] != told:
-            wall.advance(2)
+            if wall.now() + 2 < before:  # a plugin takes its time, whatever that clock says
+                wall.advance(2)
             await ask(client)
 
 
@@ -181,8 +183,7 @@ async def test_token_of_a_plugin_is_renewed_before_it_expires(tmp_path, serve, u
         wall.advance(59)
     assert set(server.told) == {"Bearer first"}
     assert wall.now() < NOW + 541
-    await until_sent(client, server, wall, "Bearer second")
-    assert wall.now() < NOW + 600
+    await until_sent(client, server, wall, "Bearer second", before=NOW + 600)
 
 
 async def test_expired_token_of_a_plugin_is_not_sent_and_the_next_one_is(
