@@ -16,7 +16,7 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.parts import PoolContext
-from kuryr_k8s.drivers.pools.pool import Claim
+from kuryr_k8s.drivers.pools.pool import Claim, Phase
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -167,7 +167,10 @@ class Inventory:
         return [served] if served else []
 
     def remove(self, port_id: str) -> Effects:
-        """Forget a deleted port, and ignore late answers about it."""
+        """Forget a deleted port, and ignore late answers about it.
+
+        If others have deleted the last port of a pool, the pool makes another one.
+        """
         now = self._context.now()
         self._removed.pop(port_id, None)
         self._removed[port_id] = now  # the latest is the last
@@ -180,7 +183,15 @@ class Inventory:
         if record is None:
             return Effects()
         key = record.port.key
-        return Effects(changed=(key.place,), freed=(key,), survey=holder is not None)
+        is_lost = record.phase is not Phase.LEAVING and record.pool.has_lost_all(now)
+        if is_lost:
+            self._state.order(key, 1, now)
+        return Effects(
+            changed=(key.place,),
+            freed=(key,),
+            fill=(key,) if is_lost else (),
+            survey=holder is not None,
+        )
 
     def was_removed(self, port_id: str) -> bool:
         """Return whether the port was deleted a short while ago."""

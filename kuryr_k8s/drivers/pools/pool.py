@@ -156,6 +156,16 @@ class Pool:
         has_ports = any(self._records.values())
         return not (has_ports or self.creating or self.waiting or self.ordered)
 
+    def has_lost_all(self, now: float) -> bool:
+        """Return whether the pool should have ports, and nothing leads to one.
+
+        It would be forgotten when its last port has left.
+        """
+        has_some = self.available or self.returning or self.in_use
+        return bool(self.target(now)) and not (
+            has_some or self.creating or self.waiting or self.ordered
+        )
+
     def numbers(self, now: float) -> PoolNumbers:
         """Count the ports by phase."""
         return PoolNumbers(

@@ -129,7 +129,7 @@ class Upkeep:
                 self._remove(port_id)
             elif port_id not in found or not is_same(found[port_id], known):
                 LOG.warning("port %s was changed by others; it is deleted", port_id)
-                self._state.dismiss(port_id, self._context.now())
+                self._dismiss(known)
             else:
                 try:
                     if not await self._restore(found[port_id], known):
@@ -160,11 +160,19 @@ class Upkeep:
                 if not error.is_refusal or error.status in PASSING:
                     raise
                 LOG.warning("port %s cannot be reused, and is deleted: %s", found.id, error)
-                self._state.dismiss(found.id, self._context.now())
+                self._dismiss(known)
                 return True
         if claim := self._state.passed(wanted, self._context.now()):
             self._context.carry_out(Effects(served=(claim,)))
         return True
+
+    def _dismiss(self, port: PooledPort) -> None:
+        """Dismiss a port that others have spoilt; a pool with no other one makes one."""
+        now = self._context.now()
+        self._state.dismiss(port.id, now)
+        pool = self._state.pools.get(port.key)
+        if pool is not None and pool.has_lost_all(now):
+            self._state.order(port.key, 1, now)
 
     def _remove(self, port_id: str) -> None:
         self._context.carry_out(self._inventory.remove(port_id))

@@ -194,6 +194,23 @@ async def test_available_port_changed_by_hand_is_given_to_nobody(stage, neutron)
         assert _groups(stage) == {(stage.cloud.group["id"],)}
 
 
+@pytest.mark.parametrize("what", ["deleted", "changed"])
+async def test_pool_that_loses_its_last_ports_fills_itself_again(stage, neutron, what):
+    """No Pod is there, nor comes, that would ask for one."""
+    async with stage.controller(**pool(ports_pool_min="1", ports_pool_batch="1")) as app:
+        pod, _ = await run(stage, "web")
+        await end(stage, "web", pod)
+        await tidied(stage, app)
+        lost = set(stage.cloud.ports)
+        for port_id in lost:
+            if what == "deleted":
+                await neutron.delete_port(port_id)
+            else:
+                await neutron.update_port(port_id, {"admin_state_up": False})
+        await stage.cloud.wait_for(lambda: not lost & set(stage.cloud.ports))
+        await until_ports(stage, 1)
+
+
 def _groups(stage):
     return {tuple(port["security_groups"]) for port in stage.cloud.ports.values()}
 
