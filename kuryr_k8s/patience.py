@@ -33,6 +33,8 @@ class Patience:
         quota, while Pods wait.
     :param sweep_retry: the longest back-off of a sweep, and of the work of pools.
     :param lost_port: until ports are swept after one was found missing.
+    :param unneeded: between the two searches that find a load balancer or an address that no
+        Service needs.
     :param refused_vip: until VIPs' ports are swept after a creation was refused.
     :param vip_port_confirmed: after which a VIP's port that was found is looked at again, at most.
     :param mirror_pod: for which the API server may be without the mirror of a static Pod.
@@ -76,6 +78,7 @@ class Patience:
     short_pool_retry: float = 1.5
     sweep_retry: float = 30.0
     lost_port: float = 2.0
+    unneeded: float = 10.0
     refused_vip: float = 5.0
     vip_port_confirmed: float = 60.0
     mirror_pod: float = 20.0

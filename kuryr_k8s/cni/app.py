@@ -38,7 +38,7 @@ from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
 from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.cni.server import Handle, Server
 from kuryr_k8s.cni.services.health_checks import HealthChecks
-from kuryr_k8s.cni.services.node_ports import NodePorts, NoNodePorts, services_at_nodes
+from kuryr_k8s.cni.services.node_ports import SERVICES_AT_NODES, NodePorts, NoNodePorts
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.health import HealthServer
@@ -48,7 +48,6 @@ from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.node_port import WITH_NODE_PORTS
-from kuryr_k8s.model.service_class import Classes
 from kuryr_k8s.patience import PATIENCE, Patience
 from kuryr_k8s.process import Waiting, notify, start
 
@@ -188,7 +187,7 @@ def _services(conf: cfg.ConfigOpts, caches: Caches, links: Links) -> list[Part]:
     """Build what answers for Services at the node."""
     if not conf.cni_daemon.node_ports:
         return [NoNodePorts()]
-    services = caches.follow(services_at_nodes(Classes.read(conf)), WITH_NODE_PORTS)
+    services = caches.follow(SERVICES_AT_NODES, WITH_NODE_PORTS)
     node_ports = NodePorts(services, links.flows)
     return [node_ports, HealthChecks(services, lambda: node_ports.working)]
 

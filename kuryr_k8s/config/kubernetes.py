@@ -106,8 +106,8 @@ _services = [
     cfg.StrOpt(
         "load_balancer_class",
         default="kuryr.openstack.org/octavia",
-        help="The loadBalancerClass of the Services that kuryr serves. Services of any other "
-        "class are left alone.",
+        help="The loadBalancerClass of the Services that kuryr exposes. Of Services of any other "
+        "class, kuryr serves only the ClusterIPs and node ports.",
     ),
     cfg.BoolOpt(
         "load_balancer_default",

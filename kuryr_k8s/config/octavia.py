@@ -20,10 +20,10 @@ octavia_defaults = [
     ),
     cfg.StrOpt(
         "lb_algorithm",
-        default="ROUND_ROBIN",
         choices=["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"],
-        help="How connections are distributed to members. The ovn provider supports "
-        "SOURCE_IP_PORT only.",
+        help="How connections are distributed to members. By default SOURCE_IP_PORT if the option "
+        "endpoints_driver_octavia_provider is ovn, and otherwise ROUND_ROBIN. The ovn provider "
+        "supports only SOURCE_IP_PORT and SOURCE_IP.",
     ),
     cfg.IntOpt(
         "timeout_client_data",

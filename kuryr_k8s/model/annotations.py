@@ -27,7 +27,7 @@ VIRTUAL_KUBELET_TAINT = "virtual-kubelet.io/provider"
 # Set on a Namespace: the project of its Pods' ports and of its Services' load balancers.
 PROJECT = "openstack.org/kuryr-project"
 
-# The finalizer of a Service, removed after the load balancer is gone.
+# The finalizer of a Service that we expose, removed after the load balancers are gone.
 SERVICE_FINALIZER = "kuryr.openstack.org/service-finalizer"
 # Set on a Service and on its Endpoints: the specification of the load balancer (LBaaSServiceSpec),
 # and the resourceVersion of the Service from which it was computed.
@@ -38,9 +38,10 @@ LBAAS_SPEC_VERSION = "openstack.org/kuryr-lbaas-spec-version"
 LBAAS_STATE = "openstack.org/kuryr-lbaas-state"
 LBAAS_STATE_CUT = "openstack.org/kuryr-lbaas-state-members"
 # The annotations by which users configure a Service are in service_annotations.py.
-# Labels that Kubernetes defines: the proxy that serves a Service, if not kube-proxy; the Service's
-# name on a slice.
+# Labels that Kubernetes defines: the proxy that serves a Service, if not kube-proxy; nobody is to
+# serve the Service; the Service's name on a slice.
 PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
+HEADLESS_LABEL = "service.kubernetes.io/headless"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 # The kubelet's, on mirror Pods of static Pods.

@@ -10,6 +10,15 @@ from typing import NamedTuple
 ACTIVE = "ACTIVE"
 ERROR = "ERROR"
 DELETED = "DELETED"
+SOURCE_IP = "SOURCE_IP"  # an algorithm, and a kind of persistence
+# Providers that forward by a hash of the addresses, as ovn-octavia-provider 11.0 does:
+# * they know no weights: a member of weight 0 would get new connections like any other, and one
+#   that is removed keeps those that it has;
+# * the persistence SOURCE_IP without a timeout, which is all that Octavia accepts for TCP, has no
+#   effect: a client stays with its member if the hash is one of the addresses alone;
+# * they apply an algorithm when a pool is created, and ignore it in changes of the pool;
+# * they never report the end of a monitor's update: its listeners stay PENDING_UPDATE.
+HASHING = ("ovn",)
 # fields of a listener; where None is wanted, Octavia has a default of its own
 TIMEOUTS = (
     "timeout_client_data",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from kuryr_k8s.model.service import Service
-from kuryr_k8s.model.service_class import Classes, is_handled
+from kuryr_k8s.model.service_class import is_handled
 
 # The API server sends a node no other Services: only these types have node ports.
 WITH_NODE_PORTS = {"fieldSelector": "spec.type!=ClusterIP,spec.type!=ExternalName"}
@@ -46,13 +46,10 @@ class ServiceAtNodes:
     health_check_port: int | None
 
     @classmethod
-    def read(cls, item: dict[str, Any], classes: Classes) -> Self:
-        """Read a Service from the API's JSON.
-
-        :param classes: the load balancer classes that are ours.
-        """
+    def read(cls, item: dict[str, Any]) -> Self:
+        """Read a Service from the API's JSON."""
         service = Service.read(item)
-        ours = is_handled(service, classes)
+        ours = is_handled(service)
         return cls(
             namespace=service.namespace,
             name=service.name,

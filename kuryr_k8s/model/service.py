@@ -121,6 +121,7 @@ class Service:
     def read(cls, item: Json) -> Self:
         meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
         addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or ""]
+        labels = meta.get("labels") or {}
         affine = spec.get("sessionAffinity") == "ClientIP"
         client_ip = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
         return cls(
@@ -133,7 +134,7 @@ class Service:
                 canonical(address) for address in addresses if address not in ("", HEADLESS)
             ),
             ip_families=tuple(map(sys.intern, spec.get("ipFamilies") or ())),
-            headless=HEADLESS in addresses,
+            headless=HEADLESS in addresses or annotations.HEADLESS_LABEL in labels,
             ports=tuple(ServicePort.read(port) for port in spec.get("ports") or ()),
             has_selector=bool(spec.get("selector")),
             session_timeout=client_ip.get("timeoutSeconds") if affine else None,
@@ -143,7 +144,7 @@ class Service:
             source_ranges=tuple(spec.get("loadBalancerSourceRanges") or ()),
             traffic_local=spec.get("internalTrafficPolicy") == "Local",
             traffic_distribution=spec.get("trafficDistribution"),
-            proxy_name=(meta.get("labels") or {}).get(annotations.PROXY_NAME_LABEL),
+            proxy_name=labels.get(annotations.PROXY_NAME_LABEL),
             deleting="deletionTimestamp" in meta,
             finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
             annotations=tuple(

@@ -26,13 +26,16 @@ class Classes:
         return cls(own=options.load_balancer_class, default=options.load_balancer_default)
 
 
-def is_handled(service: Service, classes: Classes) -> bool:
-    """Return whether the Service is ours: has load balancers, and is answered at nodes."""
+def is_handled(service: Service) -> bool:
+    """Return whether the Service is ours: has load balancers, and is answered at nodes.
+
+    A ``loadBalancerClass`` is about the address outside alone: another controller's class leaves
+    the ClusterIP and the node ports to us, as it does to every implementation of Services.
+    """
     return (
         bool(service.cluster_ips)
         and not service.headless
         and service.type != EXTERNAL_NAME
-        and service.load_balancer_class in (None, classes.own)
         and service.proxy_name is None
     )
 
@@ -40,5 +43,7 @@ def is_handled(service: Service, classes: Classes) -> bool:
 def is_exposed(service: Service, classes: Classes) -> bool:
     """Return whether a Service that is handled gets its address outside from us."""
     return service.type == LOAD_BALANCER and (
-        service.load_balancer_class is not None or classes.default
+        classes.default
+        if service.load_balancer_class is None
+        else service.load_balancer_class == classes.own
     )

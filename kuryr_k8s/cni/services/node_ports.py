@@ -1,7 +1,6 @@
 """The node ports of Services: keeps the node's table (see :mod:`.nftables`) up to date."""
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,6 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.metrics import SECONDS
 from kuryr_k8s.k8s.resources import SERVICES, Key, Resource
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes
-from kuryr_k8s.model.service_class import Classes
 
 Wanted = dict[tuple[int, str, int], NodePort]  # by version of IP, protocol, port
 LOG = logging.getLogger(__name__)
@@ -36,13 +34,8 @@ TOO_MANY = 2  # failures of transactions in a row: then balancers avoid this nod
 LOOK_AGAIN = 60.0  # seconds: others may flush all tables, as a restart of nftables does
 
 
-def services_at_nodes(classes: Classes) -> Resource[ServiceAtNodes]:
-    """Return the kind Service, with the view that a node keeps.
-
-    :param classes: the load balancer classes that are ours.
-    """
-    view = functools.partial(ServiceAtNodes.read, classes=classes)
-    return Resource(SERVICES.kind, SERVICES.plural, view=view)
+# The kind Service, with the view that a node keeps.
+SERVICES_AT_NODES = Resource(SERVICES.kind, SERVICES.plural, view=ServiceAtNodes.read)
 
 
 class Services(Protocol):

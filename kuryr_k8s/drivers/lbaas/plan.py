@@ -55,19 +55,15 @@ from kuryr_k8s.drivers.lbaas.steps import (
 from kuryr_k8s.model.load_balancer import (
     DELETED,
     ERROR,
+    HASHING,
+    SOURCE_IP,
     FoundListener,
     FoundLoadBalancer,
     FoundPool,
     Front,
     LoadBalancer,
+    Pool,
 )
-
-# Providers that never report the end of a monitor's update: its listeners stay PENDING_UPDATE
-# (ovn-octavia-provider 11.0).
-MONITORS_ANEW = ("ovn",)
-# Providers without weights (ovn-octavia-provider 11.0): a member of weight 0 would get new
-# connections like any other. One that is removed keeps those it has.
-WEIGHTLESS = ("ovn",)
 
 
 def next_step(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Step | None:
@@ -106,13 +102,17 @@ def attainable(desired: LoadBalancer, provider: str | None = None) -> LoadBalanc
 
     :param provider: None for the desired one.
     """
-    if (provider or desired.provider) not in WEIGHTLESS:
+    if (provider or desired.provider) not in HASHING:
         return desired
-    drained = (
-        replace(pool, members=tuple(member for member in pool.members if member.weight))
-        for pool in desired.pools
-    )
-    return replace(desired, pools=tuple(drained))
+    return replace(desired, pools=tuple(_hashed(pool) for pool in desired.pools))
+
+
+def _hashed(pool: Pool) -> Pool:
+    """Return the pool as a provider that forwards by a hash can have it."""
+    drained = replace(pool, members=tuple(member for member in pool.members if member.weight))
+    if pool.persistence is None:
+        return drained
+    return replace(drained, lb_algorithm=SOURCE_IP, persistence=None, persistence_timeout=None)
 
 
 class _Tree:
@@ -121,7 +121,7 @@ class _Tree:
     def __init__(self, desired: LoadBalancer, found: FoundLoadBalancer) -> None:
         self._id = found.id
         self._found = found
-        self._updates_monitors = found.provider not in MONITORS_ANEW
+        self._hashing = found.provider in HASHING
         self._listeners = {listener.key: listener for listener in desired.listeners}
         self._pools = {pool.name: pool for pool in desired.pools}
         self._front_of = {listener.pool: listener.key for listener in desired.listeners}
@@ -136,11 +136,16 @@ class _Tree:
             alike = [
                 pool
                 for pool in self._found.pools
-                if pool.pool.name == name and pool.pool.protocol == wanted.protocol
+                if pool.pool.name == name and self._can_become(pool.pool, wanted)
             ]
             in_place = [pool for pool in alike if pool.id == place]
             if alike:
                 yield name, min(in_place or alike, key=lambda pool: pool.id)
+
+    def _can_become(self, found: Pool, wanted: Pool) -> bool:
+        """Return whether the pool can be changed into another one of its name."""
+        same_algorithm = found.lb_algorithm == wanted.lb_algorithm
+        return found.protocol == wanted.protocol and (same_algorithm or not self._hashing)
 
     def next_step(self) -> Change | None:
         """Return the next step."""
@@ -179,8 +184,8 @@ class _Tree:
 
     def _create_pool(self) -> Change | None:
         for name, wanted in self._pools.items():
-            if name in self._kept or any(pool.pool.name == name for pool in self._found.pools):
-                continue  # a pool that cannot stay has the name, and goes first
+            if name in self._kept or self._is_in_the_way(name):
+                continue
             listener = self._found_listeners.get(self._front_of.get(name, Front("", 0)))
             idle = listener is not None and listener.pool_id is None
             return CreatePool(self._id, wanted, listener.id if listener and idle else None)
@@ -228,7 +233,7 @@ class _Tree:
                     return CreateHealthMonitor(pool.id, wanted)
             elif wanted == found:
                 continue
-            elif wanted is not None and wanted.type == found.type and self._updates_monitors:
+            elif wanted is not None and wanted.type == found.type and not self._hashing:
                 return UpdateHealthMonitor(pool.health_monitor_id, wanted)
             else:
                 return DeleteHealthMonitor(pool.health_monitor_id)
@@ -238,10 +243,19 @@ class _Tree:
         """Delete a pool that nobody uses, or that has the name of a new one and cannot stay."""
         kept = {pool.id for pool in self._kept.values()}
         for pool in self._found.pools:
-            in_the_way = pool.pool.name in self._pools.keys() - self._kept.keys()
-            if pool.id not in kept and (in_the_way or not self._users(pool)):
+            name = pool.pool.name
+            blocks = name not in self._kept and name in self._pools and self._is_in_the_way(name)
+            if pool.id not in kept and (blocks or not self._users(pool)):
                 return DeletePool(pool.id)
         return None
+
+    def _is_in_the_way(self, name: str) -> bool:
+        """Return whether a pool that cannot stay has the name, and goes before its successor.
+
+        A listener can change from one pool to another if both have the same protocol.
+        """
+        protocols = {pool.pool.protocol for pool in self._found.pools if pool.pool.name == name}
+        return bool(protocols - {self._pools[name].protocol})
 
     def _separate(self) -> Change | None:
         """Delete one of the listeners that have each other's pools, so that others can go on."""

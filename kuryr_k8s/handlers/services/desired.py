@@ -17,12 +17,11 @@ from kuryr_k8s.handlers.services.members import NAME_LIMIT, members_of
 from kuryr_k8s.handlers.services.protocols import Wire, is_transparent, monitor_of, wire_of
 from kuryr_k8s.handlers.services.reconcile import Given, Options, Place
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
-from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
+from kuryr_k8s.model.load_balancer import SOURCE_IP, Listener, LoadBalancer, Pool
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_annotations import Settings
 
-SOURCE_IP = "SOURCE_IP"
 MOST_MEMBERS = (
     20_000  # of one load balancer: to list more takes seconds, in which nothing else runs
 )

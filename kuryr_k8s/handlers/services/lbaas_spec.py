@@ -2,8 +2,8 @@
 
 A second annotation has the resourceVersion of the Service from which the spec was computed. Both
 are written only when the spec changes. Writing them changes the resourceVersion, so it only tells
-which of two specs is the later one. Our finalizer comes with the first spec, in one PATCH; the
-handler ``loadbalancer`` makes nothing before, and removes the finalizer.
+which of two specs is the later one. On a Service that we expose, our finalizer comes with the
+spec, in one PATCH; the handler ``loadbalancer`` makes nothing before, and removes the finalizer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key
 from kuryr_k8s.model.annotations import LBAAS_SPEC, LBAAS_SPEC_VERSION, SERVICE_FINALIZER
 from kuryr_k8s.model.service import Endpoints, Service
-from kuryr_k8s.model.service_class import Classes, is_handled
+from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
 
 Json = dict[str, Any]
 
@@ -45,7 +45,7 @@ class LBaaSSpecHandler(Handler):
         if service is None or service.deleting:
             return None
         spec = version = None
-        if is_handled(service, self._classes):
+        if is_handled(service):
             spec = text_of((await self._specs.of(service))[0])
             same = service.lbaas_spec == spec and service.lbaas_spec_version
             version = service.lbaas_spec_version if same else service.resource_version
@@ -65,7 +65,8 @@ class LBaaSSpecHandler(Handler):
         meta: Json = {"uid": service.uid}
         if (service.lbaas_spec, service.lbaas_spec_version) != (spec, version):
             meta["annotations"] = {LBAAS_SPEC: spec, LBAAS_SPEC_VERSION: version}
-        if spec is not None and SERVICE_FINALIZER not in service.finalizers:
+        exposed = spec is not None and is_exposed(service, self._classes)
+        if exposed and SERVICE_FINALIZER not in service.finalizers:
             meta["finalizers"] = [*service.finalizers, SERVICE_FINALIZER]
             meta["resourceVersion"] = service.resource_version  # others may add theirs
         if len(meta) > 1:

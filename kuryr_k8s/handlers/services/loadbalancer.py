@@ -86,8 +86,14 @@ class LoadBalancerHandler(Handler):
 
     async def reconcile(self, key: Key) -> float | None:
         service = self._services.get(key)
-        await self._removal.release_lost(key, service)
-        if service is None or service.deleting or not is_handled(service, self._classes):
+        leaving: errors.KuryrError | None = None
+        try:
+            await self._removal.release_lost(key, service)
+        except errors.KuryrError as error:
+            if service is None:
+                raise
+            leaving = error  # the next Service of this name does not wait for it
+        if service is None or service.deleting or not is_handled(service):
             if service is not None:
                 await self._removal.release(key, service)
             self._forget(key)
@@ -109,10 +115,9 @@ class LoadBalancerHandler(Handler):
         # a refusal is looked at again after minutes, and reported if nothing is waited for
         reconcile.problems.sort(key=lambda problem: not isinstance(problem, errors.Wait))
         await self._reports.write(reconcile)
-        if reconcile.problems:
-            raise reconcile.problems[0]
-        if unpublished is not None:
-            raise unpublished
+        for problem in (*reconcile.problems, unpublished, leaving):
+            if problem is not None:
+                raise problem
         return again
 
     def _forget(self, key: Key) -> None:
@@ -170,7 +175,8 @@ class LoadBalancerHandler(Handler):
         ]
         if wanted[1] is None or any(found != wanted for found in pair):
             raise errors.Wait(f"the spec of Service {key} is stale", delay=patience)
-        if SERVICE_FINALIZER not in service.finalizers:
+        exposed = is_exposed(service, self._classes)
+        if exposed and SERVICE_FINALIZER not in service.finalizers:
             raise errors.Wait(f"Service {key} has no finalizer yet", delay=patience)
         return specs
 
@@ -225,6 +231,7 @@ class LoadBalancerHandler(Handler):
         if not reconcile.exposed:
             service = reconcile.service
             await self._outside.release(reconcile.key, service, keep=keeps_address(service))
+            await self._removal.let_go(reconcile.key, service)
         if reconcile.unreadable:
             raise errors.Refused("; ".join(reconcile.unreadable))
         if not reconcile.exposed or len(reconcile.inner) < len(reconcile.given.specs):

@@ -10,7 +10,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
-from kuryr_k8s.model.load_balancer import FoundLoadBalancer
+from kuryr_k8s.model.load_balancer import HASHING, FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_annotations import Settings
@@ -39,11 +39,16 @@ class Options:
         defaults = conf.octavia_defaults
         return cls(
             provider=None if provider == "default" else provider,
-            lb_algorithm=defaults.lb_algorithm,
+            lb_algorithm=defaults.lb_algorithm or _default_algorithm(provider),
             member_subnets=pod_subnets if defaults.member_mode == "L2" else None,
             timeout_client_data=defaults.timeout_client_data or None,
             timeout_member_data=defaults.timeout_member_data or None,
         )
+
+
+def _default_algorithm(provider: str) -> str:
+    """Return an algorithm that the provider can do."""
+    return "SOURCE_IP_PORT" if provider in HASHING else "ROUND_ROBIN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

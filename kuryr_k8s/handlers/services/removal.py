@@ -11,12 +11,12 @@ from kuryr_k8s.handlers.services.outside import Outside
 from kuryr_k8s.handlers.services.reporting import Reports
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import keeps_address
-from kuryr_k8s.k8s.resources import SERVICES, Key
+from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import Settings
-from kuryr_k8s.model.service_class import Classes, is_handled
+from kuryr_k8s.model.service_class import is_handled
 
 
 class Removal:
@@ -37,7 +37,7 @@ class Removal:
         self._kube = context.kube
         self._public_ips = context.drivers[ServicePublicIPDriver]
         self._services = context.informers.of(SERVICES)
-        self._classes = Classes.read(context.conf)
+        self._endpoints = context.informers.of(ENDPOINTS)
         self._requests = requests
         self._outside = outside
         self._reports = reports
@@ -45,8 +45,8 @@ class Removal:
 
     async def release(self, key: Key, service: Service) -> None:
         """Remove all that the Service has, and our finalizer."""
-        if SERVICE_FINALIZER not in service.finalizers:
-            return  # nothing was made, or all is gone
+        if not self._may_have(key, service):
+            return
         if not service.deleting:
             await self._check_live(key, service)
         stuck: errors.Refused | None = None
@@ -60,16 +60,32 @@ class Removal:
             raise stuck
         if not service.deleting:
             await self._reports.clear(key, service)
-        answer = await self._kube.remove_finalizers(
-            SERVICES, key, SERVICE_FINALIZER, uid=service.uid, known=service.finalizers
+        await self.let_go(key, service)
+
+    def _may_have(self, key: Key, service: Service) -> bool:
+        """Return whether anything can have been made for the Service and not be gone yet."""
+        endpoints = self._endpoints.get(key)
+        return (
+            SERVICE_FINALIZER in service.finalizers
+            or bool(self._requests.owners(key))
+            or any(each.lbaas_state for each in (service, endpoints) if each is not None)
         )
-        self._services.learn(answer)
+
+    async def let_go(self, key: Key, service: Service) -> None:
+        """Remove our finalizer from a Service that has nothing outside."""
+        if SERVICE_FINALIZER in service.finalizers:
+            answer = await self._kube.remove_finalizers(
+                SERVICES, key, SERVICE_FINALIZER, uid=service.uid, known=service.finalizers
+            )
+            self._services.learn(answer)
 
     async def release_lost(self, key: Key, service: Service | None) -> None:
-        """Release what a Service had whose finalizer somebody took off.
+        """Release what a Service had that is gone.
 
-        It would keep its address from the next Service until the sweep comes. The API server
-        itself must say that the Service is gone.
+        No finalizer of ours holds a Service that we do not expose. The API server itself must say
+        that the Service is gone.
+
+        :raises errors.Wait: Octavia is at work on it.
         """
         owners = self._requests.owners(key)
         lost = [owner for owner in owners if service is None or owner.uid != service.uid]
@@ -104,5 +120,5 @@ class Removal:
         live = await self._kube.find(SERVICES, key)
         if live is not None and live["metadata"]["uid"] == service.uid:
             current = Service.read(live)
-            if is_handled(current, self._classes) and not current.deleting:
+            if is_handled(current) and not current.deleting:
                 raise errors.Wait(f"the cache lags behind Service {key}", delay=1.0)

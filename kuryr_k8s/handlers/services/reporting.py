@@ -97,8 +97,9 @@ class Reports:
 
 def _notes_of(reconcile: Reconcile) -> dict[str, str]:
     """Return notes on what cannot be done, by reason."""
-    notes = unkept(reconcile.service, exposed=reconcile.exposed)
     outcomes = reconcile.inner.values()
+    providers = {outcome.found.provider for outcome in outcomes}
+    notes = unkept(reconcile.service, exposed=reconcile.exposed, providers=providers)
     refused = {port: text for outcome in outcomes for port, text in outcome.refused.items()}
     texts = [outcome.note for outcome in outcomes if outcome.note]
     if reconcile.exposure is not None:

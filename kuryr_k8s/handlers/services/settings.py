@@ -4,6 +4,7 @@ It also tells what no provider can do.
 """
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from oslo_config import cfg
@@ -11,6 +12,7 @@ from oslo_config import cfg
 from kuryr_k8s import errors
 from kuryr_k8s.config.octavia import CLASS_PREFIX
 from kuryr_k8s.handlers.services.desired import KEEPS_TIMEOUT
+from kuryr_k8s.model.load_balancer import HASHING
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import (
     PREFIX,
@@ -93,14 +95,21 @@ def _of_class(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
     return values
 
 
-def unkept(service: Service, *, exposed: bool) -> dict[str, str]:
-    """Return what Octavia cannot do of what is asked for: notes of Events by reason."""
+def unkept(service: Service, *, exposed: bool, providers: Collection[str]) -> dict[str, str]:
+    """Return what Octavia cannot do of what is asked for: notes of Events by reason.
+
+    :param providers: those of the Service's load balancers.
+    """
     notes = {}
-    tcp = sorted({port.port for port in service.ports if port.protocol not in KEEPS_TIMEOUT})
-    if service.session_timeout not in (None, DEFAULT_TIMEOUT) and tcp:
+    keeping = () if any(provider in HASHING for provider in providers) else KEEPS_TIMEOUT
+    without = [port for port in service.ports if port.protocol not in keeping]
+    if service.session_timeout not in (None, DEFAULT_TIMEOUT) and without:
+        protocols = sorted({port.protocol for port in without})
+        numbers = sorted({port.port for port in without})
         notes[UNKEPT_TIMEOUT] = (
-            f"sessionAffinity: the timeout of {service.session_timeout} s cannot be kept for TCP "
-            f"(ports {', '.join(map(str, tcp))}); clients stay with their endpoint"
+            f"sessionAffinity: the timeout of {service.session_timeout} s cannot be kept for "
+            f"{', '.join(protocols)} (ports {', '.join(map(str, numbers))}); clients stay with "
+            "their endpoint"
         )
     if service.traffic_local:
         notes[UNKEPT_LOCALITY] = (

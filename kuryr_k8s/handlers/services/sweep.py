@@ -1,10 +1,11 @@
 """Sweeps of load balancers and public addresses that no Service needs.
 
-Such objects are left where somebody took our finalizer off, or where a Service lost its second
-ClusterIP while nobody watched. An object is removed when two searches in a row have found it and a
-live list of Services does not need it either; the log says so. Only what bears the mark of this
-cluster is removed: what bears none, or that of another cluster, is reported. All other objects are
-compared with their desired state: the search makes the driver forget what others have changed.
+Such objects are left where a Service was deleted while nobody watched, since only what is outside
+is held by our finalizer, or lost its second ClusterIP then. An object is removed when two searches
+in a row have found it and a live list of Services does not need it either; the log says so. Only
+what bears the mark of this cluster is removed: what bears none, or that of another cluster, is
+reported. All other objects are compared with their desired state: the search makes the driver
+forget what others have changed.
 """
 
 import logging
@@ -43,6 +44,7 @@ class OrphanSweep(Sweep[Owned]):
         super().__init__(
             f"{kind.lower().replace(' ', '-')}-sweeper",
             interval=context.conf.neutron_defaults.sweep_interval,
+            confirm_after=context.patience.unneeded,
             patience=context.patience,
             clock=context.clock,
             observe=context.observe,
@@ -135,7 +137,7 @@ def unwanted_of(
     for service in services:
         owners = owners_of(service)
         others = Owner(service.uid, Role.EXTERNAL), Owner(service.uid, Role.SHARED)
-        if is_handled(service, classes) and not service.deleting:
+        if is_handled(service) and not service.deleting:
             wanted.update(owners[: len(service.cluster_ips)])
             if is_exposed(service, classes):
                 # the handler removes what is not asked for

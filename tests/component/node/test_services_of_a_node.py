@@ -1,7 +1,6 @@
 """What a node's daemon hears of Services, with its own permissions."""
 
 import asyncio
-import functools
 
 import pytest
 
@@ -9,7 +8,6 @@ from kuryr_k8s.k8s.connect import connect
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.node_port import WITH_NODE_PORTS, ServiceAtNodes
-from kuryr_k8s.model.service_class import Classes
 from tests.kit.kube.objects import make_service, path_of
 
 
@@ -20,8 +18,7 @@ async def services(shipped_permissions, kube_server, load_conf, tmp_path):
     token.write_text(kube_server.token_for("daemon"))
     options = {"api_root": kube_server.base_url, "ssl_ca_crt_file": str(kube_server.ca_file)}
     api = await connect(load_conf(kubernetes=options | {"token_file": str(token)}))
-    read = functools.partial(ServiceAtNodes.read, classes=Classes())
-    informer = Informer(api, SERVICES, read, selectors=WITH_NODE_PORTS)
+    informer = Informer(api, SERVICES, ServiceAtNodes.read, selectors=WITH_NODE_PORTS)
     informer.told = asyncio.Queue()
     informer.subscribe(lambda key, old, new: informer.told.put_nowait((key, new)))
     async with asyncio.TaskGroup() as group:

@@ -52,7 +52,7 @@ async def test_spec_and_state_are_published_in_the_ancestors_formats(services):
     assert {(member["ip"], member["port"]) for member in members} == set(TWO)
     assert STATE not in on_service
     assert CUT not in on_endpoints
-    assert now["metadata"]["finalizers"] == [FINALIZER]
+    assert "finalizers" not in now["metadata"]  # Kubernetes expects a ClusterIP to go at once
 
 
 async def test_service_whose_slice_comes_after_it_costs_no_more_writes(services):
@@ -84,8 +84,8 @@ async def test_service_costs_three_writes_to_kubernetes_and_one_to_octavia(servi
             ("patch", "services"),
         ]
         await services.delete_service()
-        await services.until_service_gone()
-    assert services.kube_writes().count(("patch", "services")) == 2  # the finalizer
+        await services.until_no_balancers()
+    assert services.kube_writes().count(("patch", "services")) == 1
     assert services.octavia_calls()[1:] == [("DELETE", "/loadbalancers/{id}")]
     assert not services.cloud.load_balancers
 
@@ -197,12 +197,9 @@ async def test_services_of_others_are_left_alone(services):
         await services.add_service("headless", HTTP, clusterIP="None")
         await services.add_service("outside", type="ExternalName", externalName="example.org")
         await services.add_service("proxied", HTTP, labels=proxied)
-        await services.add_service(
-            "classed", HTTP, type="LoadBalancer", loadBalancerClass="example.org/other"
-        )
         await services.add_service("web", HTTP)
         await services.until_published("web")
-        for name in ("headless", "outside", "proxied", "classed"):
+        for name in ("headless", "outside", "proxied"):
             meta = (await services.service(name))["metadata"]
             assert not meta.get("annotations")
             assert not any(
@@ -212,21 +209,62 @@ async def test_services_of_others_are_left_alone(services):
     assert not await services.events()
 
 
-async def test_deleted_service_is_gone_when_its_load_balancer_is(services):
+async def test_deleted_service_is_gone_at_once_and_its_load_balancer_follows(services):
     async with services.controller():
         await run(services)
         services.cloud.octavia_pending = float("inf")
         (balancer,) = services.cloud.load_balancers
         await services.delete_service()
+        await services.until_service_gone()
         await services.cloud.wait_for(
             lambda: (
                 services.cloud.load_balancers[balancer]["provisioning_status"] == "PENDING_DELETE"
             )
         )
-        assert (await services.service())["metadata"]["finalizers"] == [FINALIZER]
         services.cloud.octavia.progress.finish(balancer)
+        await services.until_no_balancers()
+
+
+async def test_next_service_of_the_name_does_not_wait_until_the_last_ones_is_gone(services):
+    async with services.controller():
+        await run(services)
+        services.cloud.octavia_pending = float("inf")
+        (old,) = services.cloud.load_balancers
+        await services.delete_service()
         await services.until_service_gone()
-    assert not services.cloud.load_balancers
+        new = await services.add_service("web", HTTP)
+
+        async def made():
+            return {tree["vip_address"] for tree in services.trees()} >= {new["spec"]["clusterIP"]}
+
+        await services.until(made)
+        assert old in services.cloud.load_balancers
+        for balancer in list(services.cloud.load_balancers):
+            services.cloud.octavia.progress.finish(balancer)
+        services.cloud.octavia_pending = 0
+        await services.until_published()
+
+
+async def test_finalizer_of_an_earlier_version_is_taken_off_a_cluster_ip(services):
+    async with services.controller():
+        await run(services)
+        await services.patch_service(metadata={"finalizers": [FINALIZER]})
+
+        async def off():
+            return "finalizers" not in (await services.service())["metadata"]
+
+        await services.until(off)
+    assert services.members() == UP
+
+
+async def test_service_of_another_class_has_its_cluster_ip_and_nothing_outside(services):
+    async with services.controller():
+        await run(services, type="LoadBalancer", loadBalancerClass="example.org/other")
+        meta = (await services.service())["metadata"]
+        assert not [name for name in meta.get("finalizers", ()) if name.startswith("kuryr")]
+        assert not services.cloud.floating_ips
+        await services.delete_service()
+        await services.until_no_balancers()
 
 
 async def test_service_made_again_with_the_same_address_gets_a_load_balancer_of_its_own(services):
@@ -238,6 +276,7 @@ async def test_service_made_again_with_the_same_address_gets_a_load_balancer_of_
         await run(services, clusterIP=old["spec"]["clusterIP"])
         (new_id,) = services.cloud.load_balancers
     assert new_id != old_id
+    assert not await services.events()
 
 
 async def test_service_made_again_by_force_gets_a_load_balancer_of_its_own(services):
@@ -245,7 +284,6 @@ async def test_service_made_again_by_force_gets_a_load_balancer_of_its_own(servi
         old = await run(services)
         (old_id,) = services.cloud.load_balancers
         services.proxy.events.hold("services")  # else it might be put on again
-        await services.patch_service(metadata={"finalizers": None})
         await services.delete_service()  # nobody holds it: it is gone at once
         services.proxy.events.release()
         new = await run(services, clusterIP=old["spec"]["clusterIP"])
@@ -269,9 +307,13 @@ async def test_what_happened_while_the_controller_was_down_is_made_up_for(servic
         await services.until_published("gone")
     await services.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
     await services.delete_service("gone")
-    async with services.controller():
-        await services.until_service_gone("gone")
+    async with services.controller(patience={"unneeded": 0.1}):
         await services.until_members({("TCP", 80): {("10.62.0.5", 8080): 1}})
+
+        async def alone():
+            return [tree["name"].partition("/")[2] for tree in services.trees()] == ["web"]
+
+        await services.until(alone)
 
 
 async def test_service_without_endpoints_has_its_state_itself_until_they_come(services):

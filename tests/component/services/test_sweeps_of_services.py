@@ -2,7 +2,6 @@
 
 from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG
 from tests.kit.confs import MARK, TAG
-from tests.kit.service_stage import FINALIZER
 
 HTTP = ("http", 80)
 GONE = "0e3b7d10-1111-4222-8333-444455556666"
@@ -112,7 +111,6 @@ async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(
     assert set(cloud.floating_ips) == {found, others, earlier, peoples}
     assert [kept["description"] for kept in cloud.floating_ips.values()].count("ask Joe") == 2
     assert len(cloud.load_balancers) == 1
-    assert FINALIZER in (await services.service("web"))["metadata"]["finalizers"]
     assert service["metadata"]["uid"] != GONE
 
 

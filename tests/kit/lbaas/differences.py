@@ -18,6 +18,8 @@ def differences(desired, found):
     """Calls that are needed at the most. 0: it is as it is to be."""
     if found is None or desired is None:
         return int(found is not desired)
+    if found.provider == "ovn":
+        desired = replace(desired, pools=tuple(hashed(pool) for pool in desired.pools))
     if found.provisioning_status == ERROR or not _same_frame(desired, found):
         return 2
     listeners = {
@@ -25,11 +27,11 @@ def differences(desired, found):
     }
     pools = [pool for pool in found.pools if not _broken(pool)]
     wanted = {listener.key: listener for listener in desired.listeners}
-    kept = _kept(desired, listeners, pools)
+    kept = _kept(desired, listeners, pools, found.provider)
     broken = [part for part in (*found.listeners, *found.pools) if _broken(part)]
     broken += [pool for pool in pools if pool.health_monitor_status == ERROR]
     calls = len(broken) + len(pools) - len(kept) + len(listeners.keys() - wanted.keys())
-    for pool in desired.pools if found.provider != "ovn" else map(drained, desired.pools):
+    for pool in desired.pools:
         new = 1 + bool(pool.members) + bool(pool.health_monitor)
         anew = found.provider == "ovn"
         calls += _pool(pool, kept[pool.name], anew) if pool.name in kept else new
@@ -38,9 +40,12 @@ def differences(desired, found):
     return calls + _circles(wanted, listeners, kept)
 
 
-def drained(pool):
-    """As a provider without weights has it."""
-    return replace(pool, members=tuple(member for member in pool.members if member.weight))
+def hashed(pool):
+    """As a provider has it that knows no weights, and affinity only as a hash of addresses."""
+    members = tuple(member for member in pool.members if member.weight)
+    if pool.persistence is not None:
+        pool = replace(pool, lb_algorithm="SOURCE_IP", persistence=None, persistence_timeout=None)
+    return replace(pool, members=members)
 
 
 def _broken(found):
@@ -54,8 +59,8 @@ def _same_frame(desired, found):
     )
 
 
-def _kept(desired, listeners, pools):
-    """By name; of two that would do, the one in its place."""
+def _kept(desired, listeners, pools, provider):
+    """By name; of two that would do, the one in its place. With ovn, algorithms do not change."""
     kept = {}
     for wanted in desired.pools:
         front = next(
@@ -66,6 +71,7 @@ def _kept(desired, listeners, pools):
             pool
             for pool in pools
             if (pool.pool.name, pool.pool.protocol) == (wanted.name, wanted.protocol)
+            and (provider != "ovn" or pool.pool.lb_algorithm == wanted.lb_algorithm)
         ]
         if alike:
             kept[wanted.name] = min(

@@ -106,9 +106,10 @@ class OctaviaModel:
                 self._drop("listeners", self._get("listeners", listener_id))
             case lb_steps.CreatePool(found_id, pool, listener_id):
                 require(found_id == self.found.id, "404")
-                require(
-                    pool.name not in [other.pool.name for other in self.found.pools], "two names"
-                )
+                alike = [each.pool for each in self.found.pools if each.pool.name == pool.name]
+                if self.found.provider == "ovn":  # there, a pool cannot change its algorithm
+                    alike = [each for each in alike if each.lb_algorithm == pool.lb_algorithm]
+                require(not alike, "Octavia would accept it; but which of the two is the pool?")
                 new_pool = found_pool(replace(pool, members=(), health_monitor=None))
                 self._put("pools", new_pool)
                 if listener_id is not None:

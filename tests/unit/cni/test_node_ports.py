@@ -9,7 +9,6 @@ from kuryr_k8s.cni.netlink.flows import Direction, UdpTarget, is_wrong
 from kuryr_k8s.cni.netlink.messages import attribute, nested
 from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes
-from kuryr_k8s.model.service_class import Classes
 from tests.kit.service_objects import service_item
 
 BOTH = ("10.96.0.10", "fd96::10")
@@ -22,7 +21,7 @@ def at_nodes(*ports, addresses=BOTH, labels=None, **spec):
         {"protocol": protocol, "port": port, "nodePort": node_port}
         for protocol, port, node_port in ports
     ]
-    return ServiceAtNodes.read(item, Classes())
+    return ServiceAtNodes.read(item)
 
 
 def test_every_port_leads_to_the_cluster_ip_of_each_family():
@@ -45,14 +44,21 @@ def test_load_balancer_without_node_ports_has_none():
     [
         {"addresses": ("None",)},
         {"labels": {"service.kubernetes.io/service-proxy-name": "other"}},
-        {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"},
+        {"labels": {"service.kubernetes.io/headless": ""}},
     ],
-    ids=["headless", "another proxy's", "another class"],
+    ids=["headless", "another proxy's", "headless by label"],
 )
 def test_services_of_others_are_left_alone(changes):
     service = at_nodes(("TCP", 80, 30080), healthCheckNodePort=32000, **changes)
     assert service.node_ports == ()
     assert service.health_check_port is None
+
+
+def test_class_of_another_concerns_what_is_outside_of_the_nodes():
+    classed = {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}
+    service = at_nodes(("TCP", 80, 30080), healthCheckNodePort=32000, **classed)
+    assert [port.port for port in service.node_ports] == [30080, 30080]
+    assert service.health_check_port == 32000
 
 
 def test_health_check_port_is_known():

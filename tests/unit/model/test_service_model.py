@@ -14,7 +14,6 @@ from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
 from tests.kit.service_objects import UID, endpoint, service, service_item, slice_of
 
 HTTP = ("http", 80)
-OURS = Classes()
 SLICE = {"namespace": "default", "name": "s", "uid": "u", "resourceVersion": "1"}
 
 
@@ -93,18 +92,18 @@ def test_endpoints_are_their_annotations_alone():
         {"addresses": ("None",)},
         {"addresses": ()},
         {"type": "ExternalName", "addresses": ()},
-        {"type": "LoadBalancer", "loadBalancerClass": "example.org/other"},
         {"labels": {"service.kubernetes.io/service-proxy-name": "other"}},
+        {"labels": {"service.kubernetes.io/headless": ""}},
     ],
-    ids=["headless", "no address", "ExternalName", "class of another", "proxy of another"],
+    ids=["headless", "no address", "ExternalName", "proxy of another", "headless by label"],
 )
 def test_services_of_others_are_not_handled(changes):
-    assert not is_handled(service(HTTP, **changes), OURS)
+    assert not is_handled(service(HTTP, **changes))
 
 
 @pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
 def test_services_with_an_address_are_handled(kind):
-    assert is_handled(service(HTTP, type=kind), OURS)
+    assert is_handled(service(HTTP, type=kind))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,8 @@ def test_services_with_an_address_are_handled(kind):
     [
         ("LoadBalancer", None, True, True),
         ("LoadBalancer", None, False, False),
-        ("LoadBalancer", OURS.own, False, True),
+        ("LoadBalancer", Classes().own, False, True),
+        ("LoadBalancer", "example.org/other", True, False),
         ("NodePort", None, True, False),
     ],
 )
@@ -120,5 +120,5 @@ def test_what_is_outside_is_ours_to_do_by_type_class_and_the_operators_word(
     kind, class_name, default, exposed
 ):
     of = service(HTTP, type=kind, loadBalancerClass=class_name)
-    assert is_handled(of, Classes(default=default))
+    assert is_handled(of)
     assert is_exposed(of, Classes(default=default)) == exposed

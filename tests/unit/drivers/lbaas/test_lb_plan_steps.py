@@ -112,6 +112,18 @@ def test_persistence_and_algorithm_are_changed_in_place_and_by_one_call():
     assert step.pool.persistence is None
 
 
+def test_affinity_where_clients_are_hashed_is_another_pool_that_is_filled_before_it_takes_over():
+    """The ovn provider applies an algorithm only when it creates a pool."""
+    loose = wanted(listener(), pool(), provider="ovn")
+    affine = wanted(listener(), pool(persistence="SOURCE_IP"), provider="ovn")
+    [created, *steps] = carry_out(affine, made(loose))
+    assert (created.pool.lb_algorithm, created.pool.persistence) == ("SOURCE_IP", None)
+    assert kinds(steps) == ["SetMembers", "UpdateListener", "DeletePool"]
+    [created, *steps] = carry_out(loose, made(lb_plan.attainable(affine)))
+    assert created.pool.lb_algorithm == "ROUND_ROBIN"
+    assert kinds(steps) == ["SetMembers", "UpdateListener", "DeletePool"]
+
+
 def test_health_monitor_comes_and_goes_by_one_call_and_its_type_by_two():
     bare, checked = wanted(listener(), pool()), wanted(listener(), pool(health_monitor=MONITOR))
     other = wanted(listener(), pool(health_monitor=replace(MONITOR, type="HTTP")))
