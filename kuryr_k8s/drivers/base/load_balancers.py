@@ -107,6 +107,15 @@ class LBaaSDriver(Driver):
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         """Return the ids that the owner's load balancer has and has had, as far as known."""
 
+    async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
+        """Return the owner's load balancer as it was when last read, however it is now.
+
+        An address can lead there while the cloud is at work on it.
+
+        :returns: None if there is none, or none that has been ACTIVE, or it has not been read yet.
+        """
+        return None
+
     @abc.abstractmethod
     async def is_shared(self, owner: Owner) -> bool:
         """Return whether others have parts in the owner's load balancer.

@@ -1,7 +1,6 @@
 """Slots of Services: their projects and subnets, and their public addresses."""
 
 import abc
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -118,12 +117,12 @@ class ServicePublicIPDriver(Driver):
         """Return whether the owner has a public address."""
 
     @abc.abstractmethod
-    async def detach(self, owner: Owner, ports: Collection[str] | None = None) -> bool:
-        """Let the public address lead nowhere until it is asked for again; the owner keeps it.
+    async def leads_to(self, owner: Owner) -> frozenset[str]:
+        """Return the ports to which public addresses of the owner lead."""
 
-        :param ports: ports of the VIPs to which it must not lead; None for all.
-        :returns: whether the owner has an address, and it leads nowhere now.
-        """
+    @abc.abstractmethod
+    async def detach(self, owner: Owner) -> None:
+        """Let the public address lead nowhere until it is asked for again; the owner keeps it."""
 
     @abc.abstractmethod
     async def release(self, owner: Owner, *, keep: bool) -> None:

@@ -101,6 +101,10 @@ class LBaaSv2(LBaaSDriver):
         current = frozenset() if view is None else view.former | {view.id}
         return current | self._records.former_of(owner)
 
+    async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
+        view = await self._records.own_view(owner)
+        return view.seen if view is not None else None
+
     async def is_shared(self, owner: Owner) -> bool:
         view = await self._records.own_view(owner)
         if view is None or not await self._attached.is_used(view.id):

@@ -67,6 +67,7 @@ class View:
     :param duplicates: ids of further load balancers of the owner, which have to go.
     :param deletions: progress by id, of the load balancer and its duplicates.
     :param digest: of everything that the last lists showed of it.
+    :param seen: the load balancer with the owner's parts, as it was when last read.
     """
 
     record: "Record"
@@ -83,6 +84,7 @@ class View:
     duplicates: frozenset[str] = frozenset()
     deletions: dict[str, Deletion] = field(default_factory=dict)
     digest: bytes | None = None
+    seen: FoundLoadBalancer | None = None
 
     @property
     def owner(self) -> Owner:

@@ -118,7 +118,8 @@ class Work:
                 if any(status.startswith("PENDING") for status in statuses):
                     raise self._parts_pending(view)
                 if isinstance(view.phase, Created) and statuses == {ACTIVE}:
-                    return Look(steps.as_active(view.phase.answer), None, fresh=True)
+                    view.seen = steps.as_active(view.phase.answer)
+                    return Look(view.seen, None, fresh=True)
                 view.phase = Unread()
             listed = await self._listed(view)
             whole = listed or await self._read(view)
@@ -126,7 +127,9 @@ class Work:
             raise Gone(view.id) from None
         if whole.provisioning_status == DELETED:
             raise Gone(view.id)
-        return Look(*ownership.divide(whole, view.owner), fresh=listed is None)
+        own, others = ownership.divide(whole, view.owner)
+        view.seen = own
+        return Look(own, others, fresh=listed is None)
 
     async def _read(self, view: View) -> FoundLoadBalancer:
         """Read the load balancer; members of others' pools do not matter."""

@@ -11,7 +11,6 @@ project does.)
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Collection
 from typing import Any
 
 from kuryr_k8s import errors
@@ -89,14 +88,16 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     async def has(self, owner: Owner) -> bool:
         return bool(await self._records.of(owner))
 
-    async def detach(self, owner: Owner, ports: Collection[str] | None = None) -> bool:
+    async def leads_to(self, owner: Owner) -> frozenset[str]:
+        own = await self._records.of(owner)
+        return frozenset(each.port_id for each in own if each.port_id is not None)
+
+    async def detach(self, owner: Owner) -> None:
         for each in await self._records.of(owner):
-            if each.port_id is not None and (ports is None or each.port_id in ports):
+            if each.port_id is not None:
                 with self._records.changing(owner):
                     changed = await self._neutron.update(each.id, {"port_id": None})
                     self._records.learn(owner, changed)
-        own = await self._records.of(owner)
-        return bool(own) and all(each.port_id is None for each in own)
 
     async def release(self, owner: Owner, *, keep: bool) -> None:
         for floating_ip in await self._records.of(owner):

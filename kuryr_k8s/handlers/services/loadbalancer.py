@@ -6,10 +6,12 @@ deleted, or not handled       → address, load balancers, annotations and final
 
 A dual-stack Service has a load balancer for each of its ClusterIPs; the first one's state is
 published. What the Service has outside is in outside.py. Clouds come first: nothing that goes
-wrong with Kubernetes holds them up, and nothing outside holds up the ClusterIPs.
+wrong with Kubernetes holds them up. Each load balancer is brought in line by itself, whatever
+holds up the others, and an address needs only the load balancer that it leads to.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -112,8 +114,7 @@ class LoadBalancerHandler(Handler):
             again = await self._publish(reconcile)
         except errors.KubeError as error:  # the Service is served all the same
             unpublished = error
-        # a refusal is looked at again after minutes, and reported if nothing is waited for
-        reconcile.problems.sort(key=lambda problem: not isinstance(problem, errors.Wait))
+        reconcile.problems.sort(key=_turn)
         await self._reports.write(reconcile)
         for problem in (*reconcile.problems, unpublished, leaving):
             if problem is not None:
@@ -213,8 +214,6 @@ class LoadBalancerHandler(Handler):
                 )
             except errors.KuryrError as error:
                 reconcile.problems.append(error)
-        if reconcile.problems:
-            return
         for owner in owners[len(given.specs) :]:  # the Service was dual-stack
             try:
                 await self._requests.release(reconcile.key, owner)
@@ -234,9 +233,7 @@ class LoadBalancerHandler(Handler):
             await self._removal.let_go(reconcile.key, service)
         if reconcile.unreadable:
             raise errors.Refused("; ".join(reconcile.unreadable))
-        if not reconcile.exposed or len(reconcile.inner) < len(reconcile.given.specs):
-            return None  # what is wrong is in the problems
-        return await self._outside.ensure(reconcile)
+        return await self._outside.ensure(reconcile) if reconcile.exposed else None
 
     async def _publish(self, reconcile: Reconcile) -> float | None:
         """Publish the state of the first ClusterIP's load balancer.
@@ -259,6 +256,14 @@ class LoadBalancerHandler(Handler):
 
     def about(self, key: Key) -> Reference | None:
         return service_reference(self._services.get(key))
+
+
+def _turn(problem: errors.KuryrError) -> float:
+    """Return when a problem is to be looked at again, in comparison with others.
+
+    A refusal is looked at again after minutes, and reported if nothing is waited for.
+    """
+    return problem.delay if isinstance(problem, errors.Wait) else math.inf
 
 
 def _same_key(key: Key, _old: object, _new: object) -> Iterable[Key]:

@@ -7,7 +7,10 @@ further load balancer, with the role EXTERNAL. The floating IP stays the same, w
 leads to. Where the user names the load balancer of another owner, its address is the Service's:
 see sharing.py.
 
-Order: load balancer ACTIVE → address → status; and back: address → load balancer.
+Order: load balancer ACTIVE → address → status; and back: address → load balancer. Source ranges
+come before the address: until the load balancer has them, the address leads nowhere, whatever
+Octavia answers. Where a load balancer has been ACTIVE once, the address does not wait for what is
+being changed in it.
 """
 
 import contextlib
@@ -26,13 +29,19 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.addresses import Places
-from kuryr_k8s.handlers.services.desired import external_of, family_of, needs_external
+from kuryr_k8s.handlers.services.desired import (
+    external_of,
+    family_of,
+    needs_external,
+    owners_of,
+)
 from kuryr_k8s.handlers.services.protocols import is_transparent
 from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Reconcile, ServedPort
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import check_container
 from kuryr_k8s.handlers.services.sharing import Sharing
 from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
@@ -70,28 +79,32 @@ class Outside:
     def __init__(self, context: HandlerContext, requests: Requests) -> None:
         self._context = context
         self._requests = requests
+        self._lbaas = context.drivers[LBaaSDriver]
         self._public_ips = context.drivers[ServicePublicIPDriver]
         self._sharing = Sharing(context, requests)
         defaults = context.conf.neutron_defaults
         external = defaults.external_svc_net or None
-        lbaas = context.drivers[LBaaSDriver]
-        self._places = Places(context, lbaas, external, defaults.resource_tags)
+        self._places = Places(context, self._lbaas, external, defaults.resource_tags)
 
-    async def ensure(self, reconcile: Reconcile) -> Exposure:
-        """Return how the Service is reached, once it is reached as asked for.
+    async def ensure(self, reconcile: Reconcile) -> Exposure | None:
+        """Return how the Service is reached.
 
+        :returns: None if the load balancers of its ClusterIPs are not there yet.
         :raises errors.Wait: a cloud is at work.
         :raises errors.Refused: it cannot be so; what exists stays, but for what is open to more
             than the source ranges.
         """
+        closed = bool(reconcile.settings.source_ranges) and await self._close(reconcile)
         try:
             return await self._ensure(reconcile)
         except (errors.Refused, errors.OverQuota) as error:
-            if not reconcile.settings.source_ranges or not await self._close(reconcile, error):
+            if reconcile.settings.source_ranges and _are_ranges_refused(error):
+                await self._release_refused(reconcile)
+            elif not closed:
                 raise
             return Exposure(load_balancer_id="", addresses=(), ingress=(), problem=error)
 
-    async def _ensure(self, reconcile: Reconcile) -> Exposure:
+    async def _ensure(self, reconcile: Reconcile) -> Exposure | None:
         key, service, settings = reconcile.key, reconcile.service, reconcile.settings
         specs, owner = reconcile.given.specs, reconcile.owner(Role.EXTERNAL)
         check_container(settings, specs[0].project_id or "", self._context.conf)
@@ -100,10 +113,13 @@ class Outside:
         subnets = [spec.subnet_id or "" for spec in specs]
         needed = needs_external(settings, service.cluster_ips, subnets)
         front: Outcome | None = None
-        reached = reconcile.inner
         if needed or await self._requests.is_shared(key, owner):
             front = await self._ensure_external(reconcile)
             reached = {front.found.vip_address: front}
+        else:
+            reached = await self._inner(reconcile)
+            if _first_of(service.cluster_ips) not in reached:
+                return None
         exposure = await self._address(reconcile, reached)
         if front is None:
             await self._drop(key, owner)
@@ -123,6 +139,24 @@ class Outside:
             raise NotOffered(
                 f"{ASKED_BY.get(error.feature, 'load balancer')}: {error.brief}"
             ) from error
+        except errors.Wait as error:
+            found = await self._lbaas.last_seen(owner)
+            if found is None or (reconcile.settings.source_ranges and not _is_closed(found)):
+                raise
+            reconcile.problems.append(error)
+            return Outcome(found)
+
+    async def _inner(self, reconcile: Reconcile) -> dict[str, Outcome]:
+        """Return the load balancers of the ClusterIPs, those too that are being changed."""
+        inner = {}
+        for owner, vip in zip(
+            owners_of(reconcile.service), reconcile.service.cluster_ips, strict=False
+        ):
+            found = None if vip in reconcile.inner else await self._lbaas.last_seen(owner)
+            outcome = reconcile.inner.get(vip) or (Outcome(found) if found is not None else None)
+            if outcome is not None:
+                inner[vip] = outcome
+        return inner
 
     async def _share(self, reconcile: Reconcile) -> Exposure:
         """Have the Service reached at the load balancer of another owner."""
@@ -160,25 +194,33 @@ class Outside:
         """Note that there is no such Service any more."""
         self._sharing.forget(key)
 
-    async def _close(self, reconcile: Reconcile, error: errors.KuryrError) -> bool:
-        """Let the address lead to nothing that is open to more than the source ranges.
+    async def _close(self, reconcile: Reconcile) -> bool:
+        """Let the address lead to nothing that is open to more than some source ranges.
 
-        The VIPs of ClusterIPs are. If the refusal may pass, what has source ranges stays.
+        The VIPs of ClusterIPs are. A load balancer that exists and has not been read since the
+        start got its address when it had ranges.
 
-        :returns: whether the Service is not reached from outside any more.
+        :returns: whether there is an address, and it leads nowhere.
         """
-        key, service, owner = reconcile.key, reconcile.service, reconcile.owner()
-        if _are_ranges_refused(error):
+        owner, external = reconcile.owner(), reconcile.owner(Role.EXTERNAL)
+        found = await self._lbaas.last_seen(external)
+        unread = found is None and bool(await self._lbaas.ids_of(external))
+        closed = {found.vip_port_id} if found is not None and _is_closed(found) else set()
+        led = await self._public_ips.leads_to(owner)
+        if led - closed and not unread:
             await self._public_ips.detach(owner)
-            await self._sharing.release(key, service, refused=True)
-            with contextlib.suppress(errors.Refused):  # others use it: our parts of it go
-                await self._requests.release(key, reconcile.owner(Role.EXTERNAL), refused=True)
-            return True
-        ports = [outcome.found.vip_port_id for outcome in reconcile.inner.values()]
-        detached = await self._public_ips.detach(owner, ports)
-        for port_id in ports if detached else ():
-            self._sharing.leads(None, port_id)
-        return detached
+            for port_id in led:
+                self._sharing.leads(None, port_id)
+            led = frozenset()
+        return not led and await self._public_ips.has(owner)
+
+    async def _release_refused(self, reconcile: Reconcile) -> None:
+        """Release what cannot have the source ranges, however it is asked for."""
+        key, service = reconcile.key, reconcile.service
+        await self._public_ips.detach(reconcile.owner())
+        await self._sharing.release(key, service, refused=True)
+        with contextlib.suppress(errors.Refused):  # others use it: our parts of it go
+            await self._requests.release(key, reconcile.owner(Role.EXTERNAL), refused=True)
 
     async def _release_address(self, key: Key, service: Service, *, keep: bool) -> bool:
         """Release the floating IP, unless others are reached there as well.
@@ -214,7 +256,7 @@ class Outside:
         """
         key, service, settings = reconcile.key, reconcile.service, reconcile.settings
         notes: dict[str, str] = {}
-        first = next((vip for vip in reached if family_of(vip) == "IPv4"), None)
+        first = _first_of(tuple(reached))
         addresses: Sequence[str] = tuple(reached)
         if settings.internal:
             if not await self._release_address(key, service, keep=settings.keep_floating_ip):
@@ -222,7 +264,7 @@ class Outside:
                     "others are reached at the floating IP of its load balancer: until they have "
                     "left it, so is this Service"
                 )
-        elif first is None:
+        elif family_of(first) != "IPv4":
             notes[FORCED_INTERNAL] = "floating IPs are of IPv4: the address is the IPv6 VIP itself"
         else:
             found = reached[first].found
@@ -249,7 +291,7 @@ class Outside:
             else:
                 routed = [vip for vip in reached if ipaddress.ip_address(vip).is_global]
                 addresses = (public, *(vip for vip in routed if vip != first))
-        front = reached[first or next(iter(reached))]
+        front = reached[first]
         return Exposure(
             load_balancer_id=front.found.id,
             addresses=tuple(addresses),
@@ -257,6 +299,16 @@ class Outside:
             refused=front.refused,
             notes=notes,
         )
+
+
+def _first_of(vips: Sequence[str]) -> str:
+    """Return the VIP to which the first address leads: floating IPs are of IPv4."""
+    return next((vip for vip in vips if family_of(vip) == "IPv4"), vips[0])
+
+
+def _is_closed(found: FoundLoadBalancer) -> bool:
+    """Return whether all listeners have source ranges."""
+    return all(each.listener.allowed_cidrs for each in found.listeners)
 
 
 def _are_ranges_refused(error: errors.KuryrError) -> bool:

@@ -1,8 +1,8 @@
 """Reports on a Service's load balancers: Events, annotations, conditions and ingress.
 
-Nothing is reported while a cloud is at work. What cannot be done, but holds up nothing, is one
-Event for each reason and one condition for all of them: after a restart, the condition shows that
-it was reported. What is refused is a condition, and the handler's Event.
+While a cloud is at work, nothing is reported but the first address. What cannot be done, but holds
+up nothing, is one Event for each reason and one condition for all of them: after a restart, the
+condition shows that it was reported. What is refused is a condition, and the handler's Event.
 """
 
 import json
@@ -18,7 +18,7 @@ from kuryr_k8s.handlers.services.spec import service_reference
 from kuryr_k8s.handlers.services.status import READY, UNSUPPORTED, ServiceStatus, Verdict
 from kuryr_k8s.k8s.events import words_for_users
 from kuryr_k8s.k8s.resources import SERVICES, Key
-from kuryr_k8s.model.service import LOAD_BALANCER, Service
+from kuryr_k8s.model.service import LOAD_BALANCER, Service, ingress_text
 from kuryr_k8s.model.service_annotations import LOAD_BALANCER_ADDRESS, PREFIX, WRITTEN_ID
 
 CHANGED = "KuryrLoadBalancerChanged"
@@ -55,9 +55,12 @@ class Reports:
 
     async def write(self, reconcile: Reconcile) -> None:
         """Write Events, annotations and the status."""
-        if reconcile.is_waiting():
-            return
         key, service = reconcile.key, reconcile.service
+        if reconcile.is_waiting():
+            first = reconcile.exposure
+            if first is not None and first.problem is None and service.ingress == ingress_text(()):
+                await self._status.write(key, service.uid, {}, first.ingress)
+            return
         exposure, problems = reconcile.exposure, reconcile.problems
         notes = _notes_of(reconcile)
         verdicts: dict[str, Verdict | None] = {UNSUPPORTED: None, READY: None}
@@ -72,16 +75,16 @@ class Reports:
             verdicts[READY] = Verdict(True, "Ready")
             address = ",".join(exposure.addresses)
             await self._publishing.outside(key, service, exposure.load_balancer_id, address)
-        elif reconcile.exposed:
+        if reconcile.exposed and (problems or exposure is None):
             words = words_for_users(problems[0], 0) if problems else None
             if words is None:
                 del verdicts[READY]
             else:
                 verdicts[READY] = Verdict(False, *words)
-            if exposure is not None:
+            if exposure is not None and exposure.problem is not None:
                 ingress = exposure.ingress
                 await self._publishing.no_outside(key, service)
-        elif not problems:
+        elif not reconcile.exposed and not problems:
             ingress = _of_nothing(service)
         await self._status.write(key, service.uid, verdicts, ingress)
         if not reconcile.exposed and not problems:

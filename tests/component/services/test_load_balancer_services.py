@@ -16,6 +16,7 @@ from tests.kit.load_balancer_services import (
     expose,
     floating,
     ingress_of,
+    listener,
     marks,
     open_up,
     until_condition,
@@ -457,6 +458,89 @@ async def test_what_a_load_balancer_cannot_do_is_an_event_and_a_condition(servic
         name = next(iter(spec))
         await services.patch_service(spec={name: None})
         await until_condition(services, UNSUPPORTED, None)
+
+
+async def test_ranges_that_are_added_close_the_address_before_octavia_has_them(services):
+    """The VIP of a ClusterIP is open to all."""
+    async with services.controller():
+        await expose(services)
+        (ingress,) = await until_reached(services)
+        services.cloud.octavia_pending = float("inf")
+        await services.patch_service(spec={"loadBalancerSourceRanges": CIDRS})
+        await services.cloud.wait_for(lambda: floating(services) == {ingress["ip"]: None})
+        await services.cloud.wait_for(lambda: len(services.cloud.load_balancers) == 2)
+        for balancer_id in list(services.cloud.load_balancers):
+            services.cloud.octavia.progress.finish(balancer_id)
+        services.cloud.octavia_pending = 0
+        outside = balancer(services, "external")["vip_address"]
+        await services.cloud.wait_for(lambda: floating(services) == {ingress["ip"]: outside})
+    assert listener(services, "external")["allowed_cidrs"] == CIDRS
+
+
+@pytest.mark.parametrize("trouble", [answer(500), answer(409)], ids=["500", "409"])
+async def test_ranges_added_to_a_load_balancer_of_its_own_close_its_address_until_it_has_them(
+    services, trouble
+):
+    async with services.controller():
+        await expose(services, annotations=marks(x_forwarded_for="true"))
+        (ingress,) = await until_reached(services)
+        outside = balancer(services, "external")["vip_address"]
+        assert floating(services) == {ingress["ip"]: outside}
+        fault = services.cloud.faults.add(
+            method="PUT", path="/listeners/", times=None, action=trouble
+        )
+        await services.patch_service(spec={"loadBalancerSourceRanges": CIDRS})
+        await services.cloud.wait_for(lambda: floating(services) == {ingress["ip"]: None})
+        fault.remove()
+        await services.cloud.wait_for(lambda: floating(services) == {ingress["ip"]: outside})
+    assert listener(services, "external")["allowed_cidrs"] == CIDRS
+
+
+async def test_ranges_that_are_there_keep_the_address_through_a_restart_and_a_rollout(services):
+    async with services.controller():
+        await expose(services, loadBalancerSourceRanges=CIDRS)
+        (ingress,) = await until_reached(services)
+    before = floating(services)
+    async with services.controller():
+        await services.set_slice("a", "10.62.0.6", ports=[("http", 8080), ("dns", 5353, "UDP")])
+        await services.until_members({("TCP", 80): {("10.62.0.6", 8080): 1}})
+    updates = [
+        call
+        for call in services.cloud.calls
+        if (call.method, call.what) == ("PUT", "/v2.0/floatingips/{id}")
+    ]
+    assert not updates
+    assert floating(services) == before
+    assert list(before) == [ingress["ip"]]
+
+
+async def test_member_that_octavia_never_finishes_inside_holds_up_nothing_outside(services):
+    """Each load balancer of the Service is followed by itself."""
+    async with services.controller():
+        await expose(services, annotations=marks(x_forwarded_for="true"))
+        await until_reached(services)
+        (inner,) = (
+            each["id"]
+            for each in services.cloud.load_balancers.values()
+            if not each["name"].endswith("external")
+        )
+        services.cloud.octavia.progress.stalled = lambda found: found["id"] == inner
+        for number in range(6, 9):
+            await services.set_slice("a", f"10.62.0.{number}", ports=[("http", 8080)])
+
+            async def followed(number=number):
+                pool = listener(services, "external")["pool"]
+                return [member["address"] for member in pool["members"]] == [f"10.62.0.{number}"]
+
+            await services.until(followed)
+
+
+async def test_address_does_not_wait_for_the_second_family(services):
+    async with services.controller():
+        services.cloud.octavia.progress.stalled = lambda found: ":" in found["vip_address"]
+        await expose(services, ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv4", "IPv6"])
+        (ingress,) = await until_reached(services)
+        assert floating(services) == {ingress["ip"]: balancer(services)["vip_address"]}
 
 
 def vip_ports(services):

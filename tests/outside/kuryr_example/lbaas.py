@@ -40,6 +40,10 @@ class Delegating(LBaaSDriver):
         """Pass it on."""
         return await self._driver.ids_of(owner)
 
+    async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
+        """Pass it on."""
+        return await self._driver.last_seen(owner)
+
     async def is_shared(self, owner: Owner) -> bool:
         """Pass it on."""
         return await self._driver.is_shared(owner)
