@@ -74,10 +74,10 @@ class Attachments:
             others = look.others.listeners if look.others else ()
             taken = ownership.find_taken(desired.listeners, others)
             fitting = ownership.without(desired, taken)
-            step = plan.next_step_inside(fitting, look.own)
-            if step is not None:
+            steps = list(plan.steps_inside(fitting, look.own))
+            if steps:
                 view.used = True
-            await self._work.take(view, look, fitting, step)
+            await self._work.take(view, look, fitting, steps)
         except Gone:
             await self._follow(record, load_balancer_id, view.id)
         except Unusable:
@@ -229,8 +229,8 @@ class Attachments:
                 raise Unusable(
                     f"load balancer {view.id} is in ERROR: what is in it cannot be removed"
                 )
-            step = plan.next_step_inside(ownership.NOTHING, found)
-            await self._work.take(view, look, ownership.NOTHING, step)
+            steps = plan.steps_inside(ownership.NOTHING, found)
+            await self._work.take(view, look, ownership.NOTHING, steps)
         except Gone:
             LOG.info("load balancer %s is gone, with what %s had in it", view.id, view.owner)
 

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.model.load_balancer import LoadBalancer
+from kuryr_k8s.model.load_balancer import HASHING, LoadBalancer
 
 Version = tuple[int, int]
+# of providers that forward by a hash
+HASHED = ("TCP", "UDP", "SCTP")
+ALGORITHMS = ("SOURCE_IP", "SOURCE_IP_PORT")
 TAGS, FLAVORS, CIDRS, SOURCE_IP_PORT, ZONES, PROXYV2, SCTP = (
     (2, minor) for minor in (5, 6, 12, 13, 14, 22, 23)
 )
@@ -54,6 +57,29 @@ class Capabilities:
                 versions = await self._octavia.microversions()
                 self._known = max(versions), await self._octavia.providers()
             return self._known
+
+
+def check_replacement(wanted: LoadBalancer) -> None:
+    """Make sure that a provider is not known to lack something, before an older one's goes.
+
+    Octavia itself tells when it is asked to create, and then the address must be free already.
+
+    :raises errors.Unsupported: it lacks something.
+    """
+    if wanted.provider not in HASHING:
+        return
+    lacks = {
+        "protocol": any(each.protocol not in HASHED for each in wanted.listeners),
+        "allowed_cidrs": any(each.allowed_cidrs for each in wanted.listeners),
+        "lb_algorithm": any(each.lb_algorithm not in ALGORITHMS for each in wanted.pools),
+    }
+    for feature, is_lacking in lacks.items():
+        if is_lacking:
+            raise errors.Unsupported(
+                f"provider {wanted.provider} does not support the {feature} asked for: the load "
+                "balancer of the provider before stays",
+                feature=feature,
+            )
 
 
 def needed(wanted: LoadBalancer) -> Iterator[tuple[str, Version]]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.drivers.lbaas.ownership import set_fields
 from kuryr_k8s.model.load_balancer import (
-    ERROR,
     LISTENER_LIMITS,
     FoundLoadBalancer,
     FoundPool,
@@ -91,9 +90,7 @@ def united(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
 
 
 def same_members(wanted: tuple[Member, ...], found: FoundPool) -> bool:
-    """Return whether the pool has exactly these members, in any order, and none is in ERROR."""
-    if ERROR in found.member_statuses.values():
-        return False
+    """Return whether the pool has exactly these members, in any order."""
     existing = {_identity(member): member for member in found.pool.members}
     if existing.keys() != {_identity(member) for member in wanted}:
         return False

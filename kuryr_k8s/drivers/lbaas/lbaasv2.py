@@ -17,8 +17,9 @@ from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShare
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import ownership, plan
 from kuryr_k8s.drivers.lbaas.attached import Attachments
-from kuryr_k8s.drivers.lbaas.record import Deletion, LoadBalancerFailed, View
+from kuryr_k8s.drivers.lbaas.record import Deletion, View
 from kuryr_k8s.drivers.lbaas.records import Records
+from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
 from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep, is_vip_port
 from kuryr_k8s.drivers.lbaas.work import IMMUTABLE_LIMIT, SOON, Gone, StillPending, Work
 from kuryr_k8s.engine.controller import Controller
@@ -67,7 +68,7 @@ class LBaaSv2(LBaaSDriver):
         desired = ownership.tagged(desired, owner, self._tags)
         view = await self._records.own_view(owner)
         if view is None:
-            self._work.error_cleared(self._records.known(owner))
+            self._work.nothing_broken(self._records.known(owner))
             raise await self._create(owner, plan.attainable(desired))
         self._work.check_idle(view)
         await self._remove_duplicates(view)
@@ -135,7 +136,7 @@ class LBaaSv2(LBaaSDriver):
             others = look.others.listeners if look.others else ()
             taken = ownership.find_taken(desired.listeners, others)
             fitting = ownership.without(desired, taken)
-            await self._work.take(view, look, fitting, plan.next_step(fitting, look.own))
+            await self._work.take(view, look, fitting, plan.steps(fitting, look.own))
         except Gone:
             self._attached.lost(view.id)
             self._records.doubt(view.owner)
@@ -190,8 +191,8 @@ class LBaaSv2(LBaaSDriver):
         ):
             self._attached.clear(view.id)
             raise errors.Wait(f"load balancer {view.id} is not shared any more", delay=SOON)
-        step = plan.next_step_inside(ownership.NOTHING, look.own)
-        await self._work.take(view, look, ownership.NOTHING, step)
+        steps = plan.steps_inside(ownership.NOTHING, look.own)
+        await self._work.take(view, look, ownership.NOTHING, steps)
         self._work.waiters.add(view.id, view.owner)
         names = [each.listener.name for each in others.listeners] or [
             each.pool.name for each in others.pools

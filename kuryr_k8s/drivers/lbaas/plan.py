@@ -1,8 +1,8 @@
-"""Plan that leads from the state found in Octavia to the desired state: the next call. Pure.
+"""Plan that leads from the state found in Octavia to the desired state: the next calls. Pure.
 
 Every change makes the whole load balancer PENDING, and Octavia refuses any other change meanwhile.
-So a plan is one step, then a look at its result. Step by step, it ends with nothing to do, after
-as few calls as there are differences. The order of steps:
+So of a plan one step is taken, then the result is looked at. Step by step, it ends with nothing to
+do, after as few calls as there are differences. The order of steps:
 
 * what is in ERROR is deleted first, and created again: Octavia accepts nothing else;
 * members come before everything else: others may have the addresses of those that went;
@@ -23,7 +23,8 @@ make the whole load balancer PENDING, and hold up changes that matter. They are 
 the next change.
 """
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kuryr_k8s.drivers.lbaas.compare import (
@@ -67,34 +68,46 @@ from kuryr_k8s.model.load_balancer import (
 
 
 def next_step(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Step | None:
-    """Return the next step.
+    """Return the next step, the first of :func:`steps`.
+
+    :returns: None if everything matches the desired state.
+    """
+    return next(steps(desired, found), None)
+
+
+def steps(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Iterator[Step]:
+    """Yield the steps that could be the next one, in the order in which they should be.
+
+    One is taken; a later one only if those before it cannot be, so that a part that cannot be had
+    holds up no other.
 
     :param desired: None if the load balancer is to be deleted.
     :param found: None if there is none.
-    :returns: None if everything matches the desired state.
     """
     if found is None or found.provisioning_status == DELETED:
-        return CreateLoadBalancer(attainable(desired)) if desired is not None else None
-    if found.provisioning_status.startswith("PENDING"):
-        return Pending(found.id)
+        if desired is not None:
+            yield CreateLoadBalancer(attainable(desired))
+    elif found.provisioning_status.startswith("PENDING"):
+        yield Pending(found.id)
     # A deletion need not wait for parts: those of one in ERROR may be PENDING for ever.
-    if desired is None or found.provisioning_status == ERROR:
-        return DeleteLoadBalancer(found.id)
-    if found.is_pending():
-        return Pending(found.id)
-    if differs(desired, found):
-        return DeleteLoadBalancer(found.id)
-    if lacks_mark(desired, found):
-        tags = united(desired.tags, found.tags)
-        return next_step_inside(desired, found) or SetTags(found.id, tags)
-    return next_step_inside(desired, found)
+    elif desired is None or found.provisioning_status == ERROR:
+        yield DeleteLoadBalancer(found.id)
+    elif found.is_pending():
+        yield Pending(found.id)
+    elif differs(desired, found):
+        yield DeleteLoadBalancer(found.id)
+    else:
+        yield from steps_inside(desired, found)
+        if lacks_mark(desired, found):
+            yield SetTags(found.id, united(desired.tags, found.tags))
 
 
-def next_step_inside(desired: LoadBalancer, found: FoundLoadBalancer) -> Pending | Change | None:
-    """Return the next step with listeners and pools, whatever the load balancer itself is like."""
+def steps_inside(desired: LoadBalancer, found: FoundLoadBalancer) -> Iterator[Pending | Change]:
+    """Yield the steps with listeners and pools, whatever the load balancer itself is like."""
     if found.is_pending():
-        return Pending(found.id)
-    return _Tree(attainable(desired, found.provider), found).next_step()
+        yield Pending(found.id)
+    else:
+        yield from _Tree(attainable(desired, found.provider), found).steps()
 
 
 def attainable(desired: LoadBalancer, provider: str | None = None) -> LoadBalancer:
@@ -127,6 +140,11 @@ class _Tree:
         self._front_of = {listener.pool: listener.key for listener in desired.listeners}
         self._found_listeners = {each.listener.key: each for each in found.listeners}
         self._kept = dict(self._keep())
+        self._unfilled = {
+            name
+            for name, pool in self._kept.items()
+            if not same_members(self._pools[name].members, pool)
+        }
 
     def _keep(self) -> Iterable[tuple[str, FoundPool]]:
         """Yield the pools that stay, by name; of two of the same name, the one in its place."""
@@ -147,59 +165,59 @@ class _Tree:
         same_algorithm = found.lb_algorithm == wanted.lb_algorithm
         return found.protocol == wanted.protocol and (same_algorithm or not self._hashing)
 
-    def next_step(self) -> Change | None:
-        """Return the next step."""
-        return (
-            self._heal()
-            or self._set_members()
-            or self._create_pool()
-            or self._update_pool()
-            or self._update_listener()
-            or self._delete_listener()
-            or self._create_listener()
-            or self._change_monitor()
-            or self._delete_pool()
-            or self._separate()
+    def steps(self) -> Iterator[Change]:
+        """Yield the steps."""
+        useful = itertools.chain(
+            self._heal(),
+            self._set_members(),
+            self._create_pool(),
+            self._update_pool(),
+            self._update_listener(),
+            self._delete_listener(),
+            self._create_listener(),
+            self._change_monitor(),
+            self._delete_pool(),
         )
+        first = next(useful, None)
+        if first is None:
+            yield from self._separate()
+        else:
+            yield first
+            yield from useful
 
-    def _heal(self) -> Change | None:
+    def _heal(self) -> Iterator[Change]:
         for listener in self._found.listeners:
             if listener.provisioning_status == ERROR:
-                return DeleteListener(listener.id)
+                yield DeleteListener(listener.id)
         for pool in self._found.pools:
             if pool.provisioning_status == ERROR:
-                return DeletePool(pool.id)
+                yield DeletePool(pool.id)
         for pool in self._found.pools:
             if pool.health_monitor_id is not None and pool.health_monitor_status == ERROR:
-                return DeleteHealthMonitor(pool.health_monitor_id)
-        return None
+                yield DeleteHealthMonitor(pool.health_monitor_id)
 
-    def _set_members(self) -> Change | None:
+    def _set_members(self) -> Iterator[Change]:
         """Set members, also those in ERROR."""
         for name, found in self._kept.items():
-            members = self._pools[name].members
-            if not same_members(members, found):
-                return SetMembers(found.id, members)
-        return None
+            if name in self._unfilled or ERROR in found.member_statuses.values():
+                yield SetMembers(found.id, self._pools[name].members)
 
-    def _create_pool(self) -> Change | None:
+    def _create_pool(self) -> Iterator[Change]:
         for name, wanted in self._pools.items():
             if name in self._kept or self._is_in_the_way(name):
                 continue
             listener = self._found_listeners.get(self._front_of.get(name, Front("", 0)))
             idle = listener is not None and listener.pool_id is None
-            return CreatePool(self._id, wanted, listener.id if listener and idle else None)
-        return None
+            yield CreatePool(self._id, wanted, listener.id if listener and idle else None)
 
-    def _update_pool(self) -> Change | None:
+    def _update_pool(self) -> Iterator[Change]:
         for name, found in self._kept.items():
             wanted = self._pools[name]
             if not same_pool(wanted, found.pool):
                 tags = united(wanted.tags, found.pool.tags)
-                return UpdatePool(found.id, replace(wanted, tags=tags))
-        return None
+                yield UpdatePool(found.id, replace(wanted, tags=tags))
 
-    def _update_listener(self) -> Change | None:
+    def _update_listener(self) -> Iterator[Change]:
         for key, wanted in self._listeners.items():
             found, pool = self._found_listeners.get(key), self._kept.get(wanted.pool)
             if found is None or pool is None:
@@ -207,47 +225,46 @@ class _Tree:
             tags = united(wanted.tags, found.listener.tags)
             if found.pool_id == pool.id:
                 if not same_listener(wanted, found.listener):
-                    return UpdateListener(found.id, replace(wanted, tags=tags), None)
-            elif not self._users(pool):
-                return UpdateListener(found.id, replace(wanted, tags=tags), pool.id)
-        return None
+                    yield UpdateListener(found.id, replace(wanted, tags=tags), None)
+            elif self._can_be_led_to(pool):
+                yield UpdateListener(found.id, replace(wanted, tags=tags), pool.id)
 
-    def _delete_listener(self) -> Change | None:
+    def _delete_listener(self) -> Iterator[Change]:
         for key, found in self._found_listeners.items():
             if key not in self._listeners:
-                return DeleteListener(found.id)
-        return None
+                yield DeleteListener(found.id)
 
-    def _create_listener(self) -> Change | None:
+    def _create_listener(self) -> Iterator[Change]:
         for key, wanted in self._listeners.items():
             pool = self._kept.get(wanted.pool)
-            if key not in self._found_listeners and pool is not None and not self._users(pool):
-                return CreateListener(self._id, wanted, pool.id)
-        return None
+            if key not in self._found_listeners and pool is not None and self._can_be_led_to(pool):
+                yield CreateListener(self._id, wanted, pool.id)
 
-    def _change_monitor(self) -> Change | None:
+    def _can_be_led_to(self, pool: FoundPool) -> bool:
+        """Return whether no listener leads to the pool, and it has all of its members."""
+        return pool.pool.name not in self._unfilled and not self._users(pool)
+
+    def _change_monitor(self) -> Iterator[Change]:
         for name, pool in self._kept.items():
             wanted, found = self._pools[name].health_monitor, pool.pool.health_monitor
             if pool.health_monitor_id is None or found is None:
                 if wanted is not None:
-                    return CreateHealthMonitor(pool.id, wanted)
+                    yield CreateHealthMonitor(pool.id, wanted)
             elif wanted == found:
                 continue
             elif wanted is not None and wanted.type == found.type and not self._hashing:
-                return UpdateHealthMonitor(pool.health_monitor_id, wanted)
+                yield UpdateHealthMonitor(pool.health_monitor_id, wanted)
             else:
-                return DeleteHealthMonitor(pool.health_monitor_id)
-        return None
+                yield DeleteHealthMonitor(pool.health_monitor_id)
 
-    def _delete_pool(self) -> Change | None:
+    def _delete_pool(self) -> Iterator[Change]:
         """Delete a pool that nobody uses, or that has the name of a new one and cannot stay."""
         kept = {pool.id for pool in self._kept.values()}
         for pool in self._found.pools:
             name = pool.pool.name
             blocks = name not in self._kept and name in self._pools and self._is_in_the_way(name)
             if pool.id not in kept and (blocks or not self._users(pool)):
-                return DeletePool(pool.id)
-        return None
+                yield DeletePool(pool.id)
 
     def _is_in_the_way(self, name: str) -> bool:
         """Return whether a pool that cannot stay has the name, and goes before its successor.
@@ -257,14 +274,13 @@ class _Tree:
         protocols = {pool.pool.protocol for pool in self._found.pools if pool.pool.name == name}
         return bool(protocols - {self._pools[name].protocol})
 
-    def _separate(self) -> Change | None:
+    def _separate(self) -> Iterator[Change]:
         """Delete one of the listeners that have each other's pools, so that others can go on."""
         for wanted in self._listeners.values():
             pool = self._kept.get(wanted.pool)
             for user in self._users(pool) if pool is not None else ():
                 if user.listener.key != wanted.key:
-                    return DeleteListener(user.id)
-        return None
+                    yield DeleteListener(user.id)
 
     def _users(self, pool: FoundPool) -> list[FoundListener]:
         return [each for each in self._found.listeners if each.pool_id == pool.id]

@@ -3,13 +3,11 @@
 import enum
 from dataclasses import dataclass, field
 
-from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.found import Parts
+from kuryr_k8s.drivers.lbaas.repairs import Repairs
 from kuryr_k8s.drivers.lbaas.steps import Change
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner
-
-LONGEST = 300.0  # seconds before a repair, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,7 @@ class View:
     :param used: another owner's load balancer in which this owner may have parts.
     :param changed: a change was asked for since the parts last matched the desired state.
     :param last: the last step; whether Octavia carried it out has not been seen yet.
+    :param untaken: steps that Octavia accepted and did not do, and when they may be tried again.
     :param immutable: how often in a row Octavia refused a change of what did not look PENDING.
     :param pending_since: since when Octavia has been waited for.
     :param parts_pending_since: since when parts are PENDING and the load balancer itself is not.
@@ -78,6 +77,7 @@ class View:
     used: bool = False
     changed: bool = False
     last: Change | None = None
+    untaken: dict[Change, float] = field(default_factory=dict)
     immutable: int = 0
     pending_since: float | None = None
     parts_pending_since: float | None = None
@@ -106,53 +106,7 @@ class View:
         self.begin()
         self.phase = Settled(own, others)
         self.last, self.changed = None, False
-
-
-class LoadBalancerFailed(errors.Refused):
-    """Octavia put the load balancer, or a part of it, in ERROR."""
-
-    reason = "KuryrLoadBalancerError"
-
-
-class Repairs:
-    """Limit on how often one owner's load balancer is made anew after ERROR.
-
-    The count begins with the first ERROR, and ends when the load balancer matches its desired
-    state. Delays grow from repair to repair.
-
-    :param limit: the most repairs.
-    :param delay: seconds from the ERROR to the first repair.
-    """
-
-    def __init__(self, limit: int, delay: float) -> None:
-        self._limit = limit
-        self._delay = delay
-        self._made = 0
-        self._due: float | None = None  # when the next one may begin
-        self._open = False  # one has begun: all that it needs may be done
-
-    def begin(self, load_balancer_id: str, now: float) -> None:
-        """Allow something to be done about an ERROR.
-
-        :raises LoadBalancerFailed: it is too early, or there were too many repairs.
-        """
-        if self._open:
-            return
-        what = f"load balancer {load_balancer_id}, or a part of it, is in ERROR"
-        if self._made >= self._limit:
-            raise LoadBalancerFailed(
-                f"{what}; it has been made anew {self._made} times, and is left to people now"
-            )
-        if self._due is None:
-            self._due = now + min(self._delay * 2.0**self._made, LONGEST)
-        if now < self._due:
-            raise LoadBalancerFailed(f"{what} and will be made anew")
-        self._open, self._due = True, None
-        self._made += 1
-
-    def error_cleared(self) -> None:
-        """Note that the error has cleared; a later one counts as new."""
-        self._open, self._due = False, None
+        self.untaken.clear()
 
 
 @dataclass(slots=True, eq=False)

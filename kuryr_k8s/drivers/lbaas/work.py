@@ -4,30 +4,39 @@ Nobody waits here: a call begins Octavia's work, and the watch of all PENDING lo
 when it has ended. Whatever is answered otherwise than expected is forgotten, and read anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext, OthersAtWork
 from kuryr_k8s.drivers.lbaas import ownership, steps
-from kuryr_k8s.drivers.lbaas.capabilities import Capabilities
+from kuryr_k8s.drivers.lbaas.capabilities import Capabilities, check_replacement
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
+from kuryr_k8s.drivers.lbaas.plan import attainable
 from kuryr_k8s.drivers.lbaas.record import (
     Created,
     Listed,
     Record,
-    Repairs,
     Settled,
     Unread,
     View,
 )
-from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, ERROR, FoundLoadBalancer, LoadBalancer
+from kuryr_k8s.drivers.lbaas.repairs import (
+    WHOLE,
+    LoadBalancerFailed,
+    Repairs,
+    broken_parts,
+    check_forwards_nothing,
+    part_mended,
+)
+from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
 
 Json = dict[str, Any]
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
 IMMUTABLE_LIMIT = 3
+REMADE_TOGETHER, TURN = 4, 2.0  # load balancers; seconds between two attempts of the others
 
 
 class StillPending(errors.Refused):
@@ -88,6 +97,7 @@ class Work:
         self._limit = limit
         self._longest = longest
         self._immutable_limit = immutable_limit
+        self._remade: dict[Owner, float] = {}  # owners whose load balancers are made anew
         self._changing: set[str] = set()  # ids of load balancers that are being changed
         self.capabilities = Capabilities(context.octavia)
         self.pending = PendingLoadBalancers(context, tags, wake)
@@ -184,64 +194,110 @@ class Work:
     # -- changing
 
     async def take(
-        self, view: View, look: Look, desired: LoadBalancer, step: steps.Step | None
+        self, view: View, look: Look, desired: LoadBalancer, planned: Iterable[steps.Step]
     ) -> None:
-        """Begin a step; return only if none is left, as everything matches the desired state.
+        """Begin the first step that can be taken.
+
+        Return only if there is none, as everything matches the desired state.
 
         :param look: what :meth:`look` has returned.
-        :param desired: where the step leads.
+        :param desired: where the steps lead.
         :raises Gone: the load balancer does not exist.
         :raises errors.Wait: Octavia is at work on it.
-        :raises errors.Refused: it does not become ACTIVE, or does not become as desired.
+        :raises errors.Refused: it does not become ACTIVE, or does not become as desired; nothing
+            else is left to do.
         """
-        if isinstance(step, steps.CreateLoadBalancer):
-            raise Gone(view.id)
-        if step is None:
-            self._settle(view, look)
-            return
+        problem: errors.KuryrError | None = None
+        self.nothing_broken(view.record, but=broken_parts(look.own).values())
         others_pending = look.fresh and look.others is not None and look.others.is_pending()
-        deletes = isinstance(step, steps.DeleteLoadBalancer)
-        if isinstance(step, steps.Pending) or (others_pending and not deletes):
-            raise self._wait(view, look.own)
-        if ERROR in look.own.statuses():
-            self._begin_repair(view)
-        else:
-            self.error_cleared(view.record)
-        if step == view.last:
-            since, patience = view.pending_since, self._patience
-            if since is not None and self._clock.now() - since < patience.unseen_change:
+        for step in planned:
+            if isinstance(step, steps.CreateLoadBalancer):
+                raise Gone(view.id)
+            deletes = isinstance(step, steps.DeleteLoadBalancer)
+            if isinstance(step, steps.Pending) or (others_pending and not deletes):
+                raise self._wait(view, look.own)
+            await self.capabilities.check(desired)
+            try:
+                self._allow(view, look.own, desired, step)
+                await self._change(view, look, step)
+            except (LoadBalancerFailed, NotTaken, errors.BadRequest, errors.OverQuota) as error:
+                problem = problem or error  # the next one may be of another part
+                continue
+            raise self.at_work(view)
+        if problem is not None:
+            raise problem
+        self._settle(view, look)
+
+    def _allow(
+        self, view: View, found: FoundLoadBalancer, desired: LoadBalancer, step: steps.Change
+    ) -> None:
+        """Allow a step, unless it must not be taken now.
+
+        :raises LoadBalancerFailed: what is in ERROR is left as it is for now.
+        :raises NotTaken: Octavia has accepted the step not long ago, and has not done it.
+        :raises errors.Wait: it has accepted it just now.
+        """
+        part = part_mended(step, found)
+        if part is not None:
+            view.doubt()  # people may repair it
+            if part == WHOLE:
+                check_forwards_nothing(desired, found)
+                self._check_turn(view)
+            self._begin_repair(view, part)
+        elif isinstance(step, steps.DeleteLoadBalancer):
+            check_replacement(attainable(desired))
+            self._check_turn(view)
+        now, patience = self._clock.now(), self._patience
+        if part is None and step == view.last:
+            since = view.pending_since
+            if since is not None and now - since < patience.unseen_change:
                 raise errors.Wait(
                     "the change cannot be seen yet", delay=patience.unseen_change_look
                 )
             view.last = None
+            view.untaken[step] = now + patience.first_refused
+        if now < view.untaken.get(step, now):
+            view.doubt()
             raise NotTaken(f"Octavia accepts {type(step).__name__} and does not do it")
-        await self.capabilities.check(desired)
-        await self._change(view, look, step)
-        raise self.at_work(view)
+
+    def _check_turn(self, view: View) -> None:
+        """Let only some load balancers of the cluster be made anew at the same time.
+
+        Clients of the others are served meanwhile, whatever makes all of them be replaced.
+
+        :raises errors.Wait: it is not the owner's turn.
+        """
+        now = self._clock.now()
+        for owner, since in list(self._remade.items()):
+            if now - since > self._longest:
+                del self._remade[owner]
+        if view.owner not in self._remade and len(self._remade) >= REMADE_TOGETHER:
+            raise errors.Wait(f"load balancer {view.id} is not yet to be made anew", delay=TURN)
+        self._remade[view.owner] = now
 
     def _settle(self, view: View, look: Look) -> None:
+        self._remade.pop(view.owner, None)
         changed = view.changed
         view.settle(look.own, look.others)
         view.record.repairs = None
         if changed:
             self.waiters.notify(view.id, *view.former, by=view.owner)
 
-    def _begin_repair(self, view: View) -> None:
-        """Allow a step on a load balancer in which something is in ERROR.
+    def _begin_repair(self, view: View, part: str) -> None:
+        """Allow a part that is in ERROR to be made anew.
 
-        :raises LoadBalancerFailed: it may not be made anew now.
+        :raises LoadBalancerFailed: not now, or not any more.
         """
-        view.doubt()  # people may repair it
         record = view.record
         if record.repairs is None:
             record.repairs = Repairs(self._limit, self._patience.first_repair)
-        record.repairs.begin(view.id, self._clock.now())
+        record.repairs.begin(part, view.id, self._clock.now())
 
     @staticmethod
-    def error_cleared(record: Record | None) -> None:
-        """Note that nothing of the owner's is in ERROR."""
+    def nothing_broken(record: Record | None, but: Collection[str] = ()) -> None:
+        """Note that nothing of the owner's is in ERROR but these parts."""
         if record is not None and record.repairs is not None:
-            record.repairs.error_cleared()
+            record.repairs.cleared(but)
 
     def refuse_taken(
         self, view: View, found: FoundLoadBalancer, taken: Sequence[ownership.Taken]

@@ -377,6 +377,50 @@ async def test_load_balancer_in_error_is_told_and_made_anew(worker, cloud):
     assert list(cloud.load_balancers) == [second.id] != [first.id]
 
 
+async def test_load_balancer_in_error_that_forwards_stays_until_none_of_its_members_is_left(
+    worker, cloud
+):
+    first = await worker.have(OWNER, wanted(cloud, OWNER))
+    cloud.octavia.set_error(first.id, forwards=True)
+    cloud.load_balancers[first.id]["updated_at"] = "2031-01-01T00:00:00"
+    await worker.driver.list_owned()
+    worker.want(OWNER, wanted(cloud, OWNER, pods=5))
+    problem = await worker.trouble(OWNER)
+    assert "openstack loadbalancer failover" in str(problem)
+    assert list(cloud.load_balancers) == [first.id]
+    worker.want(OWNER, wanted(cloud, OWNER, pods=0))
+    second = await worker.done(OWNER)
+    assert list(cloud.load_balancers) == [second.id] != [first.id]
+
+
+async def test_member_that_never_works_holds_up_no_other_port(worker, cloud):
+    """Its pool comes first in the plan."""
+    await worker.have(OWNER, wanted(cloud, OWNER, ports=["dns", "http"]))
+
+    async def accept(_request, _proceed):
+        return web.Response(status=202)
+
+    first, second = map(cloud.octavia.store.part, ids(cloud, "pool"))
+    member = cloud.octavia.store.members(first["id"])[0]
+    cloud.octavia.set_error(member["id"])
+    cloud.faults.add(method="PUT", path=f"/{first['id']}/members$", times=None, action=accept)
+    cloud.load_balancers[first["load_balancer_id"]]["updated_at"] = "2031-01-01T00:00:00"
+    await worker.driver.list_owned()
+    worker.want(OWNER, wanted(cloud, OWNER, ports=["dns", "http"], pods=1))
+    await cloud.wait_for(lambda: len(cloud.octavia.store.members(second["id"])) == 1)
+    await worker.trouble(OWNER)
+
+
+async def test_load_balancer_stays_while_the_next_provider_is_known_not_to_be_able_to(
+    worker, cloud
+):
+    first = await worker.have(OWNER, wanted(cloud, OWNER))
+    hashed = dataclasses.replace(wanted(cloud, OWNER), provider="ovn")  # and ROUND_ROBIN
+    worker.want(OWNER, hashed)
+    assert isinstance(await worker.trouble(OWNER), errors.Unsupported)
+    assert list(cloud.load_balancers) == [first.id]
+
+
 @pytest.mark.parametrize("kind", ["listener", "pool", "member"])
 async def test_part_in_error_is_made_anew_and_the_load_balancer_stays(worker, cloud, kind):
     first = await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))

@@ -83,11 +83,16 @@ class OctaviaAPI:
         """What the load balancer is and has, in the same order always, without ids."""
         return self._views.tree(self.store.of(LOAD_BALANCER)[load_balancer_id])
 
-    def set_error(self, resource_id: str) -> None:
-        """A load balancer, or anything in one, fails; nothing else of it does."""
+    def set_error(self, resource_id: str, *, forwards: bool = False) -> None:
+        """A load balancer, or anything in one, fails; nothing else of it does.
+
+        With `forwards`, only the control plane has failed.
+        """
         part = self.store.part(resource_id)
         assert part is not None
         self.store.set_status(part, "ERROR")
+        if not forwards:
+            part["operating_status"] = "ERROR"
 
     def remove(self, resource_id: str) -> None:
         """A load balancer (with its port), or anything in one, vanishes."""

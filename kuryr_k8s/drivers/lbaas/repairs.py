@@ -1,0 +1,144 @@
+"""Repairs of what is in ERROR: of which part, how often, and when. Pure.
+
+Each part has a count and a delay of its own, so that one that cannot be mended holds up no other.
+A load balancer in ERROR can only be deleted and made again. As long as it forwards, that would
+turn a fault of the control plane into an outage: it is left to people, who are told what they can
+do.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.lbaas.steps import (
+    Change,
+    DeleteHealthMonitor,
+    DeleteListener,
+    DeleteLoadBalancer,
+    DeletePool,
+    SetMembers,
+)
+from kuryr_k8s.model.load_balancer import ERROR, HASHING, FoundLoadBalancer, LoadBalancer
+
+LONGEST = 300.0  # seconds before a repair, at most
+FORWARDING = ("ONLINE", "DEGRADED")  # operating statuses
+WHOLE = "all of it"
+
+
+class LoadBalancerFailed(errors.Refused):
+    """Octavia put the load balancer, or a part of it, in ERROR."""
+
+    reason = "KuryrLoadBalancerError"
+
+
+@dataclass(slots=True)
+class _Repair:
+    """Repairs of one part.
+
+    :param made: how many.
+    :param due: when the next one may be made; None while the part is not in ERROR.
+    """
+
+    made: int = 0
+    due: float | None = None
+
+
+class Repairs:
+    """Limits on how often the parts of one owner's load balancer are made anew after ERROR.
+
+    The counts begin with the first ERROR, and end when the load balancer matches its desired
+    state. Delays grow from repair to repair.
+
+    :param limit: the most repairs of a part.
+    :param delay: seconds from the ERROR to the first repair.
+    """
+
+    def __init__(self, limit: int, delay: float) -> None:
+        self._limit = limit
+        self._delay = delay
+        self._repairs: dict[str, _Repair] = {}
+
+    def begin(self, part: str, load_balancer_id: str, now: float) -> None:
+        """Allow a part in ERROR to be made anew, once.
+
+        :raises LoadBalancerFailed: it is too early, or there were too many repairs.
+        """
+        repair = self._repairs.setdefault(part, _Repair())
+        what = f"load balancer {load_balancer_id}: {part} is in ERROR"
+        if repair.made >= self._limit:
+            raise LoadBalancerFailed(
+                f"{what}; it has been made anew {repair.made} times, and is left to people now"
+            )
+        if repair.due is None:
+            repair.due = now + min(self._delay * 2.0**repair.made, LONGEST)
+        if now < repair.due:
+            raise LoadBalancerFailed(f"{what} and will be made anew")
+        repair.due = None
+        repair.made += 1
+
+    def cleared(self, but: Collection[str] = ()) -> None:
+        """Note that nothing is in ERROR but these parts; a later ERROR counts as new."""
+        for part, repair in self._repairs.items():
+            if part not in but:
+                repair.due = None
+
+
+def broken_parts(found: FoundLoadBalancer) -> dict[tuple[type[Change], str], str]:
+    """Return the parts that are in ERROR, by the step that begins to make each anew.
+
+    A step is its type and the id that it names; a part is told in words that stay the same when it
+    is made anew.
+    """
+    parts: dict[tuple[type[Change], str], str] = {}
+    if found.provisioning_status == ERROR:
+        parts[DeleteLoadBalancer, found.id] = WHOLE
+    for each in found.listeners:
+        if each.provisioning_status == ERROR:
+            port = f"{each.listener.protocol} {each.listener.port}"
+            parts[DeleteListener, each.id] = f"listener {port}"
+    for pool in found.pools:
+        name = pool.pool.name
+        if pool.provisioning_status == ERROR:
+            parts[DeletePool, pool.id] = f"pool {name}"
+        if pool.health_monitor_id is not None and pool.health_monitor_status == ERROR:
+            parts[DeleteHealthMonitor, pool.health_monitor_id] = f"the health monitor of {name}"
+        if ERROR in pool.member_statuses.values():
+            parts[SetMembers, pool.id] = f"a member of pool {name}"
+    return parts
+
+
+def part_mended(step: Change, found: FoundLoadBalancer) -> str | None:
+    """Return the part in ERROR for whose sake alone a step is taken; None if there is none."""
+    parts = broken_parts(found)
+    match step:
+        case SetMembers(pool_id, members):
+            pool = next(each for each in found.pools if each.id == pool_id)
+            there = {member.key for member in pool.pool.members}
+            changes = there != {member.key for member in members}
+            return None if changes else parts.get((SetMembers, pool_id))
+        case DeleteLoadBalancer(step_id) | DeleteListener(step_id):
+            return parts.get((type(step), step_id))
+        case DeletePool(step_id) | DeleteHealthMonitor(step_id):
+            return parts.get((type(step), step_id))
+        case _:
+            return None
+
+
+def check_forwards_nothing(desired: LoadBalancer, found: FoundLoadBalancer) -> None:
+    """Make sure that a load balancer in ERROR does not forward to any member that it is to have.
+
+    :raises LoadBalancerFailed: it does.
+    """
+    wanted = {member.key for pool in desired.pools for member in pool.members}
+    there = {member.key for pool in found.pools for member in pool.pool.members}
+    if found.operating_status not in FORWARDING or not wanted & there:
+        return
+    remedy = (
+        "Octavia has no failover for it: have it deleted when an interruption is acceptable"
+        if found.provider in HASHING
+        else f"an administrator can mend it by: openstack loadbalancer failover {found.id}"
+    )
+    raise LoadBalancerFailed(
+        f"load balancer {found.id} is in ERROR, and forwards to its members all the same, so it "
+        f"is left as it is, and changes have to wait; {remedy}"
+    )
