@@ -110,6 +110,14 @@ _services = [
         "class, kuryr serves only the ClusterIPs and node ports.",
     ),
     cfg.BoolOpt(
+        "annotate_endpoints",
+        default=True,
+        help="Write the annotations kuryr-lbaas-spec and kuryr-lbaas-state on the Endpoints of a "
+        "Service, as kuryr-kubernetes does. Kubernetes has deprecated Endpoints: false leaves "
+        "them alone, and writes both annotations on the Service. Load balancers never wait for "
+        "annotations.",
+    ),
+    cfg.BoolOpt(
         "load_balancer_default",
         default=True,
         help="Serve Services of type LoadBalancer without a class, too. Set this to false beside "

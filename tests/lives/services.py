@@ -30,7 +30,6 @@ KUBE = frozenset({"kube"})
         "kube patch endpoints",
         "kube patch endpoints #2",
         "kube patch endpoints #3",
-        "kube patch services #2",
         "neutron POST /load-balancer/v2.0/lbaas/loadbalancers",
         "neutron PUT /load-balancer/v2.0/lbaas/pools/{pool_id}/members",
         "neutron DELETE /load-balancer/v2.0/lbaas/loadbalancers/{id}",
@@ -44,7 +43,7 @@ async def served(stage, _keeper, at):
     await stage.until_shown({("10.62.0.5", 8080), ("10.62.0.7", 8080)})
     await at("changed")
     await stage.delete_service()
-    await stage.until_service_gone()
+    await stage.until_no_balancers()
     await at("end")
 
 
@@ -136,7 +135,7 @@ async def exposed(stage, _keeper, at):
     await stage.until(alone)
     await at("alone")
     await stage.delete_service()
-    await stage.until_service_gone()
+    await stage.until_no_balancers()
     await at("end")
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.services.endpoints import PublishedEndpoints
 from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key
+from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.annotations import LBAAS_SPEC, LBAAS_SPEC_VERSION, SERVICE_FINALIZER
 from kuryr_k8s.model.service import Endpoints, Service
 from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
@@ -32,13 +33,11 @@ class LBaaSSpecHandler(Handler):
             )
         self._classes = Classes.read(context.conf)
         self._specs = ServiceSpecs(context.drivers)
+        self._endpoints = PublishedEndpoints(context)
 
     def watches(self) -> Sequence[Watch[Any]]:
-        informers = self._context.informers
-        return (
-            Watch(informers.of(SERVICES), _of_service),
-            Watch(informers.of(ENDPOINTS), _of_endpoints),
-        )
+        services = self._context.informers.of(SERVICES)
+        return (Watch(services, _of_service), *self._endpoints.watches(_of_endpoints))
 
     async def reconcile(self, key: Key) -> float | None:
         service = self._context.informers.of(SERVICES).get(key)
@@ -61,7 +60,6 @@ class LBaaSSpecHandler(Handler):
         self, key: Key, service: Service, spec: str | None, version: str | None
     ) -> None:
         """Write the Service first: the Endpoints copy its version, whoever is interrupted."""
-        kube, informers = self._context.kube, self._context.informers
         meta: Json = {"uid": service.uid}
         if (service.lbaas_spec, service.lbaas_spec_version) != (spec, version):
             meta["annotations"] = {LBAAS_SPEC: spec, LBAAS_SPEC_VERSION: version}
@@ -70,16 +68,15 @@ class LBaaSSpecHandler(Handler):
             meta["finalizers"] = [*service.finalizers, SERVICE_FINALIZER]
             meta["resourceVersion"] = service.resource_version  # others may add theirs
         if len(meta) > 1:
-            answer = await kube.merge_patch(SERVICES, key, {"metadata": meta})
-            informers.of(SERVICES).learn(answer)
-        endpoints = informers.of(ENDPOINTS).get(key)
+            answer = await self._context.kube.merge_patch(SERVICES, key, {"metadata": meta})
+            self._context.informers.of(SERVICES).learn(answer)
+        endpoints = self._endpoints.get(key)
         if endpoints and (endpoints.lbaas_spec, endpoints.lbaas_spec_version) != (spec, version):
             meta = {
                 "uid": endpoints.uid,
                 "annotations": {LBAAS_SPEC: spec, LBAAS_SPEC_VERSION: version},
             }
-            answer = await kube.merge_patch(ENDPOINTS, key, {"metadata": meta})
-            informers.of(ENDPOINTS).learn(answer)
+            await self._endpoints.patch(key, meta)
 
     def about(self, key: Key) -> Reference | None:
         return service_reference(self._context.informers.of(SERVICES).get(key))

@@ -1,8 +1,8 @@
 """Handler of Services' load balancers: from spec and EndpointSlices to Octavia, and reports.
 
-no spec yet, or a stale pair  → wait for the handler lbaas_spec
-handled                       → the driver brings Octavia in line → outside → annotations, status
-deleted, or not handled       → address, load balancers, annotations and finalizer go
+exposed, and no finalizer  → wait for the handler lbaas_spec
+handled                    → the driver brings Octavia in line → outside → annotations, status
+deleted, or not handled    → address, load balancers, annotations and finalizer go
 
 A dual-stack Service has a load balancer for each of its ClusterIPs; the first one's state is
 published. What the Service has outside is in outside.py. Clouds come first: nothing that goes
@@ -20,6 +20,7 @@ from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.services.desired import desired_of, owners_of
+from kuryr_k8s.handlers.services.endpoints import PublishedEndpoints
 from kuryr_k8s.handlers.services.outside import Outside
 from kuryr_k8s.handlers.services.publishing import Publishing
 from kuryr_k8s.handlers.services.ranges import ServiceRanges
@@ -29,10 +30,10 @@ from kuryr_k8s.handlers.services.reporting import Reports
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import keeps_address, settings_of
 from kuryr_k8s.handlers.services.slices import ServiceSlices
-from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
+from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference
 from kuryr_k8s.handlers.services.sweep import sweeps_of
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import ENDPOINTS, ENDPOINTSLICES, SERVICES, Key
+from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.service import Service
@@ -48,7 +49,7 @@ class LoadBalancerHandler(Handler):
         self._service_specs = ServiceSpecs(context.drivers)
         self._pod_subnets = context.drivers[PodSubnetsDriver]
         self._services = context.informers.of(SERVICES)
-        self._endpoints = context.informers.of(ENDPOINTS)
+        self._endpoints = PublishedEndpoints(context)
         self._slices = ServiceSlices(context.informers.of(ENDPOINTSLICES))
         self._settings: dict[Key, tuple[str, Settings]] = {}  # uid, the last that could be read
         self._unsliced: dict[Key, float] = {}  # new Services without slices, and since when
@@ -68,7 +69,7 @@ class LoadBalancerHandler(Handler):
         return (
             Watch(self._services, _same_key),
             Watch(self._context.informers.of(ENDPOINTSLICES), self._slices.changed),
-            Watch(self._endpoints, _same_key),
+            *self._endpoints.watches(_same_key),
         )
 
     async def start(self) -> None:
@@ -157,10 +158,10 @@ class LoadBalancerHandler(Handler):
         return settings if known_uid == uid else None
 
     async def _specs(self, key: Key, service: Service) -> tuple[LBaaSServiceSpec, ...]:
-        """Return the Service's present specs, once everybody can read them.
+        """Return the Service's present specs.
 
-        Users may write annotations, those of other projects too: so what is in them is compared
-        with what the drivers say, and never used.
+        They are what the drivers say; what is in the annotations, which users may write too, is
+        for others to read.
 
         :raises errors.Wait: it is the other handler's turn.
         """
@@ -169,13 +170,6 @@ class LoadBalancerHandler(Handler):
             specs = await self._service_specs.of(service)
         except errors.Refused as error:  # the other handler reports it
             raise errors.Wait(str(error), delay=patience) from error
-        endpoints = self._endpoints.get(key)
-        wanted = (text_of(specs[0]), service.lbaas_spec_version)
-        pair = [
-            (each.lbaas_spec, each.lbaas_spec_version) for each in (service, endpoints) if each
-        ]
-        if wanted[1] is None or any(found != wanted for found in pair):
-            raise errors.Wait(f"the spec of Service {key} is stale", delay=patience)
         exposed = is_exposed(service, self._classes)
         if exposed and SERVICE_FINALIZER not in service.finalizers:
             raise errors.Wait(f"Service {key} has no finalizer yet", delay=patience)
@@ -246,7 +240,8 @@ class LoadBalancerHandler(Handler):
         outcome = reconcile.inner.get(spec.ip or "")
         if outcome is None:
             return None
-        if self._endpoints.get(key) is None and service.has_selector:
+        awaited = self._endpoints.expected and service.has_selector
+        if awaited and self._endpoints.get(key) is None:
             since = self._requests.since(key, reconcile.owner())
             left = since + self._context.patience.service_endpoints - self._context.clock.now()
             if left > 0:

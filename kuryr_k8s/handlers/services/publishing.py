@@ -4,14 +4,14 @@ These are the state, on the Endpoints or else on the Service, and what the cloud
 there as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.services.endpoints import PublishedEndpoints
 from kuryr_k8s.handlers.services.state import Publication, publication
-from kuryr_k8s.k8s.informer import Informer
-from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key, Resource
+from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.annotations import LBAAS_STATE, LBAAS_STATE_CUT
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
@@ -22,6 +22,8 @@ from kuryr_k8s.model.service_annotations import (
     WRITTEN_ID,
 )
 
+Json = dict[str, Any]
+Patch = Callable[[Key, Json], Awaitable[None]]  # key and metadata
 INVALID = 422  # the API server's word for annotations that are too long together
 
 
@@ -31,7 +33,7 @@ class Publishing:
     def __init__(self, context: HandlerContext) -> None:
         self._kube = context.kube
         self._services = context.informers.of(SERVICES)
-        self._endpoints = context.informers.of(ENDPOINTS)
+        self._endpoints = PublishedEndpoints(context)
 
     async def state(
         self, key: Key, service: Service, found: FoundLoadBalancer, spec: LBaaSServiceSpec
@@ -55,9 +57,9 @@ class Publishing:
         self, key: Key, service: Service, state: Publication | None
     ) -> None:
         endpoints = self._endpoints.get(key)
-        await self._state(ENDPOINTS, self._endpoints, key, endpoints, state)
+        await self._state(self._endpoints.patch, key, endpoints, state)
         of_service = None if endpoints else state
-        await self._state(SERVICES, self._services, key, service, of_service)
+        await self._state(self._patch_service, key, service, of_service)
 
     async def outside(
         self, key: Key, service: Service, load_balancer_id: str, address: str
@@ -106,15 +108,14 @@ class Publishing:
             raise lags
         try:
             await self._annotate(
-                SERVICES, self._services, key, service.uid, texts, version=current.resource_version
+                self._patch_service, key, service.uid, texts, version=current.resource_version
             )
         except errors.KubeConflict as error:
             raise lags from error
 
     async def _state(
         self,
-        resource: Resource[Any],
-        informer: Informer[Any],
+        patch: Patch,
         key: Key,
         known: Service | Endpoints | None,
         state: Publication | None,
@@ -123,12 +124,11 @@ class Publishing:
             return
         text, cut = state or (None, None)
         texts = {LBAAS_STATE: text, LBAAS_STATE_CUT: cut}
-        await self._annotate(resource, informer, key, known.uid, texts)
+        await self._annotate(patch, key, known.uid, texts)
 
     async def _annotate(
         self,
-        resource: Resource[Any],
-        informer: Informer[Any],
+        patch: Patch,
         key: Key,
         uid: str,
         texts: Mapping[str, str | None],
@@ -138,11 +138,15 @@ class Publishing:
 
         :param version: the only version of the object that is written; None for any.
         """
-        meta: dict[str, Any] = {"uid": uid, "annotations": texts}
+        meta: Json = {"uid": uid, "annotations": texts}
         if version is not None:
             meta["resourceVersion"] = version
-        patch = {"metadata": meta}
         try:
-            informer.learn(await self._kube.merge_patch(resource, key, patch))
+            await patch(key, meta)
         except errors.KubeNotFound:
             return  # gone in the meantime
+
+    async def _patch_service(self, key: Key, meta: Json) -> None:
+        """Change metadata of a Service."""
+        answer = await self._kube.merge_patch(SERVICES, key, {"metadata": meta})
+        self._services.learn(answer)

@@ -7,11 +7,12 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import ServicePublicIPDriver
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import owners_of
+from kuryr_k8s.handlers.services.endpoints import PublishedEndpoints
 from kuryr_k8s.handlers.services.outside import Outside
 from kuryr_k8s.handlers.services.reporting import Reports
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import keeps_address
-from kuryr_k8s.k8s.resources import ENDPOINTS, SERVICES, Key
+from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service import Service
@@ -37,7 +38,7 @@ class Removal:
         self._kube = context.kube
         self._public_ips = context.drivers[ServicePublicIPDriver]
         self._services = context.informers.of(SERVICES)
-        self._endpoints = context.informers.of(ENDPOINTS)
+        self._endpoints = PublishedEndpoints(context)
         self._requests = requests
         self._outside = outside
         self._reports = reports

@@ -70,6 +70,27 @@ async def test_state_that_cannot_be_published_holds_up_nothing(services):
         await services.until(followed)
 
 
+async def test_endpoints_that_never_get_their_spec_hold_up_nothing(services):
+    services.proxy.faults.add(method="PATCH", path="/endpoints/", times=None, action=answer(403))
+    async with services.controller():
+        await services.set_slice("a", "10.62.0.5", "10.62.0.6", ports=[("http", 8080)])
+        await services.add_service("web", HTTP)
+        await services.until_members(UP)
+        await services.set_slice("a", "10.62.1.1", ports=[("http", 8080)])
+        await services.until_members({("TCP", 80): {("10.62.1.1", 8080): 1}})
+
+
+async def test_endpoints_are_left_alone_where_the_operator_says_so(services):
+    async with services.controller(kubernetes={"annotate_endpoints": "false"}):
+        await services.set_slice("a", "10.62.0.5", "10.62.0.6", ports=[("http", 8080)])
+        await services.add_service("web", HTTP)
+        await services.until_members(UP)
+        marks = await services.until_published(of=services.service)
+        assert {SPEC, VERSION, STATE} <= marks.keys()
+    assert "annotations" not in (await services.endpoints())["metadata"]
+    assert not [call for call in services.proxy.calls if call.what == "endpoints"]
+
+
 async def test_annotations_of_users_are_never_taken_for_the_truth(services):
     async with services.controller():
         await run(services)
