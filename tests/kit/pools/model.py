@@ -109,7 +109,8 @@ class PoolModel:
                 assert new in NEXT[old], f"{port} went from {old} to {new}"
                 assert new or port in self.buried
                 self.since[port] = self.now
-                self.order[port] = (self.ticks, *self.order.get(port, (0,))[:1], port)
+                # those that come together keep the order in which they were before
+                self.order[port] = (self.ticks, *self.order.get(port, (0, port)))
                 self.checked.discard(port)
                 self.doubtful.discard(port)
         self.places = places
