@@ -108,3 +108,31 @@ def test_service_made_again_with_the_same_address_has_a_load_balancer_of_its_own
     second = cluster.until_active("web")
     assert second["id"] != first["id"]
     assert cluster.answering("asks", f"http://{address}/", 1) == {"a"}
+
+
+def test_client_stays_with_its_server_while_affinity_is_asked_for(cluster):
+    """In both families, switched on and off under traffic."""
+    names = ("a", "b", "c")
+    dual = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
+    cluster.apply(service("web", **dual, sessionAffinity="ClientIP"), pod("asks", node="node2"))
+    cluster.apply(
+        *(web(name, node) for name, node in zip(names, ("node1", "node2", "node1"), strict=True))
+    )
+    cluster.wait_ready(*names, "asks")
+    cluster.until_all_active("web")
+    cluster.until_members("web", *names)
+    first, second = cluster.get("service", "web")["spec"]["clusterIPs"]
+    for url in (f"http://{first}/", f"http://[{second}]/"):
+        cluster.wait_for("it is answered", lambda url=url: cluster.fetch("asks", url))
+        assert len({cluster.fetch("asks", url) for _ in range(12)}) == 1
+    cluster.apply(service("web", **dual, sessionAffinity="None"))
+    for url in (f"http://{first}/", f"http://[{second}]/"):
+        assert len(cluster.answering("asks", url, 2)) >= 2
+        assert None not in [cluster.fetch("asks", url) for _ in range(6)]
+    cluster.apply(service("web", **dual, sessionAffinity="ClientIP"))
+
+    def stays(url):
+        return len({cluster.fetch("asks", url) for _ in range(12)}) == 1
+
+    for url in (f"http://{first}/", f"http://[{second}]/"):
+        cluster.wait_for("the client stays with its server", lambda url=url: stays(url))

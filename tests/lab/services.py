@@ -187,8 +187,9 @@ def cluster(configured):
         cluster = ServiceCluster(found.namespace)
         yield cluster
         cluster.delete("services", "--all")
-        assert not cluster.load_balancers()
         assert not cluster.floating_ips()
+        # no finalizer holds a ClusterIP
+        cluster.wait_for("its load balancers go", lambda: not cluster.load_balancers())
         cluster.assert_no_vip_is_left()
     cluster.assert_nothing_leaks()
 
