@@ -166,6 +166,10 @@ class LoadBalancer:
     flavor_id: str | None = None
     availability_zone: str | None = None
 
+    def has_members(self) -> bool:
+        """Return whether any pool has a member."""
+        return any(pool.members for pool in self.pools)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPool:

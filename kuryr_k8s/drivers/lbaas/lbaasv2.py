@@ -16,6 +16,7 @@ from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShared
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import ownership, plan
+from kuryr_k8s.drivers.lbaas.admission import Urgency
 from kuryr_k8s.drivers.lbaas.attached import Attachments
 from kuryr_k8s.drivers.lbaas.record import Deletion, View
 from kuryr_k8s.drivers.lbaas.records import Records
@@ -96,6 +97,7 @@ class LBaaSv2(LBaaSDriver):
             self._work.waiters.notify(*ids, *view.former, by=owner)
         self._records.released(owner)
         self._work.waiters.forget(owner)
+        self._work.admission.forget(owner)
 
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         view = await self._records.own_view(owner)
@@ -152,21 +154,23 @@ class LBaaSv2(LBaaSDriver):
         named = sorted(filter(self._attached.is_named, self._records.former_of(owner)))
         former = tuple(f"{ownership.FORMERLY_TAG}{each}" for each in named)
         await self._work.capabilities.check(desired)
-        self._records.doubt(owner)  # until there is an answer
-        wanted = dataclasses.replace(desired, tags=desired.tags + former)
-        try:
-            answer = await self._octavia.create_load_balancer(bodies.create_body(wanted))
-        except errors.CloudError as error:
-            if error.status:
-                # the VIP's port may have stayed
-                self._vip_ports.search_after(self._context.patience.refused_vip)
-            if isinstance(error, errors.Refused | errors.OverQuota):
-                with contextlib.suppress(errors.CloudError):
-                    await self._vip_ports.remove_left_by(desired)
-            raise
-        view = self._records.created(owner, answer)
-        self._work.pending.watch(view.id, owner, "PENDING_CREATE")
-        return self._work.at_work(view)
+        urgency = Urgency.SERVING if desired.has_members() else Urgency.USUAL
+        with self._work.admission.sending(owner, urgency):
+            self._records.doubt(owner)  # until there is an answer
+            wanted = dataclasses.replace(desired, tags=desired.tags + former)
+            try:
+                answer = await self._octavia.create_load_balancer(bodies.create_body(wanted))
+            except errors.CloudError as error:
+                if error.status:
+                    # the VIP's port may have stayed
+                    self._vip_ports.search_after(self._context.patience.refused_vip)
+                if isinstance(error, errors.Refused | errors.OverQuota):
+                    with contextlib.suppress(errors.CloudError):
+                        await self._vip_ports.remove_left_by(desired)
+                raise
+            view = self._records.created(owner, answer)
+            self._work.pending.watch(view.id, owner, "PENDING_CREATE")
+            return self._work.at_work(view)
 
     # -- removing
 
@@ -219,6 +223,7 @@ class LBaaSv2(LBaaSDriver):
 
         While it is PENDING, it is watched.
 
+        :raises errors.Wait: parts of it are being made.
         :raises LoadBalancerFailed: it could not be deleted; the next call tries again.
         """
         pending, deletion = self._work.pending, view.deletions.get(load_balancer_id)
@@ -229,15 +234,19 @@ class LBaaSv2(LBaaSDriver):
             return
         if deletion is None:
             if load_balancer_id == view.id:
-                view.begin()
-            try:
-                await self._octavia.delete_load_balancer(load_balancer_id)
-            except errors.Immutable:
-                pass
-            else:
-                view.deletions[load_balancer_id] = Deletion.BEGUN
-                pending.watch(load_balancer_id, view.owner, "PENDING_DELETE")
-                return
+                await self._work.await_parts(view)
+            urgency = Urgency.NEVER_SERVED if view.seen is None else Urgency.USUAL
+            with self._work.admission.sending(view.owner, urgency):
+                if load_balancer_id == view.id:
+                    view.begin()
+                try:
+                    await self._octavia.delete_load_balancer(load_balancer_id)
+                except errors.Immutable:
+                    pass
+                else:
+                    view.deletions[load_balancer_id] = Deletion.BEGUN
+                    pending.watch(load_balancer_id, view.owner, "PENDING_DELETE")
+                    return
         statuses = await self._octavia.statuses({"id": load_balancer_id})
         status = statuses.get(load_balancer_id, DELETED)
         if status == DELETED:

@@ -30,17 +30,23 @@ class PendingLoadBalancers:
 
     :param tags: the tags that all load balancers of the cluster have.
     :param wake: called for an owner when its load balancer has left the status.
+    :param ended: called with the seconds that changes have taken that have ended.
     """
 
     KEY = "pending load balancers"
 
     def __init__(
-        self, context: DriverContext, tags: Sequence[str], wake: Callable[[Owner], None]
+        self,
+        context: DriverContext,
+        tags: Sequence[str],
+        wake: Callable[[Owner], None],
+        ended: Callable[[list[float]], None],
     ) -> None:
         self._octavia = context.octavia
         self._clock = context.clock
         self._tags = ",".join(tags)
         self._wake = wake
+        self._ended = ended
         self._watched: dict[str, _Watched] = {}
         self._first = self._interval = context.patience.first_pending_look
         self.loop = Controller[str](
@@ -51,6 +57,11 @@ class PendingLoadBalancers:
             observe=context.observe,
             patience=context.patience,
         )
+
+    def count(self, seconds: float) -> int:
+        """Return how many are being watched, and have been for no longer than that."""
+        now = self._clock.now()
+        return sum(now - each.since <= seconds for each in self._watched.values())
 
     def __contains__(self, load_balancer_id: str) -> bool:
         return load_balancer_id in self._watched
@@ -97,6 +108,8 @@ class PendingLoadBalancers:
         # what was begun since then may be missing from the lists
         before = {lb_id for lb_id, each in self._watched.items() if each.since < started}
         ended = [self._watched.pop(lb_id) for lb_id in before - pending]
+        now = self._clock.now()
+        self._ended([now - watched.since for watched in ended if watched.status])
         for watched in ended:
             for owner in watched.owners:
                 self._wake(owner)

@@ -4,12 +4,14 @@ Nobody waits here: a call begins Octavia's work, and the watch of all PENDING lo
 when it has ended. Whatever is answered otherwise than expected is forgotten, and read anew.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext, OthersAtWork
 from kuryr_k8s.drivers.lbaas import ownership, steps
+from kuryr_k8s.drivers.lbaas.admission import Admission, Urgency
 from kuryr_k8s.drivers.lbaas.capabilities import Capabilities, check_replacement
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
 from kuryr_k8s.drivers.lbaas.plan import attainable
@@ -32,6 +34,7 @@ from kuryr_k8s.drivers.lbaas.repairs import (
 from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
 
+LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
@@ -100,7 +103,8 @@ class Work:
         self._remade: dict[Owner, float] = {}  # owners whose load balancers are made anew
         self._changing: set[str] = set()  # ids of load balancers that are being changed
         self.capabilities = Capabilities(context.octavia)
-        self.pending = PendingLoadBalancers(context, tags, wake)
+        self.admission = Admission(context.clock, self._count_pending, wake)
+        self.pending = PendingLoadBalancers(context, tags, wake, self.admission.ended)
         self.waiters = Waiters(wake)
 
     # -- looking
@@ -191,6 +195,28 @@ class Work:
         delay = min(max((now - view.parts_pending_since) / 2, PARTS_FIRST), PARTS_LONGEST)
         return self.at_work(view, delay)
 
+    async def await_parts(self, view: View) -> None:
+        """Wait before a deletion until Octavia has made all that it is making in it.
+
+        With ovn the load balancer is ACTIVE before its parts. If it goes before them, the provider
+        never ends their creation: listeners and pools are left that nobody can delete, and that
+        count against the quota.
+
+        :raises errors.Wait: parts are being made.
+        """
+        if isinstance(view.phase, Settled):
+            return
+        try:
+            statuses = await self._octavia.tree_statuses(view.id)
+        except errors.NotFound:
+            return
+        if "PENDING_CREATE" not in statuses:
+            return
+        problem = self._parts_pending(view)
+        if isinstance(problem, errors.Wait):
+            raise problem
+        LOG.warning("load balancer %s goes although parts of it are PENDING_CREATE", view.id)
+
     # -- changing
 
     async def take(
@@ -219,7 +245,7 @@ class Work:
             await self.capabilities.check(desired)
             try:
                 self._allow(view, look.own, desired, step)
-                await self._change(view, look, step)
+                await self._change(view, look, desired, step)
             except (LoadBalancerFailed, NotTaken, errors.BadRequest, errors.OverQuota) as error:
                 problem = problem or error  # the next one may be of another part
                 continue
@@ -311,7 +337,9 @@ class Work:
             self.waiters.add(view.id, view.owner)
             raise ownership.port_taken(found, taken)
 
-    async def _change(self, view: View, look: Look, step: steps.Change) -> None:
+    async def _change(
+        self, view: View, look: Look, desired: LoadBalancer, step: steps.Change
+    ) -> None:
         """Have Octavia begin the step.
 
         :raises errors.Wait: the load balancer was not as it was thought to be, or is PENDING.
@@ -319,6 +347,15 @@ class Work:
         self.check_idle(view)  # another owner may have been faster
         if view.id in self._changing:
             raise OthersAtWork(f"load balancer {view.id} is being changed", delay=SOON)
+        urgency = Urgency.SERVING if desired.has_members() else Urgency.USUAL
+        with self.admission.sending(view.owner, urgency):
+            await self._send(view, look, step)
+
+    async def _send(self, view: View, look: Look, step: steps.Change) -> None:
+        """Send the step, and watch what becomes PENDING by it.
+
+        :raises errors.Wait: the load balancer was not as it was thought to be, or is PENDING.
+        """
         view.begin()
         view.changed = True
         self._changing.add(view.id)
@@ -340,3 +377,6 @@ class Work:
         deletes = isinstance(step, steps.DeleteLoadBalancer)
         status = "PENDING_DELETE" if deletes else "PENDING_UPDATE"
         self.pending.watch(view.id, view.owner, status, foreign=view.foreign)
+
+    def _count_pending(self, seconds: float) -> int:
+        return self.pending.count(seconds)

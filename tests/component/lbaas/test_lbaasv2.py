@@ -598,9 +598,9 @@ async def test_one_list_looks_for_all_that_is_pending_ever_more_rarely_until_som
     ]
     first, second = [await octavia.create_load_balancer(body) for body in bodies]
     clock = ManualClock()
-    woken = []
+    woken, durations = [], []
     context = driver_context(None, None, octavia, clock=clock)
-    pending = PendingLoadBalancers(context, [TAG], woken.append)
+    pending = PendingLoadBalancers(context, [TAG], woken.append, durations.extend)
     pending.watch(first.id, OWNER, "PENDING_CREATE")
     delays = [await pending.reconcile("") for _ in range(20)]
     assert [timer.due for timer in clock.pending] == [PATIENCE.first_pending_look]
@@ -618,6 +618,7 @@ async def test_one_list_looks_for_all_that_is_pending_ever_more_rarely_until_som
     cloud.octavia.progress.finish(second.id)
     assert await pending.reconcile("") is None
     assert woken == [OWNER, OTHER]
+    assert durations == [1.0, 1.0]
     cloud.calls.clear()
     assert await pending.reconcile("") is None
     assert calls(cloud, writes=False) == []

@@ -225,6 +225,31 @@ async def test_deleted_service_is_gone_at_once_and_its_load_balancer_follows(ser
         await services.until_no_balancers()
 
 
+async def test_service_deleted_while_octavia_makes_what_is_in_it_waits_for_that(services):
+    """The ovn provider shows the load balancer ACTIVE before its parts, and never ends to make
+    those whose load balancer has gone: they could not be deleted."""
+    octavia = services.cloud.octavia
+    async with services.controller():
+        services.cloud.octavia_pending = float("inf")
+        await services.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+        await services.add_service("web", HTTP)
+        await services.cloud.wait_for(lambda: services.cloud.load_balancers)
+        (balancer,) = services.cloud.load_balancers.values()
+        octavia.store.set_status(balancer, "ACTIVE")
+        await services.delete_service()
+
+        def looked_again():
+            reads = [call for call in services.cloud.calls if call.what.endswith("/status")]
+            return len(reads) > 2
+
+        await services.cloud.wait_for(looked_again)
+        assert balancer["provisioning_status"] == "ACTIVE"
+        services.cloud.octavia_pending = 0
+        octavia.progress.finish(balancer["id"])
+        await services.until_no_balancers()
+    assert not octavia.store.leaked
+
+
 async def test_next_service_of_the_name_does_not_wait_until_the_last_ones_is_gone(services):
     async with services.controller():
         await run(services)

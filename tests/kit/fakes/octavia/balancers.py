@@ -77,6 +77,13 @@ class Balancers:
             text = f"Cannot delete Load Balancer {load_balancer['id']} - it has children"
             raise errors.invalid(text)
         self._begin(load_balancer, "PENDING_DELETE", "ACTIVE", "ERROR")
+        if load_balancer["provider"] == "ovn":  # it never ends what it was making inside
+            parts = [self._store.part(part_id) for part_id in inside]
+            self._store.leaked += [
+                part["id"]
+                for part in parts
+                if part is not None and part["provisioning_status"] == "PENDING_CREATE"
+            ]
         progress.begin(load_balancer, [])
 
     def _check_choices(self, body: Json) -> None:

@@ -16,7 +16,8 @@ class Progress:
 
     `pending` is the seconds that a change takes: 0 for done as soon as the answer is written, and
     infinite for never, until `finish` is called. With the provider ovn, the load balancer itself
-    is done after half of the time, before its parts. `stalled` tells of which load balancers
+    is done after half of the time, before its parts. With `one_by_one`, changes wait for those
+    before them, as with a provider that has one worker. `stalled` tells of which load balancers
     nothing is ever done, whatever `pending` says.
     """
 
@@ -27,6 +28,8 @@ class Progress:
         notify: Callable[[], None],
     ) -> None:
         self.pending = 0.0
+        self.one_by_one = False
+        self._free_at = 0.0  # when the only worker is free
         self.stalled: Callable[[Json], bool] = lambda _load_balancer: False
         self._store = store
         self._discard = discard
@@ -41,9 +44,11 @@ class Progress:
         if self.pending == 0:
             loop.call_soon(self._done, [load_balancer["id"], *ids])
         elif self.pending < float("inf"):
+            begins = max(loop.time(), self._free_at) if self.one_by_one else loop.time()
+            self._free_at = begins + self.pending
             own = self.pending / 2 if load_balancer["provider"] == "ovn" else self.pending
-            loop.call_later(own, self._done, [load_balancer["id"]])
-            loop.call_later(self.pending, self._done, ids)
+            loop.call_at(begins + own, self._done, [load_balancer["id"]])
+            loop.call_at(begins + self.pending, self._done, ids)
 
     def finish(self, load_balancer_id: str) -> None:
         """Have everything of the load balancer done now."""

@@ -33,6 +33,7 @@ class Store:
         self.flavors: dict[str, str] = {}  # the providers that they are for, by id
         self.zones: set[str] = set()  # names of availability zones
         self.certificates: set[str] = set()  # references to those that there are
+        self.leaked: list[str] = []  # parts that would be left for ever: see Balancers.delete
 
     def of(self, kind: Kind) -> dict[str, Json]:
         """The resources of a kind."""
