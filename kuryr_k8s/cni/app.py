@@ -53,19 +53,29 @@ from kuryr_k8s.process import Waiting, notify, start
 
 LOG = logging.getLogger(__name__)
 NAME = "kuryr-k8s-daemon"
-M_ARENA_MAX = -8  # mallopt(3), malloc.h
+# mallopt(3), malloc.h
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+LARGE = 128 * 1024  # bytes; malloc's own default, until it is moved
 
 
 def main() -> None:
     """Run ``kuryr-k8s-daemon``."""
-    _share_memory_between_threads()
+    _give_memory_back()
     sys.exit(start(NAME, sys.argv[1:], DaemonApp))
 
 
-def _share_memory_between_threads() -> None:
-    """Have all threads use one arena of malloc: each would keep what it needed at its peak."""
-    with contextlib.suppress(AttributeError, OSError):  # a C library that has no arenas
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+def _give_memory_back() -> None:
+    """Have malloc return what is freed to the kernel.
+
+    All threads use one arena: each would keep what it needed at its peak. What is large, such as
+    an answer of an API server, is mapped by itself: malloc would take that from the heap from the
+    second time on, where what remains behind it keeps it.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # a C library without such options
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_ARENA_MAX, 1)
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE)
+        libc.mallopt(M_TRIM_THRESHOLD, LARGE)
 
 
 class DaemonApp:
