@@ -16,7 +16,8 @@ SOURCE_IP = "SOURCE_IP"  # an algorithm, and a kind of persistence
 #   that is removed keeps those that it has;
 # * the persistence SOURCE_IP without a timeout, which is all that Octavia accepts for TCP, has no
 #   effect: a client stays with its member if the hash is one of the addresses alone;
-# * they apply an algorithm when a pool is created, and ignore it in changes of the pool;
+# * they apply an algorithm when a pool is created, to all pools of its protocol in the load
+#   balancer, and ignore it in changes of the pool;
 # * they never report the end of a monitor's update: its listeners stay PENDING_UPDATE.
 HASHING = ("ovn",)
 # fields of a listener; where None is wanted, Octavia has a default of its own
@@ -175,12 +176,14 @@ class LoadBalancer:
 class FoundPool:
     """A pool as found in Octavia, with its members.
 
+    :param created_at: as Octavia tells it, to the second: later times are greater.
     :param health_monitor_status: provisioning status of its monitor; None if there is none.
     """
 
     id: str
     provisioning_status: str
     pool: Pool
+    created_at: str = ""
     member_statuses: Mapping[Address, str] = field(default_factory=dict)
     member_ids: Mapping[Address, str] = field(default_factory=dict)
     health_monitor_id: str | None = None

@@ -128,6 +128,7 @@ def _pool(shown: Json, members: Sequence[Json], monitor: Json | None) -> FoundPo
         id=shown["id"],
         provisioning_status=shown["provisioning_status"],
         pool=pool,
+        created_at=shown.get("created_at") or "",
         member_statuses={
             key: member["provisioning_status"] for key, member in shown_by_key.items()
         },

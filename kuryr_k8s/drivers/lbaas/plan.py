@@ -154,16 +154,37 @@ class _Tree:
             alike = [
                 pool
                 for pool in self._found.pools
-                if pool.pool.name == name and self._can_become(pool.pool, wanted)
+                if pool.pool.name == name and self._can_become(pool, wanted)
             ]
             in_place = [pool for pool in alike if pool.id == place]
             if alike:
                 yield name, min(in_place or alike, key=lambda pool: pool.id)
 
-    def _can_become(self, found: Pool, wanted: Pool) -> bool:
-        """Return whether the pool can be changed into another one of its name."""
-        same_algorithm = found.lb_algorithm == wanted.lb_algorithm
-        return found.protocol == wanted.protocol and (same_algorithm or not self._hashing)
+    def _can_become(self, found: FoundPool, wanted: Pool) -> bool:
+        """Return whether the pool can be changed into another one of its name.
+
+        Where clients are hashed, the pool that was created last decides for its protocol: if a
+        later one is not wanted any more, this one is not what its algorithm says.
+        """
+        if found.pool.protocol != wanted.protocol:
+            return False
+        if not self._hashing:
+            return True
+        return found.pool.lb_algorithm == wanted.lb_algorithm and not any(
+            other.id != found.id
+            and other.pool.protocol == wanted.protocol
+            and other.pool.lb_algorithm != wanted.lb_algorithm
+            and other.created_at >= found.created_at
+            and not self._is_wanted(other.pool)
+            for other in self._found.pools
+        )
+
+    def _is_wanted(self, pool: Pool) -> bool:
+        wanted = self._pools.get(pool.name)
+        return wanted is not None and (wanted.protocol, wanted.lb_algorithm) == (
+            pool.protocol,
+            pool.lb_algorithm,
+        )
 
     def steps(self) -> Iterator[Change]:
         """Yield the steps."""

@@ -71,13 +71,30 @@ def _kept(desired, listeners, pools, provider):
             pool
             for pool in pools
             if (pool.pool.name, pool.pool.protocol) == (wanted.name, wanted.protocol)
-            and (provider != "ovn" or pool.pool.lb_algorithm == wanted.lb_algorithm)
+            and (provider != "ovn" or _decides(pool, wanted, pools, desired))
         ]
         if alike:
             kept[wanted.name] = min(
                 alike, key=lambda pool, place=place: (pool.id != place, pool.id)
             )
     return kept
+
+
+def _decides(pool, wanted, pools, desired):
+    """With ovn: it has the algorithm, and no later one that is to go has another."""
+    asked = {(each.name, each.protocol, each.lb_algorithm) for each in desired.pools}
+    later = [
+        other.pool
+        for other in pools
+        if other.id != pool.id
+        and other.pool.protocol == wanted.protocol
+        and other.created_at >= pool.created_at
+    ]
+    return pool.pool.lb_algorithm == wanted.lb_algorithm and not any(
+        other.lb_algorithm != wanted.lb_algorithm
+        and (other.name, other.protocol, other.lb_algorithm) not in asked
+        for other in later
+    )
 
 
 def _pool(wanted, found, anew):

@@ -34,6 +34,7 @@ AFFINITY = 360
 ANY_ADDRESS = "10.3.0.99"
 DEFAULT_PROVIDER = "amphora"
 _numbers = itertools.count()
+seconds = itertools.count()  # at which parts are created
 
 
 def new_id(kind):
@@ -106,10 +107,10 @@ class OctaviaModel:
                 self._drop("listeners", self._get("listeners", listener_id))
             case lb_steps.CreatePool(found_id, pool, listener_id):
                 require(found_id == self.found.id, "404")
-                alike = [each.pool for each in self.found.pools if each.pool.name == pool.name]
-                if self.found.provider == "ovn":  # there, a pool cannot change its algorithm
-                    alike = [each for each in alike if each.lb_algorithm == pool.lb_algorithm]
-                require(not alike, "Octavia would accept it; but which of the two is the pool?")
+                names = [each.pool.name for each in self.found.pools]
+                # with ovn a pool cannot change its algorithm, and is replaced by one of its name
+                may_be_two = self.found.provider == "ovn"
+                require(may_be_two or pool.name not in names, "which of the two is the pool?")
                 new_pool = found_pool(replace(pool, members=(), health_monitor=None))
                 self._put("pools", new_pool)
                 if listener_id is not None:
@@ -194,11 +195,12 @@ def found_listener(listener: Listener, pool_id, status=ACTIVE):
     )
 
 
-def found_pool(pool: Pool, status=ACTIVE, broken=()):
+def found_pool(pool: Pool, status=ACTIVE, broken=(), created_at=None):
     if pool.persistence and pool.protocol in ("UDP", "SCTP"):
         pool = replace(pool, persistence_timeout=pool.persistence_timeout or AFFINITY)
     found = FoundPool(
         id=new_id("pool"),
+        created_at=created_at or f"{next(seconds):08}",
         provisioning_status=status,
         pool=pool,
         member_statuses={
@@ -221,7 +223,8 @@ def monitored(found: FoundPool, monitor, status=ACTIVE):
 
 def made(wanted):
     """What one create makes."""
-    pools = {pool.name: found_pool(pool) for pool in wanted.pools}
+    now = f"{next(seconds):08}"
+    pools = {pool.name: found_pool(pool, created_at=now) for pool in wanted.pools}
     return FoundLoadBalancer(
         id=new_id("lb"),
         name=wanted.name,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.model.load_balancer import DELETED, ERROR
-from tests.kit.lbaas.octavia_model import found_pool, made, monitored
+from tests.kit.lbaas.octavia_model import OctaviaModel, found_pool, made, monitored
 from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, pool, wanted
 
 
@@ -122,6 +122,19 @@ def test_affinity_where_clients_are_hashed_is_another_pool_that_is_filled_before
     [created, *steps] = carry_out(loose, made(lb_plan.attainable(affine)))
     assert created.pool.lb_algorithm == "ROUND_ROBIN"
     assert kinds(steps) == ["SetMembers", "UpdateListener", "DeletePool"]
+
+
+def test_affinity_that_is_asked_for_again_before_the_change_is_done_is_a_further_pool():
+    """The pool that was created last decides for all of its protocol, also after it has gone."""
+    affine = wanted(listener(), pool(persistence="SOURCE_IP"), provider="ovn")
+    loose = wanted(listener(), pool(), provider="ovn")
+    octavia = OctaviaModel(made(lb_plan.attainable(affine)))
+    octavia.apply(lb_plan.next_step(loose, octavia.found))
+    assert len(octavia.found.pools) == 2
+    steps = carry_out(affine, octavia.found)
+    assert kinds(steps[:3]) == ["CreatePool", "SetMembers", "UpdateListener"]
+    assert steps[0].pool.lb_algorithm == "SOURCE_IP"
+    assert kinds(steps[3:]) == ["DeletePool", "DeletePool"]
 
 
 def test_health_monitor_comes_and_goes_by_one_call_and_its_type_by_two():
