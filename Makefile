@@ -2,11 +2,12 @@
 # make test   tests of all kinds, from nothing; long ones sampled (root, Debian 12)
 # make check  what a change touches, in a minute                  (any user, no lab)
 # make test-all   all tests and all faults, on two Pythons        (root, Debian 12)
+# make conformance   Kubernetes' own tests of the network    (root, Debian 12)
 # make bench  all measurements behind claims about speed          (root, Debian 12)
 PYTHON ?= python3
 POOL ?= neutron
 
-.PHONY: help demo demo-down test test-all check bench bench-ancestor soak lab-up lab-down
+.PHONY: help demo demo-down test test-all check conformance bench bench-ancestor soak lab-up lab-down
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -27,6 +28,11 @@ test-all:
 # make check BASE=main   what differs from the commit main
 check:
 	$(PYTHON) -m lab.suite.check $(if $(BASE),--base $(BASE))
+
+# make conformance PROVIDER=amphora CONFORMANCE="--times 3 --more"
+conformance: lab-up
+	$(PYTHON) -m lab.kuryr up --services $(if $(PROVIDER),--provider $(PROVIDER)) --pool $(POOL)
+	$(PYTHON) -m lab.conformance $(CONFORMANCE)
 
 # make bench BENCH="pods restart"   only these; see bench/README.md
 bench:

@@ -18,10 +18,10 @@ from lab.process import CommandError, run
 # Programs that may come from the machine instead, if this is in what they call their version.
 _FOREIGN = {
     "etcd": r"etcd Version: 3\.6\.",
-    "kube-apiserver": r"v1\.34\.",
-    "kube-controller-manager": r"v1\.34\.",
-    "kube-scheduler": r"v1\.34\.",
-    "kubelet": r"v1\.34\.",
+    "kube-apiserver": r"v1\.36\.",
+    "kube-controller-manager": r"v1\.36\.",
+    "kube-scheduler": r"v1\.36\.",
+    "kubelet": r"v1\.36\.",
 }
 
 

@@ -18,9 +18,11 @@ from lab.paths import Paths, locked
 from lab.process import CommandError, run
 
 _MODULES = Path(__file__).with_name("modules")
-_KUBERNETES = "v1.34.4"
+_KUBERNETES = "v1.36.3"
 _CONTAINERD = "2.2.3"
-_GO_NEEDED = (1, 24)
+_GO_NEEDED = (1, 26)
+# What an older Go fetches from the proxy of modules, as any module.
+_GO_FETCHED = "go1.27.3"
 
 
 def _kubernetes_version_flags() -> str:
@@ -44,13 +46,17 @@ def _kubernetes_version_flags() -> str:
 
 @dataclass(frozen=True)
 class Module:
-    """A directory with go.mod, and the programs that it builds: name -> package."""
+    """A directory with go.mod, and the programs that it builds: name -> package.
+
+    :param tests: the packages are tests, and the programs what `go test -c` makes of them.
+    """
 
     name: str
     directory: Path
     programs: dict[str, str]
     ldflags: str = ""
     tags: str = ""
+    tests: bool = False
 
     @property
     def key(self) -> str:
@@ -109,13 +115,25 @@ MODULES = (
         },
     ),
     Module("coredns", _MODULES / "coredns", {"coredns": "."}),
+    Module(
+        "agnhost", _MODULES / "conformance", {"agnhost": "k8s.io/kubernetes/test/images/agnhost"}
+    ),
+    Module(
+        "conformance",
+        _MODULES / "conformance",
+        {"e2e.test": "k8s.io/kubernetes/test/e2e"},
+        ldflags=_kubernetes_version_flags(),
+        tests=True,
+    ),
     Module("pause", _MODULES / "pause", {"pause": "."}),
 )
 # The steps of a lab that builds everything, one after another, since each of them uses all
 # processors. What tests need without a lab comes first; it is a part of a module, but the rest of
 # the module finds most packages compiled.
 ORDER: dict[str, tuple[str, ...]] = {"etcd": ("etcd",), "kube-apiserver": ("kube-apiserver",)} | {
-    module.name: tuple(module.programs) for module in MODULES if module.name != "etcd"
+    module.name: tuple(module.programs)
+    for module in MODULES
+    if module.name not in ("etcd", "agnhost", "conformance")  # the last two: `make conformance`
 }
 
 
@@ -141,10 +159,10 @@ def _go_build(paths: Paths, module: Module, programs: list[str], directory: Path
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory, prefix=".build-") as name:
         work = Path(name)
+        go = toolchain(paths)
         argv = [
-            str(toolchain(paths)),
-            "build",
-            "-mod=readonly",
+            str(go),
+            *(("test", "-c") if module.tests else ("build",)),
             "-trimpath",
             "-buildvcs=false",
             "-tags",
@@ -156,14 +174,7 @@ def _go_build(paths: Paths, module: Module, programs: list[str], directory: Path
             f"{work}/",
             *(module.programs[program] for program in programs),
         ]
-        environment = {
-            "CGO_ENABLED": "0",
-            "GOTOOLCHAIN": "local",
-            "GOFLAGS": "",
-            "GOWORK": "off",
-            "GOGC": "400",  # the compiler collects garbage for a quarter of its time
-        }
-        run(argv, env=environment, cwd=module.directory, timeout=3600)
+        run(argv, env=_environment(go), cwd=module.directory, timeout=3600)
         for program in programs:
             (work / _output_name(module, program)).rename(directory / program)
 
@@ -171,14 +182,17 @@ def _go_build(paths: Paths, module: Module, programs: list[str], directory: Path
 def _output_name(module: Module, program: str) -> str:
     """Return `go build`'s name of the binary: the package's last element but a version."""
     package = module.programs[program]
-    if package == ".":
+    if module.tests or package == ".":
         return program
     elements = [part for part in package.split("/") if not re.fullmatch(r"v\d+", part)]
     return elements[-1]
 
 
 def toolchain(paths: Paths) -> Path:
-    """Find a Go that is new enough: the one in PATH, or one unpacked from a newer Debian."""
+    """Find a Go: the one in PATH if it is new enough, or one unpacked from a newer Debian.
+
+    The latter is older than what is needed, and fetches that.
+    """
     found = shutil.which("go")
     if found is not None and _version(Path(found)) >= _GO_NEEDED:
         return Path(found)
@@ -187,6 +201,23 @@ def toolchain(paths: Paths) -> Path:
     if not binary.exists():
         debian.unpack(paths, "trixie", ("golang-1.24-go", "golang-1.24-src"), prefix)
     return binary
+
+
+def source(paths: Paths, module: Module, dependency: str) -> Path:
+    """Return the directory of a module that the module's programs are built from."""
+    command = [str(toolchain(paths)), "list", "-m", "-f", "{{.Dir}}", dependency]
+    found = run(command, env=_environment(toolchain(paths)), cwd=module.directory)
+    return Path(found.strip())
+
+
+def _environment(go: Path) -> dict[str, str]:
+    return {
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local" if _version(go) >= _GO_NEEDED else _GO_FETCHED,
+        "GOFLAGS": "-mod=readonly",
+        "GOWORK": "off",
+        "GOGC": "400",  # the compiler collects garbage for a quarter of its time
+    }
 
 
 def _version(go: Path) -> tuple[int, ...]:

@@ -38,18 +38,18 @@ def archives(paths: Paths) -> dict[str, Path]:
     with locked(paths.cache / "locks" / "images"):
         if not result[PAUSE].exists():
             pause = binaries.ensure(["pause"], paths)["pause"]
-            layer = _Layer()
+            layer = Layer()
             layer.file("pause", pause.read_bytes(), 0o755)
-            write_atomic(result[PAUSE], _archive(PAUSE, layer, ["/pause"], None))
+            write_atomic(result[PAUSE], archive(PAUSE, layer, ["/pause"], None))
         if not result[BUSYBOX].exists():
-            write_atomic(result[BUSYBOX], _archive(BUSYBOX, _busybox_layer(paths), None, ["sh"]))
+            write_atomic(result[BUSYBOX], archive(BUSYBOX, busybox_layer(paths), None, ["sh"]))
         if not result[CURL].exists():
-            write_atomic(result[CURL], _archive(CURL, _curl_layer(paths), None, ["sh"]))
+            write_atomic(result[CURL], archive(CURL, _curl_layer(paths), None, ["sh"]))
         if not result[COREDNS].exists():
             coredns = binaries.ensure(["coredns"], paths)["coredns"]
-            layer = _Layer()
+            layer = Layer()
             layer.file("coredns", coredns.read_bytes(), 0o755)
-            write_atomic(result[COREDNS], _archive(COREDNS, layer, ["/coredns"], None))
+            write_atomic(result[COREDNS], archive(COREDNS, layer, ["/coredns"], None))
     return result
 
 
@@ -95,7 +95,17 @@ def load_archive(
     """Import one image from its archive, if this containerd does not have it."""
     ctr = _ctr(paths, containerd)
     if name not in run(there(*ctr, "ls", "-q")).split():
-        run(there(*ctr, "import", "--local", str(archive)))
+        import_archive(paths, containerd, archive, there)
+
+
+def import_archive(
+    paths: Paths,
+    containerd: Path,
+    archive: Path,
+    there: Callable[..., tuple[str, ...]] = lambda *argv: argv,
+) -> None:
+    """Import one image from its archive, in place of any of its name."""
+    run(there(*_ctr(paths, containerd), "import", "--local", str(archive)))
 
 
 def remove_others(paths: Paths, containerd: Path, name: str) -> None:
@@ -112,7 +122,7 @@ def _ctr(paths: Paths, containerd: Path) -> tuple[str, ...]:
     return (program, "--address", str(containerd), "--namespace", "k8s.io", "images")
 
 
-class _Layer:
+class Layer:
     """A layer under construction: a tar archive that depends on nothing but its content."""
 
     def __init__(self) -> None:
@@ -120,28 +130,33 @@ class _Layer:
         self._tar = tarfile.open(fileobj=self._buffer, mode="w")  # noqa: SIM115
 
     def directory(self, name: str, mode: int = 0o755) -> None:
+        """Add a directory."""
         entry = tarfile.TarInfo(name)
         entry.type, entry.mode = tarfile.DIRTYPE, mode
         self._tar.addfile(entry)
 
     def file(self, name: str, content: bytes, mode: int = 0o644) -> None:
+        """Add a file."""
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode = len(content), mode
         self._tar.addfile(entry, io.BytesIO(content))
 
     def link(self, name: str, target: str) -> None:
+        """Add a symbolic link."""
         entry = tarfile.TarInfo(name)
         entry.type, entry.linkname = tarfile.SYMTYPE, target
         self._tar.addfile(entry)
 
     def bytes(self) -> bytes:
+        """Return the archive, to which nothing can be added any more."""
         self._tar.close()
         return self._buffer.getvalue()
 
 
-def _busybox_layer(paths: Paths) -> _Layer:
+def busybox_layer(paths: Paths) -> Layer:
+    """Build a layer of busybox, with a page for its httpd."""
     program = busybox(paths)
-    layer = _Layer()
+    layer = Layer()
     for name, mode in (
         ("bin", 0o755),
         ("etc", 0o755),
@@ -160,9 +175,9 @@ def _busybox_layer(paths: Paths) -> _Layer:
     return layer
 
 
-def _curl_layer(paths: Paths) -> _Layer:
+def _curl_layer(paths: Paths) -> Layer:
     """Build a layer of the machine's own curl and nslookup, with the libraries that they load."""
-    layer = _busybox_layer(paths)
+    layer = busybox_layer(paths)
     programs = ("/usr/bin/curl", "/usr/bin/nslookup")
     for name in sorted({*programs, *re.findall(r"(/\S+) \(0x", run(["ldd", *programs]))}):
         layer.file(name.removeprefix("/"), Path(name).read_bytes(), 0o755)
@@ -170,9 +185,10 @@ def _curl_layer(paths: Paths) -> _Layer:
     return layer
 
 
-def _archive(
-    name: str, layer: _Layer, entrypoint: list[str] | None, command: list[str] | None
+def archive(
+    name: str, layer: Layer, entrypoint: list[str] | None, command: list[str] | None
 ) -> bytes:
+    """Make a docker archive of an image with one layer."""
     content = layer.bytes()
     config = json.dumps(
         {
@@ -190,7 +206,7 @@ def _archive(
         }
     )
     manifest = json.dumps([{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}])
-    outer = _Layer()
+    outer = Layer()
     outer.file("manifest.json", manifest.encode())
     outer.file("config.json", config.encode())
     outer.file("layer.tar", content)

@@ -1,0 +1,84 @@
+"""Kubernetes' own end-to-end tests of the network on the lab: `python -m lab.conformance`.
+
+The tests are built from Kubernetes' module, and their images by hand. By default all specs of
+[sig-network] run that are [Conformance]; with --more those that any cluster without kube-proxy can
+be asked. Prints a table; ends with 1 if a spec failed whose failure has no reason in specs.py. The
+lab is up, with the product and its Services on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.conformance import images, results, specs
+from lab.install import binaries
+from lab.install.images import import_archive
+from lab.lifecycle.lab import Lab
+from lab.process import run as run_command
+
+
+def main(arguments: list[str]) -> int:
+    """Run the specs that the command line asks for, and print a table.
+
+    :returns: the exit code.
+    """
+    parser = argparse.ArgumentParser(prog="python -m lab.conformance", description=__doc__)
+    parser.add_argument("--times", type=int, default=1, help="runs, one after another")
+    parser.add_argument("--more", action="store_true", help="specs beyond [Conformance]")
+    parser.add_argument("--focus", help="a regular expression of the specs to run instead")
+    options = parser.parse_args(arguments)
+    lab = Lab()
+    programs = binaries.ensure(["e2e.test", "kubectl"], lab.paths)
+    archives = images.archives(lab.paths).values()
+    for node in lab.nodes:
+        for archive in archives:
+            import_archive(lab.paths, lab.paths.node(node.name).containerd_socket, archive)
+    focus = options.focus or (specs.MORE if options.more else specs.CONFORMANCE)
+    skip = specs.NOT_ASKED if options.focus is None else None
+    runs = []
+    for number in range(1, options.times + 1):
+        report = lab.paths.run / "conformance" / str(number)
+        shutil.rmtree(report, ignore_errors=True)
+        _run(lab, programs, focus, skip, report)
+        runs.append(results.read(report / "junit_01.xml"))
+    version = run_command([str(programs["kubectl"]), "version", "--client"]).splitlines()[0]
+    print(f"\n{version.replace('Client Version: ', 'Kubernetes ')}", flush=True)
+    for line in results.table(runs, specs.REASONS):
+        print(line)
+    unexplained = [
+        result.spec
+        for each in runs
+        for result in each
+        if result.failure and specs.reason_of(result.spec) is None
+    ]
+    return 1 if unexplained or not all(runs) else 0
+
+
+def _run(lab: Lab, programs: dict[str, Path], focus: str, skip: str | None, report: Path) -> None:
+    """Run the specs once; what they print goes to the terminal, and the results to a report."""
+    report.mkdir(parents=True)
+    command = [
+        str(programs["e2e.test"]),
+        f"--kubeconfig={lab.paths.admin_kubeconfig}",
+        f"--kubectl-path={programs['kubectl']}",
+        "--provider=skeleton",
+        "--disable-log-dump",
+        "--num-nodes=2",
+        f"--report-dir={report}",
+        f"--ginkgo.focus={focus}",
+        "--ginkgo.timeout=3h",
+        "--ginkgo.no-color",
+        "--ginkgo.succinct",
+    ]
+    if skip is not None:
+        command.append(f"--ginkgo.skip={skip}")
+    with (report / "output").open("w") as output:
+        subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

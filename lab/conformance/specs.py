@@ -1,0 +1,23 @@
+"""Which of Kubernetes' end-to-end tests are asked of the lab, and which cannot pass, and why.
+
+A reason is about the cluster of the lab or about Octavia, and stands in docs/services.md if users
+meet it.
+"""
+
+from __future__ import annotations
+
+import re
+
+CONFORMANCE = r"\[sig-network\].*\[Conformance\]"
+MORE = (
+    r"\[sig-network\] (Services|Networking Granular Checks|DNS|.*IPv6DualStack|LoadBalancers|"
+    r"EndpointSlice|Service CIDRs|HostPort|Connectivity Pod Lifecycle)"
+)
+# Specs of clouds of others, of kube-proxy's own means, or of what the lab does not have.
+NOT_ASKED = r"\[Disruptive\]|\[Slow\]|KubeProxy|NetworkPolicy|\[Feature:(SCTP|NetworkPolicy|Alpha)"
+REASONS: dict[str, str] = {}
+
+
+def reason_of(spec: str) -> str | None:
+    """Return why the spec cannot pass; None if it should."""
+    return next((why for name, why in REASONS.items() if re.search(name, spec)), None)
