@@ -17,7 +17,9 @@ ACCOUNTS = {
 TERMINATING = "because it is being terminated"
 ABOUT_OBJECTS = (TERMINATING, "exceeded quota: ", "ValidatingAdmissionPolicy 'not-test-")
 PERMISSIONS = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
-INITIAL = "resourceVersion=0"
+# the first request of an informer: a list, or from Kubernetes 1.35 on a watch that begins with one
+INITIAL = ("resourceVersion=0", "sendInitialEvents=true")
+RBAC_GROUP = "rbac.authorization.k8s.io"
 ABSORBING = timedelta(seconds=2)  # from the answer of a list until the authorizer knows it
 BEGINNING = datetime.fromtimestamp(0, UTC)
 
@@ -106,13 +108,18 @@ def starts(path, since):
     for file in files(path):
         with file.open() as lines:
             for line in lines:
-                if '"username":"system:apiserver"' not in line or '"verb":"list"' not in line:
+                if '"username":"system:apiserver"' not in line:
+                    continue
+                about_permissions = '"verb":"watch"' in line and RBAC_GROUP in line
+                if '"verb":"list"' not in line and not about_permissions:
                     continue
                 entry = json.loads(line)
                 server = entry["user"]["uid"]
                 begun.setdefault(server, _moment(entry["requestReceivedTimestamp"]))
-                # the lists of its informers, and not those of what repairs the default roles
-                if entry["objectRef"].get("resource") in PERMISSIONS and INITIAL in line:
+                # what its informers ask, and not the lists of what repairs the default roles
+                asks = any(words in entry["requestURI"] for words in INITIAL)
+                ends = entry["verb"] == "watch" and entry["stage"] == "ResponseComplete"
+                if entry["objectRef"].get("resource") in PERMISSIONS and asks and not ends:
                     loaded[server] = _moment(entry["stageTimestamp"])
     found = [Start(begun[server], moment) for server, moment in loaded.items()]
     return [start for start in found if start.loaded >= since]

@@ -137,7 +137,7 @@ class KubeServer:
             {
                 "level": "Metadata",
                 "users": ["system:apiserver"],
-                "verbs": ["list"],
+                "verbs": ["list", "watch"],
                 "resources": [{"group": "rbac.authorization.k8s.io"}],
             },
             {"level": "None", "users": [ADMIN, "system:apiserver"]},

@@ -109,3 +109,27 @@ def test_server_that_starts_may_refuse_until_one_before_it_has_granted_and_answe
 
     assert covers(begin + second)  # it queued until the permissions were read
     assert not covers(begin - second)
+
+
+@pytest.mark.parametrize(
+    ("verb", "query"),
+    [("list", "limit=500&resourceVersion=0"), ("watch", "sendInitialEvents=true&watch=true")],
+)
+def test_server_has_its_permissions_once_its_informers_were_answered(tmp_path, verb, query):
+    """Those of Kubernetes 1.35 and newer begin with a watch."""
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    server = {"username": "system:apiserver", "uid": "a"}
+    asked = entry(verb, "clusterroles") | {"user": server, "requestURI": f"{path}?{query}"}
+    repair = entry("list", "clusterroles") | {"user": server, "requestURI": path}
+    log = tmp_path / "audit.log"
+    seconds = ("12:00:01", "12:00:09", "12:05:00")
+    moments = [NOON.replace("12:00:00", text) for text in seconds]
+    events = [
+        asked | {"stage": "ResponseStarted", "stageTimestamp": moments[0]},
+        repair | {"stage": "ResponseComplete", "stageTimestamp": moments[1]},
+    ]
+    if verb == "watch":
+        events.append(asked | {"stage": "ResponseComplete", "stageTimestamp": moments[2]})
+    log.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
+    (start,) = audit_log.starts(log, audit_log.BEGINNING)
+    assert start.loaded == datetime.fromisoformat(moments[0])
