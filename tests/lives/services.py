@@ -130,7 +130,8 @@ async def exposed(stage, _keeper, at):
         marks = service["metadata"].get("annotations") or {}
         told = await ingress_of(stage) or service["status"].get("conditions")
         written = any("load-balancer" in name for name in marks)
-        return not told and not written and len(stage.trees()) == 1
+        held = service["metadata"].get("finalizers")
+        return not (told or written or held) and len(stage.trees()) == 1
 
     await stage.until(alone)
     await at("alone")

@@ -1,8 +1,8 @@
 """Handler of Services' load balancers: from spec and EndpointSlices to Octavia, and reports.
 
-exposed, and no finalizer  → wait for the handler lbaas_spec
-handled                    → the driver brings Octavia in line → outside → annotations, status
-deleted, or not handled    → address, load balancers, annotations and finalizer go
+no spec yet, or a stale one  → wait for the handler lbaas_spec
+handled                      → the driver brings Octavia in line → outside → annotations, status
+deleted, or not handled      → address, load balancers, annotations and finalizer go
 
 A dual-stack Service has a load balancer for each of its ClusterIPs; the first one's state is
 published. What the Service has outside is in outside.py. Clouds come first: nothing that goes
@@ -30,7 +30,7 @@ from kuryr_k8s.handlers.services.reporting import Reports
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import keeps_address, settings_of
 from kuryr_k8s.handlers.services.slices import ServiceSlices
-from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference
+from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
 from kuryr_k8s.handlers.services.sweep import sweeps_of
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, Key
@@ -117,6 +117,8 @@ class LoadBalancerHandler(Handler):
             unpublished = error
         reconcile.problems.sort(key=_turn)
         await self._reports.write(reconcile)
+        if not reconcile.exposed and not reconcile.problems:
+            await self._removal.let_go(key, service)
         for problem in (*reconcile.problems, unpublished, leaving):
             if problem is not None:
                 raise problem
@@ -158,10 +160,10 @@ class LoadBalancerHandler(Handler):
         return settings if known_uid == uid else None
 
     async def _specs(self, key: Key, service: Service) -> tuple[LBaaSServiceSpec, ...]:
-        """Return the Service's present specs.
+        """Return the Service's present specs, once they stand on the Service; Endpoints may wait.
 
         They are what the drivers say; what is in the annotations, which users may write too, is
-        for others to read.
+        compared with that, and never used.
 
         :raises errors.Wait: it is the other handler's turn.
         """
@@ -170,6 +172,8 @@ class LoadBalancerHandler(Handler):
             specs = await self._service_specs.of(service)
         except errors.Refused as error:  # the other handler reports it
             raise errors.Wait(str(error), delay=patience) from error
+        if service.lbaas_spec != text_of(specs[0]) or service.lbaas_spec_version is None:
+            raise errors.Wait(f"the spec of Service {key} is stale", delay=patience)
         exposed = is_exposed(service, self._classes)
         if exposed and SERVICE_FINALIZER not in service.finalizers:
             raise errors.Wait(f"Service {key} has no finalizer yet", delay=patience)
@@ -224,7 +228,6 @@ class LoadBalancerHandler(Handler):
         if not reconcile.exposed:
             service = reconcile.service
             await self._outside.release(reconcile.key, service, keep=keeps_address(service))
-            await self._removal.let_go(reconcile.key, service)
         if reconcile.unreadable:
             raise errors.Refused("; ".join(reconcile.unreadable))
         return await self._outside.ensure(reconcile) if reconcile.exposed else None
