@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         result.spec
         for each in runs
         for result in each
-        if result.failure and specs.reason_of(result.spec) is None
+        if result.failure and results.reason_of(result.spec, specs.REASONS) is None
     ]
     return 1 if unexplained or not all(runs) else 0
 

@@ -7,13 +7,11 @@ test/utils/image/manifest.go in the version of Kubernetes that is tested.
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 
 from lab.install import binaries, debian, golang, images
 from lab.install.images import Layer
 from lab.paths import Paths, locked, write_atomic
-from lab.process import run
 
 REGISTRY = "registry.k8s.io/e2e-test-images"
 AGNHOST = f"{REGISTRY}/agnhost:2.63.0"
@@ -49,9 +47,7 @@ def archives(paths: Paths) -> dict[str, Path]:
 
 def _archive(paths: Paths, name: str) -> bytes:
     if name == PAUSE:
-        layer = Layer()
-        layer.file("pause", binaries.ensure(["pause"], paths)["pause"].read_bytes(), 0o755)
-        return images.archive(name, layer, ["/pause"], None)
+        return images.program_archive(paths, name, "pause")
     if name == AGNHOST:
         layer = _layer(paths)
         programs = binaries.ensure(["agnhost", "coredns"], paths)
@@ -75,26 +71,7 @@ def _agnhost_source(paths: Paths) -> Path:
 
 
 def _layer(paths: Paths) -> Layer:
-    """Build a layer of busybox and of programs of the machine, with the libraries that they load.
-
-    The latter come first in PATH.
-    """
-    layer = images.busybox_layer(paths)
-    layer.directory("usr")
-    layer.directory("usr/bin")
-    programs = {name: _find(name) for name in _PROGRAMS}
-    loaded = re.findall(r"(/\S+) \(0x", run(["ldd", *programs.values()]))
-    for library in sorted(set(loaded)):
-        layer.file(library.removeprefix("/"), Path(library).read_bytes(), 0o755)
-    for name, place in programs.items():
-        layer.file(f"usr/bin/{name.partition('.')[0]}", Path(place).read_bytes(), 0o755)
+    layer = images.programs_layer(paths, _PROGRAMS)
     layer.link("bin/sh", "/usr/bin/bash")  # busybox's would run its own nc, whatever PATH says
-    layer.file("etc/nsswitch.conf", b"hosts: files dns\n")
+    layer.link("usr/bin/nc", "nc.openbsd")
     return layer
-
-
-def _find(program: str) -> str:
-    for directory in ("/usr/bin", "/bin", "/usr/sbin", "/sbin"):
-        if (path := Path(directory) / program).exists():
-            return str(path.resolve())
-    raise FileNotFoundError(program)

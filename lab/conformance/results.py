@@ -56,12 +56,16 @@ def table(runs: Sequence[Sequence[Result]], reasons: Mapping[str, str]) -> Itera
         yield f"{'  '.join(f'{cell:>8}' for cell in cells)}  {spec}"
         failures = {run[spec].failure for run in by_run if spec in run and run[spec].failure}
         for text in sorted(failures):
-            known = next((why for name, why in reasons.items() if re.search(name, spec)), None)
-            yield f"{'':>10}{known or text}"
+            yield f"{'':>10}{reason_of(spec, reasons) or text}"
     for number, run in enumerate(runs, 1):
         passed = sum(not result.failure for result in run)
         seconds = sum(result.seconds for result in run)
         yield f"run {number}: {passed} of {len(run)} passed, {seconds:.0f} s"
+
+
+def reason_of(spec: str, reasons: Mapping[str, str]) -> str | None:
+    """Return why the spec cannot pass; None if it should."""
+    return next((why for name, why in reasons.items() if re.search(name, spec)), None)
 
 
 def _cell(result: Result | None) -> str:

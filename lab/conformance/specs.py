@@ -6,8 +6,6 @@ meet it.
 
 from __future__ import annotations
 
-import re
-
 CONFORMANCE = r"\[sig-network\].*\[Conformance\]"
 MORE = (
     r"\[sig-network\] (Services|Networking Granular Checks|DNS|.*IPv6DualStack|LoadBalancers|"
@@ -15,9 +13,4 @@ MORE = (
 )
 # Specs of clouds of others, of kube-proxy's own means, or of what the lab does not have.
 NOT_ASKED = r"\[Disruptive\]|\[Slow\]|KubeProxy|NetworkPolicy|\[Feature:(SCTP|NetworkPolicy|Alpha)"
-REASONS: dict[str, str] = {}
-
-
-def reason_of(spec: str) -> str | None:
-    """Return why the spec cannot pass; None if it should."""
-    return next((why for name, why in REASONS.items() if re.search(name, spec)), None)
+REASONS: dict[str, str] = {}  # by a regular expression of the names of specs

@@ -205,8 +205,9 @@ def toolchain(paths: Paths) -> Path:
 
 def source(paths: Paths, module: Module, dependency: str) -> Path:
     """Return the directory of a module that the module's programs are built from."""
-    command = [str(toolchain(paths)), "list", "-m", "-f", "{{.Dir}}", dependency]
-    found = run(command, env=_environment(toolchain(paths)), cwd=module.directory)
+    go = toolchain(paths)
+    command = [str(go), "list", "-m", "-f", "{{.Dir}}", dependency]
+    found = run(command, env=_environment(go), cwd=module.directory)
     return Path(found.strip())
 
 

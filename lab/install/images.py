@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,19 +38,14 @@ def archives(paths: Paths) -> dict[str, Path]:
     }
     with locked(paths.cache / "locks" / "images"):
         if not result[PAUSE].exists():
-            pause = binaries.ensure(["pause"], paths)["pause"]
-            layer = Layer()
-            layer.file("pause", pause.read_bytes(), 0o755)
-            write_atomic(result[PAUSE], archive(PAUSE, layer, ["/pause"], None))
+            write_atomic(result[PAUSE], program_archive(paths, PAUSE, "pause"))
         if not result[BUSYBOX].exists():
             write_atomic(result[BUSYBOX], archive(BUSYBOX, busybox_layer(paths), None, ["sh"]))
         if not result[CURL].exists():
-            write_atomic(result[CURL], archive(CURL, _curl_layer(paths), None, ["sh"]))
+            layer = programs_layer(paths, ("curl", "nslookup"))
+            write_atomic(result[CURL], archive(CURL, layer, None, ["sh"]))
         if not result[COREDNS].exists():
-            coredns = binaries.ensure(["coredns"], paths)["coredns"]
-            layer = Layer()
-            layer.file("coredns", coredns.read_bytes(), 0o755)
-            write_atomic(result[COREDNS], archive(COREDNS, layer, ["/coredns"], None))
+            write_atomic(result[COREDNS], program_archive(paths, COREDNS, "coredns"))
     return result
 
 
@@ -175,14 +171,33 @@ def busybox_layer(paths: Paths) -> Layer:
     return layer
 
 
-def _curl_layer(paths: Paths) -> Layer:
-    """Build a layer of the machine's own curl and nslookup, with the libraries that they load."""
+def programs_layer(paths: Paths, names: Sequence[str]) -> Layer:
+    """Build a layer of busybox and of the machine's own programs, which come first in PATH.
+
+    :param names: of the programs; they come with the libraries that they load.
+    """
     layer = busybox_layer(paths)
-    programs = ("/usr/bin/curl", "/usr/bin/nslookup")
-    for name in sorted({*programs, *re.findall(r"(/\S+) \(0x", run(["ldd", *programs]))}):
-        layer.file(name.removeprefix("/"), Path(name).read_bytes(), 0o755)
+    programs = {name: _found(name) for name in names}
+    for library in sorted(set(re.findall(r"(/\S+) \(0x", run(["ldd", *programs.values()])))):
+        layer.file(library.removeprefix("/"), Path(library).read_bytes(), 0o755)
+    for name, place in programs.items():
+        layer.file(f"usr/bin/{name}", Path(place).read_bytes(), 0o755)
     layer.file("etc/nsswitch.conf", b"hosts: files dns\n")
     return layer
+
+
+def _found(program: str) -> str:
+    place = shutil.which(program)
+    if place is None:
+        raise FileNotFoundError(program)
+    return place
+
+
+def program_archive(paths: Paths, name: str, program: str) -> bytes:
+    """Make a docker archive of an image that has and runs one program of the lab."""
+    layer = Layer()
+    layer.file(program, binaries.ensure([program], paths)[program].read_bytes(), 0o755)
+    return archive(name, layer, [f"/{program}"], None)
 
 
 def archive(

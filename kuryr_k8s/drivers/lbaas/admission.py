@@ -75,11 +75,6 @@ class Admission:
         """The most load balancers that may be PENDING."""
         return int(self._limit)
 
-    @property
-    def waiting(self) -> int:
-        """The number of owners that wait."""
-        return len(self._waiting)
-
     @contextlib.contextmanager
     def sending(self, owner: Owner, urgency: Urgency) -> Iterator[None]:
         """Send a change in this block; what becomes PENDING by it is watched at its end.
@@ -126,7 +121,7 @@ class Admission:
     def _free(self) -> int:
         shortest = min(self._shortest)
         stuck_after = max(STUCK, STUCK_TIMES * shortest if shortest < math.inf else 0.0)
-        return int(self._limit) - self._pending(stuck_after) - len(self._sending)
+        return self.limit - self._pending(stuck_after) - len(self._sending)
 
     def _adapt(self, seconds: float) -> None:
         now = self._clock.now()

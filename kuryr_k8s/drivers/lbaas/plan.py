@@ -67,14 +67,6 @@ from kuryr_k8s.model.load_balancer import (
 )
 
 
-def next_step(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Step | None:
-    """Return the next step, the first of :func:`steps`.
-
-    :returns: None if everything matches the desired state.
-    """
-    return next(steps(desired, found), None)
-
-
 def steps(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Iterator[Step]:
     """Yield the steps that could be the next one, in the order in which they should be.
 

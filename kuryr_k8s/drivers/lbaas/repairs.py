@@ -6,7 +6,7 @@ turn a fault of the control plane into an outage: it is left to people, who are 
 do.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
@@ -83,7 +83,10 @@ class Repairs:
                 repair.due = None
 
 
-def broken_parts(found: FoundLoadBalancer) -> dict[tuple[type[Change], str], str]:
+Broken = Mapping[tuple[type[Change], str], str]
+
+
+def broken_parts(found: FoundLoadBalancer) -> Broken:
     """Return the parts that are in ERROR, by the step that begins to make each anew.
 
     A step is its type and the id that it names; a part is told in words that stay the same when it
@@ -107,19 +110,24 @@ def broken_parts(found: FoundLoadBalancer) -> dict[tuple[type[Change], str], str
     return parts
 
 
-def part_mended(step: Change, found: FoundLoadBalancer) -> str | None:
-    """Return the part in ERROR for whose sake alone a step is taken; None if there is none."""
-    parts = broken_parts(found)
+def part_mended(step: Change, found: FoundLoadBalancer, broken: Broken) -> str | None:
+    """Return the part in ERROR for whose sake alone a step is taken; None if there is none.
+
+    :param broken: what :func:`broken_parts` returns.
+    """
     match step:
         case SetMembers(pool_id, members):
             pool = next(each for each in found.pools if each.id == pool_id)
             there = {member.key for member in pool.pool.members}
             changes = there != {member.key for member in members}
-            return None if changes else parts.get((SetMembers, pool_id))
-        case DeleteLoadBalancer(step_id) | DeleteListener(step_id):
-            return parts.get((type(step), step_id))
-        case DeletePool(step_id) | DeleteHealthMonitor(step_id):
-            return parts.get((type(step), step_id))
+            return None if changes else broken.get((SetMembers, pool_id))
+        case (
+            DeleteLoadBalancer(part_id)
+            | DeleteListener(part_id)
+            | DeletePool(part_id)
+            | DeleteHealthMonitor(part_id)
+        ):
+            return broken.get((type(step), part_id))
         case _:
             return None
 

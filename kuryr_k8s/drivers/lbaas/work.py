@@ -234,7 +234,8 @@ class Work:
             else is left to do.
         """
         problem: errors.KuryrError | None = None
-        self.nothing_broken(view.record, but=broken_parts(look.own).values())
+        broken = broken_parts(look.own)
+        self.nothing_broken(view.record, but=broken.values())
         others_pending = look.fresh and look.others is not None and look.others.is_pending()
         for step in planned:
             if isinstance(step, steps.CreateLoadBalancer):
@@ -244,7 +245,7 @@ class Work:
                 raise self._wait(view, look.own)
             await self.capabilities.check(desired)
             try:
-                self._allow(view, look.own, desired, step)
+                self._allow(view, look.own, desired, step, part_mended(step, look.own, broken))
                 await self._change(view, look, desired, step)
             except (LoadBalancerFailed, NotTaken, errors.BadRequest, errors.OverQuota) as error:
                 problem = problem or error  # the next one may be of another part
@@ -255,15 +256,20 @@ class Work:
         self._settle(view, look)
 
     def _allow(
-        self, view: View, found: FoundLoadBalancer, desired: LoadBalancer, step: steps.Change
+        self,
+        view: View,
+        found: FoundLoadBalancer,
+        desired: LoadBalancer,
+        step: steps.Change,
+        part: str | None,
     ) -> None:
         """Allow a step, unless it must not be taken now.
 
+        :param part: the part in ERROR that it mends, if it does.
         :raises LoadBalancerFailed: what is in ERROR is left as it is for now.
         :raises NotTaken: Octavia has accepted the step not long ago, and has not done it.
         :raises errors.Wait: it has accepted it just now.
         """
-        part = part_mended(step, found)
         if part is not None:
             view.doubt()  # people may repair it
             if part == WHOLE:

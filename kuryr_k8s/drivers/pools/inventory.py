@@ -183,9 +183,7 @@ class Inventory:
         if record is None:
             return Effects()
         key = record.port.key
-        is_lost = record.phase is not Phase.LEAVING and record.pool.has_lost_all(now)
-        if is_lost:
-            self._state.order(key, 1, now)
+        is_lost = record.phase is not Phase.LEAVING and self._state.replace_lost(record.pool, now)
         return Effects(
             changed=(key.place,),
             freed=(key,),

@@ -179,6 +179,17 @@ class PoolState:
         """Have ``count`` more ports made available, once."""
         self._open(key, now).ordered += count
 
+    def replace_lost(self, pool: Pool, now: float) -> bool:
+        """Have one port made if the pool has lost all that it should have.
+
+        :param pool: it may have been forgotten since, with its last port.
+        :returns: whether it has.
+        """
+        is_lost = pool.has_lost_all(now)
+        if is_lost:
+            self.order(pool.key, 1, now)
+        return is_lost
+
     def made(
         self, key: PoolKey, count: int, ports: Iterable[PooledPort], now: float, missing: int = 0
     ) -> list[Claim]:

@@ -171,8 +171,8 @@ class Upkeep:
         now = self._context.now()
         self._state.dismiss(port.id, now)
         pool = self._state.pools.get(port.key)
-        if pool is not None and pool.has_lost_all(now):
-            self._state.order(port.key, 1, now)
+        if pool is not None:
+            self._state.replace_lost(pool, now)
 
     def _remove(self, port_id: str) -> None:
         self._context.carry_out(self._inventory.remove(port_id))

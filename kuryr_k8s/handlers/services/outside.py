@@ -152,10 +152,10 @@ class Outside:
         for owner, vip in zip(
             owners_of(reconcile.service), reconcile.service.cluster_ips, strict=False
         ):
-            found = None if vip in reconcile.inner else await self._lbaas.last_seen(owner)
-            outcome = reconcile.inner.get(vip) or (Outcome(found) if found is not None else None)
-            if outcome is not None:
-                inner[vip] = outcome
+            if vip in reconcile.inner:
+                inner[vip] = reconcile.inner[vip]
+            elif (found := await self._lbaas.last_seen(owner)) is not None:
+                inner[vip] = Outcome(found)
         return inner
 
     async def _share(self, reconcile: Reconcile) -> Exposure:

@@ -209,13 +209,19 @@ async def test_services_of_others_are_left_alone(services):
     assert not await services.events()
 
 
+async def delete_before_octavia(services):
+    """A Service is served, and deleted while Octavia ends nothing; its load balancer."""
+    await run(services)
+    services.cloud.octavia_pending = float("inf")
+    (balancer,) = services.cloud.load_balancers
+    await services.delete_service()
+    await services.until_service_gone()
+    return balancer
+
+
 async def test_deleted_service_is_gone_at_once_and_its_load_balancer_follows(services):
     async with services.controller():
-        await run(services)
-        services.cloud.octavia_pending = float("inf")
-        (balancer,) = services.cloud.load_balancers
-        await services.delete_service()
-        await services.until_service_gone()
+        balancer = await delete_before_octavia(services)
         await services.cloud.wait_for(
             lambda: (
                 services.cloud.load_balancers[balancer]["provisioning_status"] == "PENDING_DELETE"
@@ -252,11 +258,7 @@ async def test_service_deleted_while_octavia_makes_what_is_in_it_waits_for_that(
 
 async def test_next_service_of_the_name_does_not_wait_until_the_last_ones_is_gone(services):
     async with services.controller():
-        await run(services)
-        services.cloud.octavia_pending = float("inf")
-        (old,) = services.cloud.load_balancers
-        await services.delete_service()
-        await services.until_service_gone()
+        old = await delete_before_octavia(services)
         new = await services.add_service("web", HTTP)
 
         async def made():

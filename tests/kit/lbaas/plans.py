@@ -30,11 +30,16 @@ def wanted(*parts, **values):
     )
 
 
+def next_step(desired, found):
+    """None if everything is as desired."""
+    return next(lb_plan.steps(desired, found), None)
+
+
 def carry_out(desired, found):
     """The steps until nothing is left to do; each brings it nearer."""
     octavia, steps = OctaviaModel(found), []
     left = differences(desired, found)
-    while (step := lb_plan.next_step(desired, octavia.found)) is not None:
+    while (step := next_step(desired, octavia.found)) is not None:
         octavia.apply(step)
         steps.append(step)
         before, left = left, differences(desired, octavia.found)

@@ -11,7 +11,7 @@ from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from tests.kit.lbaas import states as lb_states
 from tests.kit.lbaas.differences import differences
 from tests.kit.lbaas.octavia_model import OctaviaModel, made, monitored
-from tests.kit.lbaas.plans import carry_out, kinds
+from tests.kit.lbaas.plans import carry_out, kinds, next_step
 
 slow = settings(
     max_examples=3 * settings().max_examples,
@@ -41,7 +41,7 @@ def test_from_anything_to_anything_each_call_removes_a_difference_until_none_is_
 @given(lb_states.desired())
 def test_what_is_not_there_is_made_by_one_call_and_left_alone_afterwards(desired):
     assert kinds(carry_out(desired, None)) == ["CreateLoadBalancer"]
-    assert lb_plan.next_step(desired, made(lb_plan.attainable(desired))) is None
+    assert next_step(desired, made(lb_plan.attainable(desired))) is None
 
 
 @slow
@@ -69,7 +69,7 @@ def test_no_pool_that_stays_is_without_its_listener_in_between(old, new):
     served = {pair for pair in before if pair[1] in stays}
     served &= {(listener.key, listener.pool) for listener in new.listeners}
     octavia = OctaviaModel(made(old))
-    while (step := lb_plan.next_step(new, octavia.found)) is not None:
+    while (step := next_step(new, octavia.found)) is not None:
         octavia.apply(step)
         names = {pool.id: pool.pool.name for pool in octavia.found.pools}
         now = {
@@ -86,7 +86,7 @@ def test_no_listener_leads_to_a_pool_without_the_members_it_is_to_have(old, new)
     octavia = OctaviaModel(made(old))
     attainable = lb_plan.attainable(new, octavia.found.provider)
     members = {pool.name: pool.members for pool in attainable.pools}
-    while (step := lb_plan.next_step(new, octavia.found)) is not None:
+    while (step := next_step(new, octavia.found)) is not None:
         if isinstance(step, lb_steps.CreateListener | lb_steps.UpdateListener) and step.pool_id:
             [led_to] = [pool.pool for pool in octavia.found.pools if pool.id == step.pool_id]
             assert {member.key for member in led_to.members} == {
@@ -123,6 +123,6 @@ def test_nothing_is_asked_of_a_load_balancer_of_which_anything_is_pending(desire
         found = replace(
             found, **{where: (replace(parts[0], provisioning_status=status), *parts[1:])}
         )
-    assert lb_plan.next_step(desired, found) == lb_steps.Pending(found.id)
+    assert next_step(desired, found) == lb_steps.Pending(found.id)
     if where == "lb":
-        assert lb_plan.next_step(None, found) == lb_steps.Pending(found.id)
+        assert next_step(None, found) == lb_steps.Pending(found.id)

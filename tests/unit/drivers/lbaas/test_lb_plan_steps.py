@@ -6,7 +6,7 @@ from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.model.load_balancer import DELETED, ERROR
 from tests.kit.lbaas.octavia_model import OctaviaModel, found_pool, made, monitored
-from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, pool, wanted
+from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, next_step, pool, wanted
 
 
 def test_load_balancer_in_error_goes_whatever_its_parts_are_waiting_for():
@@ -14,15 +14,15 @@ def test_load_balancer_in_error_goes_whatever_its_parts_are_waiting_for():
     found = made(desired)
     stuck = replace(found.listeners[0], provisioning_status="PENDING_CREATE")
     found = replace(found, provisioning_status=ERROR, listeners=(stuck,))
-    assert lb_plan.next_step(desired, found) == lb_steps.DeleteLoadBalancer(found.id)
-    assert lb_plan.next_step(None, found) == lb_steps.DeleteLoadBalancer(found.id)
+    assert next_step(desired, found) == lb_steps.DeleteLoadBalancer(found.id)
+    assert next_step(None, found) == lb_steps.DeleteLoadBalancer(found.id)
 
 
 def test_deleted_one_that_octavia_still_shows_is_none():
     desired = wanted()
     found = replace(made(desired), provisioning_status=DELETED)
-    assert lb_plan.next_step(desired, found) == lb_steps.CreateLoadBalancer(desired)
-    assert lb_plan.next_step(None, found) is None
+    assert next_step(desired, found) == lb_steps.CreateLoadBalancer(desired)
+    assert next_step(None, found) is None
 
 
 def test_drained_member_is_one_call_that_keeps_the_others():
@@ -129,7 +129,7 @@ def test_affinity_that_is_asked_for_again_before_the_change_is_done_is_a_further
     affine = wanted(listener(), pool(persistence="SOURCE_IP"), provider="ovn")
     loose = wanted(listener(), pool(), provider="ovn")
     octavia = OctaviaModel(made(lb_plan.attainable(affine)))
-    octavia.apply(lb_plan.next_step(loose, octavia.found))
+    octavia.apply(next_step(loose, octavia.found))
     assert len(octavia.found.pools) == 2
     steps = carry_out(affine, octavia.found)
     assert kinds(steps[:3]) == ["CreatePool", "SetMembers", "UpdateListener"]

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.model.load_balancer import Member
 from tests.kit.lbaas.octavia_model import made
-from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, pool, wanted
+from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, next_step, pool, wanted
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_what_a_load_balancer_is_given_once_makes_it_anew(change):
     ids=["vip", "member", "cidrs", "order"],
 )
 def test_another_spelling_or_order_is_no_difference(old, new):
-    assert lb_plan.next_step(new, made(old)) is None
+    assert next_step(new, made(old)) is None
 
 
 def test_what_octavia_fills_in_is_no_difference():
@@ -57,16 +56,16 @@ def test_what_octavia_fills_in_is_no_difference():
     found = made(desired)
     assert found.listeners[0].listener.timeout_client_data
     assert found.pools[0].pool.persistence_timeout
-    assert lb_plan.next_step(desired, found) is None
+    assert next_step(desired, found) is None
 
 
 def test_what_was_chosen_at_the_making_stays_where_nothing_is_asked_for():
     desired = wanted(listener(), pool())
     found = made(replace(desired, flavor_id="large", availability_zone="there", vip_port_id="p"))
     nowhere = replace(desired, vip_subnet_id=None, vip_network_id="network", vip_address=None)
-    assert lb_plan.next_step(desired, found) is None
-    assert lb_plan.next_step(nowhere, found) is None
-    assert lb_plan.next_step(replace(nowhere, vip_port_id="p"), found) is None
+    assert next_step(desired, found) is None
+    assert next_step(nowhere, found) is None
+    assert next_step(replace(nowhere, vip_port_id="p"), found) is None
 
 
 def test_names_for_people_are_no_difference_but_are_written_along():
@@ -76,7 +75,7 @@ def test_names_for_people_are_no_difference_but_are_written_along():
     new = replace(
         old, name="x", listeners=(replace(old.listeners[0], name="y"),), pools=(renamed,)
     )
-    assert lb_plan.next_step(new, made(old)) is None
+    assert next_step(new, made(old)) is None
     more = (*renamed.members, Member(address="10.2.0.9", port=8080))
     [step] = carry_out(replace(new, pools=(replace(renamed, members=more),)), made(old))
     assert step.members[0].name == "default/other"

@@ -8,6 +8,7 @@ from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.drivers.lbaas.repairs import (
     LoadBalancerFailed,
     Repairs,
+    broken_parts,
     check_forwards_nothing,
     part_mended,
 )
@@ -80,8 +81,9 @@ def test_change_of_members_is_no_repair_though_one_of_them_is_in_error():
     found = replace(found, pools=(replace(there, member_statuses=statuses),))
     again = lb_steps.SetMembers(there.id, (first, second))
     fewer = lb_steps.SetMembers(there.id, (first,))
-    assert part_mended(again, found) == "a member of pool web"
-    assert part_mended(fewer, found) is None
+    broken = broken_parts(found)
+    assert part_mended(again, found, broken) == "a member of pool web"
+    assert part_mended(fewer, found, broken) is None
 
 
 @pytest.mark.parametrize(
