@@ -14,10 +14,10 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
-from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.drivers.lbaas.steps import take
 from kuryr_k8s.model.load_balancer import HealthMonitor, Listener, LoadBalancer, Member, Pool
+from tests.kit.lbaas.plans import next_step
 
 from .balancers import (
     ALGORITHMS,
@@ -93,7 +93,7 @@ async def carry_out(
 ) -> list[str]:
     """Bring it to what is wanted, as the driver does; which steps that took."""
     taken: list[str] = []
-    while step := lb_plan.next_step(desired, await client.read(balancer_id)):
+    while step := next_step(desired, await client.read(balancer_id)):
         assert not isinstance(step, lb_steps.CreateLoadBalancer)
         assert len(taken) < 20, taken
         if isinstance(step, lb_steps.Pending):  # ovn has all ACTIVE between two parts of a change
@@ -123,7 +123,7 @@ async def test_all_of_it_is_made_by_one_call_and_nothing_is_left_to_do(
 ) -> None:
     desired = wanted(side, subnet, provider, "TCP:80", "UDP:80")
     balancer_id = await make(octavia, client, desired)
-    assert lb_plan.next_step(desired, await client.read(balancer_id)) is None
+    assert next_step(desired, await client.read(balancer_id)) is None
     for path, tag in ((LISTENERS, "listener"), (POOLS, "pool")):
         found = (await octavia.get(path, tags=f"{side.mark},{tag}")).body[path.rpartition("/")[2]]
         assert len(found) == 2
@@ -221,7 +221,7 @@ async def test_a_pool_has_one_monitor_of_a_type_that_fits(
         with pytest.raises(errors.Unsupported) as caught:
             await client.create_monitor(body)
         assert (caught.value.feature, caught.value.status) == ("health_monitor", 400)
-    assert lb_plan.next_step(
+    assert next_step(
         wanted(side, subnet, provider, "TCP:80", "UDP:80"), await client.read(balancer_id)
     ) is None  # fmt: skip
 
@@ -287,7 +287,7 @@ async def test_amphora_knows_http_headers_proxies_and_every_monitor(
         ),
     )
     balancer_id = await make(octavia, client, desired)
-    assert lb_plan.next_step(desired, await client.read(balancer_id)) is None
+    assert next_step(desired, await client.read(balancer_id)) is None
     without = dataclasses.replace(
         desired, listeners=tuple(dataclasses.replace(listener, insert_headers=(), allowed_cidrs=())
                                  for listener in desired.listeners)
@@ -308,7 +308,7 @@ async def test_a_vip_is_an_existing_port_which_stays(
     for _ in range(2):
         balancer_id = await make(octavia, client, desired)
         found = await client.read(balancer_id)
-        assert lb_plan.next_step(desired, found) is None
+        assert next_step(desired, found) is None
         assert found.vip_address == port["fixed_ips"][0]["ip_address"]
         assert (found.vip_subnet_id, found.vip_network_id) == (subnet, network_id)
         await client.delete_load_balancer(balancer_id)
@@ -339,7 +339,7 @@ async def test_a_vip_is_anywhere_in_a_network(
     balancer_id = await make(octavia, client, desired)
     found = await client.read(balancer_id)
     assert (found.vip_subnet_id, found.vip_network_id) == (subnet, network_id)
-    assert lb_plan.next_step(desired, found) is None
+    assert next_step(desired, found) is None
 
 
 NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
