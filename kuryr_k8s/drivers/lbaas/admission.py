@@ -9,6 +9,7 @@ The limit is found by how long changes take. It doubles while they take as long 
 and falls when they queue up.
 """
 
+import bisect
 import contextlib
 import enum
 import math
@@ -38,14 +39,62 @@ class Urgency(enum.IntEnum):
     NEVER_SERVED = 2  # one that never served goes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
+    """One that waits.
+
+    :param looked: when it tried last.
+    """
+
+    owner: Owner
     urgency: Urgency
     since: float
     looked: float
 
-    def rank(self, now: float) -> float:
-        return self.urgency - (now - self.since) / AGE
+    @property
+    def place(self) -> float:
+        """Its place in the order, the lower the sooner. It stays the same as time goes by."""
+        return self.urgency * AGE + self.since
+
+
+class _Line:
+    """Those that wait, in the order of their turns."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Owner, _Waiting] = {}
+        self._order: list[_Waiting] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, owner: Owner, urgency: Urgency, now: float) -> _Waiting:
+        """Let an owner wait, or wait on with another urgency."""
+        known = self._waiting.get(owner)
+        if known is not None and known.urgency == urgency:
+            known.looked = now
+            return known
+        self.leave(owner)
+        waiting = _Waiting(owner, urgency, now if known is None else known.since, now)
+        self._waiting[owner] = waiting
+        bisect.insort(self._order, waiting, key=lambda each: each.place)
+        return waiting
+
+    def leave(self, owner: Owner) -> None:
+        """Let an owner wait no more."""
+        if (waiting := self._waiting.pop(owner, None)) is not None:
+            index = bisect.bisect_left(self._order, waiting.place, key=lambda each: each.place)
+            del self._order[self._order.index(waiting, index)]
+
+    def first(self, count: int, now: float) -> list[_Waiting]:
+        """Return the first so many that wait; those that come no more are dropped."""
+        first: list[_Waiting] = []
+        while len(first) < min(count, len(self._order)):
+            waiting = self._order[len(first)]
+            if now - waiting.looked > LOST:
+                self.leave(waiting.owner)
+            else:
+                first.append(waiting)
+        return first
 
 
 class Admission:
@@ -68,12 +117,17 @@ class Admission:
         self._shortest = [math.inf, math.inf]  # in the window before, and in this one
         self._ended = 0  # changes since the limit fell
         self._sending: set[Owner] = set()
-        self._waiting: dict[Owner, _Waiting] = {}
+        self._line = _Line()
 
     @property
     def limit(self) -> int:
         """The most load balancers that may be PENDING."""
         return int(self._limit)
+
+    @property
+    def waiting(self) -> int:
+        """How many owners wait for their turn."""
+        return len(self._line)
 
     @contextlib.contextmanager
     def sending(self, owner: Owner, urgency: Urgency) -> Iterator[None]:
@@ -82,20 +136,10 @@ class Admission:
         :raises errors.Wait: enough is PENDING, or others need it more.
         """
         now = self._clock.now()
-        mine = self._waiting.get(owner) or _Waiting(urgency, now, now)
-        mine.urgency, mine.looked = urgency, now
-        for other, waiting in list(self._waiting.items()):
-            if now - waiting.looked > LOST:
-                del self._waiting[other]
-        before = sum(
-            waiting.rank(now) < mine.rank(now)
-            for other, waiting in self._waiting.items()
-            if other != owner
-        )
-        if before >= self._free():
-            self._waiting[owner] = mine
+        mine = self._line.join(owner, urgency, now)
+        if mine not in self._line.first(self._free(), now):
             raise errors.Wait("Octavia has enough to do", delay=AGAIN)
-        self._waiting.pop(owner, None)
+        self._line.leave(owner)
         self._sending.add(owner)
         try:
             yield
@@ -104,7 +148,7 @@ class Admission:
 
     def forget(self, owner: Owner) -> None:
         """Let the owner wait no more."""
-        self._waiting.pop(owner, None)
+        self._line.leave(owner)
 
     def ended(self, durations: list[float]) -> None:
         """Adapt the limit to changes that have ended, and wake those whose turn it is.
@@ -113,10 +157,8 @@ class Admission:
         """
         for seconds in durations:
             self._adapt(seconds)
-        now = self._clock.now()
-        ranked = sorted(self._waiting, key=lambda owner: self._waiting[owner].rank(now))
-        for owner in ranked[: max(0, self._free())]:
-            self._wake(owner)
+        for waiting in self._line.first(self._free(), self._clock.now()):
+            self._wake(waiting.owner)
 
     def _free(self) -> int:
         shortest = min(self._shortest)

@@ -10,6 +10,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prometheus_client import Gauge
+from prometheus_client.registry import Collector
+
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.cloud.octavia import bodies
@@ -65,6 +68,23 @@ class LBaaSv2(LBaaSDriver):
         """Return the watch of what is PENDING, and the sweep of VIPs' ports."""
         return (self._work.pending.loop, self._vip_ports.loop)
 
+    def collectors(self) -> Sequence[Collector]:
+        """Return the metrics of changes that Octavia has not been given yet."""
+        admission = self._work.admission
+        limit = Gauge(
+            "kuryr_load_balancer_changes_limit",
+            "Load balancers that may be PENDING at a time",
+            registry=None,
+        )
+        limit.set_function(lambda: admission.limit)
+        waiting = Gauge(
+            "kuryr_load_balancer_changes_waiting",
+            "Load balancers that wait for others before they are changed",
+            registry=None,
+        )
+        waiting.set_function(lambda: admission.waiting)
+        return limit, waiting
+
     async def ensure(self, owner: Owner, desired: LoadBalancer) -> FoundLoadBalancer:
         desired = ownership.tagged(desired, owner, self._tags)
         view = await self._records.own_view(owner)
@@ -96,8 +116,7 @@ class LBaaSv2(LBaaSDriver):
             self._attached.lost(view.id)
             self._work.waiters.notify(*ids, *view.former, by=owner)
         self._records.released(owner)
-        self._work.waiters.forget(owner)
-        self._work.admission.forget(owner)
+        self._work.forget(owner)
 
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         view = await self._records.own_view(owner)

@@ -58,8 +58,8 @@ class Repairs:
         self._delay = delay
         self._repairs: dict[str, _Repair] = {}
 
-    def begin(self, part: str, load_balancer_id: str, now: float) -> None:
-        """Allow a part in ERROR to be made anew, once.
+    def check(self, part: str, load_balancer_id: str, now: float) -> None:
+        """Make sure that a part in ERROR may be made anew now.
 
         :raises LoadBalancerFailed: it is too early, or there were too many repairs.
         """
@@ -73,6 +73,10 @@ class Repairs:
             repair.due = now + min(self._delay * 2.0**repair.made, LONGEST)
         if now < repair.due:
             raise LoadBalancerFailed(f"{what} and will be made anew")
+
+    def begun(self, part: str) -> None:
+        """Count a repair of a part, which Octavia has begun."""
+        repair = self._repairs[part]
         repair.due = None
         repair.made += 1
 

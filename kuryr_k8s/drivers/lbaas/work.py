@@ -31,6 +31,7 @@ from kuryr_k8s.drivers.lbaas.repairs import (
     check_forwards_nothing,
     part_mended,
 )
+from kuryr_k8s.drivers.lbaas.turns import Turns
 from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
 
@@ -39,7 +40,6 @@ Json = dict[str, Any]
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
 IMMUTABLE_LIMIT = 3
-REMADE_TOGETHER, TURN = 4, 2.0  # load balancers; seconds between two attempts of the others
 
 
 class StillPending(errors.Refused):
@@ -100,12 +100,12 @@ class Work:
         self._limit = limit
         self._longest = longest
         self._immutable_limit = immutable_limit
-        self._remade: dict[Owner, float] = {}  # owners whose load balancers are made anew
         self._changing: set[str] = set()  # ids of load balancers that are being changed
         self.capabilities = Capabilities(context.octavia)
         self.admission = Admission(context.clock, self._count_pending, wake)
         self.pending = PendingLoadBalancers(context, tags, wake, self.admission.ended)
         self.waiters = Waiters(wake)
+        self._turns = Turns(context.clock, longest)
 
     # -- looking
 
@@ -244,9 +244,10 @@ class Work:
             if isinstance(step, steps.Pending) or (others_pending and not deletes):
                 raise self._wait(view, look.own)
             await self.capabilities.check(desired)
+            part = part_mended(step, look.own, broken)
             try:
-                self._allow(view, look.own, desired, step, part_mended(step, look.own, broken))
-                await self._change(view, look, desired, step)
+                self._allow(view, look.own, desired, step, part)
+                await self._change(view, look, desired, step, part)
             except (LoadBalancerFailed, NotTaken, errors.BadRequest, errors.OverQuota) as error:
                 problem = problem or error  # the next one may be of another part
                 continue
@@ -272,13 +273,15 @@ class Work:
         """
         if part is not None:
             view.doubt()  # people may repair it
-            if part == WHOLE:
-                check_forwards_nothing(desired, found)
-                self._check_turn(view)
-            self._begin_repair(view, part)
+            try:
+                if part == WHOLE:
+                    check_forwards_nothing(desired, found)
+                self._repairs(view.record).check(part, view.id, self._clock.now())
+            except LoadBalancerFailed:
+                self._turns.end(view.owner)
+                raise
         elif isinstance(step, steps.DeleteLoadBalancer):
             check_replacement(attainable(desired))
-            self._check_turn(view)
         now, patience = self._clock.now(), self._patience
         if part is None and step == view.last:
             since = view.pending_since
@@ -292,38 +295,24 @@ class Work:
             view.doubt()
             raise NotTaken(f"Octavia accepts {type(step).__name__} and does not do it")
 
-    def _check_turn(self, view: View) -> None:
-        """Let only some load balancers of the cluster be made anew at the same time.
-
-        Clients of the others are served meanwhile, whatever makes all of them be replaced.
-
-        :raises errors.Wait: it is not the owner's turn.
-        """
-        now = self._clock.now()
-        for owner, since in list(self._remade.items()):
-            if now - since > self._longest:
-                del self._remade[owner]
-        if view.owner not in self._remade and len(self._remade) >= REMADE_TOGETHER:
-            raise errors.Wait(f"load balancer {view.id} is not yet to be made anew", delay=TURN)
-        self._remade[view.owner] = now
-
     def _settle(self, view: View, look: Look) -> None:
-        self._remade.pop(view.owner, None)
+        self._turns.end(view.owner)
         changed = view.changed
         view.settle(look.own, look.others)
         view.record.repairs = None
         if changed:
             self.waiters.notify(view.id, *view.former, by=view.owner)
 
-    def _begin_repair(self, view: View, part: str) -> None:
-        """Allow a part that is in ERROR to be made anew.
-
-        :raises LoadBalancerFailed: not now, or not any more.
-        """
-        record = view.record
+    def _repairs(self, record: Record) -> Repairs:
         if record.repairs is None:
             record.repairs = Repairs(self._limit, self._patience.first_repair)
-        record.repairs.begin(part, view.id, self._clock.now())
+        return record.repairs
+
+    def forget(self, owner: Owner) -> None:
+        """Let the owner wait for nothing any more: it has nothing left."""
+        self.waiters.forget(owner)
+        self.admission.forget(owner)
+        self._turns.end(owner)
 
     @staticmethod
     def nothing_broken(record: Record | None, but: Collection[str] = ()) -> None:
@@ -344,18 +333,29 @@ class Work:
             raise ownership.port_taken(found, taken)
 
     async def _change(
-        self, view: View, look: Look, desired: LoadBalancer, step: steps.Change
+        self,
+        view: View,
+        look: Look,
+        desired: LoadBalancer,
+        step: steps.Change,
+        part: str | None,
     ) -> None:
         """Have Octavia begin the step.
 
-        :raises errors.Wait: the load balancer was not as it was thought to be, or is PENDING.
+        :param part: the part in ERROR that it mends, if it does.
+        :raises errors.Wait: the load balancer was not as it was thought to be, or is PENDING; or
+            it is not the owner's turn.
         """
         self.check_idle(view)  # another owner may have been faster
         if view.id in self._changing:
             raise OthersAtWork(f"load balancer {view.id} is being changed", delay=SOON)
         urgency = Urgency.SERVING if desired.has_members() else Urgency.USUAL
         with self.admission.sending(view.owner, urgency):
+            if isinstance(step, steps.DeleteLoadBalancer):
+                self._turns.take(view.owner)
             await self._send(view, look, step)
+        if part is not None:
+            self._repairs(view.record).begun(part)
 
     async def _send(self, view: View, look: Look, step: steps.Change) -> None:
         """Send the step, and watch what becomes PENDING by it.

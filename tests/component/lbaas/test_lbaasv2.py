@@ -13,6 +13,7 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import pending as lb_pending
+from kuryr_k8s.drivers.lbaas import turns
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers
 from kuryr_k8s.drivers.lbaas.work import NotTaken
 from kuryr_k8s.model.load_balancer import HealthMonitor
@@ -391,6 +392,40 @@ async def test_load_balancer_in_error_that_forwards_stays_until_none_of_its_memb
     worker.want(OWNER, wanted(cloud, OWNER, pods=0))
     second = await worker.done(OWNER)
     assert list(cloud.load_balancers) == [second.id] != [first.id]
+
+
+async def test_load_balancers_that_are_left_to_people_hold_up_none_that_is_made_anew(
+    make_worker, cloud
+):
+    """They have no turn, as many as they may be."""
+    owners = [Owner(f"u{number}") for number in range(turns.TOGETHER)]
+    async with make_worker(octavia_defaults={"rebuild_limit": "1"}) as worker:
+
+        async def fail():
+            """All end in ERROR as soon as they are made."""
+            await cloud.wait_for(lambda: len(cloud.load_balancers) == len(owners))
+            for each in (made := list(cloud.load_balancers)):
+                cloud.octavia.progress.finish(each)
+                cloud.octavia.set_error(each)
+            return made
+
+        cloud.octavia_pending = math.inf
+        for owner in owners:
+            worker.want(owner, wanted(cloud, owner))
+        for each in await fail():
+            balancer = cloud.load_balancers[each]
+            await cloud.wait_for(lambda it=balancer: it["provisioning_status"] == "PENDING_DELETE")
+            cloud.octavia.progress.finish(each)
+        await fail()
+        await worker.until(
+            lambda: all("left to people" in str(worker.problems.get(each)) for each in owners)
+        )
+        cloud.octavia_pending = 0.0
+        last = await worker.have(OWNER, wanted(cloud, OWNER))
+        cloud.octavia.set_error(last.id)
+        cloud.load_balancers[last.id]["updated_at"] = "2031-01-01T00:00:00"
+        await worker.driver.list_owned()
+        assert (await worker.have(OWNER, wanted(cloud, OWNER))).id != last.id
 
 
 async def test_member_that_never_works_holds_up_no_other_port(worker, cloud):

@@ -19,33 +19,47 @@ from tests.kit.lbaas.plans import listener, pool, wanted
 
 def refused(repairs, now, part="pool web"):
     with pytest.raises(LoadBalancerFailed) as failed:
-        repairs.begin(part, "lb", now)
+        repairs.check(part, "lb", now)
     return str(failed.value)
+
+
+def made_anew(repairs, now, part="pool web"):
+    repairs.check(part, "lb", now)
+    repairs.begun(part)
 
 
 def test_error_is_told_before_anything_is_done_about_it():
     repairs = Repairs(3, 5.0)
     assert "lb" in refused(repairs, 100.0)
     assert "pool web is in ERROR and will be made anew" in refused(repairs, 104.9)
-    repairs.begin("pool web", "lb", 105.0)
+    made_anew(repairs, 105.0)
 
 
 def test_what_is_still_in_error_after_its_repair_waits_for_twice_as_long():
     repairs = Repairs(3, 5.0)
     refused(repairs, 0.0)
-    repairs.begin("pool web", "lb", 5.0)
+    made_anew(repairs, 5.0)
     refused(repairs, 6.0)
     refused(repairs, 15.9)
-    repairs.begin("pool web", "lb", 16.0)
+    made_anew(repairs, 16.0)
+
+
+def test_repair_that_could_not_be_sent_does_not_count():
+    repairs = Repairs(1, 5.0)
+    refused(repairs, 0.0)
+    repairs.check("pool web", "lb", 5.0)
+    repairs.check("pool web", "lb", 6.0)
+    made_anew(repairs, 7.0)
+    assert "left to people" in refused(repairs, 100.0)
 
 
 def test_parts_do_not_wait_for_each_other():
     repairs = Repairs(1, 5.0)
     refused(repairs, 0.0)
-    repairs.begin("pool web", "lb", 5.0)
+    made_anew(repairs, 5.0)
     assert "left to people" in refused(repairs, 100.0)
     refused(repairs, 100.0, part="pool dns")
-    repairs.begin("pool dns", "lb", 105.0)
+    made_anew(repairs, 105.0, part="pool dns")
 
 
 def test_delays_grow_and_the_last_word_is_that_people_are_needed():
@@ -62,7 +76,7 @@ def test_delays_grow_and_the_last_word_is_that_people_are_needed():
 
 def begins(repairs, now):
     try:
-        repairs.begin("pool web", "lb", now)
+        made_anew(repairs, now)
     except LoadBalancerFailed:
         return False
     return True
