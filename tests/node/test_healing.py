@@ -98,6 +98,25 @@ def renew(database):
     database.process = other.process
 
 
+async def test_add_sets_up_what_was_made_again_from_an_add_that_ended_half_way(
+    tmp_path, database, remote, sandbox
+):
+    """The daemon died between making the veth and setting it up: its row says nothing of that."""
+    async with a_node(tmp_path, remote) as node, running_pod(node, sandbox, "ordinary"):
+        node.controller.enabled = False
+        shell(f"ip -n {sandbox} addr flush dev eth0")
+        await remove_rows(database, node)
+        await eventually(node.binding.attachments)
+        async with asyncio.TaskGroup() as group:
+            add = group.create_task(node.cni("ADD", netns=path(sandbox)))
+            await eventually(lambda: node.attachments.adds.plugging("u1"))
+            node.controller.enabled = True
+            for row in node.switch.interfaces():
+                node.controller.seen.put_nowait(row.row)
+        assert (await add)[0] == 0
+        await has_its_network(node, sandbox)
+
+
 @pytest.mark.parametrize("of", KINDS)
 async def test_deleted_row_is_made_again(tmp_path, database, remote, sandbox, of):
     async with a_node(tmp_path, remote) as node, running_pod(node, sandbox, of):

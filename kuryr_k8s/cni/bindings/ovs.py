@@ -139,7 +139,12 @@ class OpenVSwitchBinding(Binding):
         return mac
 
     async def _mac_if_whole(self, attachment: Attachment, vif: VIFOpenVSwitch) -> str | None:
-        """Return the MAC of the node's end if the veth is whole, else None."""
+        """Return the MAC of the node's end if the veth is whole, else None.
+
+        A row that was made again proves nothing: its veth may be of an ADD that ended half-way.
+        """
+        if attachment in self._lost_ports.unfinished():
+            return None
         seen = await self._links.observe(attachment.netns, attachment.ifname)
         if seen is None or seen.mac != (vif.address or "").lower():
             return None
