@@ -155,6 +155,17 @@ async def test_connecting_again_changes_nothing(daemon, gateway, namespaces):
     assert pod_link(netns)["ifindex"] == before
 
 
+async def test_connecting_again_prepares_what_a_dead_daemon_only_made(daemon, gateway, namespaces):
+    netns, binding, vif = namespaces(), daemon(), vlan_vif(1)
+    await binding.connect(attachment(netns), vif)
+    shell(f"ip -n {netns} addr flush dev eth0")
+    again = daemon()
+    await again.connect(attachment(netns), vif)
+    await again.ready(attachment(netns), vif)
+    await again.check(attachment(netns), vif)
+    await eventually(lambda: answers("10.77.0.1", netns))
+
+
 async def test_disconnect_removes_interface_and_record_and_may_be_repeated(
     daemon, state, namespaces
 ):

@@ -74,6 +74,9 @@ class VlanBinding(Binding):
             mac = None
             if known is not None and (known.vlan, known.port_id) == (vlan, vif.id):
                 mac = await self._mac_if_whole(attachment, vif, vlan)
+                if mac is not None and not known.ready:
+                    # the daemon may have died between making and preparing it
+                    await self._links.prepare(attachment.netns, _wiring(attachment, vif))
             if mac is None:
                 mac = await self._connect(attachment, vif, vlan)
         except netlink.NamespaceError as error:
