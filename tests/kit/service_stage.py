@@ -3,6 +3,7 @@
 import json
 
 from kuryr_k8s.engine.clock import CLOCK
+from kuryr_k8s.model.annotations import LBAAS_SPEC, LBAAS_SPEC_VERSION
 from tests.kit.kube.client import KubeRefusal
 from tests.kit.kube.objects import make_endpoints, make_endpointslice, make_service, path_of
 from tests.kit.stage import Stage
@@ -196,12 +197,13 @@ class ServiceStage(Stage):
         await self.until(settled)
 
     async def until_published(self, name="web", of=None):
-        """Wait until there is a state on the object; its annotations."""
+        """Wait until there are a state and a spec on the object; its annotations."""
 
         async def annotations():
             found = await (of or self.endpoints)(name)
             marks = (found or {}).get("metadata", {}).get("annotations") or {}
-            return marks if STATE in marks else None
+            told = STATE in marks and _shows_spec(await self.service(name), marks)
+            return marks if told else None
 
         return await self.until(annotations)
 
@@ -222,10 +224,16 @@ class ServiceStage(Stage):
         await self.until(none)
 
     async def until_shown(self, expected, name="web"):
-        """Wait until the published state has these (address, port), and no others."""
+        """Wait until the published state has these (address, port), and no others.
+
+        The spec is published too then: it comes by a write of its own.
+        """
 
         async def shown():
+            service = await self.service(name)
             marks = ((await self.endpoints(name)) or {})["metadata"].get("annotations") or {}
+            if not _shows_spec(service, marks):
+                return False
             state = json.loads(marks.get(STATE, '{"versioned_object.data": {"members": []}}'))
             members = [
                 member["versioned_object.data"]
@@ -242,3 +250,13 @@ class ServiceStage(Stage):
             return await self.service(name) is None and await self.endpoints(name) is None
 
         await self.until(gone)
+
+
+def _shows_spec(service, marks):
+    """Do the Endpoints show the spec that the Service has, with the Service's ports?"""
+    own = service["metadata"].get("annotations") or {}
+    if any(marks.get(name) != own.get(name) for name in (LBAAS_SPEC, LBAAS_SPEC_VERSION)):
+        return False
+    spec = json.loads(marks.get(LBAAS_SPEC, '{"versioned_object.data": {"ports": []}}'))
+    ports = [port["versioned_object.data"] for port in spec["versioned_object.data"]["ports"]]
+    return [port["port"] for port in ports] == [port["port"] for port in service["spec"]["ports"]]
