@@ -68,7 +68,7 @@ async def _run(
         await asyncio.sleep(pending)
         made.append(time.monotonic())
         while True:
-            if await octavia.tree_statuses(load_balancer.id) == {ACTIVE}:
+            if (await octavia.status_tree(load_balancer.id)).statuses == {ACTIVE}:
                 return
             await asyncio.sleep(RETRY)
 

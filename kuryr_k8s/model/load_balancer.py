@@ -3,6 +3,7 @@
 Names are those of the Octavia API v2: https://docs.openstack.org/api-ref/load-balancer/v2/
 """
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -35,6 +36,11 @@ class Address(NamedTuple):
 
     address: str
     port: int
+
+    @property
+    def value(self) -> tuple[object, int]:
+        """The same for all spellings of an IPv6 address."""
+        return ipaddress.ip_address(self.address), self.port
 
 
 class Front(NamedTuple):

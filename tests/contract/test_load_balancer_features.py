@@ -93,7 +93,7 @@ async def carry_out(
 ) -> list[str]:
     """Bring it to what is wanted, as the driver does; which steps that took."""
     taken: list[str] = []
-    while step := next_step(desired, await client.read(balancer_id)):
+    while step := next_step(desired, found := await client.read(balancer_id)):
         assert not isinstance(step, lb_steps.CreateLoadBalancer)
         assert len(taken) < 20, taken
         if isinstance(step, lb_steps.Pending):  # ovn has all ACTIVE between two parts of a change
@@ -101,8 +101,12 @@ async def carry_out(
             continue
         await take(client, step)
         taken.append(type(step).__name__)
-        if isinstance(step, lb_steps.SetMembers):
-            await octavia.until_members(step.pool_id, *(member.address for member in step.members))
+        if isinstance(step, lb_steps.SetMembers | lb_steps.AddMembers):
+            members = list(step.members)
+            if isinstance(step, lb_steps.AddMembers):
+                [pool] = [each.pool for each in found.pools if each.id == step.pool_id]
+                members += pool.members
+            await octavia.until_members(step.pool_id, *(member.address for member in members))
         if isinstance(step, lb_steps.DeletePool):
             await octavia.until_gone(f"{POOLS}/{step.id}")
         assert statuses(await octavia.settled(balancer_id)) == {"ACTIVE"}

@@ -73,7 +73,7 @@ async def test_one_call_makes_everything_and_answers_with_it(
         await client.delete_load_balancer(made.id)
         await octavia.gone(made.id)
     assert made.statuses() == {"PENDING_CREATE"}
-    assert await client.tree_statuses(made.id) == {"ACTIVE"}
+    assert (await client.status_tree(made.id)).statuses == {"ACTIVE"}
     found = await client.read(made.id)
     for balancer in (made, found):
         assert (balancer.name, balancer.provider) == (desired.name, provider)
@@ -156,7 +156,7 @@ async def test_a_batch_of_members_replaces_or_adds(
     for _ in range(side.tries):  # it may be done before it is looked at
         with side.held():
             await client.set_members(pool["id"], [member(102, weight=0), member(103)])
-            begun = await client.tree_statuses(made["id"])
+            begun = (await client.status_tree(made["id"])).statuses
         assert await members(second, third) == {second: 0, third: 1}
         if "PENDING_UPDATE" in begun:
             break
@@ -168,7 +168,7 @@ async def test_a_batch_of_members_replaces_or_adds(
     await client.set_members(pool["id"], [])
     assert await members() == {}
     await client.set_members(pool["id"], [])
-    assert await client.tree_statuses(made["id"]) == {"ACTIVE"}
+    assert (await client.status_tree(made["id"])).statuses == {"ACTIVE"}
 
 
 @ANY_PROVIDER
@@ -255,7 +255,7 @@ async def test_a_cascade_takes_everything_and_the_port(
     with pytest.raises(errors.NotFound):
         await client.read(made["id"])
     with pytest.raises(errors.NotFound):
-        await client.tree_statuses(made["id"])
+        await client.status_tree(made["id"])
     for path in (LISTENERS, POOLS):
         reply = await octavia.get(path, loadbalancer_id=made["id"])
         assert reply.body[path.rpartition("/")[2]] == []

@@ -16,7 +16,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia import found as octavia_found
 from kuryr_k8s.cloud.octavia import refusals as octavia_refusals
-from kuryr_k8s.cloud.octavia.found import Parts
+from kuryr_k8s.cloud.octavia.found import Parts, StatusTree
 from kuryr_k8s.cloud.paging import PAGE, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Member
@@ -105,20 +105,14 @@ class Octavia:
         """Return all listeners and pools that match; ``loadbalancers`` names what they are in."""
         return [*await self._list(LISTENERS, query), *await self._list(POOLS, query)]
 
-    async def tree_statuses(self, load_balancer_id: str) -> frozenset[str]:
-        """Return the provisioning statuses of everything in the load balancer, by one call.
-
-        Pools without a listener are not among them.
+    async def status_tree(self, load_balancer_id: str) -> StatusTree:
+        """Return the statuses of everything in the load balancer, by one call.
 
         :raises errors.NotFound: there is none that we may see, or it is deleted.
         """
         path = f"{LOAD_BALANCERS}/{load_balancer_id}/status"
-        tree = (await self._transport.call("GET", path))["statuses"]["loadbalancer"]
-        pools = [pool for listener in tree["listeners"] for pool in listener["pools"]]
-        members = [member for pool in pools for member in pool["members"]]
-        monitors = [monitor for pool in pools if (monitor := pool.get("health_monitor"))]
-        every = [tree, *tree["listeners"], *pools, *members, *monitors]
-        return frozenset(each["provisioning_status"] for each in every)
+        answer = await self._transport.call("GET", path)
+        return octavia_found.status_tree(answer["statuses"]["loadbalancer"])
 
     async def read(
         self, load_balancer_id: str, concerns: Callable[[Json, Json], bool] | None = None

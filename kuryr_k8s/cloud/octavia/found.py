@@ -44,6 +44,35 @@ class Parts(NamedTuple):
         return hashlib.blake2b(json.dumps(shown, sort_keys=True).encode()).digest()
 
 
+class StatusTree(NamedTuple):
+    """A load balancer as its status tree shows it: without pools that no listener leads to.
+
+    :param statuses: the provisioning statuses of everything in it.
+    :param members: ids of members by their addresses, by the ids of their pools.
+    """
+
+    statuses: frozenset[str]
+    members: dict[str, dict[Address, str]]
+
+
+def status_tree(shown: Json) -> StatusTree:
+    """Return a status tree from what Octavia shows."""
+    pools = {pool["id"]: pool for each in shown["listeners"] for pool in each["pools"]}
+    members = [member for pool in pools.values() for member in pool["members"]]
+    monitors = [monitor for pool in pools.values() if (monitor := pool.get("health_monitor"))]
+    every = [shown, *shown["listeners"], *pools.values(), *members, *monitors]
+    return StatusTree(
+        frozenset(each["provisioning_status"] for each in every),
+        {
+            pool_id: {
+                Address(member["address"], member["protocol_port"]): member["id"]
+                for member in pool["members"]
+            }
+            for pool_id, pool in pools.items()
+        },
+    )
+
+
 def found(
     load_balancer: Json,
     listeners: Sequence[Json],

@@ -15,9 +15,9 @@ from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.base.survey import Survey
 from kuryr_k8s.drivers.lbaas import ownership, plan
-from kuryr_k8s.drivers.lbaas.record import Record, View
+from kuryr_k8s.drivers.lbaas.record import Look, Record, View
 from kuryr_k8s.drivers.lbaas.records import Records
-from kuryr_k8s.drivers.lbaas.work import SOON, Gone, Look, Work
+from kuryr_k8s.drivers.lbaas.work import SOON, Gone, Work
 from kuryr_k8s.model.load_balancer import ERROR, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
 

@@ -16,8 +16,8 @@ Version = tuple[int, int]
 # of providers that forward by a hash
 HASHED = ("TCP", "UDP", "SCTP")
 ALGORITHMS = ("SOURCE_IP", "SOURCE_IP_PORT")
-TAGS, FLAVORS, CIDRS, SOURCE_IP_PORT, ZONES, PROXYV2, SCTP = (
-    (2, minor) for minor in (5, 6, 12, 13, 14, 22, 23)
+ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, PROXYV2, SCTP = (
+    (2, minor) for minor in (11, 12, 13, 14, 22, 23)
 )
 
 
@@ -84,9 +84,7 @@ def check_replacement(wanted: LoadBalancer) -> None:
 
 def needed(wanted: LoadBalancer) -> Iterator[tuple[str, Version]]:
     """Yield the features that not every Octavia has, with the version that brought each."""
-    yield "tags", TAGS
-    if wanted.flavor_id is not None:
-        yield "flavor_id", FLAVORS
+    yield "additive_only", ADDITIVE  # an older one would replace all members; tags are older
     if wanted.availability_zone is not None:
         yield "availability_zone", ZONES
     for listener in wanted.listeners:

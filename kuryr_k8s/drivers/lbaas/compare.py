@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.drivers.lbaas.ownership import set_fields
 from kuryr_k8s.model.load_balancer import (
+    ERROR,
     LISTENER_LIMITS,
     FoundLoadBalancer,
     FoundPool,
@@ -91,10 +92,22 @@ def united(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
 
 def same_members(wanted: tuple[Member, ...], found: FoundPool) -> bool:
     """Return whether the pool has exactly these members, in any order."""
-    existing = {_identity(member): member for member in found.pool.members}
-    if existing.keys() != {_identity(member) for member in wanted}:
+    existing = {member.key.value: member for member in found.pool.members}
+    if existing.keys() != {member.key.value for member in wanted}:
         return False
-    return all(_same_member(member, existing[_identity(member)]) for member in wanted)
+    return all(_same_member(member, existing[member.key.value]) for member in wanted)
+
+
+def added_members(wanted: tuple[Member, ...], found: FoundPool) -> tuple[Member, ...]:
+    """Return the members that a pool lacks if it has others, and nothing else of it differs.
+
+    Where each member of a large pool is sent, the provider works on each of them.
+    """
+    existing = {member.key.value for member in found.pool.members}
+    kept = tuple(member for member in wanted if member.key.value in existing)
+    if not kept or ERROR in found.member_statuses.values() or not same_members(kept, found):
+        return ()
+    return tuple(member for member in wanted if member.key.value not in existing)
 
 
 def _same_values(
@@ -105,10 +118,6 @@ def _same_values(
 
 def _same_member(wanted: Member, found: Member) -> bool:
     return wanted.weight == found.weight and wanted.subnet_id in (None, found.subnet_id)
-
-
-def _identity(member: Member) -> tuple[object, int]:
-    return ipaddress.ip_address(member.address), member.port
 
 
 def _networks(cidrs: tuple[str, ...]) -> frozenset[object]:

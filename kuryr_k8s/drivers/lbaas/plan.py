@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kuryr_k8s.drivers.lbaas.compare import (
+    added_members,
     differs,
     lacks_mark,
     same_listener,
@@ -36,6 +37,7 @@ from kuryr_k8s.drivers.lbaas.compare import (
     united,
 )
 from kuryr_k8s.drivers.lbaas.steps import (
+    AddMembers,
     Change,
     CreateHealthMonitor,
     CreateListener,
@@ -213,7 +215,9 @@ class _Tree:
         """Set members, also those in ERROR."""
         for name, found in self._kept.items():
             if name in self._unfilled or ERROR in found.member_statuses.values():
-                yield SetMembers(found.id, self._pools[name].members)
+                wanted = self._pools[name].members
+                added = added_members(wanted, found)
+                yield AddMembers(found.id, added) if added else SetMembers(found.id, wanted)
 
     def _create_pool(self) -> Iterator[Change]:
         for name, wanted in self._pools.items():

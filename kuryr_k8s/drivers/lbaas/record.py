@@ -2,12 +2,26 @@
 
 import enum
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kuryr_k8s.cloud.octavia.found import Parts
 from kuryr_k8s.drivers.lbaas.repairs import Repairs
-from kuryr_k8s.drivers.lbaas.steps import Change
+from kuryr_k8s.drivers.lbaas.steps import AddMembers, Change, SetMembers
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner
+
+
+class Look(NamedTuple):
+    """Result of a look at a load balancer.
+
+    :param own: the load balancer with the owner's parts.
+    :param others: with the parts of others; None if they are not known.
+    :param fresh: Octavia was asked just now.
+    """
+
+    own: FoundLoadBalancer
+    others: FoundLoadBalancer | None
+    fresh: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +44,17 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
+class Repopulated:
+    """Phase: a pool was given other members; its status tree tells when it has them.
+
+    :param before: what the look before it has returned, with nothing PENDING.
+    """
+
+    before: Look
+    step: SetMembers | AddMembers
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """Phase: the owner's parts match the desired state, and are ACTIVE.
 
@@ -40,7 +65,7 @@ class Settled:
     others: FoundLoadBalancer | None
 
 
-Phase = Unread | Listed | Created | Settled
+Phase = Unread | Listed | Created | Repopulated | Settled
 
 
 class Deletion(enum.Enum):

@@ -160,7 +160,8 @@ class Records:
                 self.tidy(owner)
             return None
         record = self.of(owner)
-        first, *others = sorted(rows, key=_rank)
+        known = record.own.id if record.own is not None else ""
+        first, *others = sorted(rows, key=lambda row: _rank(row, known))
         if record.own is None or record.own.id != first["id"]:
             record.own = View(record, first["id"], former=former_ids_of(first["tags"]))
         if others:
@@ -176,8 +177,12 @@ def _existing(rows: Iterable[Json]) -> list[Json]:
     return [row for row in rows if row["provisioning_status"] != DELETED]
 
 
-def _rank(row: Json) -> tuple[bool, str, str]:
-    return _is_leaving(row), row["created_at"], row["id"]
+def _rank(row: Json, known: str) -> tuple[bool, str, bool, str]:
+    """Return the rank of an owner's load balancer; of two of the same second, the known one stays.
+
+    :param known: id of the one that may serve already.
+    """
+    return _is_leaving(row), row["created_at"], row["id"] != known, row["id"]
 
 
 def _is_leaving(row: Json) -> bool:

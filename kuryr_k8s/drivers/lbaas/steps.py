@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.cloud.octavia.api import Octavia
+from kuryr_k8s.cloud.octavia.found import StatusTree
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     FoundLoadBalancer,
+    FoundPool,
     HealthMonitor,
     Listener,
     LoadBalancer,
@@ -114,6 +116,14 @@ class SetMembers:
 
 
 @dataclass(frozen=True, slots=True)
+class AddMembers:
+    """Add members to a pool; those that it has stay as they are."""
+
+    pool_id: str
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateHealthMonitor:
     """Create the health monitor of a pool."""
 
@@ -146,6 +156,7 @@ Change = (
     | UpdatePool
     | DeletePool
     | SetMembers
+    | AddMembers
     | CreateHealthMonitor
     | UpdateHealthMonitor
     | DeleteHealthMonitor
@@ -180,12 +191,60 @@ async def take(octavia: Octavia, step: Change) -> None:
             await octavia.delete_pool(pool_id)
         case SetMembers(pool_id, members):
             await octavia.set_members(pool_id, members)
+        case AddMembers(pool_id, members):
+            await octavia.set_members(pool_id, members, additive=True)
         case CreateHealthMonitor(pool_id, monitor):
             await octavia.create_monitor(bodies.monitor_body(monitor, pool_id))
         case UpdateHealthMonitor(monitor_id, monitor):
             await octavia.update_monitor(monitor_id, bodies.monitor_changes(monitor))
         case DeleteHealthMonitor(monitor_id):
             await octavia.delete_monitor(monitor_id)
+
+
+def as_repopulated(
+    before: FoundLoadBalancer, step: SetMembers | AddMembers, shown: StatusTree
+) -> FoundLoadBalancer | None:
+    """Return what a change of members has made of a load balancer, once everything is ACTIVE.
+
+    :param before: the load balancer before the step, with nothing PENDING.
+    :returns: None if it does not have just those members, or if that cannot be seen.
+    """
+    if len(before.statuses()) > 1:
+        return None
+    pools = [
+        _repopulated(pool, step) if pool.id == step.pool_id else pool for pool in before.pools
+    ]
+    in_use = {listener.pool_id for listener in before.listeners} | {step.pool_id}
+    for index, pool in enumerate(pools):
+        if pool.id not in in_use:
+            continue
+        ids = shown.members.get(pool.id, {})
+        members = {member.key.value: member for member in pool.pool.members}
+        if pool.id not in shown.members or {each.value for each in ids} != members.keys():
+            return None
+        if pool.id == step.pool_id:
+            pools[index] = replace(
+                pool,
+                pool=replace(
+                    pool.pool,
+                    members=tuple(
+                        replace(members[address.value], address=address.address) for address in ids
+                    ),
+                ),
+                member_statuses=dict.fromkeys(ids, ACTIVE),
+                member_ids=ids,
+            )
+    return replace(before, pools=tuple(pools))
+
+
+def _repopulated(pool: FoundPool, step: SetMembers | AddMembers) -> FoundPool:
+    """Return the pool with the members that the step gives it."""
+    there = {member.key.value: member for member in pool.pool.members}
+    members = dict(there) if isinstance(step, AddMembers) else {}
+    for member in step.members:
+        known = there.get(member.key.value, member)
+        members[member.key.value] = replace(member, subnet_id=member.subnet_id or known.subnet_id)
+    return replace(pool, pool=replace(pool.pool, members=tuple(members.values())))
 
 
 def as_active(answer: FoundLoadBalancer) -> FoundLoadBalancer:

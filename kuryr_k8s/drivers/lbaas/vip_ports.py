@@ -114,7 +114,7 @@ async def is_gone(octavia: Octavia, load_balancer_id: str) -> bool:
     A list may leave one out.
     """
     try:
-        await octavia.tree_statuses(load_balancer_id)
+        await octavia.status_tree(load_balancer_id)
     except errors.NotFound:
         return True
     except errors.BadRequest:  # another project's

@@ -6,7 +6,7 @@ when it has ended. Whatever is answered otherwise than expected is forgotten, an
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext, OthersAtWork
@@ -18,7 +18,9 @@ from kuryr_k8s.drivers.lbaas.plan import attainable
 from kuryr_k8s.drivers.lbaas.record import (
     Created,
     Listed,
+    Look,
     Record,
+    Repopulated,
     Settled,
     Unread,
     View,
@@ -59,19 +61,6 @@ class Gone(errors.Wait):
 
     def __init__(self, load_balancer_id: str) -> None:
         super().__init__(f"load balancer {load_balancer_id} is gone", delay=SOON)
-
-
-class Look(NamedTuple):
-    """Result of a look at a load balancer.
-
-    :param own: the load balancer with the owner's parts.
-    :param others: with the parts of others; None if they are not known.
-    :param fresh: Octavia was asked just now.
-    """
-
-    own: FoundLoadBalancer
-    others: FoundLoadBalancer | None
-    fresh: bool
 
 
 class Work:
@@ -127,13 +116,11 @@ class Work:
         if isinstance(view.phase, Settled):
             return Look(view.phase.own, view.phase.others, fresh=False)
         try:
-            if isinstance(view.phase, Created) or view.parts_pending_since is not None:
-                statuses = await self._octavia.tree_statuses(view.id)
-                if any(status.startswith("PENDING") for status in statuses):
-                    raise self._parts_pending(view)
-                if isinstance(view.phase, Created) and statuses == {ACTIVE}:
-                    view.seen = steps.as_active(view.phase.answer)
-                    return Look(view.seen, None, fresh=True)
+            expected = isinstance(view.phase, Created | Repopulated)
+            if expected or view.parts_pending_since is not None:
+                if (look := await self._look_at_tree(view)) is not None:
+                    view.seen = look.own
+                    return look
                 view.phase = Unread()
             listed = await self._listed(view)
             whole = listed or await self._read(view)
@@ -144,6 +131,25 @@ class Work:
         own, others = ownership.divide(whole, view.owner)
         view.seen = own
         return Look(own, others, fresh=listed is None)
+
+    async def _look_at_tree(self, view: View) -> Look | None:
+        """Return what the last change has made of the load balancer, by one call.
+
+        :returns: None if it is not known what it was to become, or if it is not as expected.
+        :raises errors.Wait: parts of it are still PENDING.
+        """
+        tree = await self._octavia.status_tree(view.id)
+        if any(status.startswith("PENDING") for status in tree.statuses):
+            raise self._parts_pending(view)
+        if tree.statuses != {ACTIVE}:
+            return None
+        match view.phase:
+            case Created(answer):
+                return Look(steps.as_active(answer), None, fresh=True)
+            case Repopulated(before, step):
+                own = steps.as_repopulated(before.own, step, tree)
+                return None if own is None else Look(own, before.others, fresh=True)
+        return None
 
     async def _read(self, view: View) -> FoundLoadBalancer:
         """Read the load balancer; members of others' pools do not matter."""
@@ -207,10 +213,10 @@ class Work:
         if isinstance(view.phase, Settled):
             return
         try:
-            statuses = await self._octavia.tree_statuses(view.id)
+            tree = await self._octavia.status_tree(view.id)
         except errors.NotFound:
             return
-        if "PENDING_CREATE" not in statuses:
+        if "PENDING_CREATE" not in tree.statuses:
             return
         problem = self._parts_pending(view)
         if isinstance(problem, errors.Wait):
@@ -380,6 +386,8 @@ class Work:
         finally:
             self._changing.discard(view.id)
         view.last, view.immutable = step, 0
+        if isinstance(step, steps.SetMembers | steps.AddMembers):
+            view.phase = Repopulated(look, step)
         deletes = isinstance(step, steps.DeleteLoadBalancer)
         status = "PENDING_DELETE" if deletes else "PENDING_UPDATE"
         self.pending.watch(view.id, view.owner, status, foreign=view.foreign)

@@ -136,6 +136,11 @@ class OctaviaModel:
                 statuses = dict.fromkeys((member.key for member in members), ACTIVE)
                 changed = replace(old.pool, members=members)
                 self._put("pools", replace(old, pool=changed, member_statuses=statuses))
+            case lb_steps.AddMembers(pool_id, members):
+                old = self._get("pools", pool_id)
+                there = {member.key.value for member in old.pool.members}
+                require(there.isdisjoint(m.key.value for m in members), "it is there already")
+                self.apply(lb_steps.SetMembers(pool_id, (*old.pool.members, *members)))
             case lb_steps.CreateHealthMonitor(pool_id, monitor):
                 old = self._get("pools", pool_id)
                 require(old.health_monitor_id is None, "409: the pool has a monitor")

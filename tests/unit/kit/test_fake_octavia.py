@@ -93,7 +93,7 @@ async def test_parts_that_are_pending_hold_up_their_own_changes(
     cloud.octavia_pending = math.inf
     made = await client.create_load_balancer(body)
     cloud.octavia.store.set_status(cloud.load_balancers[made.id], "ACTIVE")
-    assert await client.tree_statuses(made.id) == {"ACTIVE", "PENDING_CREATE"}
+    assert (await client.status_tree(made.id)).statuses == {"ACTIVE", "PENDING_CREATE"}
     with pytest.raises(errors.Immutable, match="Pool"):
         await client.set_members(made.pools[0].id, [MEMBER])
     cloud.octavia.progress.finish(made.id)
@@ -158,7 +158,7 @@ async def test_the_status_of_every_part_is_told_by_one_call(
             "member": cloud.octavia.store.members(made.pools[0].id)[0]["id"],
         }[kind]
         cloud.octavia.set_error(part)
-        assert await client.tree_statuses(made.id) == {"ACTIVE", "ERROR"}
+        assert (await client.status_tree(made.id)).statuses == {"ACTIVE", "ERROR"}
         assert (await client.read(made.id)).statuses() == {"ACTIVE", "ERROR"}
 
 
@@ -302,7 +302,7 @@ async def test_404_of_octavia_makes_a_part_gone_and_404_of_a_proxy_does_not(
     with pytest.raises(errors.NotFound):
         await client.read(unknown)
     cloud.faults.add(path="/lbaas/", times=None, action=from_proxy(404))
-    for call in (client.read, client.delete_load_balancer, client.tree_statuses):
+    for call in (client.read, client.delete_load_balancer, client.status_tree):
         with pytest.raises(errors.CloudError) as told:
             await call(made.id)
         assert not isinstance(told.value, errors.NotFound)

@@ -18,8 +18,7 @@ def pool(protocol="TCP", algorithm="ROUND_ROBIN"):
 @pytest.mark.parametrize(
     ("values", "feature", "version"),
     [
-        ({}, "tags", (2, 5)),
-        ({"flavor_id": "f"}, "flavor_id", (2, 6)),
+        ({}, "additive_only", (2, 11)),
         ({"availability_zone": "z"}, "availability_zone", (2, 14)),
         (
             {
@@ -42,5 +41,6 @@ def test_feature_is_there_since_a_version(values, feature, version):
     assert dict(needed(wanted(**values)))[feature] == version
 
 
-def test_what_every_octavia_has_needs_no_version_but_that_of_tags():
-    assert list(needed(wanted(pools=(pool(), pool("PROXY"))))) == [("tags", (2, 5))]
+def test_what_every_octavia_has_needs_no_version_but_that_of_members_that_are_added():
+    values = {"flavor_id": "f", "pools": (pool(), pool("PROXY"))}
+    assert list(needed(wanted(**values))) == [("additive_only", (2, 11))]

@@ -53,7 +53,7 @@ def test_changed_members_are_one_call_for_each_changed_pool(desired, data):
     )
     there = made(lb_plan.attainable(desired))
     steps = carry_out(changed, there)
-    assert all(isinstance(step, lb_steps.SetMembers) for step in steps)
+    assert all(isinstance(step, lb_steps.SetMembers | lb_steps.AddMembers) for step in steps)
     assert max(Counter(step.pool_id for step in steps).values(), default=0) <= 1
     assert len(steps) == differences(changed, there)
 

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from kuryr_k8s.cloud.octavia.found import StatusTree
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.model.load_balancer import DELETED, ERROR
@@ -42,6 +45,66 @@ def test_drained_member_goes_where_the_provider_knows_no_weights():
     new = replace(old, pools=(replace(old.pools[0], members=(replace(first, weight=0), second)),))
     [step] = carry_out(new, made(old))
     assert [(member.address, member.weight) for member in step.members] == [("10.2.0.2", 1)]
+
+
+def test_members_that_come_are_added_and_the_others_are_not_sent_again():
+    old = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"]))
+    new = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2", "10.2.0.3"]))
+    [step] = carry_out(new, made(old))
+    assert isinstance(step, lb_steps.AddMembers)
+    assert [member.address for member in step.members] == ["10.2.0.3"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [[], ["10.2.0.1", "10.2.0.9"], ["10.2.0.9"]],
+    ids=["the pool is empty", "one goes", "all go"],
+)
+def test_all_members_are_sent_where_one_goes_or_there_is_none(before):
+    new = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"]))
+    [step] = carry_out(new, made(wanted(listener(), pool(members=before))))
+    assert isinstance(step, lb_steps.SetMembers)
+
+
+def shown(found):
+    """The status tree of what is found."""
+    pools = {pool.id: pool for pool in found.pools}
+    members = {
+        each.pool_id: {
+            member.key: f"id-{member.address}" for member in pools[each.pool_id].pool.members
+        }
+        for each in found.listeners
+    }
+    return StatusTree(frozenset(found.statuses()), members)
+
+
+def test_what_members_have_become_is_known_from_the_status_tree():
+    before = made(wanted(listener(), pool(members=["10.2.0.1", "fd02::1"])))
+    octavia = OctaviaModel(before)
+    step = lb_steps.AddMembers(before.pools[0].id, pool(members=["10.2.0.3"]).members)
+    octavia.apply(step)
+    own = lb_steps.as_repopulated(before, step, shown(octavia.found))
+    assert (
+        next_step(wanted(listener(), pool(members=["10.2.0.1", "fd02::1", "10.2.0.3"])), own)
+        is None
+    )
+    assert own.pools[0].member_ids.keys() == {member.key for member in own.pools[0].pool.members}
+
+
+@pytest.mark.parametrize("what", ["not done yet", "another's change", "a port is gone"])
+def test_what_is_otherwise_than_it_was_to_become_is_not_known(what):
+    two = (listener("dns", 53), pool("dns"))
+    before = made(wanted(listener(), pool(), *two))
+    step = lb_steps.SetMembers(before.pools[0].id, pool(members=["10.2.0.3"]).members)
+    octavia = OctaviaModel(before)
+    if what != "not done yet":
+        octavia.apply(step)
+    if what == "another's change":
+        other = lb_steps.SetMembers(before.pools[1].id, pool(members=["10.2.0.4"]).members)
+        octavia.apply(other)
+    if what == "a port is gone":
+        octavia.apply(lb_steps.DeleteListener(before.listeners[1].id))
+    assert lb_steps.as_repopulated(before, step, shown(octavia.found)) is None
 
 
 def test_udp_beside_tcp_on_the_same_port_leaves_tcp_alone():

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from kuryr_k8s.model.load_balancer import Member
 from tests.kit.lbaas.octavia_model import made
 from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, next_step, pool, wanted
 
@@ -76,8 +75,8 @@ def test_names_for_people_are_no_difference_but_are_written_along():
         old, name="x", listeners=(replace(old.listeners[0], name="y"),), pools=(renamed,)
     )
     assert next_step(new, made(old)) is None
-    more = (*renamed.members, Member(address="10.2.0.9", port=8080))
-    [step] = carry_out(replace(new, pools=(replace(renamed, members=more),)), made(old))
+    heavier = (replace(renamed.members[0], weight=2),)
+    [step] = carry_out(replace(new, pools=(replace(renamed, members=heavier),)), made(old))
     assert step.members[0].name == "default/other"
 
 
