@@ -80,7 +80,8 @@ class PublicIPRequest:
         project, and that nobody uses, is taken.
     :param network_id: the external network; None if the operator's choice applies.
     :param subnet_ids: subnets of that network, one of which is used; empty if any will do.
-    :param keep: an address that is replaced stays the project's, as with ``release``.
+    :param keep: an address that is replaced stays the project's, as with ``release``. That is
+        noted on the address itself, for when nobody can ask the Service any more.
     """
 
     owner: Owner
@@ -104,10 +105,11 @@ class ServicePublicIPDriver(Driver):
     async def ensure(self, request: PublicIPRequest) -> str | None:
         """Return a public address that leads to the VIP's port, making it if need be.
 
-        What was asked for before, and is not any more, is released.
+        An address that does not meet the request is released. What the request leaves open is the
+        operator's choice where an address is made; one that exists stays, whatever that is now.
 
-        :returns: None if the operator has chosen no external network, nor does the Service name
-            one.
+        :returns: None if there is none, the operator has chosen no external network, and the
+            Service names none.
         :raises errors.Refused: there is no such network, subnet or address; or others have it.
         :raises errors.OverQuota: no address is left.
         """
@@ -125,11 +127,11 @@ class ServicePublicIPDriver(Driver):
         """Let the public address lead nowhere until it is asked for again; the owner keeps it."""
 
     @abc.abstractmethod
-    async def release(self, owner: Owner, *, keep: bool) -> None:
+    async def release(self, owner: Owner, *, keep: bool | None) -> None:
         """Remove the public address; it is no error if there is none.
 
-        :param keep: the address stays the project's, without a mark of ours. An address that
-            existed before stays always.
+        :param keep: the address stays the project's, without a mark of ours; None: as was noted
+            on the address. An address that existed before stays always.
         """
 
     @abc.abstractmethod

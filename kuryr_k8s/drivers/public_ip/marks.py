@@ -15,6 +15,7 @@ from kuryr_k8s.drivers.base.tags import NAMESPACE_TAG, SERVICE_TAG
 from kuryr_k8s.model.owner import Owner
 
 FOUND_TAG = "kuryr-found"  # the floating IP existed before, and stays
+KEEP_TAG = "kuryr-keep"  # the Service asks that it stays: for when nobody can ask the Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Marks:
         return self.description_of(owner), f"{owner_tags.owner_tag(owner)} {self.cluster[0]}"
 
     def tags_of(self, namespace: str, owner: Owner) -> tuple[str, ...]:
-        """Return all tags of the owner's floating IP."""
+        """Return all tags of the owner's floating IP that say whose it is."""
         return owner_tags.tags_of((*self.cluster, self.mark.tag), namespace, owner)
 
     def search_tags(self, owner: Owner) -> tuple[str, ...]:
@@ -49,16 +50,21 @@ class Marks:
         return clusters_on((*floating_ip.tags, *floating_ip.description.split(" ")))
 
     def owner_of(self, floating_ip: FloatingIP) -> Owner | None:
-        """Return the owner that the floating IP names with the tags of this cluster, if any."""
-        if set(self.cluster) <= set(floating_ip.tags) and (
-            owner := owner_tags.owner_of(floating_ip.tags)
-        ):
-            return owner
-        return self._described_owner(floating_ip)
+        """Return the owner that the floating IP names with the tags of this cluster, if any.
+
+        Tags count with all of ours. The description of a version that did not know the mark has
+        the first tag alone, which other clusters may have: it counts while no tag names an owner.
+        """
+        tagged = owner_tags.owner_of(floating_ip.tags)
+        if tagged is not None and set(self.cluster) <= set(floating_ip.tags):
+            return tagged
+        described = self._described_owner(floating_ip)
+        marked = self.mark.is_on(floating_ip.description.split(" "))
+        return described if marked or tagged is None else None
 
     def others_tags(self, floating_ip: FloatingIP) -> tuple[str, ...]:
         """Return the tags that people have given the floating IP."""
-        ours = (*self.cluster, self.mark.tag, FOUND_TAG)
+        ours = (*self.cluster, self.mark.tag, FOUND_TAG, KEEP_TAG)
         prefixes = (SERVICE_TAG, NAMESPACE_TAG)
         return tuple(
             tag for tag in floating_ip.tags if tag not in ours and not tag.startswith(prefixes)

@@ -24,7 +24,7 @@ from kuryr_k8s.drivers.base import (
     granted,
 )
 from kuryr_k8s.drivers.public_ip import marks as fip_marks
-from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, Marks
+from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, KEEP_TAG, Marks
 from kuryr_k8s.drivers.public_ip.records import Records
 from kuryr_k8s.drivers.public_ip.requirements import (
     NoNetwork,
@@ -72,14 +72,13 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     async def ensure(self, request: PublicIPRequest) -> str | None:
         required = await self._requirements.read(request)
         own = await self._records.of(request.owner)
-        if required is None:
-            for floating_ip in own:
-                await self._let_go(request.owner, floating_ip, keep=request.keep)
-            return None
         chosen = next((each for each in own if required.are_met_by(each)), None)
-        rivals = [each for each in own if each.network_id == required.network_id]
+        network_id = required.network_id if chosen is None else chosen.network_id
+        rivals = [each for each in own if each.network_id == network_id]
         if chosen is None:
-            chosen = await self._obtain(request, required, leads=not rivals)
+            if network_id is None:
+                return None
+            chosen = await self._obtain(request, required, network_id, leads=not rivals)
         await self._replace(request, required, rivals, chosen)
         address = (await self._bring_in_line(request, chosen)).address
         await self._replace(request, required, await self._records.of(request.owner), chosen)
@@ -99,9 +98,10 @@ class NeutronFloatingIP(ServicePublicIPDriver):
                     changed = await self._neutron.update(each.id, {"port_id": None})
                     self._records.learn(owner, changed)
 
-    async def release(self, owner: Owner, *, keep: bool) -> None:
+    async def release(self, owner: Owner, *, keep: bool | None) -> None:
         for floating_ip in await self._records.of(owner):
-            await self._let_go(owner, floating_ip, keep=keep)
+            marked = KEEP_TAG in floating_ip.tags
+            await self._let_go(owner, floating_ip, keep=marked if keep is None else keep)
 
     async def list_owned(self) -> list[Owned]:
         return await self._records.list_all()
@@ -130,20 +130,20 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     # -- creating
 
     async def _obtain(
-        self, request: PublicIPRequest, required: Requirements, *, leads: bool
+        self, request: PublicIPRequest, required: Requirements, network_id: str, *, leads: bool
     ) -> FloatingIP:
         """Take over or create a floating IP.
 
         :param leads: it leads to the VIP at once, as no other one does.
         """
-        await self._requirements.check_network(required.network_id)
+        await self._requirements.check_network(network_id)
         if required.address is not None:
             async with self._taking:
-                found = await self._find(required.network_id, required.address)
+                found = await self._find(network_id, required.address)
                 if found is not None:
                     return await self._take_over(request, found)
         body: dict[str, Any] = {
-            "floating_network_id": required.network_id,
+            "floating_network_id": network_id,
             "project_id": request.project_id,
             "description": self._marks.description_of(request.owner),
         }
@@ -206,11 +206,12 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     async def _bring_in_line(
         self, request: PublicIPRequest, floating_ip: FloatingIP
     ) -> FloatingIP:
-        """Let the floating IP lead to the VIP, and give it its tags."""
+        """Let the floating IP lead to the VIP, and give it its marks."""
         destination = (floating_ip.port_id, floating_ip.fixed_ip_address)
         if destination != (request.port_id, request.vip_address):
             floating_ip = await self._update(request, floating_ip, _association(request))
-        if not set(self._tags_of(request)) <= set(floating_ip.tags):
+        tags, kept = set(floating_ip.tags), KEEP_TAG in floating_ip.tags
+        if not set(self._tags_of(request)) <= tags or kept != request.keep:
             floating_ip = await self._mark(request, floating_ip)
         return floating_ip
 
@@ -235,8 +236,10 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     async def _mark(
         self, request: PublicIPRequest, floating_ip: FloatingIP, more: tuple[str, ...] = ()
     ) -> FloatingIP:
-        """Add the owner's tags; those of people stay."""
-        tags = tuple(sorted({*floating_ip.tags, *self._tags_of(request), *more}))
+        """Add the owner's tags, and say whether it is to be kept; tags of people stay."""
+        keep = {KEEP_TAG} if request.keep else set()
+        before = set(floating_ip.tags) - {KEEP_TAG}
+        tags = tuple(sorted({*before, *self._tags_of(request), *more, *keep}))
         with self._records.changing(request.owner):
             await self._neutron.set_tags(floating_ip.id, tags)
             marked = dataclasses.replace(floating_ip, tags=tags)

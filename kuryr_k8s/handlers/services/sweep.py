@@ -117,7 +117,7 @@ def sweeps_of(
     )
 
     async def release_public_ip(owner: Owner) -> None:
-        await public_ips.release(owner, keep=False)
+        await public_ips.release(owner, keep=None)
 
     sweep = OrphanSweep(
         context, "load balancer", load_balancers.list_owned, load_balancers.release, look_again

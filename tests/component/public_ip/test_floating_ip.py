@@ -162,8 +162,6 @@ async def test_without_an_external_network_there_is_none(start, cloud):
     assert not cloud.floating_ips
     named = request(cloud, network_id=cloud.public["id"])
     assert await driver.ensure(named) == only(cloud)["floating_ip_address"]
-    assert await driver.ensure(request(cloud)) is None
-    assert not cloud.floating_ips
 
 
 async def test_neutron_without_routers_has_none_and_that_is_no_error(start, cloud):
@@ -354,10 +352,52 @@ async def test_address_that_is_to_be_kept_outlives_its_replacement(driver, cloud
     assert (kept["port_id"], kept["description"], kept["tags"]) == (None, "", [])
 
 
-async def test_address_that_is_to_be_kept_outlives_the_external_network(start, cloud):
-    before = await start().ensure(request(cloud, keep=True))
-    assert await start(external_svc_net=None).ensure(request(cloud, keep=True)) is None
-    assert (only(cloud)["floating_ip_address"], only(cloud)["tags"]) == (before, [])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda cloud, far: {"external_svc_net": far["id"]},
+        lambda _cloud, _far: {"external_svc_net": None},
+        lambda cloud, _far: {"external_svc_subnet": cloud.public["subnets"][1]},
+    ],
+    ids=["network", "no network", "subnet"],
+)
+async def test_address_outlives_the_operators_choice_that_it_was_made_by(start, cloud, changed):
+    before = await start(external_svc_subnet=cloud.public["subnets"][0]).ensure(request(cloud))
+    far = cloud.add_external_network("far", "198.51.100.0/24")
+    cloud.add_router(far["id"], *cloud.services["subnets"])
+    there = shown(cloud)
+    assert await start(**changed(cloud, far)).ensure(request(cloud)) == before
+    assert shown(cloud) == there
+    # also when it leads elsewhere, and what the Service asks for itself counts
+    assert await start(**changed(cloud, far)).ensure(request(cloud, vip=1)) == before
+    named = request(cloud, network_id=far["id"])
+    assert (await start(**changed(cloud, far)).ensure(named)).startswith("198.51.100.")
+    assert len(cloud.floating_ips) == 1
+
+
+async def test_whether_it_is_to_be_kept_stands_on_the_address_itself(start, cloud):
+    driver = start()
+    address = await driver.ensure(request(cloud))
+    await driver.ensure(request(cloud, keep=True))
+    assert set(only(cloud)["tags"]) == TAGS | {"kuryr-keep"}
+    cloud.calls.clear()
+    await start().ensure(request(cloud, keep=True))
+    assert not calls(cloud, writes=True)
+    await driver.ensure(request(cloud))
+    assert set(only(cloud)["tags"]) == TAGS
+    await driver.ensure(request(cloud, keep=True))
+    await start().release(OWNER, keep=None)  # as who cannot ask the Service
+    kept = only(cloud)
+    assert kept["floating_ip_address"] == address
+    assert (kept["port_id"], kept["tags"], kept["description"]) == (None, [], "")
+    await driver.release(OTHER, keep=None)
+
+
+async def test_address_that_nobody_asks_to_keep_goes_with_its_owner(driver, cloud):
+    await driver.ensure(request(cloud, keep=True))
+    await driver.ensure(request(cloud))
+    await driver.release(OWNER, keep=None)
+    assert not cloud.floating_ips
 
 
 async def test_refused_change_leaves_what_was_there(driver, cloud):
@@ -508,6 +548,18 @@ async def test_service_of_another_project_has_a_floating_ip_of_that(load_conf, n
     before = await driver.ensure(request(cloud))
     assert await driver.ensure(request(cloud, project_id=other)) != before
     assert only(cloud)["project_id"] == other
+
+
+async def test_one_of_an_earlier_version_that_shares_our_first_tag_alone_is_not_ours(start, cloud):
+    made = cloud.add_floating_ip(cloud.public["id"])
+    theirs = {"tags": sorted({TAG, "b", "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}"})}
+    theirs["description"] = f"kuryr-service:{OWNER.uid} {TAG}"
+    cloud.store.change("floatingip", made, theirs)
+    before = shown(cloud)
+    driver = start(resource_tags=f"{TAG},a")
+    assert await driver.list_owned() == []
+    await driver.release(OWNER, keep=False)
+    assert shown(cloud) == before
 
 
 @pytest.mark.parametrize("tag", ["other-cluster", TAG])

@@ -1,9 +1,18 @@
 """What a controller finds in the cloud that no Service has."""
 
-from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG
-from tests.kit.confs import MARK, TAG
+import pytest
 
-HTTP = ("http", 80)
+from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, KEEP_TAG
+from tests.kit.confs import MARK, TAG
+from tests.kit.load_balancer_services import (
+    HTTP,
+    expose,
+    floating,
+    marks,
+    open_up,
+    until_reached,
+)
+
 GONE = "0e3b7d10-1111-4222-8333-444455556666"
 
 
@@ -112,6 +121,35 @@ async def test_floating_ips_and_vip_ports_of_nobody_go_and_those_of_others_stay(
     assert [kept["description"] for kept in cloud.floating_ips.values()].count("ask Joe") == 2
     assert len(cloud.load_balancers) == 1
     assert service["metadata"]["uid"] != GONE
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_address_to_be_kept_stays_where_the_service_goes_while_no_controller_runs(
+    services, kept
+):
+    open_up(services)
+    cloud = services.cloud
+    async with services.controller():
+        marked = marks(keep_floatingip="true")
+        await expose(services, annotations=marked)
+        await until_reached(services)
+        if not kept:
+            await services.patch_service(metadata={"annotations": dict.fromkeys(marked)})
+            (floating_ip,) = cloud.floating_ips.values()
+            await cloud.wait_for(lambda: KEEP_TAG not in floating_ip["tags"])
+    (address,) = floating(services)
+    await services.patch_service(metadata={"finalizers": None})
+    await services.delete_service()
+    await services.until_service_gone()
+    async with services.controller(neutron_defaults={"sweep_interval": "1"}):
+        await services.until_no_balancers()
+        if kept:
+            await cloud.wait_for(lambda: floating(services) == {address: None})
+            (floating_ip,) = cloud.floating_ips.values()
+            await cloud.wait_for(lambda: not floating_ip["tags"])
+            assert floating_ip["description"] == ""
+        else:
+            await cloud.wait_for(lambda: not cloud.floating_ips)
 
 
 async def test_address_that_a_refused_load_balancer_left_taken_is_free_soon(services):
