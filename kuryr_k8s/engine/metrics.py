@@ -1,15 +1,22 @@
-"""Metrics of loops and queues."""
+"""Metrics of loops and queues, and gauges of what programs know."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kuryr_k8s.engine.workqueue import WorkQueue
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+
+def gauge(name: str, documentation: str, read: Callable[[], float]) -> Gauge:
+    """Return a gauge that is read when Prometheus asks, for a part's ``collectors``."""
+    found = Gauge(name, documentation, registry=None)
+    found.set_function(read)
+    return found
 
 
 class ReconcileMetrics:

@@ -211,14 +211,10 @@ class LostPorts:
         await self._switch.del_port(name)
         await self._switch.add_ports([self._row(attachment, vif)])
 
-    def unfinished(self) -> list[Attachment]:
-        """Return what was made again and is not set up yet."""
-        return [read(row) for row in self._switch.interfaces() if _is_unfinished(row)]
-
     def restored(self) -> list[Attachment]:
         """Return what was made again and OVN has installed, and is not set up yet."""
         rows = self._switch.interfaces()
-        return [read(row) for row in rows if row.installed and _is_unfinished(row)]
+        return [read(row) for row in rows if _is_restored(row)]
 
     async def prepare(self, attachment: Attachment, vif: VIFBase) -> None:
         """Prepare the Pod's end again: the daemon may have died between making and doing that.
@@ -254,5 +250,5 @@ class LostPorts:
         return alias(identity, user_of(attachment, identity))
 
 
-def _is_unfinished(row: InterfaceRow) -> bool:
-    return row.attached and RESTORED in row.external_ids
+def _is_restored(row: InterfaceRow) -> bool:
+    return row.attached and row.installed and RESTORED in row.external_ids

@@ -100,7 +100,8 @@ class OpenVSwitchBinding(Binding):
             if known is not None and known.iface_id == port_id(vif):
                 if not known.attached:
                     host_mac = await self._hand_over(known, attachment, vif)
-                elif read(known) == attachment:
+                # a row that was made again may have the veth of an ADD that ended half-way
+                elif read(known) == attachment and RESTORED not in known.external_ids:
                     host_mac = await self._mac_if_whole(attachment, vif)
             if host_mac is None:
                 if known is not None:
@@ -139,12 +140,7 @@ class OpenVSwitchBinding(Binding):
         return mac
 
     async def _mac_if_whole(self, attachment: Attachment, vif: VIFOpenVSwitch) -> str | None:
-        """Return the MAC of the node's end if the veth is whole, else None.
-
-        A row that was made again proves nothing: its veth may be of an ADD that ended half-way.
-        """
-        if attachment in self._lost_ports.unfinished():
-            return None
+        """Return the MAC of the node's end if the veth is whole, else None."""
         seen = await self._links.observe(attachment.netns, attachment.ifname)
         if seen is None or seen.mac != (vif.address or "").lower():
             return None

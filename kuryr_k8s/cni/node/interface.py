@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from prometheus_client import Gauge
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
@@ -24,6 +23,7 @@ from kuryr_k8s.cni.ovs.switch import NODE, InterfaceRow, Internal, NewPort, OVSE
 from kuryr_k8s.cni.parts import Part
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import NODES, Key
@@ -135,19 +135,18 @@ class NodeInterfacePart(Part):
 
     def collectors(self) -> Sequence[Collector]:
         """Return the metrics of the interface."""
-        wanted = Gauge(
-            "kuryr_node_interface_wanted",
-            "Whether the Node's annotation demands the interface kuryr0",
-            registry=None,
-        )
-        wanted.set_function(lambda: self._wanted)
-        up = Gauge(
-            "kuryr_node_interface_up",
-            "Whether kuryr0 is plugged as the annotation says, and OVN has installed its port",
-            registry=None,
-        )
-        up.set_function(lambda: self._up)
-        return [wanted, up]
+        return [
+            gauge(
+                "kuryr_node_interface_wanted",
+                "Whether the Node's annotation demands the interface kuryr0",
+                lambda: self._wanted,
+            ),
+            gauge(
+                "kuryr_node_interface_up",
+                "Whether kuryr0 is plugged as the annotation says, and OVN has installed its port",
+                lambda: self._up,
+            ),
+        ]
 
     def _switch_changed(self, key: Key) -> None:
         """Queue the Node, unless only ports of Pods have changed, which come and go often."""

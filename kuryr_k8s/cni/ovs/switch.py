@@ -19,6 +19,7 @@ from kuryr_k8s.cni.ovs.database import Change, Ovsdb, OVSError
 from kuryr_k8s.cni.ovs.marking import Marking
 from kuryr_k8s.cni.parts import Job, Part
 from kuryr_k8s.cni.patience import USUAL, Patience
+from kuryr_k8s.engine.metrics import gauge
 
 LOG = logging.getLogger(__name__)
 OURS = "kuryr-container-id"  # the external id of rows that a container has
@@ -118,9 +119,8 @@ class OpenVSwitch(Part):
 
     def collectors(self) -> Sequence[Gauge]:
         """Return the metric of the connection."""
-        reached = Gauge("kuryr_cni_ovs_connected", "Is Open vSwitch reached", registry=None)
-        reached.set_function(self.connected.is_set)
-        return [reached]
+        about = "Is Open vSwitch reached"
+        return [gauge("kuryr_cni_ovs_connected", about, self.connected.is_set)]
 
     def subscribe(self, subscriber: Callable[[], None]) -> None:
         """Call a function when the connection or :meth:`host_id` may have changed."""

@@ -38,6 +38,7 @@ from kuryr_k8s.cni.protocol import (
 )
 from kuryr_k8s.cni.result import Result
 from kuryr_k8s.cni.serial import Serial
+from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort
@@ -85,11 +86,10 @@ class Attachments(Part):
 
     def collectors(self) -> Sequence[Gauge]:
         """Return the metrics of attachments and ADDs."""
-        attached = Gauge("kuryr_cni_attachments", "Interfaces plugged", registry=None)
-        attached.set_function(lambda: len(self.all()))
-        adds = Gauge("kuryr_cni_adds_in_flight", "ADDs being done", registry=None)
-        adds.set_function(lambda: len(self.adds))
-        return [attached, adds]
+        return [
+            gauge("kuryr_cni_attachments", "Interfaces plugged", lambda: len(self.all())),
+            gauge("kuryr_cni_adds_in_flight", "ADDs being done", lambda: len(self.adds)),
+        ]
 
     async def started(self) -> None:
         """Wait until requests are served."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
@@ -15,6 +15,7 @@ from kuryr_k8s.cni.pods.attachments import Attachments
 from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
 from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.vif import VIFBase
@@ -76,9 +77,9 @@ class Healing(Part):
 
     def collectors(self) -> Sequence[Collector]:
         """Return the metrics of interfaces that were lost."""
-        gauge = Gauge("kuryr_cni_lost_interfaces", "Interfaces without traffic", registry=None)
-        gauge.set_function(lambda: len(self._outages))
-        return [self._restored, gauge]
+        about = "Interfaces without traffic"
+        lost = gauge("kuryr_cni_lost_interfaces", about, lambda: len(self._outages))
+        return [self._restored, lost]
 
     async def _start(self) -> None:
         await self._attachments.settled.wait()

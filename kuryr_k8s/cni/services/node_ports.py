@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
@@ -17,7 +17,7 @@ from kuryr_k8s.cni.parts import Job, Loop, Part
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.services import nftables
 from kuryr_k8s.engine.controller import Controller
-from kuryr_k8s.engine.metrics import SECONDS
+from kuryr_k8s.engine.metrics import SECONDS, gauge
 from kuryr_k8s.k8s.resources import SERVICES, Key, Resource
 from kuryr_k8s.model.node_port import NodePort, ServiceAtNodes
 
@@ -86,12 +86,11 @@ class NodePorts(Part):
 
     def collectors(self) -> Sequence[Collector]:
         """Return the metrics of node ports and their transactions."""
-        ports = Gauge(
+        ports = gauge(
             "kuryr_node_ports",
             "Ports of the node led to Services, counted for each version of IP and protocol",
-            registry=None,
+            lambda: len(self._forwarded),
         )
-        ports.set_function(lambda: len(self._forwarded))
         return [ports, self._transactions, self._seconds]
 
     async def _begin(self) -> None:

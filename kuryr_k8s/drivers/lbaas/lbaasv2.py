@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prometheus_client import Gauge
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
@@ -27,6 +26,7 @@ from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
 from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep, is_vip_port
 from kuryr_k8s.drivers.lbaas.work import IMMUTABLE_LIMIT, SOON, Gone, StillPending, Work
 from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.model.load_balancer import DELETED, ERROR, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
 
@@ -71,19 +71,18 @@ class LBaaSv2(LBaaSDriver):
     def collectors(self) -> Sequence[Collector]:
         """Return the metrics of changes that Octavia has not been given yet."""
         admission = self._work.admission
-        limit = Gauge(
-            "kuryr_load_balancer_changes_limit",
-            "Load balancers that may be PENDING at a time",
-            registry=None,
+        return (
+            gauge(
+                "kuryr_load_balancer_changes_limit",
+                "Load balancers that may be PENDING at a time",
+                lambda: admission.limit,
+            ),
+            gauge(
+                "kuryr_load_balancer_changes_waiting",
+                "Load balancers that wait for others before they are changed",
+                lambda: admission.waiting,
+            ),
         )
-        limit.set_function(lambda: admission.limit)
-        waiting = Gauge(
-            "kuryr_load_balancer_changes_waiting",
-            "Load balancers that wait for others before they are changed",
-            registry=None,
-        )
-        waiting.set_function(lambda: admission.waiting)
-        return limit, waiting
 
     async def ensure(self, owner: Owner, desired: LoadBalancer) -> FoundLoadBalancer:
         desired = ownership.tagged(desired, owner, self._tags)

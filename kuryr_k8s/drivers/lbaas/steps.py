@@ -19,6 +19,8 @@ from kuryr_k8s.model.load_balancer import (
     Pool,
 )
 
+Members = dict[tuple[object, int], Member]  # by their addresses, however these are spelled
+
 
 @dataclass(frozen=True, slots=True)
 class Pending:
@@ -211,40 +213,43 @@ def as_repopulated(
     """
     if len(before.statuses()) > 1:
         return None
-    pools = [
-        _repopulated(pool, step) if pool.id == step.pool_id else pool for pool in before.pools
-    ]
     in_use = {listener.pool_id for listener in before.listeners} | {step.pool_id}
-    for index, pool in enumerate(pools):
-        if pool.id not in in_use:
-            continue
-        ids = shown.members.get(pool.id, {})
-        members = {member.key.value: member for member in pool.pool.members}
-        if pool.id not in shown.members or {each.value for each in ids} != members.keys():
-            return None
-        if pool.id == step.pool_id:
-            pools[index] = replace(
-                pool,
-                pool=replace(
-                    pool.pool,
-                    members=tuple(
-                        replace(members[address.value], address=address.address) for address in ids
-                    ),
-                ),
-                member_statuses=dict.fromkeys(ids, ACTIVE),
-                member_ids=ids,
-            )
-    return replace(before, pools=tuple(pools))
+    after = {pool.id: _by_address(pool) for pool in before.pools if pool.id in in_use}
+    after[step.pool_id] = members = _members_after(step, after[step.pool_id])
+    seen = {
+        pool_id: {each.value for each in ids}
+        for pool_id, ids in shown.members.items()
+        if pool_id in after
+    }
+    if seen != {pool_id: set(expected) for pool_id, expected in after.items()}:
+        return None
+    ids = shown.members[step.pool_id]
+    spelled = tuple(replace(members[each.value], address=each.address) for each in ids)
+    pools = tuple(
+        replace(
+            pool,
+            pool=replace(pool.pool, members=spelled),
+            member_statuses=dict.fromkeys(ids, ACTIVE),
+            member_ids=ids,
+        )
+        if pool.id == step.pool_id
+        else pool
+        for pool in before.pools
+    )
+    return replace(before, pools=pools)
 
 
-def _repopulated(pool: FoundPool, step: SetMembers | AddMembers) -> FoundPool:
-    """Return the pool with the members that the step gives it."""
-    there = {member.key.value: member for member in pool.pool.members}
+def _by_address(pool: FoundPool) -> Members:
+    return {member.key.value: member for member in pool.pool.members}
+
+
+def _members_after(step: SetMembers | AddMembers, there: Members) -> Members:
+    """Return what the step makes of the members of a pool."""
     members = dict(there) if isinstance(step, AddMembers) else {}
     for member in step.members:
         known = there.get(member.key.value, member)
         members[member.key.value] = replace(member, subnet_id=member.subnet_id or known.subnet_id)
-    return replace(pool, pool=replace(pool.pool, members=tuple(members.values())))
+    return members
 
 
 def as_active(answer: FoundLoadBalancer) -> FoundLoadBalancer:
