@@ -105,11 +105,10 @@ class ServicePublicIPDriver(Driver):
     async def ensure(self, request: PublicIPRequest) -> str | None:
         """Return a public address that leads to the VIP's port, making it if need be.
 
-        An address that does not meet the request is released. What the request leaves open is the
-        operator's choice where an address is made; one that exists stays, whatever that is now.
+        What was asked for before, and is not any more, is released.
 
-        :returns: None if there is none, the operator has chosen no external network, and the
-            Service names none.
+        :returns: None if the operator has chosen no external network, nor does the Service name
+            one.
         :raises errors.Refused: there is no such network, subnet or address; or others have it.
         :raises errors.OverQuota: no address is left.
         """

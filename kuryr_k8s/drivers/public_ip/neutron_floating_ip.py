@@ -72,13 +72,14 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     async def ensure(self, request: PublicIPRequest) -> str | None:
         required = await self._requirements.read(request)
         own = await self._records.of(request.owner)
+        if required is None:
+            for floating_ip in own:
+                await self._let_go(request.owner, floating_ip, keep=request.keep)
+            return None
         chosen = next((each for each in own if required.are_met_by(each)), None)
-        network_id = required.network_id if chosen is None else chosen.network_id
-        rivals = [each for each in own if each.network_id == network_id]
+        rivals = [each for each in own if each.network_id == required.network_id]
         if chosen is None:
-            if network_id is None:
-                return None
-            chosen = await self._obtain(request, required, network_id, leads=not rivals)
+            chosen = await self._obtain(request, required, leads=not rivals)
         await self._replace(request, required, rivals, chosen)
         address = (await self._bring_in_line(request, chosen)).address
         await self._replace(request, required, await self._records.of(request.owner), chosen)
@@ -130,20 +131,20 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     # -- creating
 
     async def _obtain(
-        self, request: PublicIPRequest, required: Requirements, network_id: str, *, leads: bool
+        self, request: PublicIPRequest, required: Requirements, *, leads: bool
     ) -> FloatingIP:
         """Take over or create a floating IP.
 
         :param leads: it leads to the VIP at once, as no other one does.
         """
-        await self._requirements.check_network(network_id)
+        await self._requirements.check_network(required.network_id)
         if required.address is not None:
             async with self._taking:
-                found = await self._find(network_id, required.address)
+                found = await self._find(required.network_id, required.address)
                 if found is not None:
                     return await self._take_over(request, found)
         body: dict[str, Any] = {
-            "floating_network_id": network_id,
+            "floating_network_id": required.network_id,
             "project_id": request.project_id,
             "description": self._marks.description_of(request.owner),
         }

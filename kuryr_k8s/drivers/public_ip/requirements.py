@@ -18,32 +18,21 @@ class NoNetwork(errors.Refused):
 class Requirements:
     """Requirements of one floating IP.
 
-    The operator's choice counts where one is made, and never against one that the Service has.
-
-    :param network_id: the network of a new one; None if there can be none.
-    :param subnets: a new one is in one of them; empty if any subnet will do.
-    :param named_network: the Service names the network.
-    :param named_subnets: the Service names the subnets.
+    :param subnets: the address is in one of them; empty if any subnet will do.
     """
 
     project_id: str
-    network_id: str | None
+    network_id: str
     address: str | None
     subnets: tuple[ExternalSubnet, ...]
-    named_network: bool
-    named_subnets: bool
 
     def are_met_by(self, found: FloatingIP) -> bool:
-        """Return whether a floating IP that the Service has meets them."""
-        if found.project_id != self.project_id:
+        """Return whether a floating IP meets them."""
+        if (found.project_id, found.network_id) != (self.project_id, self.network_id):
             return False
-        if self.address is not None and found.address != self.address:
-            return False
-        if found.network_id != self.network_id:
-            return not self.named_network
-        if self.address is not None or not self.named_subnets:
-            return True
-        return any(_is_in(found.address, subnet) for subnet in self.subnets)
+        if self.address is not None:
+            return found.address == self.address
+        return not self.subnets or any(_is_in(found.address, subnet) for subnet in self.subnets)
 
 
 class RequirementsReader:
@@ -79,37 +68,31 @@ class RequirementsReader:
         except NoNetwork as error:
             raise errors.Refused(f"[neutron_defaults] external_svc_net: {error}") from error
 
-    async def read(self, request: PublicIPRequest) -> Requirements:
+    async def read(self, request: PublicIPRequest) -> Requirements | None:
         """Return what the request requires.
 
+        :returns: None if the Service is to have no floating IP.
         :raises errors.Refused: a subnet does not exist, or belongs to another network; or the
             address is not in it.
         """
         network_id = request.network_id or self._network_id
+        if network_id is None:
+            return None
         subnet_ids = request.subnet_ids
         if network_id == self._network_id and request.address is None:
             subnet_ids = subnet_ids or self._subnet_ids
-        subnets = await self._read_subnets(network_id, subnet_ids) if network_id else ()
-        address = None
-        if request.address is not None:
-            try:
-                address = str(ipaddress.IPv4Address(request.address))
-            except ValueError:
-                raise errors.Refused(
-                    f"{request.address!r} is no IPv4 address, as floating IPs are"
-                ) from None
-            if subnets and not any(_is_in(address, subnet) for subnet in subnets):
-                raise errors.Refused(
-                    f"{address} is in none of the subnets {', '.join(subnet_ids)}"
-                )
-        return Requirements(
-            project_id=request.project_id,
-            network_id=network_id,
-            address=address,
-            subnets=subnets,
-            named_network=request.network_id is not None,
-            named_subnets=bool(request.subnet_ids),
-        )
+        subnets = await self._read_subnets(network_id, subnet_ids)
+        if request.address is None:
+            return Requirements(request.project_id, network_id, None, subnets)
+        try:
+            address = str(ipaddress.IPv4Address(request.address))
+        except ValueError:
+            raise errors.Refused(
+                f"{request.address!r} is no IPv4 address, as floating IPs are"
+            ) from None
+        if subnets and not any(_is_in(address, subnet) for subnet in subnets):
+            raise errors.Refused(f"{address} is in none of the subnets {', '.join(subnet_ids)}")
+        return Requirements(request.project_id, network_id, address, subnets)
 
     async def check_network(self, network_id: str) -> None:
         """Make sure that the network is external.
