@@ -184,7 +184,7 @@ async def test_there_and_back_everything_stays_as_it_is(site, earlier):
         await site.delete_service("db")
         await site.until_service_gone("db")
         await site.cloud.wait_for(lambda: not our_ports(site))
-        assert not site.cloud.load_balancers
+        await site.until_no_balancers()
         assert await site.client.find(POOL.format(NODE)) is None
     assert not await reasons(site, earlier_tests) & REPORTED
 
