@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from .sides import Reply, Side
 
 Json = dict[str, Any]
 NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
+WITHIN = 60.0  # seconds for the driver, on a machine with much else to do
+PAUSE = 0.2
 
 
 @pytest.fixture
@@ -48,8 +51,21 @@ async def remove(side: Side, trunk: Json, *port_ids: str, **headers: str) -> Rep
 
 
 async def subports(side: Side, trunk: Json) -> dict[str, int]:
-    found = (await side.kuryr.get(f"/trunks/{trunk['id']}")).body["trunk"]
+    found = await show_trunk(side, trunk)
     return {subport["port_id"]: subport["segmentation_id"] for subport in found["sub_ports"]}
+
+
+async def show_trunk(side: Side, trunk: Json) -> Json:
+    found: Json = (await side.kuryr.get(f"/trunks/{trunk['id']}")).body["trunk"]
+    return found
+
+
+async def active(side: Side, trunk: Json) -> Json:
+    """The trunk when the driver has said that all is well, which it may after the answer."""
+    async with asyncio.timeout(WITHIN):
+        while (found := await show_trunk(side, trunk))["status"] != "ACTIVE":
+            await asyncio.sleep(PAUSE)
+    return found
 
 
 async def show(side: Side, port_id: str) -> Json:
@@ -132,6 +148,17 @@ async def test_a_vlan_id_is_given_once_and_a_batch_is_added_as_a_whole(
     assert (reply.status, reply.error["type"]) == (409, "DuplicateSubPort")
     assert await subports(side, trunk) == {one: 100, two: 101}
     assert (await show(side, four))["device_owner"] == ""
+
+
+async def test_an_addition_that_is_refused_leaves_the_status_of_the_trunk(
+    side: Side, pods: Json, trunk: Json
+) -> None:
+    one, two = [await bare(side, pods) for _ in range(2)]
+    assert (await add(side, trunk, {one: 100})).status == 200
+    before = await active(side, trunk)
+    reply = await add(side, trunk, {two: 100})
+    assert (reply.status, reply.error["type"]) == (409, "DuplicateSubPort")
+    assert await show_trunk(side, trunk) == before
 
 
 async def test_a_port_is_a_subport_once(side: Side, pods: Json, parent: Json, trunk: Json) -> None:

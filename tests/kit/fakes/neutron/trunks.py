@@ -43,7 +43,6 @@ class Trunks:
         """Attach all or none; the trunk as the answer shows it."""
         items = self._checked(trunk["port_id"], items)
         _check_enabled(trunk)
-        self._set_status(trunk, "DOWN")
         self._insert(trunk, items)
         return self._finish(trunk, items)
 
@@ -56,7 +55,6 @@ class Trunks:
             if item["port_id"] not in attached:
                 message = f"SubPort {item['port_id']} on trunk {trunk['id']} could not be found."
                 raise Answer(404, "SubPortNotFound", message)
-        self._set_status(trunk, "DOWN")
         for item in items:
             trunk["sub_ports"].remove(attached[item["port_id"]])
             self._unset(item["port_id"])
@@ -141,7 +139,11 @@ class Trunks:
         self._store.change("port", self._store.ports[port_id], changes)
 
     def _finish(self, trunk: Json, items: list[Json]) -> Json:
-        """The answer is written before the driver says that all is well."""
+        """The answer is written before the driver says that all is well.
+
+        What is refused leaves the status alone, as it is one transaction with the subports.
+        """
+        self._set_status(trunk, "DOWN")
         answer = trunk | {"sub_ports": list(trunk["sub_ports"])}
         if items:
             self._set_status(trunk, "ACTIVE")
