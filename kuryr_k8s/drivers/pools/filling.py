@@ -379,17 +379,19 @@ class Filling:
     def _make_room(self, shortage: Shortage, freed: int) -> int:
         """Have other pools give up ports for the claims that wait, besides those leaving.
 
+        What leaves already may have been left to the budget while no claim waited: it is hurried.
+
         :param freed: ports that pools have just given up for other shortages of the same creation.
         :returns: how many more they give up.
         """
         now, resource = self._context.now(), shortage.resource
         awaited = sum(self._state.wanted(key, now)[0] for key in shortage.awaited)
         leaving = self._state.leaving_since(resource, now - LEAVING_SOON)
-        needed = awaited - max(leaving, freed)
+        needed = awaited - max(sum(leaving.values()), freed)
         helped = self._state.reclaim(resource, needed, now)
         given_up = sum(helped.values())
         shortage.missing = max(0, needed - given_up)
-        self._context.carry_out(Effects(upkeep=tuple(helped)))
+        self._context.carry_out(Effects(upkeep=tuple(leaving | helped)))
         return given_up
 
     async def _search(self, key: PoolKey) -> None:

@@ -30,6 +30,7 @@ class Shortage:
     :param awaited: the pools for which Pods wait, in the order in which they were refused.
     :param others: the other pools, which are to be filled for Pods to come.
     :param trying: those of the pools that were asked to try and have not done so yet.
+    :param probing: the pool whose attempt has begun the pause.
     :param missing: ports that Pods wait for, and that no pool has given up so far.
     """
 
@@ -39,6 +40,7 @@ class Shortage:
     awaited: dict[PoolKey, None] = field(default_factory=dict)
     others: dict[PoolKey, None] = field(default_factory=dict)
     trying: set[PoolKey] = field(default_factory=set)
+    probing: PoolKey | None = None
     missing: int = 0
 
     def __contains__(self, key: PoolKey) -> bool:
@@ -69,7 +71,7 @@ class Shortage:
 class ShortageMet(NamedTuple):
     """A shortage that a pool met when it tried.
 
-    :param is_first: it is the first one since the last pause.
+    :param is_first: it is the first one since the last pause, or its attempt has begun the pause.
     """
 
     shortage: Shortage
@@ -109,8 +111,9 @@ class Shortages:
             shortage = self._of.setdefault(resource, Shortage(resource, failure))
             shortage.failure = failure
             shortage.add(key, awaited=awaited)
-            is_first = not self.left(shortage)
+            is_first = not self.left(shortage) or shortage.probing == key
             if is_first:
+                shortage.probing = None
                 shortage.until = self._now() + self._pause
             met.append(ShortageMet(shortage, is_first))
         return met
@@ -130,7 +133,7 @@ class Shortages:
                 return shortage
         for shortage in waiting:
             if shortage.until > -math.inf:
-                shortage.until = self._now() + self._pause
+                shortage.until, shortage.probing = self._now() + self._pause, key
         return None
 
     def give_way(self, key: PoolKey) -> Shortage | None:

@@ -388,10 +388,16 @@ class PoolState:
                     count -= 1
         return helped
 
-    def leaving_since(self, resource: Resource, since: float) -> int:
-        """Count the ports that leave, not for longer than that, and give the resource back."""
-        sharing = self._sharing.get(resource, {}).values()
-        return sum(record.since > since for pool in sharing for record in pool.leaving.values())
+    def leaving_since(self, resource: Resource, since: float) -> dict[PoolKey, int]:
+        """Count the ports that leave, not for longer than that, and give the resource back.
+
+        :returns: how many there are in each pool that has any.
+        """
+        counts = {
+            key: sum(record.since > since for record in pool.leaving.values())
+            for key, pool in self._sharing.get(resource, {}).items()
+        }
+        return {key: count for key, count in counts.items() if count}
 
     def remove(self, port_id: str) -> str | None:
         """Forget a port that Neutron does not have any more.

@@ -43,6 +43,22 @@ def test_pool_that_was_not_refused_may_try(shortages):
     assert may_try(shortages, OTHER)
 
 
+def is_first(shortages, key):
+    [met] = shortages.refused(key, QUOTA, awaited=True)
+    return met.is_first
+
+
+def test_each_attempt_of_the_pool_whose_turn_it_is_has_ports_freed(shortages, clock):
+    refuse(shortages, KEY, awaited=False)  # a pool to be filled was the first
+    assert not is_first(shortages, OTHER)
+    assert not is_first(shortages, THIRD)
+    for _ in range(2):
+        clock.advance(2.0)
+        assert may_try(shortages, OTHER)
+        assert is_first(shortages, OTHER)
+        assert not is_first(shortages, THIRD)
+
+
 def test_pools_of_other_projects_do_not_wait_for_a_quota(shortages):
     refuse(shortages, KEY)
     refuse(shortages, FOREIGN, failure=NoVLANID("none"))
