@@ -63,9 +63,11 @@ async def show_trunk(side: Side, trunk: Json) -> Json:
 async def active(side: Side, trunk: Json) -> Json:
     """The trunk when the driver has said that all is well, which it may after the answer."""
     async with asyncio.timeout(WITHIN):
-        while (found := await show_trunk(side, trunk))["status"] != "ACTIVE":
+        while True:
+            found = await show_trunk(side, trunk)
+            if found["status"] == "ACTIVE":
+                return found
             await asyncio.sleep(PAUSE)
-    return found
 
 
 async def show(side: Side, port_id: str) -> Json:

@@ -135,6 +135,7 @@ async def handed_on(stage, keeper, at):
     """Its port goes to another Pod after it, while a third one keeps its own."""
     pod = await _run(stage, keeper)
     await _run_another(stage, "third")
+    await settle(stage, lambda: keeper.app)
     await at("two run")
     await _end(stage, keeper, pod)
     await at("one has ended")
