@@ -39,6 +39,7 @@ from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.cni.server import Handle, Server
 from kuryr_k8s.cni.services.health_checks import HealthChecks
 from kuryr_k8s.cni.services.node_ports import SERVICES_AT_NODES, NodePorts, NoNodePorts
+from kuryr_k8s.cni.services.ready_endpoints import ReadyEndpoints
 from kuryr_k8s.cni.spool import Spool
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.health import HealthServer
@@ -175,7 +176,7 @@ def build(
         Housekeeping(attachments, spool, dispatcher.handle, synced=cache.synced),
         Acknowledgements(cache, api, attachments),
         Healing(node, bindings, attachments, kuryrports, links.events, Outages(node, events)),
-        *_services(conf, caches, links),
+        *_services(conf, api, caches, links),
     ]
     return parts, dispatcher.handle
 
@@ -193,13 +194,15 @@ def _with_switch(
     ]
 
 
-def _services(conf: cfg.ConfigOpts, caches: Caches, links: Links) -> list[Part]:
+def _services(conf: cfg.ConfigOpts, api: KubeApi, caches: Caches, links: Links) -> list[Part]:
     """Build what answers for Services at the node."""
     if not conf.cni_daemon.node_ports:
         return [NoNodePorts()]
     services = caches.follow(SERVICES_AT_NODES, WITH_NODE_PORTS)
     node_ports = NodePorts(services, links.flows)
-    return [node_ports, HealthChecks(services, lambda: node_ports.working)]
+    endpoints = ReadyEndpoints(services, api)
+    checks = HealthChecks(services, lambda: node_ports.working, endpoints.any_of)
+    return [node_ports, endpoints, checks]
 
 
 def _health(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> HealthServer:

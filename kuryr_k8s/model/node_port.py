@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from kuryr_k8s.model.service import Service
+from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_class import is_handled
 
 # The API server sends a node no other Services: only these types have node ports.
@@ -62,4 +62,32 @@ class ServiceAtNodes:
                 if ours and port.node_port
             ),
             health_check_port=(item["spec"].get("healthCheckNodePort") or None) if ours else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceAtNodes:
+    """An EndpointSlice, reduced to whether any endpoint in it is ready.
+
+    :param service: the name of its Service, in the same namespace.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    service: str
+    ready: bool
+
+    @classmethod
+    def read(cls, item: dict[str, Any]) -> Self:
+        """Read an EndpointSlice from the API's JSON."""
+        found = EndpointSlice.read(item)
+        return cls(
+            namespace=found.namespace,
+            name=found.name,
+            uid=found.uid,
+            resource_version=found.resource_version,
+            service=found.service,
+            ready=any(endpoint.ready for endpoint in found.endpoints),
         )

@@ -494,7 +494,8 @@ async def test_health_check_is_answered_at_every_address_while_node_ports_work(
 ):
     services = Services(lead(HTTP, WEB), health_check_port=32000, name="web")
     node_ports = node_ports_of(services)
-    checks = HealthChecks(services, lambda: node_ports.working)
+    ready = {Key("default", "web")}
+    checks = HealthChecks(services, lambda: node_ports.working, ready.__contains__)
     fresh = aiohttp.TCPConnector(force_close=True)
     async with asyncio.TaskGroup() as group, aiohttp.ClientSession(connector=fresh) as session:
         serving = group.create_task(checks.run())
@@ -512,6 +513,11 @@ async def test_health_check_is_answered_at_every_address_while_node_ports_work(
                     "localEndpoints": 1,
                     "serviceProxyHealthy": True,
                 }
+        ready.clear()
+        async with session.get(v4) as answer:
+            assert answer.status == 503
+            found = await answer.json()
+            assert (found["localEndpoints"], found["serviceProxyHealthy"]) == (0, True)
         services.clear()
         await checks.reconcile(KEY)
         with pytest.raises(aiohttp.ClientConnectionError):

@@ -3,8 +3,10 @@
 By them a load balancer outside of the cluster learns whether this node takes a Service's traffic.
 kube-proxy sends such traffic only to Pods of its own node (externalTrafficPolicy: Local), and so
 counts them. Here every node sends it to the Service's load balancer in Octavia, wherever the Pods
-are. So all nodes answer alike: 200 as long as their node ports work, with one «endpoint» and the
-same weight, and the outer balancer distributes evenly. Octavia knows whether there are Pods.
+are. So all nodes answer alike: 200 with one «endpoint» and the same weight, so that the outer
+balancer distributes evenly, as long as their node ports work and the Service has an endpoint that
+is ready. Those that terminate serve as long as there is no other, but a balancer is to go
+elsewhere (KEP-1669).
 """
 
 import asyncio
@@ -22,18 +24,22 @@ from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import ServiceAtNodes
 
 KEY = Key("", "health checks")  # the only one
-ENDPOINTS = 1  # a Service's load balancer
+ENDPOINTS = 1  # a Service's load balancer; none of its own is ready: 0
 
 
 class HealthChecks(Part):
     """Reconciles a single key: answers at the health check ports of Services.
 
     :param working: tells whether node ports forward.
+    :param has_ready: tells whether an endpoint of the Service is ready.
     """
 
-    def __init__(self, services: Services, working: Callable[[], bool]) -> None:
+    def __init__(
+        self, services: Services, working: Callable[[], bool], has_ready: Callable[[Key], bool]
+    ) -> None:
         self._services = services
         self._working = working
+        self._has_ready = has_ready
         self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))
         self._sites: dict[int, web.TCPSite] = {}
         self._served: dict[int, ServiceAtNodes] = {}
@@ -84,17 +90,18 @@ class HealthChecks(Part):
         if service is None:  # its Service has just gone
             return web.Response(status=503)
         working = self._working()
+        endpoints = ENDPOINTS if self._has_ready(Key(service.namespace, service.name)) else 0
         body = {
             "service": {"namespace": service.namespace, "name": service.name},
-            "localEndpoints": ENDPOINTS,
+            "localEndpoints": endpoints,
             "serviceProxyHealthy": working,
         }
         return web.Response(
             text=json.dumps(body),
-            status=200 if working else 503,
+            status=200 if working and endpoints else 503,
             content_type="application/json",
             headers={
                 "X-Content-Type-Options": "nosniff",
-                "X-Load-Balancing-Endpoint-Weight": str(ENDPOINTS),
+                "X-Load-Balancing-Endpoint-Weight": str(endpoints),
             },
         )
