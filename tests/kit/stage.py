@@ -100,6 +100,13 @@ class Stage:
         path = f"/apis/events.k8s.io/v1/namespaces/{self.cluster.namespace}/events"
         return [(event["reason"], event["note"]) for event in await self.client.list(path)]
 
+    async def cluster_events(self):
+        """Reasons of the Events on the namespace kube-system, which stands for the cluster."""
+        found = await self.client.list("/apis/events.k8s.io/v1/namespaces/default/events")
+        return {
+            event["reason"] for event in found if event["regarding"].get("name") == "kube-system"
+        }
+
     async def node_events(self, name=""):
         """(reason, note) of all Events of the node, or of another one."""
         node = await self.client.find(f"/api/v1/nodes/{name or self.node}")

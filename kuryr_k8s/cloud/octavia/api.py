@@ -101,9 +101,13 @@ class Octavia:
         found = await self._list(LOAD_BALANCERS, {**query, **fields})
         return {row["id"]: row["provisioning_status"] for row in found}
 
-    async def list_parts(self, query: Query) -> list[Json]:
-        """Return all listeners and pools that match; ``loadbalancers`` names what they are in."""
-        return [*await self._list(LISTENERS, query), *await self._list(POOLS, query)]
+    async def list_listeners(self, query: Query) -> list[Json]:
+        """Return all listeners that match; ``loadbalancers`` names what each is in."""
+        return await self._list(LISTENERS, query)
+
+    async def list_pools(self, query: Query) -> list[Json]:
+        """Return all pools that match; ``loadbalancers`` names what each is in."""
+        return await self._list(POOLS, query)
 
     async def status_tree(self, load_balancer_id: str) -> StatusTree:
         """Return the statuses of everything in the load balancer, by one call.

@@ -133,6 +133,8 @@ class Attachments:
     async def _list_all(self) -> list[Owned]:
         query = {"tags": ",".join((*self._tags, ownership.SHARED_TAG)), "fields": FIELDS}
         before = [view for record in self._records for view in record.places.values()]
+        listeners = await self._octavia.list_listeners(query)
+        pools = await self._octavia.list_pools(query)
         found = {
             Owned(
                 owner,
@@ -140,7 +142,7 @@ class Attachments:
                 load_balancer["id"],
                 clusters_on(row["tags"]),
             )
-            for row in await self._octavia.list_parts(query)
+            for row in (*listeners, *pools)
             for load_balancer in row["loadbalancers"]
             if (owner := owner_tags.owner_of(row["tags"])) is not None
         }

@@ -23,6 +23,7 @@ from kuryr_k8s.drivers.lbaas.attached import Attachments
 from kuryr_k8s.drivers.lbaas.record import Deletion, View
 from kuryr_k8s.drivers.lbaas.records import Records
 from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
+from kuryr_k8s.drivers.lbaas.stray_parts import StrayPartSweep
 from kuryr_k8s.drivers.lbaas.vip_ports import VIPPortSweep, is_vip_port
 from kuryr_k8s.drivers.lbaas.work import IMMUTABLE_LIMIT, SOON, Gone, StillPending, Work
 from kuryr_k8s.engine.controller import Controller
@@ -58,6 +59,7 @@ class LBaaSv2(LBaaSDriver):
         )
         self._attached = Attachments(self._octavia, self._work, self._records, tags, self._mark)
         self._vip_ports = VIPPortSweep(context)
+        self._stray_parts = StrayPartSweep(context)
 
     @property
     def _tags(self) -> Sequence[str]:
@@ -65,13 +67,14 @@ class LBaaSv2(LBaaSDriver):
         return (*self._resource_tags, self._mark.tag)
 
     def loops(self) -> Sequence[Controller[str]]:
-        """Return the watch of what is PENDING, and the sweep of VIPs' ports."""
-        return (self._work.pending.loop, self._vip_ports.loop)
+        """Return the watch of what is PENDING, and the sweeps of what load balancers left."""
+        return (self._work.pending.loop, self._vip_ports.loop, self._stray_parts.loop)
 
     def collectors(self) -> Sequence[Collector]:
-        """Return the metrics of changes that Octavia has not been given yet."""
+        """Return the metrics of changes that have to wait, and of parts that stay for ever."""
         admission = self._work.admission
         return (
+            *self._stray_parts.collectors(),
             gauge(
                 "kuryr_load_balancer_changes_limit",
                 "Load balancers that may be PENDING at a time",

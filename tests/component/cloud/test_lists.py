@@ -103,7 +103,7 @@ async def test_load_balancers_and_members_are_listed_to_the_last(octavia, cloud,
         }
         made.add((await octavia.create_load_balancer(body)).id)
     assert (await octavia.statuses({"tags": TAG})).keys() == made
-    assert len(await octavia.list_parts({"project_id": cloud.project_id})) == count
+    assert len(await octavia.list_pools({"project_id": cloud.project_id})) == count
     for load_balancer_id in made:
         [pool] = (await octavia.read(load_balancer_id)).pools
         assert len(pool.pool.members) == count

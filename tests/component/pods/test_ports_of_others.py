@@ -14,7 +14,6 @@ POOLED = {"kubernetes": {"vif_pool_driver": "neutron"}, "vif_pool": OPTIONS}
 KINDS = pytest.mark.parametrize("groups", [{}, POOLED], ids=["noop", "pool"])
 OTHER_CLUSTER = "kuryr-cluster:0f0e0d0c-0000-4000-8000-00000000000b"
 HASH = "5f0c9b3a7d6e4f218a90b7c6d5e4f302"  # of a static Pod's configuration
-KUBE_SYSTEM_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
 async def forge(stage, name, port_id, **more):
@@ -59,11 +58,6 @@ def refuse_after(hang):
         return await hang(request, nothing)
 
     return act
-
-
-async def kube_system_events(stage):
-    found = await stage.client.list(KUBE_SYSTEM_EVENTS)
-    return {event["reason"] for event in found if event["regarding"].get("name") == "kube-system"}
 
 
 async def test_every_port_bears_the_uid_of_kube_system(stage):
@@ -282,7 +276,7 @@ async def test_ports_of_another_cluster_with_our_tags_stay_and_stop_the_sweep(st
         assert ours in stage.cloud.ports  # nothing at all is swept
         labels = {"kind": "ports"}
         assert app.registry.get_sample_value("kuryr_other_clusters_objects", labels) == 1
-        assert "KuryrTagsOverlap" in await kube_system_events(stage)
+        assert "KuryrTagsOverlap" in await stage.cluster_events()
         stage.cloud.remove_port(theirs)
         await stage.cloud.wait_for(lambda: ours not in stage.cloud.ports)
         assert app.registry.get_sample_value("kuryr_other_clusters_objects", labels) == 0
@@ -312,7 +306,7 @@ async def test_ports_of_an_earlier_version_are_adopted_if_a_kuryrport_names_them
         await swept(stage, 3)
         assert set(stage.cloud.ports) == {port, stray}
         assert app.registry.get_sample_value("kuryr_unmarked_objects", {"kind": "ports"}) == 1
-        assert "KuryrUnmarked" in await kube_system_events(stage)
+        assert "KuryrUnmarked" in await stage.cluster_events()
         await end_of(stage, "web", pod)
     assert set(stage.cloud.ports) == {stray}
 

@@ -170,3 +170,50 @@ async def test_address_that_a_refused_load_balancer_left_taken_is_free_soon(serv
 
 def vip_ports(cloud):
     return [port for port in cloud.ports.values() if port["device_id"].startswith("lb-")]
+
+
+@pytest.mark.parametrize("immutable", [False, True], ids=["deletable", "immutable"])
+async def test_parts_without_a_load_balancer_go_or_are_reported_until_they_are_gone(
+    services, immutable
+):
+    octavia = services.cloud.octavia
+    options = {"sweep_interval": "1"}
+    async with services.controller(neutron_defaults=options):
+        await services.add_service("web", HTTP)
+        await services.until_published("web")
+    (balancer_id,) = services.cloud.load_balancers
+    await services.delete_service("web")
+    parts = octavia.store.ids_inside(balancer_id)
+    octavia.strand(balancer_id, immutable=immutable)
+    async with services.controller(neutron_defaults=options) as app:
+
+        def left():
+            return app.registry.get_sample_value("kuryr_load_balancer_parts_left")
+
+        async def reported():
+            reasons = await services.cluster_events()
+            return left() == 2 and "KuryrLoadBalancerPartsLeft" in reasons
+
+        if immutable:
+            await services.until(reported)
+            assert octavia.store.ids_inside(balancer_id) == parts
+            octavia.store.stranded[balancer_id] = False  # the administrator has mended it
+        await services.cloud.wait_for(lambda: not octavia.store.ids_inside(balancer_id))
+        await services.cloud.wait_for(lambda: left() == 0)
+
+
+async def test_parts_in_load_balancers_of_others_are_not_taken_for_stray(services):
+    cloud = services.cloud
+    async with services.controller(neutron_defaults={"sweep_interval": "1"}):
+        await services.add_service("web", HTTP)
+        await services.until_published("web")
+        [balancer_id] = cloud.load_balancers
+        parts = cloud.octavia.store.ids_inside(balancer_id)
+        cloud.octavia.store.part(balancer_id)["tags"] = ["operator"]
+        begun = listed(cloud)
+        await cloud.wait_for(lambda: listed(cloud) >= begun + 6)
+    assert cloud.octavia.store.part(parts[0]) is not None
+
+
+def listed(cloud):
+    return sum(call.method == "GET" and call.path.endswith("/pools") for call in cloud.calls)

@@ -98,6 +98,10 @@ class OctaviaAPI:
         """A load balancer (with its port), or anything in one, vanishes."""
         self._balancers.discard(resource_id)
 
+    def strand(self, load_balancer_id: str, *, immutable: bool) -> None:
+        """A load balancer vanishes, with its port; what is in it stays, perhaps for ever."""
+        self._balancers.strand(load_balancer_id, immutable=immutable)
+
     def set_quota(self, project_id: str, **limits: int) -> None:
         """How many of «loadbalancer», «listener», «pool», … it may have; -1: any number."""
         self.store.quotas.setdefault(project_id, {}).update(limits)

@@ -63,6 +63,11 @@ class Balancers:
             vips.unplug(self._neutron, load_balancer)
         self._store.remove(resource_id)
 
+    def strand(self, resource_id: str, *, immutable: bool) -> None:
+        """Forget the load balancer and its port, and keep what is in it."""
+        vips.unplug(self._neutron, self._store.get(LOAD_BALANCER, resource_id))
+        self._store.strand(resource_id, immutable=immutable)
+
     def update(self, load_balancer: Json, changes: Json, progress: Progress) -> None:
         """Change what was given."""
         changes = LOAD_BALANCER.check_update(changes)

@@ -44,6 +44,12 @@ class Changes:
 
         :param touched: others that are PENDING meanwhile.
         """
+        immutable = self._store.stranded.get(part[OWNER])
+        if immutable:
+            raise errors.immutable(LOAD_BALANCER.title, part[OWNER])
+        if immutable is not None:
+            self._store.remove(part["id"])
+            return
         load_balancer = self.owner(part)
         self.check_mutable(load_balancer)
         self._store.set_status(part, "PENDING_DELETE")

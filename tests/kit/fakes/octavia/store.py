@@ -33,6 +33,8 @@ class Store:
         self.flavors: dict[str, str] = {}  # the providers that they are for, by id
         self.zones: set[str] = set()  # names of availability zones
         self.certificates: set[str] = set()  # references to those that there are
+        # load balancers that are gone, and whether Octavia lets nobody delete what was in them
+        self.stranded: dict[str, bool] = {}
         self.leaked: list[str] = []  # parts that would be left for ever: see Balancers.delete
 
     def of(self, kind: Kind) -> dict[str, Json]:
@@ -108,6 +110,12 @@ class Store:
         ids = [resource_id, *self.ids_inside(resource_id), *(part["id"] for part in of_pool)]
         for part_id in ids:
             self._forget(part_id)
+
+    def strand(self, load_balancer_id: str, *, immutable: bool) -> None:
+        """Forget the load balancer, and keep what is in it."""
+        load_balancer = self.of(LOAD_BALANCER).pop(load_balancer_id)
+        self._counts[LOAD_BALANCER.name, load_balancer["project_id"]] -= 1
+        self.stranded[load_balancer_id] = immutable
 
     def count(self, kind: Kind, project_id: str) -> int:
         """How many resources of the kind the project has."""
