@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuryr_k8s.model import subnet_patterns
+from kuryr_k8s.model.annotation_values import networks
 from kuryr_k8s.model.service_annotations import (
     ADDRESS,
     FIELDS,
@@ -19,7 +20,6 @@ from kuryr_k8s.model.service_annotations import (
     WITHOUT_MEANING,
     WRITTEN_ID,
     Settings,
-    networks,
     read_settings,
     read_timeouts,
 )
