@@ -14,11 +14,15 @@ _LONGEST = 365 * 24 * 3600 * 1000  # milliseconds: Octavia's limit of timeouts
 _MOST = 2**31 - 1
 LONGEST_NAME = 255  # characters, in Neutron and in Octavia
 MOST_NETWORKS = 1000  # of a list: each reconcile reads all of them
+LONGEST_CODES = 64  # characters, in Octavia
 _HOSTNAME = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
 # Kubernetes takes this for an address, and no hostname in a status, with leading zeros or without
 _LIKE_ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
+# two slashes would begin the name of a host
+_PATH = re.compile(r"/(?!/)([-A-Za-z0-9._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
+_CODES = re.compile(r"[1-5][0-9]{2}((,[1-5][0-9]{2})*|-[1-5][0-9]{2})")
 
 
 def text(value: str) -> str:
@@ -117,6 +121,25 @@ def networks(value: str) -> tuple[str, ...]:
     families = {network.version for network in found}
     opened = {network.version for network in found if network.prefixlen == 0}
     return () if families == opened else tuple(sorted(map(str, found)))
+
+
+def path(value: str) -> str:
+    """Read a path, perhaps with a query."""
+    if len(value) > LONGEST_NAME or not _PATH.fullmatch(value):
+        raise ValueError(f"is no path of a URL of at most {LONGEST_NAME} characters (/healthz)")
+    return value
+
+
+def codes(value: str) -> str:
+    """Read HTTP status codes as Octavia writes them: ``200``, ``200,202`` or ``200-204``."""
+    codes = re.sub(r"\s*,\s*", ",", value)
+    first, _, last = codes.partition("-")
+    if len(codes) > LONGEST_CODES or not _CODES.fullmatch(codes) or (last and last < first):
+        raise ValueError(
+            f"is neither a code (200), nor a list (200,202) of at most {LONGEST_CODES} "
+            "characters, nor a range (200-204)"
+        )
+    return codes
 
 
 milliseconds = number(0, _LONGEST)

@@ -12,6 +12,7 @@ ACTIVE = "ACTIVE"
 ERROR = "ERROR"
 DELETED = "DELETED"
 SOURCE_IP = "SOURCE_IP"  # an algorithm, and a kind of persistence
+HTTP_MONITORS = ("HTTP", "HTTPS")  # types of health monitors that send requests
 # Providers that forward by a hash of the addresses, as ovn-octavia-provider 11.0 does:
 # * they know no weights: a member of weight 0 would get new connections like any other, and one
 #   that is removed keeps those that it has;
@@ -76,6 +77,9 @@ class HealthMonitor:
     """Health monitor of a pool, which has one at the most.
 
     :param type: TCP, UDP-CONNECT, SCTP, HTTP, ...
+    :param http_method: like ``url_path`` and ``expected_codes``, given for the types of
+        ``HTTP_MONITORS``, and None for others.
+    :param expected_codes: ``200``, ``200,202`` or ``200-204``.
     :param delay: seconds between two probes.
     :param timeout: seconds for an answer, not more than ``delay``.
     :param max_retries: successful probes until a member is ONLINE, 1 to 10.
@@ -87,6 +91,9 @@ class HealthMonitor:
     timeout: int
     max_retries: int
     max_retries_down: int
+    http_method: str | None = None
+    url_path: str | None = None
+    expected_codes: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,12 @@ own. docs/service-annotations.md describes each of them. A value that cannot be 
 described in words for users; the other annotations apply all the same.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s.model import annotation_values as values
+from kuryr_k8s.model.load_balancer import HTTP_MONITORS
 
 PREFIX = "loadbalancer.openstack.org/"
 INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
@@ -26,7 +27,9 @@ LOAD_BALANCER_ADDRESS = f"{PREFIX}load-balancer-address"
 WRITTEN_ID = "openstack.org/kuryr-load-balancer-id"
 # Members are Pods: no nodes are chosen, and their subnets are those of the Pods.
 WITHOUT_MEANING = (f"{PREFIX}member-subnet-id", f"{PREFIX}node-selector")
+MONITORS = ("HTTP", "HTTPS", "TCP", "TLS-HELLO")  # types for TCP ports
 SHOWN = 100  # characters of a value that cannot be read
+METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,10 @@ class Settings:
     health_monitor_timeout: int | None = None
     health_monitor_max_retries: int | None = None
     health_monitor_max_retries_down: int | None = None
+    health_monitor_type: str | None = None
+    health_monitor_http_method: str | None = None
+    health_monitor_url_path: str | None = None
+    health_monitor_expected_codes: str | None = None
     source_ranges: tuple[str, ...] = ()
 
 
@@ -120,6 +127,10 @@ FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
         ("health_monitor_timeout", "health-monitor-timeout", values.seconds),
         ("health_monitor_max_retries", "health-monitor-max-retries", values.retries),
         ("health_monitor_max_retries_down", "health-monitor-max-retries-down", values.retries),
+        ("health_monitor_type", "health-monitor-type", values.choice(*MONITORS)),
+        ("health_monitor_http_method", "health-monitor-http-method", values.choice(*METHODS)),
+        ("health_monitor_url_path", "health-monitor-url-path", values.path),
+        ("health_monitor_expected_codes", "health-monitor-expected-codes", values.codes),
     )
 }
 # What the caches keep of a Service's annotations.
@@ -189,6 +200,11 @@ def _parse(
     return read, problems
 
 
+def _useless(settings: Settings, fields: Sequence[str], why: str) -> list[str]:
+    """Return the problems of annotations that are of no use without another one."""
+    return [f"annotation {FIELDS[name][0]}: {why}" for name in fields if getattr(settings, name)]
+
+
 def _contradictions(settings: Settings) -> list[str]:
     found = []
     if settings.proxy_protocol and settings.x_forwarded_for:
@@ -198,5 +214,15 @@ def _contradictions(settings: Settings) -> list[str]:
         found.append(
             f"annotation {PREFIX}health-monitor-timeout: {timeout} s is more than "
             f"health-monitor-delay ({delay} s)"
+        )
+    if settings.health_monitor_type not in HTTP_MONITORS:
+        found += _useless(
+            settings,
+            (
+                "health_monitor_http_method",
+                "health_monitor_url_path",
+                "health_monitor_expected_codes",
+            ),
+            "only a monitor of health-monitor-type HTTP or HTTPS sends requests",
         )
     return found

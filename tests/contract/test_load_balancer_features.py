@@ -37,6 +37,10 @@ from .sides import Side
 Json = dict[str, Any]
 MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=2, max_retries_down=3)
 
+HTTP = dataclasses.replace(
+    MONITOR, type="HTTP", http_method="GET", url_path="/", expected_codes="200"
+)
+
 
 def wanted(side: Side, subnet_id: str, provider: str, *ports: str) -> LoadBalancer:
     """With all that both of the providers can do; ports are like «TCP:80»."""
@@ -230,6 +234,51 @@ async def test_a_pool_has_one_monitor_of_a_type_that_fits(
     ) is None  # fmt: skip
 
 
+async def test_amphora_knows_monitors_that_send_requests(
+    side: Side, octavia: Octavia, subnet: str, client: Client
+) -> None:
+    base = wanted(side, subnet, "amphora", "TCP:80")
+    hello = dataclasses.replace(MONITOR, type="TLS-HELLO")
+    other = {"http_method": "HEAD", "url_path": "/a?b=%20c", "expected_codes": "200,204"}
+    anew = ["DeleteHealthMonitor", "CreateHealthMonitor"]
+    balancer_id = await make(octavia, client, with_parts(base, {}, {"health_monitor": HTTP}))
+    for monitor, steps in (
+        (HTTP, []),
+        (dataclasses.replace(HTTP, **other), ["UpdateHealthMonitor"]),
+        (dataclasses.replace(HTTP, expected_codes="200-299"), ["UpdateHealthMonitor"]),
+        (dataclasses.replace(HTTP, type="HTTPS"), anew),
+        (hello, anew),
+    ):
+        desired = with_parts(base, {}, {"health_monitor": monitor})
+        assert await carry_out(octavia, client, balancer_id, desired) == steps
+
+
+async def test_a_monitor_that_sends_no_requests_has_nothing_of_them(
+    octavia: Octavia, side: Side, subnet: str, client: Client
+) -> None:
+    base = wanted(side, subnet, "amphora", "TCP:80")
+    balancer_id = await make(octavia, client, base)
+    [pool] = (await client.read(balancer_id)).pools
+    monitor_id = str(pool.health_monitor_id)
+    for changes in ({"url_path": "/"}, {"http_method": None}, {"expected_codes": "200"}):
+        [name] = changes
+        with pytest.raises(errors.Unsupported, match=f"{name} is not a valid option") as caught:
+            await client.update_monitor(monitor_id, changes)
+        assert caught.value.feature == "health_monitor"
+    await client.delete_monitor(monitor_id)
+    await octavia.settled(balancer_id)
+    wrong: tuple[Json, ...] = (
+        {"url_path": "healthz"},
+        {"url_path": "//x"},
+        {"expected_codes": "2"},
+    )
+    for change in wrong:
+        monitor = dataclasses.replace(HTTP, **change)
+        with pytest.raises(errors.Unsupported) as caught:
+            await client.create_monitor(octavia_bodies.monitor_body(monitor, pool.id))
+        assert caught.value.feature == "health_monitor"
+
+
 async def refused(client: Client, desired: LoadBalancer) -> tuple[int, str]:
     """Of a creation, the status and the feature."""
     with pytest.raises(errors.Unsupported) as caught:
@@ -241,11 +290,10 @@ async def test_what_ovn_cannot_do_is_unsupported_by_its_name(
     side: Side, subnet: str, client: Client
 ) -> None:
     base = wanted(side, subnet, "ovn", "TCP:80")
-    http = dataclasses.replace(MONITOR, type="HTTP")
     for listener, pool, feature in (
         ({"allowed_cidrs": ("10.0.0.0/8",)}, {}, "allowed_cidrs"),
         ({}, {"lb_algorithm": "ROUND_ROBIN"}, "lb_algorithm"),
-        ({}, {"health_monitor": http}, "health_monitor"),
+        ({}, {"health_monitor": HTTP}, "health_monitor"),
         ({}, {"protocol": "PROXY"}, "protocol"),
         ({"protocol": "HTTP"}, {"protocol": "HTTP"}, "protocol"),
     ):
@@ -287,7 +335,7 @@ async def test_amphora_knows_http_headers_proxies_and_every_monitor(
         pools=(
             dataclasses.replace(proxy, protocol="PROXY"),
             dataclasses.replace(proxy2, protocol="PROXYV2"),
-            dataclasses.replace(http, health_monitor=dataclasses.replace(MONITOR, type="HTTP")),
+            dataclasses.replace(http, health_monitor=HTTP),
         ),
     )
     balancer_id = await make(octavia, client, desired)

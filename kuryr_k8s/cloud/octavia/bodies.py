@@ -171,7 +171,10 @@ def _populated(pool: Pool) -> Json:
 
 
 def _monitor(monitor: HealthMonitor) -> Json:
-    return dataclasses.asdict(monitor)
+    # a monitor that sends no requests has no path, not even one of null
+    return {
+        name: value for name, value in dataclasses.asdict(monitor).items() if value is not None
+    }
 
 
 def _given(part: Listener | LoadBalancer, names: tuple[str, ...]) -> Json:

@@ -6,6 +6,7 @@ https://docs.openstack.org/api-ref/load-balancer/v2/
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from kuryr_k8s.model.load_balancer import (
@@ -168,8 +169,7 @@ def _pool(shown: Json, members: Sequence[Json], monitor: Json | None) -> FoundPo
 
 
 def _monitor(shown: Json) -> HealthMonitor:
-    names = ("type", "delay", "timeout", "max_retries", "max_retries_down")
-    return HealthMonitor(**{name: shown[name] for name in names})
+    return HealthMonitor(**{field.name: shown[field.name] for field in fields(HealthMonitor)})
 
 
 def _member(shown: Json) -> Member:

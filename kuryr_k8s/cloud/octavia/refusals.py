@@ -4,17 +4,19 @@ No call tells users what a provider can do. Octavia answers 501 for what the pro
 and 400 or 403 for what it cannot do itself, or is configured not to do. https://docs.openstack.org/octavia/latest/user/feature-classification/
 """
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kuryr_k8s import errors
+from kuryr_k8s.model.load_balancer import HealthMonitor
 
 UNSUPPORTED = 501
 # an attribute of a body that this version of the API does not know, or does not accept
 _ATTRIBUTE = re.compile(r"field/attribute (\w+)|^Unknown attribute for argument [\w.]+: (\w+)")
-_MONITORS = ("healthmonitor", "type", "delay", "timeout", "max_retries", "max_retries_down")
-_NAMES = {"session_persistence": "persistence", **dict.fromkeys(_MONITORS, "health_monitor")}
+_MONITOR = ("healthmonitor", *(field.name for field in dataclasses.fields(HealthMonitor)))
+_NAMES = {"session_persistence": "persistence", **dict.fromkeys(_MONITOR, "health_monitor")}
 # The first match counts. The words are from octavia/common/exceptions.py, octavia/api/v2 and the
 # providers' drivers.
 FEATURES = tuple(

@@ -16,6 +16,7 @@ Version = tuple[int, int]
 # of providers that forward by a hash
 HASHED = ("TCP", "UDP", "SCTP")
 ALGORITHMS = ("SOURCE_IP", "SOURCE_IP_PORT")
+MONITORS = ("TCP", "UDP-CONNECT")
 ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, PROXYV2, SCTP = (
     (2, minor) for minor in (11, 12, 13, 14, 22, 23)
 )
@@ -72,6 +73,11 @@ def check_replacement(wanted: LoadBalancer) -> None:
         "protocol": any(each.protocol not in HASHED for each in wanted.listeners),
         "allowed_cidrs": any(each.allowed_cidrs for each in wanted.listeners),
         "lb_algorithm": any(each.lb_algorithm not in ALGORITHMS for each in wanted.pools),
+        "health_monitor": any(
+            monitor.type not in MONITORS
+            for pool in wanted.pools
+            if (monitor := pool.health_monitor) is not None
+        ),
     }
     for feature, is_lacking in lacks.items():
         if is_lacking:

@@ -63,7 +63,7 @@ ASKED_BY = {
     "vip_port_id": f"annotation {PREFIX}port-id",
     "vip_network_id": f"annotation {PREFIX}network-id",
     "lb_algorithm": f"annotation {PREFIX}lb-method",
-    "health_monitor": f"annotation {PREFIX}enable-health-monitor",
+    "health_monitor": f"annotation {PREFIX}enable-health-monitor or health-monitor-type",
 }
 
 
@@ -132,7 +132,8 @@ class Outside:
     async def _ensure_external(self, reconcile: Reconcile) -> Outcome:
         """Return the load balancer with a VIP of its own."""
         owner, given = reconcile.owner(Role.EXTERNAL), reconcile.given
-        place = await self._places.of_vip(owner, reconcile.settings, given.specs)
+        settings = reconcile.settings
+        place = await self._places.of_vip(owner, settings, given.specs)
         try:
             return await self._requests.ensure(reconcile.service, owner, external_of(given, place))
         except errors.Unsupported as error:
@@ -198,14 +199,15 @@ class Outside:
         """Let the address lead to nothing that is open to more than some source ranges.
 
         The VIPs of ClusterIPs are. A load balancer that exists and has not been read since the
-        start got its address when it had ranges.
+        start got its address when it had them.
 
         :returns: whether there is an address, and it leads nowhere.
         """
         owner, external = reconcile.owner(), reconcile.owner(Role.EXTERNAL)
         found = await self._lbaas.last_seen(external)
         unread = found is None and bool(await self._lbaas.ids_of(external))
-        closed = {found.vip_port_id} if found is not None and _is_closed(found) else set()
+        is_closed = found is not None and _is_closed(found)
+        closed = {found.vip_port_id} if found is not None and is_closed else set()
         led = await self._public_ips.leads_to(owner)
         if led - closed and not unread:
             await self._public_ips.detach(owner)
@@ -215,7 +217,7 @@ class Outside:
         return not led and await self._public_ips.has(owner)
 
     async def _release_refused(self, reconcile: Reconcile) -> None:
-        """Release what cannot have the source ranges, however it is asked for."""
+        """Release what cannot be limited as it should be, however it is asked for."""
         key, service = reconcile.key, reconcile.service
         await self._public_ips.detach(reconcile.owner())
         await self._sharing.release(key, service, refused=True)
@@ -297,6 +299,7 @@ class Outside:
             addresses=tuple(addresses),
             ingress=_ingress(service, addresses, settings, front.refused),
             refused=front.refused,
+            note=front.note,
             notes=notes,
         )
 

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from kuryr_k8s.model.load_balancer import HealthMonitor
+from kuryr_k8s.model.load_balancer import HTTP_MONITORS, HealthMonitor
 from kuryr_k8s.model.service_annotations import Settings
 
 FORWARDED_FOR = "X-Forwarded-For"
 # The health monitors of the cloud provider, where nothing is said.
 MONITORS = {"TCP": "TCP", "UDP": "UDP-CONNECT", "SCTP": "SCTP"}
 DELAY, TIMEOUT, RETRIES, RETRIES_DOWN = 5, 3, 1, 3
+METHOD, PATH, CODES = "GET", "/", "200"  # Octavia's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +46,21 @@ def is_transparent(settings: Settings) -> bool:
 def monitor_of(protocol: str, settings: Settings) -> HealthMonitor | None:
     """Return the health monitor of a port, with the cloud provider's defaults.
 
-    A timeout is never longer than a delay.
+    A timeout is never longer than a delay. The type is chosen for TCP ports alone.
     """
     if not settings.enable_health_monitor:
         return None
     timeout = settings.health_monitor_timeout
     delay = settings.health_monitor_delay or max(DELAY, timeout or 0)
+    asked = settings.health_monitor_type if protocol == "TCP" else None
+    requests = asked in HTTP_MONITORS
     return HealthMonitor(
-        type=MONITORS.get(protocol, protocol),
+        type=asked or MONITORS.get(protocol, protocol),
         delay=delay,
         timeout=timeout or min(TIMEOUT, delay),
         max_retries=settings.health_monitor_max_retries or RETRIES,
         max_retries_down=settings.health_monitor_max_retries_down or RETRIES_DOWN,
+        http_method=(settings.health_monitor_http_method or METHOD) if requests else None,
+        url_path=(settings.health_monitor_url_path or PATH) if requests else None,
+        expected_codes=(settings.health_monitor_expected_codes or CODES) if requests else None,
     )

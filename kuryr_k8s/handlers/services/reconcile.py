@@ -107,6 +107,7 @@ class Exposure:
 
     :param load_balancer_id: the one that its first address leads to; empty if the user names it.
     :param refused: why a port is not reached, by port.
+    :param note: what else Octavia refused.
     :param notes: notes of Events by reason, as with :func:`settings.unkept`.
     :param problem: why the Service is not reached at all.
     """
@@ -115,6 +116,7 @@ class Exposure:
     addresses: tuple[str, ...]
     ingress: tuple[Json, ...]
     refused: Mapping[ServedPort, str] = field(default_factory=dict)
+    note: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     problem: errors.KuryrError | None = None
 

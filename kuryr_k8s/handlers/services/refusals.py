@@ -2,11 +2,13 @@
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
 from kuryr_k8s.model.load_balancer import LoadBalancer
 
+NOT_IMPLEMENTED = 501  # HTTP status: the provider's own refusal
 TRY_AGAIN = 600.0  # seconds until what was refused is asked for again
 
 
@@ -14,12 +16,13 @@ TRY_AGAIN = 600.0  # seconds until what was refused is asked for again
 class Refusal:
     """A refusal of anything but members.
 
+    :param answers: what was answered; of several things that cannot be had, each answer names one.
     :param certain: what is refused is left out for a while.
     """
 
     shape: LoadBalancer
     at: float
-    error: errors.BadRequest
+    answers: tuple[errors.BadRequest, ...]
     into: str | None
     certain: bool
 
@@ -34,19 +37,39 @@ def shape_of(desired: LoadBalancer) -> LoadBalancer:
     return dataclasses.replace(desired, pools=pools)
 
 
-def without_refused(desired: LoadBalancer, error: errors.BadRequest) -> LoadBalancer | None:
-    """Leave out the ports of protocols that the provider cannot do.
+def without_refused(
+    desired: LoadBalancer, refused: Sequence[errors.BadRequest]
+) -> LoadBalancer | None:
+    """Leave out what the provider cannot do: ports of some protocols, and all health monitors.
 
     :returns: None if nothing would be left, or something else is refused.
     """
-    if not isinstance(error, errors.Unsupported) or error.feature != "protocol":
+    less: LoadBalancer | None = desired
+    for error in refused:
+        feature = error.feature if isinstance(error, errors.Unsupported) else ""
+        if less is not None and feature == "protocol":
+            less = _without_ports(less, error.brief)
+        elif less is not None and feature == "health_monitor" and error.status == NOT_IMPLEMENTED:
+            less = _without_monitors(less)
+        else:
+            return None
+    return less
+
+
+def _without_monitors(desired: LoadBalancer) -> LoadBalancer | None:
+    if all(pool.health_monitor is None for pool in desired.pools):
         return None
+    pools = tuple(dataclasses.replace(pool, health_monitor=None) for pool in desired.pools)
+    return dataclasses.replace(desired, pools=pools)
+
+
+def _without_ports(desired: LoadBalancer, text: str) -> LoadBalancer | None:
     pools = {pool.name: pool.protocol for pool in desired.pools}
     kept = tuple(
         listener
         for listener in desired.listeners
         if not any(
-            re.search(rf"\b{protocol}\b", error.brief)
+            re.search(rf"\b{protocol}\b", text)
             for protocol in (listener.protocol, pools[listener.pool])
         )
     )

@@ -108,6 +108,7 @@ def _notes_of(reconcile: Reconcile) -> dict[str, str]:
     if reconcile.exposure is not None:
         notes |= reconcile.exposure.notes
         refused |= reconcile.exposure.refused
+        texts += [reconcile.exposure.note] if reconcile.exposure.note else []
     texts += [f"{port.protocol} {port.port}: {text}" for port, text in refused.items()]
     if texts:
         notes[REFUSED] = "; ".join(dict.fromkeys(texts))

@@ -6,6 +6,7 @@ also answers 400 where Neutron did not answer it, and 403 just after its start. 
 does not call impossible is asked again soon, and nothing is left out for a single such answer.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -99,25 +100,37 @@ class Requests:
                 now = self._clock.now()
                 again = refusal is not None and refusal.concerns(shape, into, now)
                 certain = isinstance(error, errors.Unsupported) or (again and plain is not None)
-                refusal = Refusal(shape, now, error, into, certain)
+                refusal = Refusal(shape, now, (error,), into, certain)
                 self._refusals[owner] = refusal
                 if not certain:
                     raise
             else:
                 self._refusals.pop(owner, None)
                 return outcome
-        less = without_refused(desired, refusal.error) or plain
-        if less is None:
-            raise refusal.error
-        outcome = await self._ask(service, owner, less, into)
-        kept = {listener.key for listener in less.listeners}
-        refused = {
-            _served_port(listener.key): refusal.error.brief
-            for listener in desired.listeners
-            if listener.key not in kept
-        }
-        note = None if refused else refusal.error.brief
-        return Outcome(outcome.found, {**outcome.refused, **refused}, note)
+        return await self._ask_for_less(service, owner, desired, refusal, plain)
+
+    async def _ask_for_less(
+        self,
+        service: Service,
+        owner: Owner,
+        desired: LoadBalancer,
+        refusal: Refusal,
+        plain: LoadBalancer | None,
+    ) -> Outcome:
+        """Return the load balancer without what is refused."""
+        while (less := without_refused(desired, refusal.answers) or plain) is not None:
+            try:
+                outcome = await self._ask(service, owner, less, refusal.into)
+            except errors.Unsupported as error:
+                asked = self._asked[_key(service)][owner]
+                if less == plain or asked.served == shape_of(less):
+                    raise
+                asked.at = -PACE
+                refusal = dataclasses.replace(refusal, answers=(*refusal.answers, error))
+                self._refusals[owner] = refusal
+            else:
+                return _without(desired, less, refusal, outcome)
+        raise refusal.answers[-1]
 
     async def is_shared(self, key: Key, owner: Owner) -> bool:
         """Return whether others have parts in the owner's load balancer.
@@ -199,6 +212,17 @@ class Requests:
             outcome = Outcome(taken.found, refused)
         asked.done, asked.served = True, shape_of(asked.desired)
         return outcome
+
+
+def _without(
+    desired: LoadBalancer, less: LoadBalancer, refusal: Refusal, outcome: Outcome
+) -> Outcome:
+    """Return the outcome, with what was left out of it."""
+    text = "; ".join(error.brief for error in refusal.answers)
+    kept = {listener.key for listener in less.listeners}
+    left_out = [each.key for each in desired.listeners if each.key not in kept]
+    refused = {_served_port(front): text for front in left_out}
+    return Outcome(outcome.found, {**outcome.refused, **refused}, note=None if left_out else text)
 
 
 def _key(service: Service) -> Key:

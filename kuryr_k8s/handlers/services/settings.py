@@ -44,10 +44,14 @@ def settings_of(
         return read_timeouts(annotations)
     found, problems = read_settings(annotations, service.load_balancer_ip, service.source_ranges)
     if found.enable_health_monitor is None:
-        enabled = conf.octavia_defaults.enable_health_monitor
+        asked = found.health_monitor_type is not None
+        enabled = asked or conf.octavia_defaults.enable_health_monitor
         found = dataclasses.replace(found, enable_health_monitor=enabled)
-    if found.default_tls_container_ref and all(port.protocol != "TCP" for port in service.ports):
-        problems += ("a TLS container is of no use: the Service has no port of TCP",)
+    if all(port.protocol != "TCP" for port in service.ports):
+        if found.default_tls_container_ref:
+            problems += ("a TLS container is of no use: the Service has no port of TCP",)
+        if found.health_monitor_type:
+            problems += ("health-monitor-type is of no use: the Service has no port of TCP",)
     if found.class_name is None:
         return found, problems
     group = f"{CLASS_PREFIX}{found.class_name.lower()}"

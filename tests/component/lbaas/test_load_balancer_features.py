@@ -15,6 +15,9 @@ from tests.kit.load_balancer_worker import wanted
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
 MONITOR = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
+HTTP = dataclasses.replace(
+    MONITOR, type="HTTP", http_method="GET", url_path="/", expected_codes="200"
+)
 TAGS = (TAG, MARK, "kuryr-namespace:default", f"kuryr-service:{OWNER.uid}")
 
 
@@ -100,16 +103,14 @@ async def test_tags_that_a_former_version_did_not_give_are_put_on_once(make_work
 async def _life_of_a_monitor(worker, cloud):
     """All writes that there are for monitors; the trees on the way."""
     bare = wanted(cloud, OWNER, ports=["http"])
-    slower, other = (
-        dataclasses.replace(MONITOR, delay=9),
-        dataclasses.replace(MONITOR, type="HTTP"),
-    )
+    slower, other = dataclasses.replace(MONITOR, delay=9), dataclasses.replace(HTTP, url_path="/x")
     seen = []
-    for monitor in (None, MONITOR, slower, other, None):
+    for monitor in (None, MONITOR, slower, HTTP, other, None):
         await worker.have(OWNER, with_parts(bare, pool={"health_monitor": monitor}))
         seen.append(tree(cloud)["listeners"][0]["pool"]["health_monitor"])
     assert seen == [
-        monitor and dataclasses.asdict(monitor) for monitor in (None, MONITOR, slower, other, None)
+        monitor and dataclasses.asdict(monitor)
+        for monitor in (None, MONITOR, slower, HTTP, other, None)
     ]
 
 
@@ -121,6 +122,7 @@ async def test_monitor_comes_changes_and_goes_by_a_write_each(worker, cloud):
         "PUT healthmonitors/{id}",
         "DELETE healthmonitors/{id}",
         "POST healthmonitors",
+        "PUT healthmonitors/{id}",
         "DELETE healthmonitors/{id}",
     ]
 
@@ -171,12 +173,7 @@ async def test_monitor_that_is_pending_is_waited_for(worker, cloud):
     [
         ("ovn", {"allowed_cidrs": ("10.0.0.0/8",)}, {}, "allowed_cidrs"),
         ("ovn", {}, {"lb_algorithm": "ROUND_ROBIN"}, "lb_algorithm"),
-        (
-            "ovn",
-            {},
-            {"health_monitor": dataclasses.replace(MONITOR, type="HTTP")},
-            "health_monitor",
-        ),
+        ("ovn", {}, {"health_monitor": HTTP}, "health_monitor"),
         ("amphora", {"insert_headers": ("X-Forwarded-For",)}, {}, "insert_headers"),
         ("amphora", {"default_tls_container_ref": "x"}, {}, "default_tls_container_ref"),
     ],

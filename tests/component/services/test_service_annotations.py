@@ -7,11 +7,13 @@ import uuid
 import pytest
 
 from tests.kit.confs import TAG
+from tests.kit.fakes.octavia.kinds import HEALTH_MONITOR
 from tests.kit.load_balancer_services import (
     HTTP,
     INTERNAL,
     PREFIX,
     READY,
+    UNSUPPORTED,
     balancer,
     expose,
     floating,
@@ -352,6 +354,7 @@ async def test_enable_health_monitor(services):
         assert found.keys() == {"TCP", "UDP-CONNECT", "SCTP"}
         assert found["TCP"] == {
             "type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1, "max_retries_down": 3,
+            "http_method": None, "url_path": None, "expected_codes": None,
         }  # fmt: skip
         await annotate(services, marks(enable_health_monitor="false"))
         await until_same(services, monitors, [None, None, None])
@@ -382,6 +385,78 @@ async def test_health_monitor(services, name, field):
             return listener(services)["pool"]["health_monitor"][field]
 
         await until_same(services, value, 5)
+
+
+def monitor(services):
+    return listener(services)["pool"]["health_monitor"]
+
+
+async def test_health_monitor_type(services):
+    """It asks for a monitor where nothing else is said; another type is another monitor."""
+
+    def types():
+        found = [part["pool"]["health_monitor"] for part in balancer(services)["listeners"]]
+        return {found_monitor["type"] if found_monitor else None for found_monitor in found}
+
+    async with services.controller():
+        await served(services, marks(health_monitor_type="HTTP"), HTTP, ("dns", 53, "UDP"))
+        assert types() == {"HTTP", "UDP-CONNECT"}
+        await annotate(services, marks(health_monitor_type="HTTPS"))
+        await until_same(services, types, {"HTTPS", "UDP-CONNECT"})
+        await annotate(services, {f"{PREFIX}health-monitor-type": None})
+        await until_same(services, types, {None})
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "text", "other", "default"),
+    [
+        ("http-method", "http_method", "HEAD", "OPTIONS", "GET"),
+        ("url-path", "url_path", "/healthz", "/ready?all=1", "/"),
+        ("expected-codes", "expected_codes", "200,202", "200-299", "200"),
+    ],
+)
+async def test_health_monitor_requests(services, name, field, text, other, default):
+    """They are changed in the monitor that there is, which goes on."""
+    annotation = f"{PREFIX}health-monitor-{name}"
+    async with services.controller():
+        await served(services, marks(health_monitor_type="HTTP") | {annotation: text})
+        assert monitor(services)[field] == text
+        (made,) = services.cloud.octavia.store.of(HEALTH_MONITOR)
+        for asked, value in ((other, other), (None, default)):
+            await annotate(services, {annotation: asked})
+            await until_same(services, lambda: monitor(services)[field], value)
+        assert list(services.cloud.octavia.store.of(HEALTH_MONITOR)) == [made]
+
+
+OVN = {
+    "kubernetes": {"endpoints_driver_octavia_provider": "ovn"},
+    "octavia_defaults": {"lb_algorithm": "SOURCE_IP_PORT", "member_mode": "L2"},
+}
+
+
+@pytest.mark.parametrize("part", ["", "external"])
+async def test_health_monitor_type_that_the_provider_does_not_know(services, part):
+    """With ovn, there is no monitor; all else is as requested."""
+    asked = marks(health_monitor_type="HTTP", connection_limit=7)
+    if part:
+        asked |= {INTERNAL: "true"} | marks(subnet_id=services.cloud.pods["subnets"][0])
+    async with services.controller(**OVN):
+        await expose(services, annotations=asked)
+        _reason, message = await until_condition(services, UNSUPPORTED, "True")
+        assert "does not support HTTP health monitor type" in message
+        await until_reached(services)
+        front = listener(services, part)
+        assert (front["connection_limit"], front["pool"]["health_monitor"]) == (7, None)
+        await annotate(services, marks(health_monitor_type="TCP"))
+        await until_same(services, lambda: (monitor(services) or {}).get("type"), "TCP")
+        await until_condition(services, UNSUPPORTED, None)
+
+
+async def test_health_monitor_type_without_a_port_of_tcp(services):
+    async with services.controller():
+        await expose(services, ("dns", 53, "UDP"), annotations=marks(health_monitor_type="HTTP"))
+        _reason, message = await until_condition(services, READY, "False")
+    assert "health-monitor-type" in message
 
 
 async def test_flavor_id(services):

@@ -37,13 +37,15 @@ members = st.lists(
 TAGS = st.sampled_from([(), ("cluster",), ("kuryr-service:u1", "cluster")])
 
 _tcp = HealthMonitor(type="TCP", delay=5, timeout=3, max_retries=1, max_retries_down=3)
+_http = replace(_tcp, type="HTTP", http_method="GET", url_path="/", expected_codes="200")
 monitors = st.sampled_from(
     [
         None,
         _tcp,
         replace(_tcp, delay=60),
         replace(_tcp, max_retries_down=4),
-        replace(_tcp, type="HTTP"),
+        _http,
+        replace(_http, url_path="/other"),
     ]
 )
 

@@ -65,6 +65,35 @@ VOCABULARY = [
     (ADDRESS, "192.0.2.7", "address", "192.0.2.7", "192.0.2"),
     (SOURCE_RANGES, "10.1.2.3/8", "source_ranges", ("10.0.0.0/8",), "10.0.0.0/33"),
 ]
+# our own, in the same form; before the bad value, what each needs beside it
+HTTP = {f"{PREFIX}health-monitor-type": "HTTP"}
+OURS = [
+    (f"{PREFIX}health-monitor-type", "HTTPS", "health_monitor_type", "HTTPS", {}, "PING"),
+    (
+        f"{PREFIX}health-monitor-http-method",
+        "HEAD",
+        "health_monitor_http_method",
+        "HEAD",
+        HTTP,
+        "a",
+    ),
+    (
+        f"{PREFIX}health-monitor-url-path",
+        "/a?b=%20",
+        "health_monitor_url_path",
+        "/a?b=%20",
+        HTTP,
+        "a",
+    ),
+    (
+        f"{PREFIX}health-monitor-expected-codes",
+        "200, 202",
+        "health_monitor_expected_codes",
+        "200,202",
+        HTTP,
+        "20",
+    ),
+]
 FIELD_OF = {name: field for name, _text, field, _value, _bad in VOCABULARY}
 
 
@@ -82,13 +111,63 @@ def test_value_that_cannot_be_read_is_told_with_its_annotation(name, _text, fiel
     assert problem.startswith(f"annotation {name}: {bad!r} ")
 
 
-def test_vocabulary_is_that_of_the_cloud_provider():
+@pytest.mark.parametrize(("name", "text", "field", "value", "beside", "bad"), OURS)
+def test_annotation_of_our_own_becomes_a_setting_or_a_problem(
+    name, text, field, value, beside, bad
+):
+    settings, problems = read_settings(beside | {name: text}, None, ())
+    assert (getattr(settings, field), problems) == (value, ())
+    settings, (problem,) = read_settings(beside | {name: bad}, None, ())
+    assert not getattr(settings, field)
+    assert problem.startswith(f"annotation {name}: {bad!r} ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("url-path", "healthz"),
+        ("url-path", "//host/healthz"),
+        ("url-path", "/a b"),
+        ("url-path", "/a%2"),
+        ("url-path", "/a\r\nX: y"),
+        ("url-path", "/" * 256),
+        ("expected-codes", "200-"),
+        ("expected-codes", "204-200"),
+        ("expected-codes", "200,"),
+        ("expected-codes", "200,202-204"),
+        ("expected-codes", "700"),
+        ("expected-codes", ",".join(["200"] * 17)),
+    ],
+)
+def test_request_of_a_monitor_that_octavia_would_refuse_is_told(name, text):
+    """Some of it would break the configuration of the load balancer's own program."""
+    marks = HTTP | {f"{PREFIX}health-monitor-{name}": text}
+    settings, (problem,) = read_settings(marks, None, ())
+    assert (settings.health_monitor_url_path, settings.health_monitor_expected_codes) == (
+        None,
+        None,
+    )
+    assert f"health-monitor-{name}" in problem
+
+
+@pytest.mark.parametrize("kind", [None, "TCP", "TLS-HELLO"])
+def test_monitor_that_sends_no_requests_has_nothing_of_them(kind):
+    typed = {f"{PREFIX}health-monitor-type": kind} if kind else {}
+    marks = typed | {f"{PREFIX}health-monitor-url-path": "/healthz"}
+    _settings, (problem,) = read_settings(marks, None, ())
+    assert "health-monitor-url-path" in problem
+    assert "HTTP or HTTPS" in problem
+
+
+def test_vocabulary_is_that_of_the_cloud_provider_and_our_own():
     """31 names; two of them are without a meaning here, one is written only."""
     names = {name for name, *_ in VOCABULARY} | {*WITHOUT_MEANING, LOAD_BALANCER_ADDRESS}
     theirs = {name for name in names if name.startswith(PREFIX)} | {INTERNAL}
     assert len(theirs) == 31
     assert names <= NAMES
-    assert {name for name, _parse in FIELDS.values()} == {name for name, *_ in VOCABULARY}
+    every = {name for name, *_ in (*VOCABULARY, *OURS)}
+    assert {name for name, _parse in FIELDS.values()} == every
+    assert every <= NAMES
 
 
 def test_what_stands_in_the_spec_goes_before_the_annotations():
@@ -140,7 +219,10 @@ def test_load_balancer_id_of_our_own_writing_is_no_wish():
     ],
 )
 def test_what_contradicts_itself_is_told(marks, words):
-    found = {f"{PREFIX}{name}": text for name, text in marks.items()}
+    found = {
+        SOURCE_RANGES if name == "/source-ranges" else f"{PREFIX}{name}": text
+        for name, text in marks.items()
+    }
     _settings, (problem,) = read_settings(found, None, ())
     assert words in problem
 
@@ -158,7 +240,8 @@ def test_timeouts_have_our_own_names_with_every_type_and_the_cloud_providers_go_
 @given(st.sampled_from(sorted(NAMES)), st.text(max_size=20))
 def test_no_text_whatever_breaks_the_reading(name, text):
     settings, problems = read_settings({name: text}, None, ())
-    assert settings == Settings() or not problems
+    needs_others = any(name == own and beside for own, *_, beside, _bad in OURS)
+    assert settings == Settings() or not problems or needs_others
 
 
 @pytest.mark.parametrize(

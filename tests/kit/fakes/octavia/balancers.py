@@ -11,7 +11,7 @@ from tests.kit.fakes.neutron.api import NeutronAPI
 from . import errors, providers, vips
 from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
 from .listening import check_created, check_protocols
-from .monitors import check_type, with_defaults
+from .monitors import check_requests, check_type, with_defaults
 from .progress import Progress
 from .store import OWNER, Store
 
@@ -159,6 +159,7 @@ class Balancers:
             if monitor is not None:
                 self._check_quota(HEALTH_MONITOR, project_id, 1)
                 check_type(pool["protocol"], monitor)
+                check_requests(monitor["type"], monitor)
                 complete = with_defaults(monitor) | {"pool_id": pool_id}
                 made.append(self._add(HEALTH_MONITOR, load_balancer, complete)["id"])
             self._check_quota(MEMBER, project_id, len(members))

@@ -5,6 +5,7 @@ A letter per attribute: c may be given at creation, u may be updated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
@@ -111,6 +112,16 @@ def _cidrs(value: Any) -> str | None:
     return None
 
 
+def _path(value: Any) -> str | None:
+    fits = value.startswith("/") and not value.startswith("//") and " " not in value
+    return None if fits else "Value must be a valid URL Path string"
+
+
+def _codes(value: Any) -> str | None:
+    pattern = r"^(\d{3}(\s*,\s*\d{3})*)$|^(\d{3}-\d{3})$"
+    return None if re.search(pattern, value) else f"Value should match the pattern {pattern}"
+
+
 def _tags(value: Any) -> str | None:
     return next((reason for tag in value if (reason := _text(tag))), None)
 
@@ -129,6 +140,11 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "timeout": _number(0, 2**31 - 1),
     "max_retries": _number(1, 10),
     "max_retries_down": _number(1, 10),
+    "http_method": _one_of(
+        "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"
+    ),
+    "url_path": _path,
+    "expected_codes": _codes,
     "weight": _number(0, 256),
     "lb_algorithm": _one_of("LEAST_CONNECTIONS", "ROUND_ROBIN", "SOURCE_IP", "SOURCE_IP_PORT"),
     "protocol": _one_of(

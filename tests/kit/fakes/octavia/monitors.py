@@ -14,6 +14,7 @@ from .store import Store
 
 Json = dict[str, Any]
 _DATAGRAMS = ("UDP", "SCTP")
+_OF_REQUESTS = ("HTTP", "HTTPS")
 _FOR_DATAGRAMS = ("UDP-CONNECT", "SCTP", "TCP", "HTTP")
 _SHORTEST_UDP = 3  # seconds, as Octavia is configured where it is not told
 
@@ -40,6 +41,7 @@ class Monitors:
         check_type(pool["protocol"], body)
         self._check_quota(HEALTH_MONITOR, load_balancer["project_id"], 1)
         self._changes.check_pool_mutable(pool)
+        check_requests(body["type"], body)
         if self._store.monitor(pool["id"]) is not None:
             raise Answer(409, message="This pool already has a health monitor")
         providers.check_monitor(load_balancer["provider"], body)
@@ -50,6 +52,7 @@ class Monitors:
 
     def update(self, monitor: Json, changes: Json) -> None:
         """Change what was given. Of the end of it, ovn does not tell Octavia for the listeners."""
+        check_requests(monitor["type"], changes, given=True)
         changes = HEALTH_MONITOR.check_update(changes)
         pool = self._store.get(POOL, monitor["pool_id"])
         if pool["protocol"] in _DATAGRAMS:
@@ -71,10 +74,21 @@ class Monitors:
 
 def with_defaults(monitor: Json) -> Json:
     """HTTP has some."""
-    if monitor["type"] not in ("HTTP", "HTTPS"):
+    if monitor["type"] not in _OF_REQUESTS:
         return monitor
     defaults = {"http_method": "GET", "url_path": "/", "expected_codes": "200"}
     return monitor | {name: monitor[name] or value for name, value in defaults.items()}
+
+
+def check_requests(kind: str, body: Json, *, given: bool = False) -> None:
+    """400 where a monitor that sends no requests is to have what they are like.
+
+    :param given: null counts as well.
+    """
+    for name in () if kind in _OF_REQUESTS else ("http_method", "url_path", "expected_codes"):
+        if body.get(name) is not None or (given and name in body):
+            text = f"{name} is not a valid option for health monitors of type {kind}"
+            raise Answer(400, message=text)
 
 
 def check_type(protocol: str, monitor: Json) -> None:

@@ -19,7 +19,10 @@ _OF_LISTENER = (
     "timeout_member_data", "timeout_member_connect", "timeout_tcp_inspect", "connection_limit",
     "insert_headers", "default_tls_container_ref",
 )  # fmt: skip
-_OF_MONITOR = ("type", "delay", "timeout", "max_retries", "max_retries_down")
+_OF_MONITOR = (
+    "type", "delay", "timeout", "max_retries", "max_retries_down", "http_method", "url_path",
+    "expected_codes",
+)  # fmt: skip
 _HIDDEN = (OWNER, "pool_id")
 
 

@@ -188,6 +188,9 @@ def test_a_monitor_is_within_its_pool_or_names_it_and_its_type_is_not_changed():
     monitor_body = octavia_bodies.monitor_body(monitor, "pool")
     assert monitor_body == {"type": "TCP", "pool_id": "pool"} | values
     assert octavia_bodies.monitor_changes(monitor) == values
+    requests = {"http_method": "GET", "url_path": "/", "expected_codes": "200"}
+    http = dataclasses.replace(monitor, type="HTTP", **requests)
+    assert octavia_bodies.monitor_changes(http) == values | requests
     assert "healthmonitor" not in octavia_bodies.pool_body(pool, load_balancer_id="lb")
 
 

@@ -54,6 +54,9 @@ def shown(**changes):
         "timeout": 3,
         "max_retries": 1,
         "max_retries_down": 2,
+        "http_method": None,
+        "url_path": None,
+        "expected_codes": None,
     }
     member = {
         "id": "m",

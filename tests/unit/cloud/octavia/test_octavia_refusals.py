@@ -39,6 +39,8 @@ OVN = "Provider 'ovn' does not support a requested option: OVN provider does not
             "allowed_cidrs",
         ),
         (400, "Invalid input for field/attribute delay. Value: '-1'. Value", "health_monitor"),
+        (400, "Invalid input for field/attribute url_path. Value: 'x'. Value", "health_monitor"),
+        (400, "url_path is not a valid option for health monitors of type TCP", "health_monitor"),
         (
             400,
             "Invalid input for field/attribute connection_limit. Value: '-2'. Value should be",

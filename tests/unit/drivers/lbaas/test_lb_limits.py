@@ -11,6 +11,10 @@ def wanted(**values):
     return LoadBalancer(**{"name": "n", "project_id": "p"} | place | values)
 
 
+def of_listener(**values):
+    return {"listeners": (Listener(name="n", protocol="TCP", port=1, pool="one", **values),)}
+
+
 def pool(protocol="TCP", algorithm="ROUND_ROBIN"):
     return Pool(name="one", protocol=protocol, lb_algorithm=algorithm)
 

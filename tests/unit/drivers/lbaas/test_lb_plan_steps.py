@@ -202,7 +202,7 @@ def test_affinity_that_is_asked_for_again_before_the_change_is_done_is_a_further
 
 def test_health_monitor_comes_and_goes_by_one_call_and_its_type_by_two():
     bare, checked = wanted(listener(), pool()), wanted(listener(), pool(health_monitor=MONITOR))
-    other = wanted(listener(), pool(health_monitor=replace(MONITOR, type="HTTP")))
+    other = wanted(listener(), pool(health_monitor=replace(MONITOR, type="TLS-HELLO")))
     assert kinds(carry_out(checked, made(bare))) == ["CreateHealthMonitor"]
     assert kinds(carry_out(bare, made(checked))) == ["DeleteHealthMonitor"]
     assert kinds(carry_out(other, made(checked))) == ["DeleteHealthMonitor", "CreateHealthMonitor"]

@@ -97,6 +97,9 @@ def test_names_for_people_are_no_difference_but_are_written_along():
         ("monitor", {"timeout": 2}),
         ("monitor", {"max_retries": 2}),
         ("monitor", {"max_retries_down": 2}),
+        ("monitor", {"http_method": "HEAD"}),
+        ("monitor", {"url_path": "/ready"}),
+        ("monitor", {"expected_codes": "200-204"}),
         ("pool", {"lb_algorithm": "SOURCE_IP"}),
         ("pool", {"persistence": None, "persistence_timeout": None}),
         ("pool", {"persistence_timeout": 60}),
@@ -116,12 +119,14 @@ def test_each_single_change_is_one_call_and_so_is_its_way_back(part, change):
     front = replace(front, insert_headers=("X-Forwarded-For",), default_tls_container_ref="one")
     backs = pool("sip", "SCTP", persistence="SOURCE_IP", persistence_timeout=10800)
     member = replace(backs.members[0], subnet_id="pods")
-    backs = replace(backs, members=(member,), health_monitor=MONITOR)
+    requests = {"http_method": "GET", "url_path": "/", "expected_codes": "200"}
+    monitor = replace(MONITOR, type="HTTP", **requests)
+    backs = replace(backs, members=(member,), health_monitor=monitor)
     changed = {
         "listener": lambda: (replace(front, **change), backs),
         "pool": lambda: (front, replace(backs, **change)),
         "member": lambda: (front, replace(backs, members=(replace(member, **change),))),
-        "monitor": lambda: (front, replace(backs, health_monitor=replace(MONITOR, **change))),
+        "monitor": lambda: (front, replace(backs, health_monitor=replace(monitor, **change))),
     }[part]()
     kind = {
         "listener": "UpdateListener",

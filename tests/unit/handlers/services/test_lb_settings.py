@@ -102,6 +102,23 @@ def test_health_monitors_timeout_is_never_longer_than_its_delay(asked, delay, ti
     assert (found.delay, found.timeout) == (delay, timeout)
 
 
+def test_health_monitor_sends_the_requests_that_are_asked_for_to_tcp_ports_alone():
+    asked = Settings(
+        enable_health_monitor=True,
+        health_monitor_type="HTTP",
+        health_monitor_url_path="/healthz",
+        health_monitor_expected_codes="200-204",
+    )
+    http, udp = monitor_of("TCP", asked), monitor_of("UDP", asked)
+    assert (http.type, http.http_method) == ("HTTP", "GET")
+    assert (http.url_path, http.expected_codes) == ("/healthz", "200-204")
+    assert (udp.type, udp.http_method, udp.url_path) == ("UDP-CONNECT", None, None)
+    hello = monitor_of(
+        "TCP", Settings(enable_health_monitor=True, health_monitor_type="TLS-HELLO")
+    )
+    assert (hello.type, hello.url_path, hello.expected_codes) == ("TLS-HELLO", None, None)
+
+
 def test_allowed_ranges_are_those_of_the_vips_family_and_members_too():
     asked = Settings(source_ranges=("192.0.2.0/24", "2001:db8::/32"))
     port = LBaaSPortSpec(name="http", protocol="TCP", port=80, targetPort="80")
