@@ -23,6 +23,10 @@ _LIKE_ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 # two slashes would begin the name of a host
 _PATH = re.compile(r"/(?!/)([-A-Za-z0-9._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
 _CODES = re.compile(r"[1-5][0-9]{2}((,[1-5][0-9]{2})*|-[1-5][0-9]{2})")
+LONGEST_CIPHERS = 2048  # characters, in Octavia
+MOST_LISTED = 100
+# what has other characters would not be a line of a configuration any more
+_CIPHERS = re.compile(r"[-A-Za-z0-9+!:@=_.]+")
 
 
 def text(value: str) -> str:
@@ -140,6 +144,35 @@ def codes(value: str) -> str:
             "characters, nor a range (200-204)"
         )
     return codes
+
+
+def listed(
+    read: Callable[[str], str], most: int = MOST_LISTED
+) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that reads a list, ``a,b``, in which the order does not matter."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        if value.count(",") >= most:
+            raise ValueError(f"has more than {most} values")
+        return tuple(sorted({read(each.strip()) for each in value.split(",")}))
+
+    return parse
+
+
+def container(value: str) -> str:
+    """Read a reference of a container of certificates."""
+    if not re.fullmatch(rf"\S{{1,{LONGEST_NAME}}}", value):
+        raise ValueError(f"is no reference of a container of at most {LONGEST_NAME} characters")
+    return value
+
+
+def ciphers(value: str) -> str:
+    """Read a list of ciphers in the format of OpenSSL."""
+    if len(value) > LONGEST_CIPHERS or not _CIPHERS.fullmatch(value):
+        raise ValueError(
+            f"is no list of ciphers of at most {LONGEST_CIPHERS} characters (ECDHE+AESGCM:!aNULL)"
+        )
+    return value
 
 
 milliseconds = number(0, _LONGEST)

@@ -29,7 +29,16 @@ TIMEOUTS = (
     "timeout_member_connect",
     "timeout_tcp_inspect",
 )
-LISTENER_LIMITS = (*TIMEOUTS, "connection_limit", "default_tls_container_ref")
+LISTENER_LIMITS = (*TIMEOUTS, "connection_limit", "default_tls_container_ref", "tls_ciphers")
+TERMINATED_HTTPS = "TERMINATED_HTTPS"  # the protocol of listeners that terminate TLS
+TLS_CHOICES = ("tls_versions", "tls_ciphers")  # Octavia's own where nobody asks
+# what clients have to show there
+MANDATORY, OPTIONAL, NO_AUTHENTICATION = "MANDATORY", "OPTIONAL", "NONE"
+CLIENT_CERTIFICATES = (
+    "client_authentication",
+    "client_ca_tls_container_ref",
+    "client_crl_container_ref",
+)
 
 
 class Address(NamedTuple):
@@ -124,7 +133,14 @@ class Listener:
     :param allowed_cidrs: networks that may connect; empty if all may.
     :param connection_limit: -1 for no limit; None for Octavia's default.
     :param insert_headers: names of headers that it adds (X-Forwarded-For, ...), sorted.
-    :param default_tls_container_ref: the container of its certificate, with TERMINATED_HTTPS.
+    :param default_tls_container_ref: the container of its certificate, with TERMINATED_HTTPS,
+        like all of TLS.
+    :param sni_container_refs: containers of further certificates, which clients choose by the
+        name that they ask for; in any order.
+    :param tls_versions: in any order; like ``tls_ciphers``, empty or None for Octavia's choice.
+    :param client_authentication: MANDATORY, OPTIONAL or NONE.
+    :param client_ca_tls_container_ref: the certificate of those who sign clients' certificates.
+    :param client_crl_container_ref: the list of clients' certificates that are revoked.
     :param tags: added by the driver.
     """
 
@@ -140,6 +156,12 @@ class Listener:
     connection_limit: int | None = None
     insert_headers: tuple[str, ...] = ()
     default_tls_container_ref: str | None = None
+    sni_container_refs: tuple[str, ...] = ()
+    tls_versions: tuple[str, ...] = ()
+    tls_ciphers: str | None = None
+    client_authentication: str = NO_AUTHENTICATION
+    client_ca_tls_container_ref: str | None = None
+    client_crl_container_ref: str | None = None
     tags: tuple[str, ...] = ()
 
     @property

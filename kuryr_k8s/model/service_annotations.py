@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s.model import annotation_values as values
-from kuryr_k8s.model.load_balancer import HTTP_MONITORS
+from kuryr_k8s.model.load_balancer import HTTP_MONITORS, MANDATORY, NO_AUTHENTICATION, OPTIONAL
 
 PREFIX = "loadbalancer.openstack.org/"
 INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
@@ -28,6 +28,7 @@ WRITTEN_ID = "openstack.org/kuryr-load-balancer-id"
 # Members are Pods: no nodes are chosen, and their subnets are those of the Pods.
 WITHOUT_MEANING = (f"{PREFIX}member-subnet-id", f"{PREFIX}node-selector")
 MONITORS = ("HTTP", "HTTPS", "TCP", "TLS-HELLO")  # types for TCP ports
+TLS_VERSIONS = ("SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 SHOWN = 100  # characters of a value that cannot be read
 METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 
@@ -67,6 +68,12 @@ class Settings:
     proxy_protocol: str | None = None
     x_forwarded_for: bool = False
     default_tls_container_ref: str | None = None
+    sni_container_refs: tuple[str, ...] = ()
+    tls_versions: tuple[str, ...] = ()
+    tls_ciphers: str | None = None
+    client_authentication: str | None = None
+    client_ca_tls_container_ref: str | None = None
+    client_crl_container_ref: str | None = None
     lb_method: str | None = None
     timeout_client_data: int | None = None
     timeout_member_connect: int | None = None
@@ -113,6 +120,16 @@ FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
         ),
         ("x_forwarded_for", "x-forwarded-for", values.flag),
         ("default_tls_container_ref", "default-tls-container-ref", values.text),
+        ("sni_container_refs", "sni-container-refs", values.listed(values.container)),
+        ("tls_versions", "tls-versions", values.listed(values.choice(*TLS_VERSIONS))),
+        ("tls_ciphers", "tls-ciphers", values.ciphers),
+        (
+            "client_authentication",
+            "client-authentication",
+            values.choice(MANDATORY, OPTIONAL, NO_AUTHENTICATION),
+        ),
+        ("client_ca_tls_container_ref", "client-ca-tls-container-ref", values.container),
+        ("client_crl_container_ref", "client-crl-container-ref", values.container),
         (
             "lb_method",
             "lb-method",
@@ -133,6 +150,15 @@ FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
         ("health_monitor_expected_codes", "health-monitor-expected-codes", values.codes),
     )
 }
+# settings that only a listener that terminates TLS can have
+WITH_TLS = (
+    "sni_container_refs",
+    "tls_versions",
+    "tls_ciphers",
+    "client_authentication",
+    "client_ca_tls_container_ref",
+    "client_crl_container_ref",
+)
 # What the caches keep of a Service's annotations.
 NAMES = frozenset(
     {
@@ -225,4 +251,12 @@ def _contradictions(settings: Settings) -> list[str]:
             ),
             "only a monitor of health-monitor-type HTTP or HTTPS sends requests",
         )
+    if settings.default_tls_container_ref is None:
+        found += _useless(settings, WITH_TLS, "there is no TLS without default-tls-container-ref")
+    elif settings.client_ca_tls_container_ref is None:
+        clients = ["client_crl_container_ref"]
+        if settings.client_authentication != NO_AUTHENTICATION:
+            clients.append("client_authentication")
+        why = "no client's certificate can be checked without client-ca-tls-container-ref"
+        found += _useless(settings, clients, why)
     return found

@@ -311,6 +311,8 @@ async def test_what_octavia_itself_cannot_do_is_unsupported_by_its_name(
         (headers, {}, "insert_headers"),
         ({"default_tls_container_ref": NOBODY}, {}, "default_tls_container_ref"),
         (tls, {"protocol": "HTTP"}, "default_tls_container_ref"),
+        ({"sni_container_refs": (NOBODY,)}, {}, "default_tls_container_ref"),
+        (tls | {"tls_ciphers": "a b"}, {"protocol": "HTTP"}, "tls_ciphers"),
         ({"allowed_cidrs": ("fd00::/8",)}, {}, "allowed_cidrs"),
     ):
         assert await refused(client, with_parts(base, listener, pool)) == (400, feature)
@@ -392,6 +394,22 @@ async def test_a_vip_is_anywhere_in_a_network(
     found = await client.read(balancer_id)
     assert (found.vip_subnet_id, found.vip_network_id) == (subnet, network_id)
     assert next_step(desired, found) is None
+
+
+async def test_octavia_chooses_ciphers_again_and_fails_to_choose_versions(
+    side: Side, octavia: Octavia, subnet: str, client: Client
+) -> None:
+    balancer_id = await make(octavia, client, wanted(side, subnet, "amphora", "TCP:80"))
+    [listener] = (await client.read(balancer_id)).listeners
+    for changes in ({"tls_ciphers": None}, {"tls_versions": ["TLSv1.2", "TLSv1.3"]}):
+        await client.update_listener(listener.id, changes)
+        assert statuses(await octavia.settled(balancer_id)) == {"ACTIVE"}
+    [listener] = (await client.read(balancer_id)).listeners
+    assert listener.listener.tls_ciphers
+    assert listener.listener.tls_versions == ("TLSv1.2", "TLSv1.3")
+    with pytest.raises(errors.CloudError) as caught:
+        await client.update_listener(listener.id, {"tls_versions": None})
+    assert caught.value.status == 500
 
 
 NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from kuryr_k8s.model.load_balancer import (
+    CLIENT_CERTIFICATES,
     Address,
     FoundListener,
     FoundLoadBalancer,
@@ -124,6 +125,10 @@ def _listener(shown: Json, pool_names: Mapping[str, str]) -> FoundListener:
         connection_limit=shown["connection_limit"],
         insert_headers=_headers(shown["insert_headers"] or {}),
         default_tls_container_ref=shown["default_tls_container_ref"],
+        sni_container_refs=tuple(sorted(shown["sni_container_refs"] or ())),
+        tls_versions=tuple(sorted(shown.get("tls_versions") or ())),  # API 2.17
+        tls_ciphers=shown.get("tls_ciphers"),  # API 2.15
+        **{name: shown[name] for name in CLIENT_CERTIFICATES},
         tags=tuple(shown["tags"]),
     )
     return FoundListener(

@@ -17,8 +17,8 @@ Version = tuple[int, int]
 HASHED = ("TCP", "UDP", "SCTP")
 ALGORITHMS = ("SOURCE_IP", "SOURCE_IP_PORT")
 MONITORS = ("TCP", "UDP-CONNECT")
-ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, PROXYV2, SCTP = (
-    (2, minor) for minor in (11, 12, 13, 14, 22, 23)
+ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, CIPHERS, TLS_VERSIONS, PROXYV2, SCTP = (
+    (2, minor) for minor in (11, 12, 13, 14, 15, 17, 22, 23)
 )
 
 
@@ -96,6 +96,10 @@ def needed(wanted: LoadBalancer) -> Iterator[tuple[str, Version]]:
     for listener in wanted.listeners:
         if listener.allowed_cidrs:
             yield "allowed_cidrs", CIDRS
+        if listener.tls_ciphers is not None:
+            yield "tls_ciphers", CIPHERS
+        if listener.tls_versions:
+            yield "tls_versions", TLS_VERSIONS
     for pool in wanted.pools:
         if pool.lb_algorithm == "SOURCE_IP_PORT":
             yield "lb_algorithm", SOURCE_IP_PORT

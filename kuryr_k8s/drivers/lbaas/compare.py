@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.drivers.lbaas.ownership import set_fields
 from kuryr_k8s.model.load_balancer import (
+    CLIENT_CERTIFICATES,
     ERROR,
     LISTENER_LIMITS,
     FoundLoadBalancer,
@@ -49,6 +50,9 @@ def same_listener(wanted: Listener, found: Listener) -> bool:
         _same_values(wanted, found, LISTENER_LIMITS)
         and _networks(wanted.allowed_cidrs) == _networks(found.allowed_cidrs)
         and set(wanted.insert_headers) == set(found.insert_headers)
+        and set(wanted.sni_container_refs) == set(found.sni_container_refs)
+        and set(wanted.tls_versions or found.tls_versions) == set(found.tls_versions)
+        and all(getattr(wanted, name) == getattr(found, name) for name in CLIENT_CERTIFICATES)
         and _has_tags(wanted.tags, found.tags)
         and set_fields(wanted.tags) == set_fields(found.tags)
     )

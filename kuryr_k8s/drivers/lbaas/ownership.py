@@ -14,6 +14,7 @@ from kuryr_k8s.drivers.base import NobodyConnects, PortTaken
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.model.load_balancer import (
     TIMEOUTS,
+    TLS_CHOICES,
     FoundListener,
     FoundLoadBalancer,
     Listener,
@@ -60,12 +61,18 @@ def tagged(
 
 
 def _set_tags(listener: Listener) -> Iterable[str]:
-    return (f"{SET_TAG}{name}" for name in TIMEOUTS if getattr(listener, name) is not None)
+    names = (*TIMEOUTS, *TLS_CHOICES)
+    return (f"{SET_TAG}{name}" for name in names if getattr(listener, name) not in (None, ()))
 
 
 def set_fields(tags: Iterable[str]) -> frozenset[str]:
     """Return the tags that name fields of a listener that were asked for."""
     return frozenset(tag for tag in tags if tag.startswith(SET_TAG))
+
+
+def forgotten(wanted: Iterable[str], found: Iterable[str]) -> frozenset[str]:
+    """Return the fields of a listener that were asked for once, and are not any more."""
+    return frozenset(tag.removeprefix(SET_TAG) for tag in set_fields(found) - set_fields(wanted))
 
 
 def former_ids_of(tags: Iterable[str]) -> frozenset[str]:

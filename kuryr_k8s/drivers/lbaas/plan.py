@@ -36,6 +36,7 @@ from kuryr_k8s.drivers.lbaas.compare import (
     same_pool,
     united,
 )
+from kuryr_k8s.drivers.lbaas.ownership import forgotten
 from kuryr_k8s.drivers.lbaas.steps import (
     AddMembers,
     Change,
@@ -239,12 +240,13 @@ class _Tree:
             found, pool = self._found_listeners.get(key), self._kept.get(wanted.pool)
             if found is None or pool is None:
                 continue
-            tags = united(wanted.tags, found.listener.tags)
+            changed = replace(wanted, tags=united(wanted.tags, found.listener.tags))
+            restored = forgotten(wanted.tags, found.listener.tags)
             if found.pool_id == pool.id:
                 if not same_listener(wanted, found.listener):
-                    yield UpdateListener(found.id, replace(wanted, tags=tags), None)
+                    yield UpdateListener(found.id, changed, None, restored)
             elif self._can_be_led_to(pool):
-                yield UpdateListener(found.id, replace(wanted, tags=tags), pool.id)
+                yield UpdateListener(found.id, changed, pool.id, restored)
 
     def _delete_listener(self) -> Iterator[Change]:
         for key, found in self._found_listeners.items():

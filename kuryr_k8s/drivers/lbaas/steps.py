@@ -68,11 +68,13 @@ class UpdateListener:
     """Change a listener.
 
     :param pool_id: its new default pool; None if it keeps its own.
+    :param forgotten: fields that are to have Octavia's own values again.
     """
 
     id: str
     listener: Listener
     pool_id: str | None
+    forgotten: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +178,9 @@ async def take(octavia: Octavia, step: Change) -> None:
         case CreateListener(load_balancer_id, listener, pool_id):
             body = bodies.listener_body(listener, load_balancer_id, pool_id)
             await octavia.create_listener(body)
-        case UpdateListener(listener_id, listener, new_pool_id):
-            await octavia.update_listener(
-                listener_id, bodies.listener_changes(listener, new_pool_id)
-            )
+        case UpdateListener(listener_id, listener, new_pool_id, forgotten):
+            body = bodies.listener_changes(listener, new_pool_id, forgotten)
+            await octavia.update_listener(listener_id, body)
         case DeleteListener(listener_id):
             await octavia.delete_listener(listener_id)
         case CreatePool(load_balancer_id, pool, new_listener_id):

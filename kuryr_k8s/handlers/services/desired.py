@@ -14,7 +14,13 @@ from dataclasses import dataclass
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.services.members import NAME_LIMIT, members_of
-from kuryr_k8s.handlers.services.protocols import Wire, is_transparent, monitor_of, wire_of
+from kuryr_k8s.handlers.services.protocols import (
+    Wire,
+    is_transparent,
+    monitor_of,
+    wire_of,
+    with_tls,
+)
 from kuryr_k8s.handlers.services.reconcile import Given, Options, Place
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import SOURCE_IP, Listener, LoadBalancer, Pool
@@ -156,7 +162,7 @@ class _Tree:
         """Return the listener of a port."""
         settings, options, wire = self.given.settings, self.given.options, self._wire(port)
         client, member = settings.timeout_client_data, settings.timeout_member_data
-        return Listener(
+        listener = Listener(
             name=self._front(port),
             protocol=wire.listener,
             port=port.port,
@@ -164,12 +170,12 @@ class _Tree:
             allowed_cidrs=() if self.transparent else ranges_of(settings, self.family),
             connection_limit=_first(settings.connection_limit, UNLIMITED),
             insert_headers=wire.insert_headers,
-            default_tls_container_ref=wire.default_tls_container_ref,
             timeout_client_data=_first(client, options.timeout_client_data),
             timeout_member_data=_first(member, options.timeout_member_data),
             timeout_member_connect=settings.timeout_member_connect,
             timeout_tcp_inspect=settings.timeout_tcp_inspect,
         )
+        return with_tls(listener, settings)
 
     def pool(self, port: LBaaSPortSpec) -> Pool:
         """Return the pool of a port."""

@@ -38,7 +38,7 @@ from kuryr_k8s.handlers.services.desired import (
 from kuryr_k8s.handlers.services.protocols import is_transparent
 from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Reconcile, ServedPort
 from kuryr_k8s.handlers.services.requests import Requests
-from kuryr_k8s.handlers.services.settings import check_container
+from kuryr_k8s.handlers.services.settings import check_containers
 from kuryr_k8s.handlers.services.sharing import Sharing
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
@@ -56,7 +56,12 @@ LISTENER_REFUSED = "kuryr.openstack.org/ListenerRefused"  # error of a port in t
 ASKED_BY = {
     "allowed_cidrs": "loadBalancerSourceRanges",
     "insert_headers": f"annotation {PREFIX}x-forwarded-for",
-    "default_tls_container_ref": f"annotation {PREFIX}default-tls-container-ref",
+    "default_tls_container_ref": f"annotation {PREFIX}default-tls-container-ref, or of another "
+    "container of certificates",
+    "tls_versions": f"annotation {PREFIX}tls-versions",
+    "tls_ciphers": f"annotation {PREFIX}tls-ciphers",
+    "client_authentication": f"annotation {PREFIX}client-ca-tls-container-ref, "
+    "client-authentication or client-crl-container-ref",
     "protocol": f"annotation {PREFIX}x-forwarded-for, proxy-protocol or default-tls-container-ref",
     "flavor_id": f"annotation {PREFIX}flavor-id",
     "availability_zone": f"annotation {PREFIX}availability-zone",
@@ -107,7 +112,7 @@ class Outside:
     async def _ensure(self, reconcile: Reconcile) -> Exposure | None:
         key, service, settings = reconcile.key, reconcile.service, reconcile.settings
         specs, owner = reconcile.given.specs, reconcile.owner(Role.EXTERNAL)
-        check_container(settings, specs[0].project_id or "", self._context.conf)
+        check_containers(settings, specs[0].project_id or "", self._context.conf)
         if await self._sharing.names_another(reconcile):
             return await self._share(reconcile)
         subnets = [spec.subnet_id or "" for spec in specs]

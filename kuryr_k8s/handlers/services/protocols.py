@@ -1,8 +1,16 @@
 """Protocols between clients, load balancer and members, and health monitors. Pure."""
 
+import dataclasses
 from dataclasses import dataclass
 
-from kuryr_k8s.model.load_balancer import HTTP_MONITORS, HealthMonitor
+from kuryr_k8s.model.load_balancer import (
+    HTTP_MONITORS,
+    MANDATORY,
+    NO_AUTHENTICATION,
+    TERMINATED_HTTPS,
+    HealthMonitor,
+    Listener,
+)
 from kuryr_k8s.model.service_annotations import Settings
 
 FORWARDED_FOR = "X-Forwarded-For"
@@ -19,7 +27,6 @@ class Wire:
     listener: str
     pool: str
     insert_headers: tuple[str, ...] = ()
-    default_tls_container_ref: str | None = None
 
 
 def wire_of(protocol: str, settings: Settings) -> Wire:
@@ -27,12 +34,33 @@ def wire_of(protocol: str, settings: Settings) -> Wire:
     if protocol != "TCP" or is_transparent(settings):
         return Wire(listener=protocol, pool=protocol)
     tls, headers = settings.default_tls_container_ref, settings.x_forwarded_for
-    front = "TERMINATED_HTTPS" if tls else "HTTP" if headers else "TCP"
+    front = TERMINATED_HTTPS if tls else "HTTP" if headers else "TCP"
     return Wire(
         listener=front,
         pool=settings.proxy_protocol or ("HTTP" if tls or headers else "TCP"),
         insert_headers=(FORWARDED_FOR,) if headers else (),
-        default_tls_container_ref=tls,
+    )
+
+
+def with_tls(listener: Listener, settings: Settings) -> Listener:
+    """Return the listener with what TERMINATED_HTTPS can have.
+
+    Where a certificate authority for clients is named and nothing else is said, they must show a
+    certificate.
+    """
+    if listener.protocol != TERMINATED_HTTPS:
+        return listener
+    checked = settings.client_ca_tls_container_ref is not None
+    default = MANDATORY if checked else NO_AUTHENTICATION
+    return dataclasses.replace(
+        listener,
+        default_tls_container_ref=settings.default_tls_container_ref,
+        sni_container_refs=settings.sni_container_refs,
+        tls_versions=settings.tls_versions,
+        tls_ciphers=settings.tls_ciphers,
+        client_authentication=settings.client_authentication or default,
+        client_ca_tls_container_ref=settings.client_ca_tls_container_ref,
+        client_crl_container_ref=settings.client_crl_container_ref,
     )
 
 

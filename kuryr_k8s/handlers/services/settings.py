@@ -60,15 +60,16 @@ def settings_of(
     return dataclasses.replace(found, **_of_class(conf, group)), problems
 
 
-def check_container(settings: Settings, project_id: str, conf: cfg.ConfigOpts) -> None:
-    """Make sure that the Service may use the TLS container that it names.
+def check_containers(settings: Settings, project_id: str, conf: cfg.ConfigOpts) -> None:
+    """Make sure that the Service may use the containers of certificates that it names.
 
     Barbican checks who reads it, and that is our account, whoever names it. So only users of our
-    own project may name one.
+    own project may name any.
 
     :param project_id: the Service's.
     :raises errors.Refused: it is another project.
     """
+    # the others are nothing without this one
     if settings.default_tls_container_ref and project_id != conf.neutron_defaults.project:
         raise errors.Refused(
             f"annotation {PREFIX}default-tls-container-ref: is for Services of kuryr's own "

@@ -475,9 +475,15 @@ async def test_availability_zone(services):
     assert balancer(services, "external")["availability_zone"] == "zone-1"
 
 
+def containers(services, count):
+    """References of containers that there are."""
+    made = [f"https://barbican.example/v1/containers/{uuid.uuid4()}" for _ in range(count)]
+    services.cloud.octavia.store.certificates.update(made)
+    return made
+
+
 async def test_default_tls_container_ref(services):
-    ref = f"https://barbican.example/v1/containers/{uuid.uuid4()}"
-    services.cloud.octavia.store.certificates.add(ref)
+    (ref,) = containers(services, 1)
     async with services.controller():
         (ingress,) = await served(services, marks(default_tls_container_ref=ref))
     outer, inner = listener(services, "external"), listener(services)
@@ -485,6 +491,95 @@ async def test_default_tls_container_ref(services):
     assert outer["default_tls_container_ref"] == ref
     assert inner["protocol"] == "TCP"
     assert ingress["ipMode"] == "Proxy"
+
+
+async def test_sni_container_refs(services):
+    default, one, two = containers(services, 3)
+    tls = marks(default_tls_container_ref=default)
+    async with services.controller():
+        await served(services, tls | marks(sni_container_refs=f"{one},{two}"))
+
+        def further():
+            return set(listener(services, "external")["sni_container_refs"])
+
+        assert further() == {one, two}
+        assert listener(services)["sni_container_refs"] == []
+        await annotate(services, marks(sni_container_refs=two))
+        await until_same(services, further, {two})
+        await annotate(services, {f"{PREFIX}sni-container-refs": None})
+        await until_same(services, further, set())
+
+
+async def test_sni_container_refs_without_a_certificate_of_its_own(services):
+    (ref,) = containers(services, 1)
+    async with services.controller():
+        await expose(services, annotations=marks(sni_container_refs=ref))
+        _reason, message = await until_condition(services, READY, "False")
+    assert "there is no TLS without default-tls-container-ref" in message
+
+
+async def test_sni_container_refs_that_is_not_there(services):
+    """What serves already goes on."""
+    (default,) = containers(services, 1)
+    async with services.controller():
+        await served(services, marks(default_tls_container_ref=default))
+        before = listener(services, "external")
+        await annotate(services, marks(sni_container_refs="https://barbican.example/none"))
+        _reason, message = await until_condition(services, READY, "False")
+        assert "https://barbican.example/none" in message
+        assert listener(services, "external") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "text", "value"),
+    [
+        ("tls-versions", "tls_versions", "TLSv1.3", ["TLSv1.3"]),
+        ("tls-ciphers", "tls_ciphers", "ECDHE+AESGCM", "ECDHE+AESGCM"),
+    ],
+)
+async def test_tls_versions_and_ciphers(services, name, field, text, value):
+    """When nobody asks for them any more, they are Octavia's own again, in the same listener."""
+    (default,) = containers(services, 1)
+    tls = marks(default_tls_container_ref=default)
+    async with services.controller():
+        await served(services, tls)
+        own = listener(services, "external")
+        for asked, expected in ((text, value), (None, own[field])):
+            await annotate(services, {f"{PREFIX}{name}": asked})
+            await until_same(services, lambda: listener(services, "external")[field], expected)
+        assert listener(services, "external") == own
+
+
+async def test_tls_versions_that_this_octavia_does_not_know(services):
+    (default,) = containers(services, 1)
+    services.cloud.octavia.newest = 16
+    tls = marks(default_tls_container_ref=default, tls_versions="TLSv1.3")
+    async with services.controller():
+        await expose(services, annotations=tls)
+        _reason, message = await until_condition(services, READY, "False")
+        assert "needs version 2.17" in message
+        assert "tls-versions" in message
+
+
+async def test_client_ca_tls_container_ref(services):
+    """Who names an authority and says nothing else has clients show certificates."""
+    default, authority, revoked = containers(services, 3)
+    tls = marks(default_tls_container_ref=default, client_ca_tls_container_ref=authority)
+    names = ("client_authentication", "client_ca_tls_container_ref", "client_crl_container_ref")
+
+    def asked():
+        outer = listener(services, "external")
+        return tuple(outer[name] for name in names)
+
+    async with services.controller():
+        await served(services, tls)
+        assert asked() == ("MANDATORY", authority, None)
+        more = marks(client_crl_container_ref=revoked, client_authentication="OPTIONAL")
+        await annotate(services, more)
+        await until_same(services, asked, ("OPTIONAL", authority, revoked))
+        nothing = dict.fromkeys([*more, f"{PREFIX}client-ca-tls-container-ref"])
+        await annotate(services, nothing)
+        await until_same(services, asked, ("NONE", None, None))
 
 
 async def test_default_tls_container_ref_of_a_service_of_another_project_is_refused(services):

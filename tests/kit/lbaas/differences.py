@@ -135,6 +135,12 @@ def _listener(wanted, found, kept):
         and own.id == found.pool_id
         and all(like(getattr(wanted, name), getattr(found.listener, name)) for name in LIMITS)
         and like(wanted.default_tls_container_ref, found.listener.default_tls_container_ref)
+        and like(wanted.tls_ciphers, found.listener.tls_ciphers)
+        and like(wanted.tls_versions or None, found.listener.tls_versions)
+        and wanted.sni_container_refs == found.listener.sni_container_refs
+        and wanted.client_authentication == found.listener.client_authentication
+        and wanted.client_ca_tls_container_ref == found.listener.client_ca_tls_container_ref
+        and wanted.client_crl_container_ref == found.listener.client_crl_container_ref
         and set(wanted.allowed_cidrs) == set(found.listener.allowed_cidrs)
         and wanted.insert_headers == found.listener.insert_headers
         and not set(wanted.tags) - set(found.listener.tags)

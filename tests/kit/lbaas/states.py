@@ -59,6 +59,14 @@ LIMITS = st.sampled_from(
         {"connection_limit": 100},
     ]
 )
+CERTIFIED = st.sampled_from(
+    [
+        {},
+        {"sni_container_refs": ("a", "b"), "tls_versions": ("TLSv1.3",)},
+        {"sni_container_refs": ("b",), "tls_ciphers": "AES"},
+        {"client_authentication": "MANDATORY", "client_ca_tls_container_ref": "ca"},
+    ]
+)
 ONCE = st.sampled_from(
     [{}] * 30
     + [
@@ -96,6 +104,7 @@ def listeners(draw, front, pool):
         ),
         tags=draw(TAGS),
         **draw(LIMITS),
+        **(draw(CERTIFIED) if front[0] == "TERMINATED_HTTPS" else {}),
     )
 
 

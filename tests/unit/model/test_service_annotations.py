@@ -67,7 +67,29 @@ VOCABULARY = [
 ]
 # our own, in the same form; before the bad value, what each needs beside it
 HTTP = {f"{PREFIX}health-monitor-type": "HTTP"}
+TLS = {f"{PREFIX}default-tls-container-ref": "ref"}
+CA = TLS | {f"{PREFIX}client-ca-tls-container-ref": "ca"}
 OURS = [
+    (f"{PREFIX}sni-container-refs", "b, a", "sni_container_refs", ("a", "b"), TLS, "a,,b"),
+    (
+        f"{PREFIX}tls-versions",
+        "TLSv1.3,TLSv1.2",
+        "tls_versions",
+        ("TLSv1.2", "TLSv1.3"),
+        TLS,
+        "TLSv1.2,1.3",
+    ),
+    (
+        f"{PREFIX}tls-ciphers",
+        "ECDHE+AESGCM:!aNULL",
+        "tls_ciphers",
+        "ECDHE+AESGCM:!aNULL",
+        TLS,
+        "a b",
+    ),
+    (f"{PREFIX}client-authentication", "OPTIONAL", "client_authentication", "OPTIONAL", CA, "yes"),
+    (f"{PREFIX}client-ca-tls-container-ref", "ca", "client_ca_tls_container_ref", "ca", TLS, ""),
+    (f"{PREFIX}client-crl-container-ref", "crl", "client_crl_container_ref", "crl", CA, "a b"),
     (f"{PREFIX}health-monitor-type", "HTTPS", "health_monitor_type", "HTTPS", {}, "PING"),
     (
         f"{PREFIX}health-monitor-http-method",
@@ -157,6 +179,34 @@ def test_monitor_that_sends_no_requests_has_nothing_of_them(kind):
     _settings, (problem,) = read_settings(marks, None, ())
     assert "health-monitor-url-path" in problem
     assert "HTTP or HTTPS" in problem
+
+
+@pytest.mark.parametrize(
+    ("marks", "needed"),
+    [
+        ({"sni-container-refs": "a"}, "default-tls-container-ref"),
+        ({"tls-versions": "TLSv1.3"}, "default-tls-container-ref"),
+        ({"client-ca-tls-container-ref": "ca"}, "default-tls-container-ref"),
+        (
+            {"default-tls-container-ref": "a", "client-authentication": "MANDATORY"},
+            "client-ca-tls-container-ref",
+        ),
+        (
+            {"default-tls-container-ref": "a", "client-crl-container-ref": "b"},
+            "client-ca-tls-container-ref",
+        ),
+    ],
+    ids=str,
+)
+def test_part_of_tls_that_is_of_no_use_without_another_is_told(marks, needed):
+    found = {f"{PREFIX}{name}": text for name, text in marks.items()}
+    _settings, (problem,) = read_settings(found, None, ())
+    assert needed in problem
+
+
+def test_clients_need_no_certificate_where_that_is_said():
+    marks = TLS | {f"{PREFIX}client-authentication": "NONE"}
+    assert read_settings(marks, None, ())[1] == ()
 
 
 def test_vocabulary_is_that_of_the_cloud_provider_and_our_own():

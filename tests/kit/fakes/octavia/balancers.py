@@ -14,6 +14,7 @@ from .listening import check_created, check_protocols
 from .monitors import check_requests, check_type, with_defaults
 from .progress import Progress
 from .store import OWNER, Store
+from .tls import with_choices
 
 Json = dict[str, Any]
 
@@ -135,7 +136,7 @@ class Balancers:
             if name is not None:
                 check_protocols(listener["protocol"], by_name[name]["protocol"])
             listener["default_pool_id"] = ids.get(name)
-            made.append(self._add(LISTENER, load_balancer, listener)["id"])
+            made.append(self._add(LISTENER, load_balancer, with_choices(listener))["id"])
         providers.check_populated(load_balancer["provider"], listeners, pools)
         return made
 

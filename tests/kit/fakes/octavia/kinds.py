@@ -147,6 +147,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "expected_codes": _codes,
     "weight": _number(0, 256),
     "lb_algorithm": _one_of("LEAST_CONNECTIONS", "ROUND_ROBIN", "SOURCE_IP", "SOURCE_IP_PORT"),
+    "client_authentication": _one_of("MANDATORY", "NONE", "OPTIONAL"),
     "protocol": _one_of(
         "HTTP", "HTTPS", "PROMETHEUS", "PROXY", "PROXYV2", "SCTP", "TCP", "TERMINATED_HTTPS", "UDP"
     ),
@@ -175,7 +176,9 @@ LISTENER = Kind(
     | dict.fromkeys(("protocol", "protocol_port", "loadbalancer_id", "default_pool"), "c")
     | dict.fromkeys(("description", "default_pool_id", "connection_limit"), "cu")
     | dict.fromkeys(("insert_headers", "allowed_cidrs", *_TIMEOUTS), "cu")
-    | {"default_tls_container_ref": "cu"},
+    | dict.fromkeys(("default_tls_container_ref", "sni_container_refs", "tls_ciphers"), "cu")
+    | dict.fromkeys(("tls_versions", "client_authentication"), "cu")
+    | dict.fromkeys(("client_ca_tls_container_ref", "client_crl_container_ref"), "cu"),
     defaults={
         "name": "", "description": "", "admin_state_up": True, "tags": [], "connection_limit": -1,
         "default_pool_id": None, "insert_headers": {}, "l7policies": [], "allowed_cidrs": [],

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.kit.fakes.faults import Answer
 
-from . import errors
+from . import errors, tls
 
 Json = dict[str, Any]
 _POOLS_OF = {
@@ -22,7 +22,7 @@ _HEADERS = (
     "X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-IP", "X-Client-IP",
     "X-Real-IP",
 )  # fmt: skip
-_TLS = "TERMINATED_HTTPS"
+_TLS = tls.PROTOCOL
 
 
 def check_created(
@@ -32,14 +32,15 @@ def check_created(
 
     :param certificates: references that there are.
     """
-    protocol, reference = listener["protocol"], listener.get("default_tls_container_ref")
+    protocol = listener["protocol"]
     _check_headers(protocol, listener.get("insert_headers") or {})
-    if protocol == _TLS and not reference:
+    own = listener.get("default_tls_container_ref") or listener.get("sni_container_refs")
+    if protocol == _TLS and not own:
         raise errors.invalid(
             "An SNI or default certificate container reference must be provided for"
             f" {protocol} protocol listeners."
         )
-    _check_certificate(protocol, reference, certificates)
+    tls.check(protocol, {}, listener, certificates)
     _check_duplicates(others, listener)
     _check_cidrs(load_balancer, listener.get("allowed_cidrs") or [])
 
@@ -53,7 +54,7 @@ def check_updated(
         text = f"{protocol} protocol listener does not support TLS or header insertion."
         raise errors.invalid(text)
     _check_headers(protocol, headers or {})
-    _check_certificate(protocol, changes.get("default_tls_container_ref"), certificates)
+    tls.check(protocol, listener, changes, certificates)
     _check_cidrs(load_balancer, changes.get("allowed_cidrs") or [])
 
 
@@ -72,15 +73,6 @@ def _check_headers(protocol: str, headers: Json) -> None:
     if headers.keys() - set(_HEADERS):
         text = f"dict_keys({list(headers)}) is not a valid option for insert_headers"
         raise Answer(400, message=text)
-
-
-def _check_certificate(protocol: str, reference: str | None, certificates: set[str]) -> None:
-    if reference and protocol != _TLS:
-        raise errors.invalid(
-            f"Certificate container references are not allowed on {protocol} protocol listeners."
-        )
-    if reference and reference not in certificates:
-        raise Answer(400, message=f"Could not retrieve certificate: {reference}")
 
 
 def _check_cidrs(load_balancer: Json, cidrs: list[str]) -> None:

@@ -12,6 +12,7 @@ from .changes import Changes
 from .kinds import LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
 from .listening import check_created, check_protocols, check_updated
 from .store import OWNER, Store
+from .tls import chosen_again, with_choices
 
 Json = dict[str, Any]
 
@@ -47,13 +48,13 @@ class Parts:
         if body.pop("default_pool", None) is not None:
             raise Answer(500, message="'dict' object has no attribute '_sa_instance_state'")
         providers.check_listener(load_balancer["provider"], body)
-        listener = self._changes.add(LISTENER, load_balancer, body)
+        listener = self._changes.add(LISTENER, load_balancer, with_choices(body))
         self._changes.begin(load_balancer, [listener])
         return listener
 
     def update_listener(self, listener: Json, changes: Json) -> None:
         """Change what was given."""
-        changes = LISTENER.check_update(changes)
+        changes = LISTENER.check_update(chosen_again(changes))
         load_balancer = self._changes.owner(listener)
         if changes.get("default_pool_id"):
             self._check_pool_of(load_balancer, changes["default_pool_id"], listener["protocol"])

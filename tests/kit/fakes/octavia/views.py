@@ -17,7 +17,9 @@ _OF_BALANCER = (
 _OF_LISTENER = (
     "name", "protocol", "protocol_port", "allowed_cidrs", "timeout_client_data",
     "timeout_member_data", "timeout_member_connect", "timeout_tcp_inspect", "connection_limit",
-    "insert_headers", "default_tls_container_ref",
+    "insert_headers", "default_tls_container_ref", "sni_container_refs", "tls_versions",
+    "tls_ciphers", "client_authentication", "client_ca_tls_container_ref",
+    "client_crl_container_ref",
 )  # fmt: skip
 _OF_MONITOR = (
     "type", "delay", "timeout", "max_retries", "max_retries_down", "http_method", "url_path",

@@ -201,3 +201,35 @@ def test_a_vip_is_where_is_asked_for_and_nothing_else_is_said_of_it():
     )
     assert body.items() >= where.items()
     assert not {"vip_subnet_id", "vip_port_id", "vip_address"} & body.keys()
+
+
+def test_tls_is_taken_away_by_empty_values_and_versions_and_ciphers_once_they_are_forgotten():
+    """Octavia fails where versions are null, and it has a minimum."""
+    plain = dataclasses.replace(
+        LISTENER, protocol="TERMINATED_HTTPS", default_tls_container_ref="secret"
+    )
+    clients = {
+        "client_authentication": "OPTIONAL",
+        "client_ca_tls_container_ref": "ca",
+        "client_crl_container_ref": "crl",
+    }
+    rich = dataclasses.replace(
+        plain,
+        sni_container_refs=("a", "b"),
+        tls_versions=("TLSv1.3",),
+        tls_ciphers="AES",
+        **clients,
+    )
+    said = clients | {
+        "sni_container_refs": ["a", "b"],
+        "tls_versions": ["TLSv1.3"],
+        "tls_ciphers": "AES",
+    }
+    assert octavia_bodies.listener_changes(rich).items() >= said.items()
+    assert octavia_bodies.listener_body(rich, "lb").items() >= said.items()
+    assert not octavia_bodies.listener_body(plain, "lb").keys() & said.keys()
+    changes = octavia_bodies.listener_changes(plain)
+    nothing = dict.fromkeys(clients) | {"client_authentication": "NONE", "sni_container_refs": []}
+    assert {name: changes[name] for name in said if name in changes} == nothing
+    own = octavia_bodies.listener_changes(plain, forgotten={"tls_versions", "tls_ciphers"})
+    assert own == changes | {"tls_versions": ["TLSv1.2", "TLSv1.3"], "tls_ciphers": None}

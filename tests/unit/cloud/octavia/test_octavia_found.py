@@ -36,6 +36,10 @@ def shown(**changes):
         "connection_limit": -1,
         "insert_headers": {"X-Forwarded-Port": "true", "X-Client-IP": "False"},
         "default_tls_container_ref": None,
+        "sni_container_refs": ["two", "one"],
+        "client_authentication": "NONE",
+        "client_ca_tls_container_ref": None,
+        "client_crl_container_ref": None,
         "tags": ["one"],
         "allowed_cidrs": ["192.0.2.0/24", "10.0.0.0/8"],
     }
@@ -133,4 +137,5 @@ def test_limits_tags_and_what_was_chosen_are_found():
 
 def test_headers_are_those_that_are_added():
     assert shown().listeners[0].listener.insert_headers == ("X-Forwarded-Port",)
+    assert shown().listeners[0].listener.sni_container_refs == ("one", "two")
     assert shown(listener={"insert_headers": None}).listeners[0].listener.insert_headers == ()

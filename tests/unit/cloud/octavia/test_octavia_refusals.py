@@ -6,6 +6,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia import refusals as octavia_refusals
 
 OVN = "Provider 'ovn' does not support a requested option: OVN provider does not support "
+INVALID = "Validation failure: "
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,24 @@ OVN = "Provider 'ovn' does not support a requested option: OVN provider does not
             "protocol",
         ),
         (400, "Could not retrieve certificate: ['x']", "default_tls_container_ref"),
+        (400, f"{INVALID}Invalid TLS versions: TLSv9", "tls_versions"),
+        (400, f"{INVALID}Requested TLS versions are less than the minimum: TLSv1", "tls_versions"),
+        (400, f"{INVALID}Invalid characters in cipher string. Only", "tls_ciphers"),
+        (
+            400,
+            f"{INVALID}The following ciphers have been prohibited by an administrator: AES",
+            "tls_ciphers",
+        ),
+        (
+            400,
+            f"{INVALID}The client authentication CA certificate is invalid. It must be",
+            "client_authentication",
+        ),
+        (
+            400,
+            f"{INVALID}The CRL specified is not valid for client certificate authority",
+            "client_authentication",
+        ),
         (400, "Validation failure: Invalid flavor_id.", "flavor_id"),
         (400, "Validation failure: Invalid availability zone.", "availability_zone"),
         (400, "Provider 'nobody' is not enabled.", "provider"),

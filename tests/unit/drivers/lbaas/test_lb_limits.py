@@ -24,17 +24,9 @@ def pool(protocol="TCP", algorithm="ROUND_ROBIN"):
     [
         ({}, "additive_only", (2, 11)),
         ({"availability_zone": "z"}, "availability_zone", (2, 14)),
-        (
-            {
-                "listeners": (
-                    Listener(
-                        name="n", protocol="TCP", port=1, pool="one", allowed_cidrs=("::/0",)
-                    ),
-                )
-            },
-            "allowed_cidrs",
-            (2, 12),
-        ),
+        (of_listener(allowed_cidrs=("::/0",)), "allowed_cidrs", (2, 12)),
+        (of_listener(tls_ciphers="AES"), "tls_ciphers", (2, 15)),
+        (of_listener(tls_versions=("TLSv1.3",)), "tls_versions", (2, 17)),
         ({"pools": (pool(algorithm="SOURCE_IP_PORT"),)}, "lb_algorithm", (2, 13)),
         ({"pools": (pool("PROXYV2"),)}, "protocol", (2, 22)),
         ({"pools": (pool("SCTP"),)}, "protocol", (2, 23)),

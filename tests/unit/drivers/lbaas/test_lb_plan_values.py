@@ -67,6 +67,14 @@ def test_what_was_chosen_at_the_making_stays_where_nothing_is_asked_for():
     assert next_step(replace(nowhere, vip_port_id="p"), found) is None
 
 
+def test_what_of_tls_is_not_asked_for_any_more_is_octavias_own_again_by_one_call():
+    plain = listener(default_tls_container_ref="ref")
+    asked = replace(plain, tls_ciphers="AES", tags=("kuryr-set:tls_ciphers",))
+    step = next_step(wanted(plain, pool()), made(wanted(asked, pool())))
+    assert step.forgotten == {"tls_ciphers"}
+    assert step.listener.tags == ()
+
+
 def test_names_for_people_are_no_difference_but_are_written_along():
     old = wanted(listener(), pool())
     [only] = old.pools
@@ -93,6 +101,13 @@ def test_names_for_people_are_no_difference_but_are_written_along():
         ("listener", {"insert_headers": ("X-Forwarded-For", "X-Forwarded-Port")}),
         ("listener", {"insert_headers": ()}),
         ("listener", {"default_tls_container_ref": "two"}),
+        ("listener", {"sni_container_refs": ("sni",)}),
+        ("listener", {"sni_container_refs": ("sni", "more")}),
+        ("listener", {"tls_versions": ("TLSv1.2", "TLSv1.3")}),
+        ("listener", {"tls_ciphers": "AES"}),
+        ("listener", {"client_authentication": "OPTIONAL"}),
+        ("listener", {"client_ca_tls_container_ref": "ca2"}),
+        ("listener", {"client_crl_container_ref": None}),
         ("monitor", {"delay": 9}),
         ("monitor", {"timeout": 2}),
         ("monitor", {"max_retries": 2}),
@@ -117,6 +132,13 @@ def test_each_single_change_is_one_call_and_so_is_its_way_back(part, change):
     front = listener("sip", 5060, "SCTP", allowed_cidrs=cidrs, **dict.fromkeys(times, 1000))
     front = replace(front, timeout_tcp_inspect=1000, connection_limit=5)
     front = replace(front, insert_headers=("X-Forwarded-For",), default_tls_container_ref="one")
+    front = replace(front, tls_versions=("TLSv1.3",), tls_ciphers="ECDHE")
+    front = replace(
+        front,
+        client_authentication="MANDATORY",
+        client_ca_tls_container_ref="ca",
+        client_crl_container_ref="crl",
+    )
     backs = pool("sip", "SCTP", persistence="SOURCE_IP", persistence_timeout=10800)
     member = replace(backs.members[0], subnet_id="pods")
     requests = {"http_method": "GET", "url_path": "/", "expected_codes": "200"}

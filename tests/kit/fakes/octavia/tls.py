@@ -1,0 +1,74 @@
+"""What is refused of a listener's certificates, versions and ciphers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.kit.fakes.faults import Answer
+
+from . import errors
+
+Json = dict[str, Any]
+PROTOCOL = "TERMINATED_HTTPS"
+_VERSIONS = ("SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+_CA, _CRL = "client_ca_tls_container_ref", "client_crl_container_ref"
+# what Octavia chooses, as it is configured where it is not told
+_CHOSEN = {"tls_versions": ["TLSv1.2", "TLSv1.3"], "tls_ciphers": "TLS_AES_128_GCM_SHA256"}
+
+
+def check(protocol: str, present: Json, given: Json, certificates: set[str]) -> None:
+    """400 for what does not fit together.
+
+    :param present: a listener that there is; empty for a new one.
+    :param given: its changes, or the new one.
+    :param certificates: references that there are.
+    """
+    default, others = given.get("default_tls_container_ref"), given.get("sni_container_refs")
+    references = [*(others or ()), *([default] if default else ())]
+    if protocol != PROTOCOL and (references or given.get(_CA)):
+        raise errors.invalid(
+            f"Certificate container references are not allowed on {protocol} protocol listeners."
+        )
+    authority, revoked = (given.get(name) or present.get(name) for name in (_CA, _CRL))
+    mode = given.get("client_authentication") or "NONE"
+    if mode != "NONE" and not authority:
+        raise errors.invalid(
+            f"Client authentication setting {mode} requires a client CA container reference."
+        )
+    if revoked and not authority:
+        raise errors.invalid(
+            "A client authentication CA reference is required to specify a client authentication"
+            " revocation list."
+        )
+    ciphers = given.get("tls_ciphers")
+    if ciphers and not re.fullmatch(r"[A-Za-z0-9\-+!:@=_.]+", ciphers):
+        raise errors.invalid(
+            "Invalid characters in cipher string. Only alphanumeric, -, +, !, :, @, =, _, and ."
+            " are allowed."
+        )
+    for some in (references, [each for each in (authority, revoked) if each]):
+        if missing := [each for each in some if each not in certificates]:
+            raise Answer(400, message=f"Could not retrieve certificate: {missing}")
+    _check_versions(given.get("tls_versions"))
+
+
+def with_choices(listener: Json) -> Json:
+    """Octavia chooses where TLS is terminated."""
+    if listener["protocol"] != PROTOCOL:
+        return listener
+    return listener | {name: listener[name] or value for name, value in _CHOSEN.items()}
+
+
+def chosen_again(changes: Json) -> Json:
+    """Octavia chooses ciphers where null is sent; it has a minimum of versions, and fails."""
+    if changes.get("tls_versions", "") is None:
+        raise Answer(500, message="'NoneType' object is not iterable")
+    if changes.get("tls_ciphers", "") is None:
+        return changes | {"tls_ciphers": _CHOSEN["tls_ciphers"]}
+    return changes
+
+
+def _check_versions(versions: list[str] | None) -> None:
+    if wrong := [each for each in versions or () if each not in _VERSIONS]:
+        raise errors.invalid(f"Invalid TLS versions: {', '.join(wrong)}")
