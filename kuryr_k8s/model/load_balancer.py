@@ -183,6 +183,7 @@ class LoadBalancer:
     :param vip_port_id: an existing port, which replaces both.
     :param vip_address: None for any address of the subnet.
     :param provider: None for Octavia's default.
+    :param vip_sg_ids: security groups of the VIP, in any order; None if they may be any.
     :param flavor_id: like ``availability_zone``, chosen at the creation; None for the default.
     :param namespace: namespace of the Service that it is for.
     :param tags: added by the driver, which finds the load balancer by them.
@@ -199,6 +200,7 @@ class LoadBalancer:
     pools: tuple[Pool, ...] = ()
     vip_network_id: str | None = None
     vip_port_id: str | None = None
+    vip_sg_ids: tuple[str, ...] | None = None
     flavor_id: str | None = None
     availability_zone: str | None = None
 
@@ -258,6 +260,7 @@ class FoundLoadBalancer:
     listeners: tuple[FoundListener, ...] = ()
     pools: tuple[FoundPool, ...] = ()
     vip_network_id: str = ""
+    vip_sg_ids: tuple[str, ...] = ()
     flavor_id: str | None = None
     availability_zone: str | None = None
 

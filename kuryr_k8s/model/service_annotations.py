@@ -62,6 +62,7 @@ class Settings:
     network_id: str | None = None
     port_id: str | None = None
     load_balancer_id: str | None = None
+    vip_sg_ids: tuple[str, ...] = ()
     flavor_id: str | None = None
     availability_zone: str | None = None
     connection_limit: int | None = None
@@ -110,6 +111,7 @@ FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
         ("network_id", "network-id", values.identifier),
         ("port_id", "port-id", values.identifier),
         ("load_balancer_id", "load-balancer-id", values.identifier),
+        ("vip_sg_ids", "vip-sg-ids", values.listed(values.identifier)),
         ("flavor_id", "flavor-id", values.identifier),
         ("availability_zone", "availability-zone", values.text),
         ("connection_limit", "connection-limit", values.connections),
@@ -241,6 +243,8 @@ def _contradictions(settings: Settings) -> list[str]:
             f"annotation {PREFIX}health-monitor-timeout: {timeout} s is more than "
             f"health-monitor-delay ({delay} s)"
         )
+    if settings.source_ranges and settings.vip_sg_ids:
+        found.append(f"annotation {PREFIX}vip-sg-ids and source ranges exclude each other")
     if settings.health_monitor_type not in HTTP_MONITORS:
         found += _useless(
             settings,

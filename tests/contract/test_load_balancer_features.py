@@ -412,4 +412,36 @@ async def test_octavia_chooses_ciphers_again_and_fails_to_choose_versions(
     assert caught.value.status == 500
 
 
+async def test_groups_of_a_vip_are_given_and_taken_and_exclude_source_ranges(
+    side: Side, octavia: Octavia, subnet: str, client: Client
+) -> None:
+    group = await side.kuryr.create("security_group", name=side.mark)
+    base = wanted(side, subnet, "amphora", "TCP:80")
+    desired = dataclasses.replace(base, vip_sg_ids=(group["id"],))
+    balancer_id = await make(octavia, client, desired)
+    assert next_step(desired, await client.read(balancer_id)) is None
+    ranges = with_parts(desired, {"allowed_cidrs": ("10.0.0.0/8",)}, {})
+    [listener] = (await client.read(balancer_id)).listeners
+    with pytest.raises(errors.Unsupported) as caught:
+        await client.update_listener(
+            listener.id, octavia_bodies.listener_changes(ranges.listeners[0])
+        )
+    assert caught.value.feature == "allowed_cidrs"
+    desired = dataclasses.replace(ranges, vip_sg_ids=())
+    assert await carry_out(octavia, client, balancer_id, desired) == [
+        "SetSecurityGroups", "UpdateListener",
+    ]  # fmt: skip
+    desired = dataclasses.replace(base, vip_sg_ids=(group["id"],))
+    assert await carry_out(octavia, client, balancer_id, desired) == [
+        "SetSecurityGroups", "UpdateListener",
+    ]  # fmt: skip
+    for groups in ((), (group["id"],)):
+        desired = dataclasses.replace(base, vip_sg_ids=groups)
+        assert await carry_out(octavia, client, balancer_id, desired) == ["SetSecurityGroups"]
+    with pytest.raises(errors.BadRequest, match=f"Security Group {NOBODY} not found."):
+        await client.set_security_groups(balancer_id, [NOBODY])
+    await client.delete_load_balancer(balancer_id)  # the group goes after it
+    await octavia.gone(balancer_id)
+
+
 NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"

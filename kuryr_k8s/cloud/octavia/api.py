@@ -206,6 +206,16 @@ class Octavia:
         path = f"{LOAD_BALANCERS}/{load_balancer_id}"
         await self._write("PUT", path, "loadbalancer", {"tags": list(tags)})
 
+    async def set_security_groups(self, load_balancer_id: str, group_ids: Sequence[str]) -> None:
+        """Begin to give a load balancer's VIP these security groups, and no others (API 2.29).
+
+        The provider ovn ignores them.
+
+        :raises errors.Immutable: it is PENDING or in ERROR.
+        """
+        path = f"{LOAD_BALANCERS}/{load_balancer_id}"
+        await self._write("PUT", path, "loadbalancer", {"vip_sg_ids": list(group_ids)})
+
     async def create_listener(self, body: Json) -> str:
         """Begin to create a listener; return its id.
 

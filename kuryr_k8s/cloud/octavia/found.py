@@ -105,6 +105,7 @@ def found(
             for shown in pools
         ),
         vip_network_id=load_balancer["vip_network_id"],
+        vip_sg_ids=tuple(sorted(load_balancer.get("vip_sg_ids") or ())),  # API 2.29
         flavor_id=load_balancer["flavor_id"],
         availability_zone=load_balancer["availability_zone"],
     )

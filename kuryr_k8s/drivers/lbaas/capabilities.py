@@ -17,8 +17,8 @@ Version = tuple[int, int]
 HASHED = ("TCP", "UDP", "SCTP")
 ALGORITHMS = ("SOURCE_IP", "SOURCE_IP_PORT")
 MONITORS = ("TCP", "UDP-CONNECT")
-ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, CIPHERS, TLS_VERSIONS, PROXYV2, SCTP = (
-    (2, minor) for minor in (11, 12, 13, 14, 15, 17, 22, 23)
+ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, CIPHERS, TLS_VERSIONS, PROXYV2, SCTP, GROUPS = (
+    (2, minor) for minor in (11, 12, 13, 14, 15, 17, 22, 23, 29)
 )
 
 
@@ -51,6 +51,7 @@ class Capabilities:
                 f"Octavia has no provider {wanted.provider}, but {', '.join(sorted(providers))}",
                 feature="provider",
             )
+        check_groups(wanted, wanted.provider)
 
     async def _ask(self) -> tuple[Version, frozenset[str]]:
         async with self._asking:
@@ -58,6 +59,20 @@ class Capabilities:
                 versions = await self._octavia.microversions()
                 self._known = max(versions), await self._octavia.providers()
             return self._known
+
+
+def check_groups(wanted: LoadBalancer, provider: str | None) -> None:
+    """Make sure that the provider does not ignore the VIP's security groups.
+
+    Octavia accepts them for any provider, and says nothing.
+
+    :param provider: None if Octavia is to choose.
+    :raises errors.Unsupported: it would let everybody in.
+    """
+    if wanted.vip_sg_ids and provider in HASHING:
+        raise errors.Unsupported(
+            f"provider {provider} ignores security groups of a VIP", feature="vip_sg_ids"
+        )
 
 
 def check_replacement(wanted: LoadBalancer) -> None:
@@ -93,6 +108,8 @@ def needed(wanted: LoadBalancer) -> Iterator[tuple[str, Version]]:
     yield "additive_only", ADDITIVE  # an older one would replace all members; tags are older
     if wanted.availability_zone is not None:
         yield "availability_zone", ZONES
+    if wanted.vip_sg_ids:
+        yield "vip_sg_ids", GROUPS
     for listener in wanted.listeners:
         if listener.allowed_cidrs:
             yield "allowed_cidrs", CIDRS

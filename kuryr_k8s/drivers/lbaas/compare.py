@@ -44,6 +44,11 @@ def differs(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
     )
 
 
+def same_groups(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
+    """Return whether the VIP has the security groups that it should have."""
+    return wanted.vip_sg_ids is None or set(wanted.vip_sg_ids) == set(found.vip_sg_ids)
+
+
 def same_listener(wanted: Listener, found: Listener) -> bool:
     """Return whether the listeners are equal, but for their identity (protocol, port) and pool."""
     return (

@@ -20,6 +20,7 @@ from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import ownership, plan
 from kuryr_k8s.drivers.lbaas.admission import Urgency
 from kuryr_k8s.drivers.lbaas.attached import Attachments
+from kuryr_k8s.drivers.lbaas.capabilities import check_groups
 from kuryr_k8s.drivers.lbaas.record import Deletion, View
 from kuryr_k8s.drivers.lbaas.records import Records
 from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
@@ -156,6 +157,7 @@ class LBaaSv2(LBaaSDriver):
         """
         try:
             look = await self._work.look(view)
+            check_groups(desired, desired.provider or look.own.provider)
             others = look.others.listeners if look.others else ()
             taken = ownership.find_taken(desired.listeners, others)
             fitting = ownership.without(desired, taken)

@@ -5,7 +5,10 @@ So of a plan one step is taken, then the result is looked at. Step by step, it e
 do, after as few calls as there are differences. The order of steps:
 
 * what is in ERROR is deleted first, and created again: Octavia accepts nothing else;
-* members come before everything else: others may have the addresses of those that went;
+* security groups of the VIP come before all that is in the load balancer: Octavia refuses source
+  ranges of listeners while there are any. Until the VIP has those that it is to have, nothing else
+  changes but members;
+* members come before everything else in it: others may have the addresses of those that went;
 * a new pool gets its members before a listener leads to it, and a pool in use is deleted only
   after its successor is in its place;
 * an unwanted listener is deleted before new ones are created, which may have its port or its pool
@@ -31,6 +34,7 @@ from kuryr_k8s.drivers.lbaas.compare import (
     added_members,
     differs,
     lacks_mark,
+    same_groups,
     same_listener,
     same_members,
     same_pool,
@@ -50,6 +54,7 @@ from kuryr_k8s.drivers.lbaas.steps import (
     DeletePool,
     Pending,
     SetMembers,
+    SetSecurityGroups,
     SetTags,
     Step,
     UpdateHealthMonitor,
@@ -92,7 +97,12 @@ def steps(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Iter
     elif differs(desired, found):
         yield DeleteLoadBalancer(found.id)
     else:
-        yield from steps_inside(desired, found)
+        inside = steps_inside(desired, found)
+        if not same_groups(desired, found):
+            yield SetSecurityGroups(found.id, desired.vip_sg_ids or ())
+            if desired.vip_sg_ids:  # refused, they must not have taken source ranges away
+                inside = (step for step in inside if isinstance(step, SetMembers | AddMembers))
+        yield from inside
         if lacks_mark(desired, found):
             yield SetTags(found.id, united(desired.tags, found.tags))
 

@@ -52,6 +52,14 @@ class SetTags:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSecurityGroups:
+    """Replace the security groups of the VIP."""
+
+    id: str
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateListener:
     """Create a listener.
 
@@ -153,6 +161,7 @@ class DeleteHealthMonitor:
 Change = (
     DeleteLoadBalancer
     | SetTags
+    | SetSecurityGroups
     | CreateListener
     | UpdateListener
     | DeleteListener
@@ -175,6 +184,8 @@ async def take(octavia: Octavia, step: Change) -> None:
             await octavia.delete_load_balancer(lb_id)
         case SetTags(lb_id, tags):
             await octavia.set_tags(lb_id, tags)
+        case SetSecurityGroups(lb_id, group_ids):
+            await octavia.set_security_groups(lb_id, group_ids)
         case CreateListener(load_balancer_id, listener, pool_id):
             body = bodies.listener_body(listener, load_balancer_id, pool_id)
             await octavia.create_listener(body)

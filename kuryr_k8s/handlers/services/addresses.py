@@ -48,10 +48,11 @@ class Places:
     async def of_vip(
         self, owner: Owner, settings: Settings, specs: Sequence[LBaaSServiceSpec]
     ) -> Place:
-        """Return the place of the owner's VIP.
+        """Return the place of the owner's VIP; check what its security groups are to be.
 
         :param specs: specs of the ClusterIPs: where nothing is named, the VIP is beside them.
-        :raises errors.Refused: the project has no such subnet, network, port or address.
+        :raises errors.Refused: the project has no such subnet, network, port, address or security
+            group.
         :raises NobodyConnects: none of the source ranges is of the VIP's family.
         """
         now, wanted = self._clock.now(), (settings, tuple(specs))
@@ -103,6 +104,8 @@ class Places:
     async def _place(self, settings: Settings, specs: Sequence[LBaaSServiceSpec]) -> Place:
         first = next((spec for spec in specs if family_of(spec.ip or "") == "IPv4"), specs[0])
         project_id = first.project_id or ""
+        for group_id in settings.vip_sg_ids:
+            await granted.check_security_group(self._neutron, group_id, project_id)
         address = settings.address if settings.internal else None
         if settings.port_id:
             address = await self._of_port(settings.port_id, address, project_id)

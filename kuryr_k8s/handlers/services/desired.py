@@ -74,6 +74,7 @@ def external_of(given: Given, place: Place) -> LoadBalancer:
         vip_port_id=place.port_id,
         vip_address=place.address,
         provider=given.options.provider,
+        vip_sg_ids=settings.vip_sg_ids,
         flavor_id=settings.flavor_id,
         availability_zone=settings.availability_zone,
     )
@@ -111,6 +112,7 @@ def needs_external(settings: Settings, cluster_ips: Sequence[str], subnets: Sequ
         or settings.network_id
         or settings.port_id
         or settings.source_ranges
+        or settings.vip_sg_ids
         or settings.flavor_id
         or settings.availability_zone
         or not is_transparent(settings)

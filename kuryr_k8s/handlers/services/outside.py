@@ -8,9 +8,9 @@ leads to. Where the user names the load balancer of another owner, its address i
 see sharing.py.
 
 Order: load balancer ACTIVE → address → status; and back: address → load balancer. Source ranges
-come before the address: until the load balancer has them, the address leads nowhere, whatever
-Octavia answers. Where a load balancer has been ACTIVE once, the address does not wait for what is
-being changed in it.
+and security groups of the VIP come before the address: until the load balancer has them, the
+address leads nowhere, whatever Octavia answers. Where a load balancer has been ACTIVE once, the
+address does not wait for what is being changed in it.
 """
 
 import contextlib
@@ -65,6 +65,7 @@ ASKED_BY = {
     "protocol": f"annotation {PREFIX}x-forwarded-for, proxy-protocol or default-tls-container-ref",
     "flavor_id": f"annotation {PREFIX}flavor-id",
     "availability_zone": f"annotation {PREFIX}availability-zone",
+    "vip_sg_ids": f"annotation {PREFIX}vip-sg-ids",
     "vip_port_id": f"annotation {PREFIX}port-id",
     "vip_network_id": f"annotation {PREFIX}network-id",
     "lb_algorithm": f"annotation {PREFIX}lb-method",
@@ -97,13 +98,13 @@ class Outside:
         :returns: None if the load balancers of its ClusterIPs are not there yet.
         :raises errors.Wait: a cloud is at work.
         :raises errors.Refused: it cannot be so; what exists stays, but for what is open to more
-            than the source ranges.
+            than the source ranges or the security groups let in.
         """
-        closed = bool(reconcile.settings.source_ranges) and await self._close(reconcile)
+        closed = _is_limited(reconcile.settings) and await self._close(reconcile)
         try:
             return await self._ensure(reconcile)
         except (errors.Refused, errors.OverQuota) as error:
-            if reconcile.settings.source_ranges and _are_ranges_refused(error):
+            if _is_limited(reconcile.settings) and _are_limits_refused(error):
                 await self._release_refused(reconcile)
             elif not closed:
                 raise
@@ -147,7 +148,7 @@ class Outside:
             ) from error
         except errors.Wait as error:
             found = await self._lbaas.last_seen(owner)
-            if found is None or (reconcile.settings.source_ranges and not _is_closed(found)):
+            if found is None or (_is_limited(settings) and not _is_closed(found, settings)):
                 raise
             reconcile.problems.append(error)
             return Outcome(found)
@@ -167,6 +168,11 @@ class Outside:
     async def _share(self, reconcile: Reconcile) -> Exposure:
         """Have the Service reached at the load balancer of another owner."""
         key, service, settings = reconcile.key, reconcile.service, reconcile.settings
+        if settings.vip_sg_ids:
+            raise errors.Refused(
+                f"{ASKED_BY['vip_sg_ids']}: the load balancer that load-balancer-id names is "
+                "another owner's, who decides on its VIP"
+            )
         shared = await self._sharing.ensure(reconcile)
         address = await self._sharing.address_of(key, shared.found, settings)
         await self._release_address(key, service, keep=settings.keep_floating_ip)
@@ -201,7 +207,7 @@ class Outside:
         self._sharing.forget(key)
 
     async def _close(self, reconcile: Reconcile) -> bool:
-        """Let the address lead to nothing that is open to more than some source ranges.
+        """Let the address lead to nothing that is open to more than ranges or groups let in.
 
         The VIPs of ClusterIPs are. A load balancer that exists and has not been read since the
         start got its address when it had them.
@@ -211,7 +217,7 @@ class Outside:
         owner, external = reconcile.owner(), reconcile.owner(Role.EXTERNAL)
         found = await self._lbaas.last_seen(external)
         unread = found is None and bool(await self._lbaas.ids_of(external))
-        is_closed = found is not None and _is_closed(found)
+        is_closed = found is not None and _is_closed(found, reconcile.settings)
         closed = {found.vip_port_id} if found is not None and is_closed else set()
         led = await self._public_ips.leads_to(owner)
         if led - closed and not unread:
@@ -314,16 +320,23 @@ def _first_of(vips: Sequence[str]) -> str:
     return next((vip for vip in vips if family_of(vip) == "IPv4"), vips[0])
 
 
-def _is_closed(found: FoundLoadBalancer) -> bool:
-    """Return whether all listeners have source ranges."""
+def _is_limited(settings: Settings) -> bool:
+    """Return whether not everybody may connect."""
+    return bool(settings.source_ranges or settings.vip_sg_ids)
+
+
+def _is_closed(found: FoundLoadBalancer, settings: Settings) -> bool:
+    """Return whether the VIP has security groups, or all listeners have source ranges."""
+    if settings.vip_sg_ids:
+        return bool(found.vip_sg_ids)
     return all(each.listener.allowed_cidrs for each in found.listeners)
 
 
-def _are_ranges_refused(error: errors.KuryrError) -> bool:
-    """Return whether no load balancer can have the source ranges."""
+def _are_limits_refused(error: errors.KuryrError) -> bool:
+    """Return whether no load balancer can have the source ranges or the security groups."""
     cause = error.__cause__ if isinstance(error, NotOffered) else error
     return isinstance(cause, NobodyConnects) or (
-        isinstance(cause, errors.Unsupported) and cause.feature == "allowed_cidrs"
+        isinstance(cause, errors.Unsupported) and cause.feature in ("allowed_cidrs", "vip_sg_ids")
     )
 
 

@@ -21,6 +21,7 @@ from tests.kit.load_balancer_services import (
     listener,
     marks,
     open_up,
+    operators,
     until_condition,
     until_ingress,
     until_reached,
@@ -457,6 +458,106 @@ async def test_health_monitor_type_without_a_port_of_tcp(services):
         await expose(services, ("dns", 53, "UDP"), annotations=marks(health_monitor_type="HTTP"))
         _reason, message = await until_condition(services, READY, "False")
     assert "health-monitor-type" in message
+
+
+async def test_vip_sg_ids(services):
+    one, two = (services.cloud.add_security_group(name)["id"] for name in ("one", "two"))
+
+    def groups():
+        outer = balancer(services, "external")
+        return None if outer is None else set(outer["vip_sg_ids"])
+
+    async with services.controller():
+        (ingress,) = await served(services, marks(vip_sg_ids=f"{one},{two}"))
+        assert (groups(), balancer(services)["vip_sg_ids"]) == ({one, two}, [])
+        assert floating(services) == {ingress["ip"]: balancer(services, "external")["vip_address"]}
+        await annotate(services, marks(vip_sg_ids=two))
+        await until_same(services, groups, {two})
+        ranges = {"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}}
+        await services.patch_service(
+            metadata={"annotations": {f"{PREFIX}vip-sg-ids": None}}, **ranges
+        )
+        await until_same(services, groups, set())
+        await until_same(
+            services, lambda: listener(services, "external")["allowed_cidrs"], ["192.0.2.0/24"]
+        )
+
+
+async def test_vip_sg_ids_come_before_the_address_leads_there(services):
+    """Until the VIP has its groups, the address leads nowhere."""
+    group = services.cloud.add_security_group("web")["id"]
+    async with services.controller():
+        (ingress,) = await served(services, None)
+        services.cloud.octavia.progress.pending = float("inf")
+        await annotate(services, marks(vip_sg_ids=group))
+        await until_same(services, lambda: floating(services), {ingress["ip"]: None})
+        await until_same(services, lambda: len(services.cloud.load_balancers), 2)
+        services.cloud.octavia.progress.pending = 0
+        for load_balancer in tuple(services.cloud.load_balancers):
+            services.cloud.octavia.progress.finish(load_balancer)
+
+        def led():
+            outer = balancer(services, "external")
+            return outer is not None and floating(services)[ingress["ip"]] == outer["vip_address"]
+
+        await until_same(services, led, True)
+
+
+async def test_vip_sg_ids_of_another_project_are_refused(services):
+    theirs = services.cloud.add_security_group("theirs", project_id="b" * 32)["id"]
+    async with services.controller():
+        await expose(services, annotations=marks(vip_sg_ids=theirs))
+        _reason, message = await until_condition(services, READY, "False")
+    assert f"there is no security group {theirs}" in message  # that our account can see
+    assert balancer(services, "external") is None
+
+
+@pytest.mark.parametrize("provider", ["ovn", "default"])
+async def test_vip_sg_ids_that_the_provider_would_ignore_are_refused(services, provider):
+    """ovn accepts them, and lets everybody in. The ClusterIP is served."""
+    group = services.cloud.add_security_group("web")["id"]
+    services.cloud.octavia._balancers.default_provider = "ovn"
+    options = OVN | {"kubernetes": {"endpoints_driver_octavia_provider": provider}}
+    async with services.controller(**options):
+        await expose(services, annotations=marks(vip_sg_ids=group))
+        _reason, message = await until_condition(services, READY, "False")
+        assert "provider ovn ignores security groups of a VIP" in message
+        await services.until_published()
+        await until_same(services, lambda: balancer(services, "external"), None)
+        assert (floating(services), len(listener(services)["pool"]["members"])) == ({}, 1)
+
+
+async def test_vip_that_cannot_have_its_vip_sg_ids_goes(services):
+    """Nothing stays open to more clients than the groups would let in."""
+    group = services.cloud.add_security_group("web")["id"]
+    services.cloud.octavia.newest = 28
+    elsewhere = {INTERNAL: "true"} | marks(subnet_id=services.cloud.pods["subnets"][0])
+    async with services.controller():
+        await served(services, elsewhere)
+        await annotate(services, marks(vip_sg_ids=group))
+        await until_ingress(services, [])
+        await until_same(services, lambda: balancer(services, "external"), None)
+        await annotate(services, {f"{PREFIX}vip-sg-ids": None})
+        await until_reached(services)
+
+
+async def test_vip_sg_ids_on_the_load_balancer_of_another_owner_are_refused(services):
+    group = services.cloud.add_security_group("web")["id"]
+    asked = marks(vip_sg_ids=group, load_balancer_id=operators(services))
+    async with services.controller():
+        await expose(services, annotations=asked)
+        _reason, message = await until_condition(services, READY, "False")
+    assert "vip-sg-ids" in message
+    assert "load-balancer-id" in message
+
+
+async def test_vip_sg_ids_that_this_octavia_does_not_know(services):
+    group = services.cloud.add_security_group("web")["id"]
+    services.cloud.octavia.newest = 28
+    async with services.controller():
+        await expose(services, annotations=marks(vip_sg_ids=group))
+        _reason, message = await until_condition(services, READY, "False")
+    assert "needs version 2.29" in message
 
 
 async def test_flavor_id(services):

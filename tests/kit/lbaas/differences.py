@@ -30,7 +30,9 @@ def differences(desired, found):
     kept = _kept(desired, listeners, pools, found.provider)
     broken = [part for part in (*found.listeners, *found.pools) if _broken(part)]
     broken += [pool for pool in pools if pool.health_monitor_status == ERROR]
-    calls = len(broken) + len(pools) - len(kept) + len(listeners.keys() - wanted.keys())
+    groups = found.vip_sg_ids if desired.vip_sg_ids is None else desired.vip_sg_ids
+    calls = int(set(groups) != set(found.vip_sg_ids))
+    calls += len(broken) + len(pools) - len(kept) + len(listeners.keys() - wanted.keys())
     for pool in desired.pools:
         new = 1 + bool(pool.members) + bool(pool.health_monitor)
         anew = found.provider == "ovn"

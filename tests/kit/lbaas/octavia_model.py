@@ -81,12 +81,17 @@ class OctaviaModel:
             step,
             lb_steps.DeleteListener | lb_steps.DeletePool | lb_steps.DeleteHealthMonitor,
         )
-        require(not broken or (deletes and step.id in broken), "409: something is in ERROR")
+        own = isinstance(step, lb_steps.SetSecurityGroups)  # not of a part
+        require(not broken or own or (deletes and step.id in broken), "409: something is in ERROR")
         match step:
             case lb_steps.SetTags(found_id, tags):
                 require(found_id == self.found.id, "404")
                 require(set(self.found.tags) < set(tags), "needless, or somebody's tag is lost")
                 self.found = replace(self.found, tags=tags)
+            case lb_steps.SetSecurityGroups(found_id, group_ids):
+                require(found_id == self.found.id, "404")
+                require(set(self.found.vip_sg_ids) != set(group_ids), "needless")
+                self.found = replace(self.found, vip_sg_ids=group_ids)
             case lb_steps.CreateListener(found_id, listener, pool_id):
                 require(found_id == self.found.id, "404")
                 self._check_port(listener)
@@ -246,6 +251,7 @@ def made(wanted):
         ),
         pools=tuple(pools.values()),
         vip_network_id=wanted.vip_network_id or "network",
+        vip_sg_ids=wanted.vip_sg_ids or (),
         flavor_id=wanted.flavor_id,
         availability_zone=wanted.availability_zone,
     )

@@ -138,6 +138,7 @@ def desired(draw):
         vip_address=draw(st.sampled_from([None, "10.3.0.1", "10.3.0.1", "10.3.0.2"])),
         provider=draw(st.sampled_from([None, "amphora", "amphora", "ovn"])),
         tags=("cluster", "kuryr-service:u1"),
+        vip_sg_ids=draw(st.sampled_from([None, None, (), ("a",), ("b", "a")])),
         listeners=tuple(draw(listeners(front, name)) for front, name in pairs),
         pools=tuple(
             draw(pools(name, draw(st.sampled_from(POOLS_OF[front[0]])))) for front, name in pairs

@@ -88,6 +88,7 @@ OURS = [
         "a b",
     ),
     (f"{PREFIX}client-authentication", "OPTIONAL", "client_authentication", "OPTIONAL", CA, "yes"),
+    (f"{PREFIX}vip-sg-ids", f"{ID}", "vip_sg_ids", (ID,), {}, "web"),
     (f"{PREFIX}client-ca-tls-container-ref", "ca", "client_ca_tls_container_ref", "ca", TLS, ""),
     (f"{PREFIX}client-crl-container-ref", "crl", "client_crl_container_ref", "crl", CA, "a b"),
     (f"{PREFIX}health-monitor-type", "HTTPS", "health_monitor_type", "HTTPS", {}, "PING"),
@@ -266,6 +267,7 @@ def test_load_balancer_id_of_our_own_writing_is_no_wish():
     [
         ({"proxy-protocol": "v1", "x-forwarded-for": "true"}, "exclude each other"),
         ({"health-monitor-delay": "3", "health-monitor-timeout": "4"}, "is more than"),
+        ({"vip-sg-ids": ID, "/source-ranges": "192.0.2.0/24"}, "exclude each other"),
     ],
 )
 def test_what_contradicts_itself_is_told(marks, words):

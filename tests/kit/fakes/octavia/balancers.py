@@ -72,6 +72,7 @@ class Balancers:
     def update(self, load_balancer: Json, changes: Json, progress: Progress) -> None:
         """Change what was given."""
         changes = LOAD_BALANCER.check_update(changes)
+        self._check_groups(changes)
         self._begin(load_balancer, "PENDING_UPDATE", "ACTIVE")
         self._store.change(load_balancer, changes)
         progress.begin(load_balancer, [])
@@ -93,6 +94,7 @@ class Balancers:
         progress.begin(load_balancer, [])
 
     def _check_choices(self, body: Json) -> None:
+        self._check_groups(body)
         flavor, zone = body["flavor_id"], body["availability_zone"]
         if flavor is not None and flavor not in self._store.flavors:
             raise errors.invalid("Invalid flavor_id.")
@@ -101,6 +103,11 @@ class Balancers:
         if flavor is not None and self._store.flavors[flavor] != body["provider"]:
             text = f"Flavor '{flavor}' is not compatible with provider '{body['provider']}'"
             raise Answer(400, message=text)
+
+    def _check_groups(self, body: Json) -> None:
+        for group_id in body.get("vip_sg_ids") or ():
+            if group_id not in self._neutron.store.security_groups:
+                raise Answer(400, message=f"Security Group {group_id} not found.")
 
     def _begin(self, load_balancer: Json, status: str, *allowed: str) -> None:
         if load_balancer["provisioning_status"] not in allowed:

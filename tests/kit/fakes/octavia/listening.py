@@ -77,6 +77,9 @@ def _check_headers(protocol: str, headers: Json) -> None:
 
 def _check_cidrs(load_balancer: Json, cidrs: list[str]) -> None:
     vip = load_balancer["vip_address"]
+    if cidrs and load_balancer["vip_sg_ids"]:
+        text = "Allowed CIDRs are not allowed when using custom VIP Security Groups."
+        raise errors.invalid(text)
     for cidr in cidrs:
         if ip_network(cidr, strict=False).version != ip_address(vip).version:
             text = f"CIDR {cidr} IP version incompatible with all VIPs ['{vip}'] IP version."

@@ -29,6 +29,11 @@ INVALID = "Validation failure: "
             "protocol",
         ),
         (400, "Could not retrieve certificate: ['x']", "default_tls_container_ref"),
+        (
+            400,
+            f"{INVALID}Allowed CIDRs are not allowed when using custom VIP Security Groups.",
+            "allowed_cidrs",
+        ),
         (400, f"{INVALID}Invalid TLS versions: TLSv9", "tls_versions"),
         (400, f"{INVALID}Requested TLS versions are less than the minimum: TLSv1", "tls_versions"),
         (400, f"{INVALID}Invalid characters in cipher string. Only", "tls_ciphers"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kuryr_k8s.drivers.lbaas.plan import steps
 from tests.kit.lbaas.octavia_model import made
 from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, next_step, pool, wanted
 
@@ -65,6 +66,32 @@ def test_what_was_chosen_at_the_making_stays_where_nothing_is_asked_for():
     assert next_step(desired, found) is None
     assert next_step(nowhere, found) is None
     assert next_step(replace(nowhere, vip_port_id="p"), found) is None
+
+
+def test_groups_of_a_vip_are_changed_by_one_call_and_not_at_all_where_they_may_be_any():
+    old = wanted(listener(), pool())
+    one, both, none = (replace(old, vip_sg_ids=ids) for ids in (("a",), ("a", "b"), ()))
+    assert kinds(carry_out(one, made(old))) == ["SetSecurityGroups"]
+    assert kinds(carry_out(both, made(one))) == ["SetSecurityGroups"]
+    assert kinds(carry_out(none, made(both))) == ["SetSecurityGroups"]
+    assert next_step(replace(both, vip_sg_ids=("b", "a")), made(both)) is None
+    assert next_step(old, made(both)) is None
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_groups_of_a_vip_change_before_the_source_ranges_that_octavia_refuses_beside_them(forward):
+    open_vip = wanted(listener(), pool())
+    ranged = wanted(listener(allowed_cidrs=("10.0.0.0/8",)), pool())
+    states = [replace(open_vip, vip_sg_ids=("a",)), replace(ranged, vip_sg_ids=())]
+    new, old = states if forward else reversed(states)
+    assert kinds(carry_out(new, made(old))) == ["SetSecurityGroups", "UpdateListener"]
+
+
+def test_nothing_but_members_changes_before_the_groups_of_a_vip_are_there():
+    """If they are refused, the source ranges that there are must not be gone."""
+    ranged = wanted(listener(allowed_cidrs=("10.0.0.0/8",)), pool())
+    grouped = replace(wanted(listener(), pool(members=("10.2.0.2",))), vip_sg_ids=("a",))
+    assert kinds(steps(grouped, made(ranged))) == ["SetSecurityGroups", "SetMembers"]
 
 
 def test_what_of_tls_is_not_asked_for_any_more_is_octavias_own_again_by_one_call():
