@@ -105,6 +105,7 @@ class Service:
     load_balancer_class: str | None
     load_balancer_ip: str | None
     source_ranges: tuple[str, ...]
+    external_ips: tuple[str, ...]
     traffic_local: bool
     traffic_distribution: str | None
     proxy_name: str | None
@@ -142,6 +143,7 @@ class Service:
             load_balancer_class=spec.get("loadBalancerClass"),
             load_balancer_ip=spec.get("loadBalancerIP") or None,
             source_ranges=tuple(spec.get("loadBalancerSourceRanges") or ()),
+            external_ips=tuple(spec.get("externalIPs") or ()),
             traffic_local=spec.get("internalTrafficPolicy") == "Local",
             traffic_distribution=spec.get("trafficDistribution"),
             proxy_name=labels.get(annotations.PROXY_NAME_LABEL),

@@ -27,7 +27,14 @@ UNKEPT_TIMEOUT = "KuryrAffinityTimeoutNotKept"
 UNKEPT_LOCALITY = "KuryrInternalTrafficPolicyIgnored"
 UNKEPT_DISTRIBUTION = "KuryrTrafficDistributionIgnored"
 UNKEPT_ANNOTATIONS = "KuryrAnnotationIgnored"
-REASONS = (UNKEPT_TIMEOUT, UNKEPT_LOCALITY, UNKEPT_DISTRIBUTION, UNKEPT_ANNOTATIONS)
+UNKEPT_EXTERNAL_IPS = "KuryrExternalIPsIgnored"
+REASONS = (
+    UNKEPT_TIMEOUT,
+    UNKEPT_LOCALITY,
+    UNKEPT_DISTRIBUTION,
+    UNKEPT_EXTERNAL_IPS,
+    UNKEPT_ANNOTATIONS,
+)
 KEEP = f"{PREFIX}keep-floatingip"
 
 
@@ -125,6 +132,11 @@ def unkept(service: Service, *, exposed: bool, providers: Collection[str]) -> di
         notes[UNKEPT_DISTRIBUTION] = (
             f"trafficDistribution: {service.traffic_distribution}: a load balancer knows nothing "
             "of zones; connections go to all endpoints"
+        )
+    if service.external_ips:
+        notes[UNKEPT_EXTERNAL_IPS] = (
+            f"externalIPs: {', '.join(service.external_ips)}: no load balancer has such an "
+            "address; type LoadBalancer gives the Service one, by loadBalancerIP a certain one"
         )
     ignored = [name for name, _text in service.annotations if name in WITHOUT_MEANING]
     if exposed and ignored:

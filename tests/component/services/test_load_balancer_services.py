@@ -447,8 +447,9 @@ async def test_status_that_cannot_be_written_holds_up_nothing(services):
     [
         ({"internalTrafficPolicy": "Local"}, "KuryrInternalTrafficPolicyIgnored"),
         ({"trafficDistribution": "PreferClose"}, "KuryrTrafficDistributionIgnored"),
+        ({"externalIPs": ["192.0.2.9", "192.0.2.10"]}, "KuryrExternalIPsIgnored"),
     ],
-    ids=["internalTrafficPolicy", "trafficDistribution"],
+    ids=["internalTrafficPolicy", "trafficDistribution", "externalIPs"],
 )
 async def test_what_a_load_balancer_cannot_do_is_an_event_and_a_condition(services, spec, reason):
     async with services.controller():

@@ -183,7 +183,8 @@ def test_address_is_kept_where_it_cannot_be_read_whether_to(text, kept):
 
 
 def test_each_thing_that_cannot_be_done_is_told_by_itself():
-    of = service(HTTP, internalTrafficPolicy="Local", trafficDistribution="PreferClose")
-    assert len(unkept(of, exposed=False, providers={"amphora"})) == 2
+    asked = {"internalTrafficPolicy": "Local", "trafficDistribution": "PreferClose"}
+    of = service(HTTP, **asked, externalIPs=["192.0.2.9"])
+    assert len(unkept(of, exposed=False, providers={"amphora"})) == 3
     named = dataclasses.replace(of, annotations=((f"{PREFIX}node-selector", "a=b"),))
-    assert len(unkept(named, exposed=True, providers={"amphora"})) == 3
+    assert len(unkept(named, exposed=True, providers={"amphora"})) == 4
