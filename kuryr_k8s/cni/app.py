@@ -8,6 +8,7 @@ kuryr-cni → server → dispatcher → attachments → bindings → netlink, ov
 import asyncio
 import contextlib
 import ctypes
+import ipaddress
 import logging
 import os
 import socket
@@ -199,10 +200,10 @@ def _services(conf: cfg.ConfigOpts, api: KubeApi, caches: Caches, links: Links) 
     if not conf.cni_daemon.node_ports:
         return [NoNodePorts()]
     services = caches.follow(SERVICES_AT_NODES, WITH_NODE_PORTS)
-    node_ports = NodePorts(services, links.flows)
+    networks = [ipaddress.ip_network(text) for text in conf.cni_daemon.node_port_addresses]
+    node_ports = NodePorts(services, links.flows, networks=networks)
     endpoints = ReadyEndpoints(services, api)
-    checks = HealthChecks(services, lambda: node_ports.working, endpoints.any_of)
-    return [node_ports, endpoints, checks]
+    return [node_ports, endpoints, HealthChecks(services, node_ports.works_at, endpoints.any_of)]
 
 
 def _health(conf: cfg.ConfigOpts, parts: Sequence[Part]) -> HealthServer:

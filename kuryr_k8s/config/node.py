@@ -1,6 +1,26 @@
 """Options of the daemon: the groups ``[cni_daemon]`` and ``[binding]``."""
 
-from oslo_config import cfg
+import ipaddress
+
+from oslo_config import cfg, types
+
+
+class Network(types.ConfigType):
+    """The type of an option: a network, or an address, which is a network of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="network value")
+
+    def __call__(self, value: str) -> str:
+        """Return the network as it is usually written.
+
+        :raises ValueError: It is neither.
+        """
+        return str(ipaddress.ip_network(value, strict=False))
+
+    def _formatter(self, value: str) -> str:
+        return value
+
 
 cni_daemon = [
     cfg.StrOpt(
@@ -44,9 +64,18 @@ cni_daemon = [
     cfg.BoolOpt(
         "node_ports",
         default=False,
-        help="Forward connections to Services' node ports, at any address of the node, to their "
-        "ClusterIPs, and answer at healthCheckNodePort. This is for clusters without kube-proxy "
-        "in which the handlers lbaas_spec and loadbalancer are enabled. It needs the program nft.",
+        help="Forward connections to Services' node ports to their ClusterIPs, and answer at "
+        "healthCheckNodePort. This is for clusters without kube-proxy in which the handlers "
+        "lbaas_spec and loadbalancer are enabled. It needs the program nft.",
+    ),
+    cfg.ListOpt(
+        "node_port_addresses",
+        default=[],
+        item_type=Network(),
+        help="Networks, for example 192.0.2.0/24,2001:db8::/64: the node ports are at those "
+        "addresses of the node that are in one of them. If no network is of an address family, "
+        "there are none at the addresses of that family. Empty: they are at all addresses of the "
+        "node except its loopback addresses.",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import ipaddress
 import json
 import logging
 import os
@@ -67,8 +68,8 @@ def node_ports_of():
     """Makes what a daemon has that starts now, for these Services."""
     links = Links()
 
-    def make(services, registry=None, flows=links.flows):
-        node_ports = NodePorts(services, flows, PATIENT)
+    def make(services, registry=None, flows=links.flows, networks=()):
+        node_ports = NodePorts(services, flows, PATIENT, networks)
         for collector in node_ports.collectors() if registry else ():
             registry.register(collector)
         return node_ports
@@ -178,6 +179,43 @@ async def test_node_port_leads_to_the_service_at_every_address_of_the_node(
                 answer = crossing.ask(address, HTTP, kind, at=at)
                 assert answer == ("web", FACING[version])
         assert crossing.ask(NODE[version], HTTP + 1, kind, timeout=0.3) is None
+
+
+@pytest.mark.parametrize("protocol", KINDS)
+async def test_node_port_leads_nowhere_at_an_address_in_none_of_the_networks(
+    crossing, node_ports_of, protocol
+):
+    """What listens there itself keeps its port, and no memory of its flows goes."""
+    kind = KINDS[protocol]
+    networks = [ipaddress.ip_network(text) for text in (f"{NODE[V4]}/32", "198.51.0.0/32")]
+    node_ports = node_ports_of(Services(lead(HTTP, WEB, 80, protocol)), networks=networks)
+    with (
+        Answering(crossing, "web", WEB[V4], 80, kind),
+        Answering(crossing, "own4", FACING[V4], HTTP, kind, at=None),
+        Answering(crossing, "own6", NODE[V6], HTTP, kind, at=None),
+    ):
+        for _ in range(2):
+            await until_reconciled(node_ports)
+            assert crossing.ask(NODE[V4], HTTP, kind)[0] == "web"
+            assert crossing.ask(FACING[V4], HTTP, kind)[0] == "own4"
+            assert crossing.ask(NODE[V6], HTTP, kind)[0] == "own6"
+
+
+async def test_health_check_is_not_answered_well_where_node_ports_lead_nowhere(
+    crossing, node_ports_of
+):
+    services = Services(lead(HTTP, WEB), health_check_port=32000, name="web")
+    node_ports = node_ports_of(services, networks=[ipaddress.ip_network(f"{NODE[V4]}/32")])
+    checks = HealthChecks(services, node_ports.works_at, lambda _service: True)
+    fresh = aiohttp.TCPConnector(force_close=True)
+    async with asyncio.TaskGroup() as group, aiohttp.ClientSession(connector=fresh) as session:
+        serving = group.create_task(checks.run())
+        await checks.reconcile(KEY)
+        await node_ports.reconcile(KEY)
+        for address, status in ((NODE[V4], 200), (FACING[V4], 503), (f"[{NODE[V6]}]", 503)):
+            async with session.get(f"http://{address}:32000/") as answer:
+                assert answer.status == status
+        serving.cancel()
 
 
 async def test_same_number_leads_to_another_service_by_its_protocol(crossing):
@@ -495,7 +533,7 @@ async def test_health_check_is_answered_at_every_address_while_node_ports_work(
     services = Services(lead(HTTP, WEB), health_check_port=32000, name="web")
     node_ports = node_ports_of(services)
     ready = {Key("default", "web")}
-    checks = HealthChecks(services, lambda: node_ports.working, ready.__contains__)
+    checks = HealthChecks(services, node_ports.works_at, ready.__contains__)
     fresh = aiohttp.TCPConnector(force_close=True)
     async with asyncio.TaskGroup() as group, aiohttp.ClientSession(connector=fresh) as session:
         serving = group.create_task(checks.run())

@@ -32,6 +32,7 @@ TUPLE_IP, TUPLE_PROTO = 1, 2
 V4_SRC, V4_DST, V6_SRC, V6_DST = 1, 2, 3, 4
 PROTO_NUM, SRC_PORT, DST_PORT = 1, 2, 3
 FILTER_ORIG_FLAGS, BY_PROTO_NUM = 1, 0x8
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 AT_ONCE = 100  # flows that one message forgets: the answers must fit into the socket
 
 
@@ -40,12 +41,19 @@ class UdpTarget(NamedTuple):
 
     :param version: of IP.
     :param address: None if it does not forward them.
+    :param networks: it forwards what is sent to its addresses in these; empty for all addresses.
     """
 
     version: int
     port: int
     address: str | None
     target: int
+    networks: tuple[Network, ...] = ()
+
+    def is_at(self, own: bytes) -> bool:
+        """Return whether datagrams to this address of the node are forwarded."""
+        address = ipaddress.ip_address(own)
+        return not self.networks or any(address in network for network in self.networks)
 
 
 class Direction(NamedTuple):
@@ -117,7 +125,7 @@ def _correct(protocol: int, targets: Collection[UdpTarget]) -> int:
 def is_wrong(target: UdpTarget, asked: Direction, answered: Direction) -> bool:
     """Return whether a flow to an address of the node goes elsewhere than to its target."""
     source = (answered.saddr, answered.sport)
-    if target.address is None:
+    if target.address is None or not target.is_at(asked.daddr):
         return source != (asked.daddr, asked.dport)
     return source != (ipaddress.ip_address(target.address).packed, target.target)
 

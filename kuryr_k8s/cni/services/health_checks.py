@@ -6,7 +6,7 @@ counts them. Here every node sends it to the Service's load balancer in Octavia,
 are. So all nodes answer alike: 200 with one «endpoint» and the same weight, so that the outer
 balancer distributes evenly, as long as their node ports work and the Service has an endpoint that
 is ready. Those that terminate serve as long as there is no other, but a balancer is to go
-elsewhere (KEP-1669).
+elsewhere (KEP-1669). At an address of the node that has no node ports, the answer is 503.
 """
 
 import asyncio
@@ -30,12 +30,15 @@ ENDPOINTS = 1  # a Service's load balancer; none of its own is ready: 0
 class HealthChecks(Part):
     """Reconciles a single key: answers at the health check ports of Services.
 
-    :param working: tells whether node ports forward.
+    :param working: tells whether node ports forward at an address of the node.
     :param has_ready: tells whether an endpoint of the Service is ready.
     """
 
     def __init__(
-        self, services: Services, working: Callable[[], bool], has_ready: Callable[[Key], bool]
+        self,
+        services: Services,
+        working: Callable[[str], bool],
+        has_ready: Callable[[Key], bool],
     ) -> None:
         self._services = services
         self._working = working
@@ -85,11 +88,13 @@ class HealthChecks(Part):
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         """Answer any request in the format of kube-proxy."""
-        port = request.transport.get_extra_info("sockname")[1] if request.transport else 0
+        if request.transport is None:  # the client has just gone
+            return web.Response(status=503)
+        address, port, *_ = request.transport.get_extra_info("sockname")
         service = self._served.get(port)
         if service is None:  # its Service has just gone
             return web.Response(status=503)
-        working = self._working()
+        working = self._working(address)
         endpoints = ENDPOINTS if self._has_ready(Key(service.namespace, service.name)) else 0
         body = {
             "service": {"namespace": service.namespace, "name": service.name},

@@ -1,6 +1,7 @@
 """The node ports of Services: keeps the node's table (see :mod:`.nftables`) up to date."""
 
 import asyncio
+import ipaddress
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni import nft
-from kuryr_k8s.cni.netlink import Flows, LinkError, UdpTarget
+from kuryr_k8s.cni.netlink import Flows, LinkError, Network, UdpTarget
 from kuryr_k8s.cni.parts import Job, Loop, Part
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.services import nftables
@@ -53,10 +54,20 @@ class Services(Protocol):
 
 
 class NodePorts(Part):
-    """Reconciles a single key: forwards the node ports of all Services."""
+    """Reconciles a single key: forwards the node ports of all Services.
 
-    def __init__(self, services: Services, flows: Flows, patience: Patience = USUAL) -> None:
+    :param networks: those with the node's addresses at which it forwards; empty for all addresses.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        flows: Flows,
+        patience: Patience = USUAL,
+        networks: Sequence[Network] = (),
+    ) -> None:
         self._services = services
+        self._networks = tuple(networks)
         self._flows = flows
         self._patience = patience
         self._interval = patience.node_ports_interval
@@ -97,6 +108,13 @@ class NodePorts(Part):
         """Start even where there is no Service: an earlier daemon may have left a table."""
         await self._services.synced.wait()
         self._controller.queue.add(KEY)
+
+    def works_at(self, address: str) -> bool:
+        """Return whether node ports forward as they should at an address of the node."""
+        own = ipaddress.ip_address(address)
+        return self.working and (
+            not self._networks or any(own in network for network in self._networks)
+        )
 
     def _changed(self, _key: Key, old: ServiceAtNodes | None, new: ServiceAtNodes | None) -> None:
         if old is None or new is None or old.node_ports != new.node_ports:
@@ -151,7 +169,7 @@ class NodePorts(Part):
         started = time.monotonic()
         outcome = "failed"
         try:
-            await nftables.replace(wanted.values(), self._patience)
+            await nftables.replace(wanted.values(), self._patience, self._networks)
             outcome, self._failures = "done", 0
         except errors.KuryrError:
             if self._failures is not None:
@@ -168,7 +186,7 @@ class NodePorts(Part):
         may have begun that go nowhere. The next call makes up for a failure.
         """
         targets = [
-            UdpTarget(version, port, node_port.address, node_port.target)
+            UdpTarget(version, port, node_port.address, node_port.target, self._networks)
             for (version, protocol, port), node_port in self._forwarded.items()
             if protocol == "UDP"
         ]

@@ -89,6 +89,37 @@ def test_table_of_no_node_ports_has_no_elements():
     assert "elements" not in nftables.table(())
 
 
+def networks(*texts):
+    return [ipaddress.ip_network(text) for text in texts]
+
+
+def rules(*texts):
+    """Those that forward what arrives at addresses in these networks."""
+    lines = nftables.table((), networks=networks(*texts)).split("\n")
+    begin = lines.index("chain node-ports {")
+    return lines[begin + 1 : lines.index("}", begin)]
+
+
+def test_table_forwards_at_all_addresses_but_loopback_where_no_networks_are_named():
+    assert rules() == [
+        "ip daddr != 127.0.0.0/8 dnat ip to meta l4proto . th dport map @to-ip",
+        "ip6 daddr != ::1 dnat ip6 to meta l4proto . th dport map @to-ip6",
+    ]
+
+
+def test_table_forwards_at_addresses_in_the_networks_alone():
+    """nft refuses networks that overlap."""
+    [v4, v6] = rules("192.0.2.0/24", "192.0.2.7/32", "198.51.100.1/32", "2001:db8::/64")
+    within = "ip daddr != 127.0.0.0/8 ip daddr { 192.0.2.0/24, 198.51.100.1/32 } dnat ip to "
+    assert v4.startswith(within)
+    assert v6.startswith("ip6 daddr != ::1 ip6 daddr { 2001:db8::/64 } dnat ip6 to ")
+
+
+def test_family_of_which_no_network_is_named_has_no_node_ports():
+    [only] = rules("192.0.2.0/24")
+    assert "dnat ip to" in only
+
+
 def way(saddr, sport, daddr, dport):
     return Direction(packed(saddr), sport, packed(daddr), dport)
 
@@ -126,6 +157,15 @@ def test_flow_is_wrong_that_is_still_led_where_no_node_port_is():
     nowhere = UdpTarget(4, 30053, None, 0)
     assert is_wrong(nowhere, ASKED, TO_SERVICE)
     assert not is_wrong(nowhere, ASKED, UNCHANGED)
+
+
+def test_flow_to_an_address_without_node_ports_is_right_only_at_the_node_itself():
+    elsewhere = UdpTarget(4, 30053, "10.96.0.10", 53, tuple(networks("198.51.100.0/24")))
+    assert is_wrong(elsewhere, ASKED, TO_SERVICE)
+    assert not is_wrong(elsewhere, ASKED, UNCHANGED)
+    here = elsewhere._replace(networks=tuple(networks("192.0.2.0/24", "2001:db8::/64")))
+    assert not is_wrong(here, ASKED, TO_SERVICE)
+    assert is_wrong(here, ASKED, UNCHANGED)
 
 
 @pytest.mark.parametrize(("protocol", "found"), [(17, ASKED), (6, None), (132, None)])

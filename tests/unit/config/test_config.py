@@ -48,6 +48,16 @@ def test_missing_file_is_a_wrong_configuration():
         config.load(["--config-file", "/nowhere/kuryr.conf"], "test")
 
 
+def test_networks_of_node_ports_may_be_addresses(tmp_path):
+    path = tmp_path / "kuryr.conf"
+    path.write_text("[cni_daemon]\nnode_port_addresses = 192.0.2.1/24, 2001:DB8::1\n")
+    conf = config.load(["--config-file", str(path)], "test")
+    assert conf.cni_daemon.node_port_addresses == ["192.0.2.0/24", "2001:db8::1/128"]
+    path.write_text("[cni_daemon]\nnode_port_addresses = 192.0.2.0/24,primary\n")
+    with pytest.raises(errors.ConfigError, match="node_port_addresses"):
+        config.load(["--config-file", str(path)], "test")
+
+
 def test_value_that_cannot_be_read_is_a_wrong_configuration(tmp_path):
     path = tmp_path / "kuryr.conf"
     path.write_text("[kubernetes]\npod_workers = many\n")
