@@ -10,6 +10,7 @@ class Role(enum.StrEnum):
     FIRST = "first"  # serves the first ClusterIP; also the role of the Service's public address
     SECOND = "second"  # serves the second ClusterIP of a dual-stack Service
     EXTERNAL = "external"  # has a VIP that is not a ClusterIP
+    EXTERNAL_SECOND = "external-second"  # has such a VIP of the other address family
     SHARED = "shared"  # listeners and pools in the load balancer of another owner
 
 

@@ -10,7 +10,13 @@ from kuryr_k8s.model.owner import Owner, Role
 
 SERVICE_TAG = "kuryr-service:"  # followed by the owner
 NAMESPACE_TAG = "kuryr-namespace:"  # followed by the namespace's name
-_SUFFIXES = {Role.SECOND: "-second", Role.EXTERNAL: "-external", Role.SHARED: "-shared"}
+# the first one that a text ends with counts
+_SUFFIXES = {
+    Role.EXTERNAL_SECOND: "-external-second",
+    Role.SECOND: "-second",
+    Role.EXTERNAL: "-external",
+    Role.SHARED: "-shared",
+}
 
 
 def tags_of(cluster: Sequence[str], namespace: str, owner: Owner) -> tuple[str, ...]:

@@ -43,17 +43,20 @@ class Places:
         self._lbaas = lbaas
         self._tags = frozenset(tags)
         self._external_network = external_network
-        self._known: dict[Owner, tuple[float, object, Place]] = {}  # of each owner
+        self._known: dict[Owner, tuple[float, object, tuple[Place, ...]]] = {}  # of each owner
 
-    async def of_vip(
+    async def of_vips(
         self, owner: Owner, settings: Settings, specs: Sequence[LBaaSServiceSpec]
-    ) -> Place:
+    ) -> tuple[Place, ...]:
         """Return the place of the owner's VIP; check what its security groups are to be.
+
+        For a dual-stack Service, the place of a VIP of its other address family follows, if there
+        is a subnet for it, and somebody would reach it there.
 
         :param specs: specs of the ClusterIPs: where nothing is named, the VIP is beside them.
         :raises errors.Refused: the project has no such subnet, network, port, address or security
             group.
-        :raises NobodyConnects: none of the source ranges is of the VIP's family.
+        :raises NobodyConnects: none of the source ranges is of the first VIP's family.
         """
         now, wanted = self._clock.now(), (settings, tuple(specs))
         known = self._known.get(owner)
@@ -61,12 +64,42 @@ class Places:
             return known[2]
         try:
             place = await self._place(settings, specs)
+            if settings.source_ranges and not ranges_of(settings, place.family):
+                raise NobodyConnects(settings.source_ranges, place.family)
+            second = await self._second_place(settings, specs, place.family)
         except errors.NotFound as error:
             raise errors.Refused(f"what an annotation names does not exist: {error}") from error
-        if settings.source_ranges and not ranges_of(settings, place.family):
-            raise NobodyConnects(settings.source_ranges, place.family)
-        self._known[owner] = (now, wanted, place)
-        return place
+        places = (place,) if second is None else (place, second)
+        self._known[owner] = (now, wanted, places)
+        return places
+
+    async def _second_place(
+        self, settings: Settings, specs: Sequence[LBaaSServiceSpec], family: str
+    ) -> Place | None:
+        """Return the place of a VIP of the other address family, at any address of a subnet."""
+        spec = next((spec for spec in specs if family_of(spec.ip or "") != family), None)
+        # a port and a subnet that are named are of one family
+        if spec is None or settings.port_id or settings.subnet_id:
+            return None
+        other = family_of(spec.ip or "")
+        if settings.source_ranges and not ranges_of(settings, other):
+            return None
+        if settings.network_id:
+            subnets = await self._neutron.list_subnets(settings.network_id)
+        else:
+            subnets = [await self._neutron.get_subnet(spec.subnet_id or "")]
+        fitting = sorted(each.id for each in subnets if self._fits(settings, each, other))
+        return Place(family=other, subnet_id=fitting[0]) if fitting else None
+
+    def _fits(self, settings: Settings, subnet: Subnet, family: str) -> bool:
+        """Return whether a second VIP in the subnet is an address of that family outside.
+
+        A Service that is not internal is reached by a floating IP, and there are none of IPv6.
+        """
+        public = settings.floating_network_id or self._external_network
+        routed = ipaddress.ip_network(subnet.cidr).is_global
+        within = settings.internal or public is None
+        return f"IPv{subnet.ip_version}" == family and (within or routed)
 
     def forget(self, owner: Owner) -> None:
         """Forget the place of the owner's VIP."""
@@ -102,11 +135,12 @@ class Places:
         return found
 
     async def _place(self, settings: Settings, specs: Sequence[LBaaSServiceSpec]) -> Place:
-        first = next((spec for spec in specs if family_of(spec.ip or "") == "IPv4"), specs[0])
+        address = settings.address if settings.internal else None
+        family = family_of(address) if address else "IPv4"
+        first = next((spec for spec in specs if family_of(spec.ip or "") == family), specs[0])
         project_id = first.project_id or ""
         for group_id in settings.vip_sg_ids:
             await granted.check_security_group(self._neutron, group_id, project_id)
-        address = settings.address if settings.internal else None
         if settings.port_id:
             address = await self._of_port(settings.port_id, address, project_id)
             place = Place(family=family_of(address), port_id=settings.port_id, address=address)

@@ -40,6 +40,11 @@ def owners_of(service: Service) -> tuple[Owner, Owner]:
     return Owner(service.uid), Owner(service.uid, Role.SECOND)
 
 
+def external_owners_of(service: Service) -> tuple[Owner, Owner]:
+    """Return the owners of the load balancers outside, one for each address family."""
+    return Owner(service.uid, Role.EXTERNAL), Owner(service.uid, Role.EXTERNAL_SECOND)
+
+
 def family_of(address: str) -> str:
     """Return IPv4 or IPv6."""
     return f"IPv{ipaddress.ip_address(address).version}"
@@ -63,9 +68,11 @@ def desired_of(given: Given, spec: LBaaSServiceSpec) -> LoadBalancer:
     )
 
 
-def external_of(given: Given, place: Place) -> LoadBalancer:
+def external_of(given: Given, place: Place, role: Role = Role.EXTERNAL) -> LoadBalancer:
     """Return the load balancer whose VIP is no ClusterIP, or which is not transparent."""
     name, settings = f"{given.service.namespace}/{given.service.name}/external", given.settings
+    if role is Role.EXTERNAL_SECOND:
+        name = f"{name}/{place.family}"
     tree = _Tree(name, place.family, given, place.member_subnet_id, transparent=False)
     return dataclasses.replace(
         tree.load_balancer(),

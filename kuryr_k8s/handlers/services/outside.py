@@ -31,12 +31,13 @@ from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.addresses import Places
 from kuryr_k8s.handlers.services.desired import (
     external_of,
+    external_owners_of,
     family_of,
     needs_external,
     owners_of,
 )
 from kuryr_k8s.handlers.services.protocols import is_transparent
-from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Reconcile, ServedPort
+from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Place, Reconcile, ServedPort
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import check_containers
 from kuryr_k8s.handlers.services.sharing import Sharing
@@ -120,28 +121,67 @@ class Outside:
         needed = needs_external(settings, service.cluster_ips, subnets)
         front: Outcome | None = None
         if needed or await self._requests.is_shared(key, owner):
-            front = await self._ensure_external(reconcile)
-            reached = {front.found.vip_address: front}
+            outcomes = await self._ensure_external(reconcile, both=needed)
+            front = outcomes[0]
+            reached = {outcome.found.vip_address: outcome for outcome in outcomes}
         else:
             reached = await self._inner(reconcile)
             if _first_of(service.cluster_ips) not in reached:
                 return None
         exposure = await self._address(reconcile, reached)
         if front is None:
-            await self._drop(key, owner)
+            await self._drop_external(key, service)
         elif not needed:
             note = f"load balancer {front.found.id} and its address stay until others have left it"
             exposure = dataclasses.replace(exposure, notes={**exposure.notes, SHARED: note})
         await self._sharing.release(key, service)
         return exposure
 
-    async def _ensure_external(self, reconcile: Reconcile) -> Outcome:
-        """Return the load balancer with a VIP of its own."""
-        owner, given = reconcile.owner(Role.EXTERNAL), reconcile.given
-        settings = reconcile.settings
-        place = await self._places.of_vip(owner, settings, given.specs)
+    async def _ensure_external(self, reconcile: Reconcile, *, both: bool) -> list[Outcome]:
+        """Return the load balancers with VIPs of their own: the first, and perhaps a second one.
+
+        :param both: a second one is wanted, if there is a place for it.
+        """
+        owner = reconcile.owner(Role.EXTERNAL)
+        place, *others = await self._places.of_vips(
+            owner, reconcile.settings, reconcile.given.specs
+        )
+        outcomes: list[Outcome] = []
+        problem: errors.KuryrError | None = None
         try:
-            return await self._requests.ensure(reconcile.service, owner, external_of(given, place))
+            outcomes.append(await self._ensure_at(reconcile, owner, place))
+        except errors.KuryrError as error:
+            problem = error  # Octavia can make both at a time
+        outcomes += await self._ensure_second(reconcile, others[0] if both and others else None)
+        if problem is not None:
+            raise problem
+        return outcomes
+
+    async def _ensure_second(self, reconcile: Reconcile, place: Place | None) -> list[Outcome]:
+        """Return the load balancer of a dual-stack Service's other family, if there is one.
+
+        What is wrong with it holds up nothing else.
+        """
+        owner = reconcile.owner(Role.EXTERNAL_SECOND)
+        try:
+            if place is not None:
+                return [await self._ensure_at(reconcile, owner, place)]
+            await self._requests.release(reconcile.key, owner)
+        except errors.KuryrError as error:
+            reconcile.problems.append(error)
+        found = await self._lbaas.last_seen(owner) if place is not None else None
+        return [] if found is None else [Outcome(found)]
+
+    async def _ensure_at(self, reconcile: Reconcile, owner: Owner, place: Place) -> Outcome:
+        """Return a load balancer outside; if it was ACTIVE once, also while it is being changed.
+
+        :raises NotOffered: Octavia, or its provider, cannot do what is asked for.
+        """
+        given, settings = reconcile.given, reconcile.settings
+        try:
+            return await self._requests.ensure(
+                reconcile.service, owner, external_of(given, place, owner.role)
+            )
         except errors.Unsupported as error:
             raise NotOffered(
                 f"{ASKED_BY.get(error.feature, 'load balancer')}: {error.brief}"
@@ -176,7 +216,7 @@ class Outside:
         shared = await self._sharing.ensure(reconcile)
         address = await self._sharing.address_of(key, shared.found, settings)
         await self._release_address(key, service, keep=settings.keep_floating_ip)
-        notes = await self._drop_unless_shared(key, reconcile.owner(Role.EXTERNAL))
+        notes = await self._drop_unless_shared(key, service)
         return Exposure(
             load_balancer_id="",
             addresses=(address,),
@@ -198,7 +238,7 @@ class Outside:
         except errors.Refused as error:  # another's load balancer may be in ERROR for long
             stuck = error
         await self._release_address(key, service, keep=keep)
-        await self._drop(key, Owner(service.uid, Role.EXTERNAL))
+        await self._drop_external(key, service)
         if stuck is not None:
             raise stuck
 
@@ -232,8 +272,9 @@ class Outside:
         key, service = reconcile.key, reconcile.service
         await self._public_ips.detach(reconcile.owner())
         await self._sharing.release(key, service, refused=True)
-        with contextlib.suppress(errors.Refused):  # others use it: our parts of it go
-            await self._requests.release(key, reconcile.owner(Role.EXTERNAL), refused=True)
+        for owner in reversed(external_owners_of(service)):
+            with contextlib.suppress(errors.Refused):  # others use it: our parts of it go
+                await self._requests.release(key, owner, refused=True)
 
     async def _release_address(self, key: Key, service: Service, *, keep: bool) -> bool:
         """Release the floating IP, unless others are reached there as well.
@@ -250,17 +291,18 @@ class Outside:
         await self._public_ips.release(owner, keep=keep)
         return True
 
-    async def _drop_unless_shared(self, key: Key, owner: Owner) -> dict[str, str]:
-        """Release the load balancer; return a note if it has to stay."""
+    async def _drop_unless_shared(self, key: Key, service: Service) -> dict[str, str]:
+        """Release the load balancers outside; return a note if one has to stay."""
         try:
-            await self._drop(key, owner)
+            await self._drop_external(key, service)
         except StillShared as error:
             return {SHARED: str(error)}
         return {}
 
-    async def _drop(self, key: Key, owner: Owner) -> None:
-        await self._requests.release(key, owner)
-        self._places.forget(owner)
+    async def _drop_external(self, key: Key, service: Service) -> None:
+        for owner in reversed(external_owners_of(service)):
+            await self._requests.release(key, owner)
+            self._places.forget(owner)
 
     async def _address(self, reconcile: Reconcile, reached: Mapping[str, Outcome]) -> Exposure:
         """Return the addresses that lead to the load balancers, and make them.

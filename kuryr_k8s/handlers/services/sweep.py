@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from kuryr_k8s.drivers.base import LBaaSDriver, Owned, ServicePublicIPDriver
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.services.desired import owners_of
+from kuryr_k8s.handlers.services.desired import external_owners_of, owners_of
 from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.owner import Owner, Role
@@ -136,7 +136,7 @@ def unwanted_of(
     wanted: set[Owner] = set()
     for service in services:
         owners = owners_of(service)
-        others = Owner(service.uid, Role.EXTERNAL), Owner(service.uid, Role.SHARED)
+        others = (*external_owners_of(service), Owner(service.uid, Role.SHARED))
         if is_handled(service) and not service.deleting:
             wanted.update(owners[: len(service.cluster_ips)])
             if is_exposed(service, classes):

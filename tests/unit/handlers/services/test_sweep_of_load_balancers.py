@@ -9,8 +9,10 @@ from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_class import Classes
 from tests.kit.service_objects import UID, service_item
 
-FIRST, SECOND, EXTERNAL = (Owner(UID, role) for role in (Role.FIRST, Role.SECOND, Role.EXTERNAL))
-EVERY = [FIRST, SECOND, EXTERNAL]
+FIRST, SECOND, EXTERNAL, OTHER = (
+    Owner(UID, role) for role in (Role.FIRST, Role.SECOND, Role.EXTERNAL, Role.EXTERNAL_SECOND)
+)
+EVERY = [FIRST, SECOND, EXTERNAL, OTHER]
 OURS = Classes()
 HELD = {"finalizers": ["kuryr.openstack.org/service-finalizer"]}
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -28,9 +30,9 @@ def read(addresses=("10.96.0.10",), meta=None, **spec):
     [
         ([], EVERY),
         ([read(meta={"uid": "another"})], EVERY),
-        ([read(meta=HELD)], [SECOND, EXTERNAL]),
+        ([read(meta=HELD)], [SECOND, EXTERNAL, OTHER]),
         ([read(meta=HELD, type="LoadBalancer")], [SECOND]),
-        ([read(BOTH, meta=HELD)], [EXTERNAL]),
+        ([read(BOTH, meta=HELD)], [EXTERNAL, OTHER]),
         ([read(meta=HELD | GOING)], []),
         ([read((), type="ExternalName")], EVERY),
         ([read((), meta=HELD, type="ExternalName")], []),
