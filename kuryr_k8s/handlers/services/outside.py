@@ -38,6 +38,7 @@ from kuryr_k8s.handlers.services.desired import (
 )
 from kuryr_k8s.handlers.services.protocols import is_transparent
 from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Place, Reconcile, ServedPort
+from kuryr_k8s.handlers.services.refusals import LIMITS
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import check_containers
 from kuryr_k8s.handlers.services.sharing import Sharing
@@ -378,7 +379,7 @@ def _are_limits_refused(error: errors.KuryrError) -> bool:
     """Return whether no load balancer can have the source ranges or the security groups."""
     cause = error.__cause__ if isinstance(error, NotOffered) else error
     return isinstance(cause, NobodyConnects) or (
-        isinstance(cause, errors.Unsupported) and cause.feature in ("allowed_cidrs", "vip_sg_ids")
+        isinstance(cause, errors.Unsupported) and cause.feature in LIMITS
     )
 
 

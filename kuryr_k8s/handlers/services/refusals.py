@@ -9,6 +9,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.model.load_balancer import LoadBalancer
 
 NOT_IMPLEMENTED = 501  # HTTP status: the provider's own refusal
+LIMITS = ("allowed_cidrs", "vip_sg_ids")  # what limits the clients
 TRY_AGAIN = 600.0  # seconds until what was refused is asked for again
 
 
@@ -25,6 +26,14 @@ class Refusal:
     answers: tuple[errors.BadRequest, ...]
     into: str | None
     certain: bool
+
+    @property
+    def limits(self) -> bool:
+        """Return whether it is of what limits the clients."""
+        return any(
+            isinstance(answer, errors.Unsupported) and answer.feature in LIMITS
+            for answer in self.answers
+        )
 
     def concerns(self, shape: LoadBalancer, into: str | None, now: float) -> bool:
         """Return whether the same thing was refused not long ago."""

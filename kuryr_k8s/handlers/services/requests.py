@@ -85,11 +85,11 @@ class Requests:
         :param into: id of the load balancer of another owner in which all of it is to be.
         :raises errors.Wait: Octavia is at work; or there was a change less than a second ago.
         """
-        shape, refusal = shape_of(desired), self._refusals.get(owner)
+        shape, before = shape_of(desired), self._refusals.get(owner)
         if plain is not None and shape_of(plain) == shape:
             plain = None
-        now = self._clock.now()
-        if refusal is None or not (refusal.certain and refusal.concerns(shape, into, now)):
+        refusal = await self._standing_refusal(owner, desired, plain, into)
+        if refusal is None:
             try:
                 outcome = await self._ask(service, owner, desired, into)
             except errors.BadRequest as error:
@@ -98,7 +98,7 @@ class Requests:
                 if asked.served == shape:
                     raise  # the members, or something that passes: the rest was accepted before
                 now = self._clock.now()
-                again = refusal is not None and refusal.concerns(shape, into, now)
+                again = before is not None and before.concerns(shape, into, now)
                 certain = isinstance(error, errors.Unsupported) or (again and plain is not None)
                 refusal = Refusal(shape, now, (error,), into, certain)
                 self._refusals[owner] = refusal
@@ -108,6 +108,25 @@ class Requests:
                 self._refusals.pop(owner, None)
                 return outcome
         return await self._ask_for_less(service, owner, desired, refusal, plain)
+
+    async def _standing_refusal(
+        self, owner: Owner, desired: LoadBalancer, plain: LoadBalancer | None, into: str | None
+    ) -> Refusal | None:
+        """Return the refusal that need not be heard again.
+
+        :returns: None if the load balancer is to be asked for. One that exists is, if nothing less
+            can be asked for: in all that is not refused, above all its members, it follows.
+        """
+        refusal = self._refusals.get(owner)
+        if refusal is None or not refusal.certain:
+            return None
+        if not refusal.concerns(shape_of(desired), into, self._clock.now()):
+            return None
+        can_be_less = plain is not None or without_refused(desired, refusal.answers) is not None
+        if can_be_less or refusal.limits:
+            return refusal
+        exists = into is not None or await self._lbaas.last_seen(owner) is not None
+        return None if exists else refusal
 
     async def _ask_for_less(
         self,

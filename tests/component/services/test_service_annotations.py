@@ -620,7 +620,7 @@ async def test_sni_container_refs_without_a_certificate_of_its_own(services):
 
 
 async def test_sni_container_refs_that_is_not_there(services):
-    """What serves already goes on."""
+    """What serves already goes on, and its members follow the Pods."""
     (default,) = containers(services, 1)
     async with services.controller():
         await served(services, marks(default_tls_container_ref=default))
@@ -629,6 +629,14 @@ async def test_sni_container_refs_that_is_not_there(services):
         _reason, message = await until_condition(services, READY, "False")
         assert "https://barbican.example/none" in message
         assert listener(services, "external") == before
+        await services.set_slice("a", "10.62.0.6", ports=[("http", 8080)])
+
+        def members():
+            return [each["address"] for each in listener(services, "external")["pool"]["members"]]
+
+        await until_same(services, members, ["10.62.0.6"])
+        await annotate(services, {f"{PREFIX}sni-container-refs": None})
+        await until_condition(services, READY, "True")
 
 
 @pytest.mark.parametrize(
