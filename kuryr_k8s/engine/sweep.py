@@ -25,6 +25,7 @@ class Sweep(abc.ABC, Generic[T]):
 
     :param name: of the loop, in logs and metrics.
     :param interval: seconds between two searches; shorter while something is suspected.
+    :param first_after: seconds until the first one, which otherwise is made at the start.
     """
 
     KEY = "all"
@@ -35,6 +36,7 @@ class Sweep(abc.ABC, Generic[T]):
         *,
         interval: float,
         confirm_after: float | None = None,
+        first_after: float = 0.0,
         clock: Clock = CLOCK,
         observe: Observer | None = None,
         patience: Patience = PATIENCE,
@@ -44,7 +46,7 @@ class Sweep(abc.ABC, Generic[T]):
         self._clock = clock
         self._suspects: dict[Hashable, float] = {}  # when each was first found
         self._leaving: list[T] = []  # confirmed, and not removed yet
-        self._next = float("-inf")  # when the next search is due
+        self._next = clock.now() + first_after  # when the next search is due
         self.loop = Controller[str](
             name,
             self.reconcile,

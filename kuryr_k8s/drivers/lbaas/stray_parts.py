@@ -49,6 +49,8 @@ class StrayPartSweep(Sweep[Part]):
             interval=context.conf.neutron_defaults.sweep_interval,
             patience=context.patience,
             confirm_after=context.patience.unneeded,
+            # at the start others have more to ask of Octavia
+            first_after=context.conf.neutron_defaults.sweep_interval,
             clock=context.clock,
             observe=context.observe,
         )
