@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from lab.install import images
+from lab.process import run
 from tests.lab.cluster import pod
 from tests.lab.service_cases import (
     test_load_balancer_is_reached_from_outside_at_the_address_in_its_status,
@@ -91,3 +92,24 @@ def test_node_port_is_answered_at_every_node_to_pods_hosts_and_others(cluster):
                     f"{url} answers {netns or 'the machine'}",
                     lambda url=url, netns=netns: answered(url, netns=netns) == "a",
                 )
+
+
+@pytest.mark.lab_only
+def test_health_check_port_of_a_node_answers_while_an_endpoint_is_ready(cluster):
+    """As a balancer in front of the nodes asks, which is not ours."""
+    theirs = {"type": "LoadBalancer", "loadBalancerClass": "example.com/balancer"}
+    cluster.apply(service("web", externalTrafficPolicy="Local", **theirs))
+    port = cluster.get("service", "web")["spec"]["healthCheckNodePort"]
+    url = url_of(cluster.lab.nodes["node1"].underlay_v4, port)
+    cluster.wait_for("nothing is ready", lambda: status_of(url) == "503")
+    cluster.apply(web("a", "node2"))
+    cluster.wait_ready("a")
+    cluster.wait_for("a Pod is ready", lambda: status_of(url) == "200")
+    cluster.delete("pod", "a")
+    cluster.wait_for("nothing is ready", lambda: status_of(url) == "503")
+
+
+def status_of(url):
+    """Return the HTTP status that the URL answers to this machine; 000 where nobody answers."""
+    shown = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5"]
+    return run(["curl", *shown, url], check=False).strip()
