@@ -17,7 +17,6 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.k8s.events import EventRecorder, Reference
-from kuryr_k8s.k8s.resources import NAMESPACES
 
 LOG = logging.getLogger(__name__)
 OVERLAP = "KuryrTagsOverlap"
@@ -79,7 +78,7 @@ class Strangers(Collector):
     async def _report(
         self, kind: str, reason: str, before: Collection[str], ids: Collection[str], what: str
     ) -> None:
-        source, about = f"{kind}: {reason}", self._cluster()
+        source, about = f"{kind}: {reason}", Reference.of_cluster(self._mark.uid)
         if not ids:
             self._events.well(source, about)
             return
@@ -88,9 +87,6 @@ class Strangers(Collector):
         if not set(ids) <= set(before):
             LOG.warning("%s", note)
         await self._events.warn(source, about, reason, note)
-
-    def _cluster(self) -> Reference:
-        return Reference(resource=NAMESPACES, namespace="", name="kube-system", uid=self._mark.uid)
 
     async def refused(self, about: Reference, port_id: str) -> None:
         """Report a port that a KuryrPort names and that its Pod does not have."""

@@ -11,11 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
-from kuryr_k8s.k8s.resources import EVENTS, NODES, Resource
+from kuryr_k8s.k8s.resources import EVENTS, NAMESPACES, NODES, Resource
 from kuryr_k8s.model.pod import Node
 
 LOG = logging.getLogger(__name__)
@@ -35,6 +35,14 @@ class Reference:
     namespace: str
     name: str
     uid: str
+
+    @classmethod
+    def of_cluster(cls, uid: str) -> Self:
+        """Return the namespace kube-system, which stands for the cluster.
+
+        :param uid: The namespace's.
+        """
+        return cls(resource=NAMESPACES, namespace="", name="kube-system", uid=uid)
 
 
 class EventRecorder:

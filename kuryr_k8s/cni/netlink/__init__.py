@@ -1,6 +1,6 @@
 """Interfaces of the node and of its Pods. Only this package speaks netlink and enters them."""
 
-from kuryr_k8s.cni.netlink.flows import Flows, Network, UdpTarget
+from kuryr_k8s.cni.netlink.flows import Flows, Network, UdpTarget, is_within
 from kuryr_k8s.cni.netlink.links import Links
 from kuryr_k8s.cni.netlink.node_link import (
     PASSING_MARK,
@@ -34,4 +34,5 @@ __all__ = [
     "Vlans",
     "Wiring",
     "finish",
+    "is_within",
 ]

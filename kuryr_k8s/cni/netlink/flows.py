@@ -50,10 +50,11 @@ class UdpTarget(NamedTuple):
     target: int
     networks: tuple[Network, ...] = ()
 
-    def is_at(self, own: bytes) -> bool:
-        """Return whether datagrams to this address of the node are forwarded."""
-        address = ipaddress.ip_address(own)
-        return not self.networks or any(address in network for network in self.networks)
+
+def is_within(address: str | bytes, networks: Collection[Network]) -> bool:
+    """Return whether an address is in one of the networks, or there are no networks."""
+    own = ipaddress.ip_address(address)
+    return not networks or any(own in network for network in networks)
 
 
 class Direction(NamedTuple):
@@ -125,7 +126,7 @@ def _correct(protocol: int, targets: Collection[UdpTarget]) -> int:
 def is_wrong(target: UdpTarget, asked: Direction, answered: Direction) -> bool:
     """Return whether a flow to an address of the node goes elsewhere than to its target."""
     source = (answered.saddr, answered.sport)
-    if target.address is None or not target.is_at(asked.daddr):
+    if target.address is None or not is_within(asked.daddr, target.networks):
         return source != (asked.daddr, asked.dport)
     return source != (ipaddress.ip_address(target.address).packed, target.target)
 

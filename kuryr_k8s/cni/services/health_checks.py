@@ -24,7 +24,6 @@ from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.node_port import ServiceAtNodes
 
 KEY = Key("", "health checks")  # the only one
-ENDPOINTS = 1  # a Service's load balancer; none of its own is ready: 0
 
 
 class HealthChecks(Part):
@@ -95,7 +94,8 @@ class HealthChecks(Part):
         if service is None:  # its Service has just gone
             return web.Response(status=503)
         working = self._working(address)
-        endpoints = ENDPOINTS if self._has_ready(Key(service.namespace, service.name)) else 0
+        # the load balancer of the Service, if there is anything behind it
+        endpoints = int(self._has_ready(Key(service.namespace, service.name)))
         body = {
             "service": {"namespace": service.namespace, "name": service.name},
             "localEndpoints": endpoints,

@@ -1,7 +1,6 @@
 """The node ports of Services: keeps the node's table (see :mod:`.nftables`) up to date."""
 
 import asyncio
-import ipaddress
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.cni import nft
-from kuryr_k8s.cni.netlink import Flows, LinkError, Network, UdpTarget
+from kuryr_k8s.cni.netlink import Flows, LinkError, Network, UdpTarget, is_within
 from kuryr_k8s.cni.parts import Job, Loop, Part
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.services import nftables
@@ -111,10 +110,7 @@ class NodePorts(Part):
 
     def works_at(self, address: str) -> bool:
         """Return whether node ports forward as they should at an address of the node."""
-        own = ipaddress.ip_address(address)
-        return self.working and (
-            not self._networks or any(own in network for network in self._networks)
-        )
+        return self.working and is_within(address, self._networks)
 
     def _changed(self, _key: Key, old: ServiceAtNodes | None, new: ServiceAtNodes | None) -> None:
         if old is None or new is None or old.node_ports != new.node_ports:

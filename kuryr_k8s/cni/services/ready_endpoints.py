@@ -1,7 +1,7 @@
-"""Whether Services have endpoints that are ready, for those whose health a node is asked about.
+"""Follow the EndpointSlices of the Services whose health a node is asked about.
 
-These are few, and a node is not to hear of all endpoints of the cluster. So the watch names the
-Services, and is begun anew when there are others.
+These Services are few, and a node is not to hear of all endpoints of the cluster. So the watch
+names the Services, and another watch replaces it when there are others.
 """
 
 import asyncio
@@ -11,18 +11,10 @@ from kuryr_k8s.cni.parts import Job, Part
 from kuryr_k8s.cni.services.node_ports import Services
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
-from kuryr_k8s.k8s.resources import ENDPOINTSLICES, Key, Resource
+from kuryr_k8s.k8s.resources import ENDPOINTSLICES, Key
 from kuryr_k8s.model.annotations import SERVICE_NAME_LABEL
 from kuryr_k8s.model.node_port import ServiceAtNodes, SliceAtNodes
 from kuryr_k8s.patience import PATIENCE, Patience
-
-# The kind EndpointSlice, with the view that a node keeps.
-SLICES_AT_NODES = Resource(
-    ENDPOINTSLICES.kind,
-    ENDPOINTSLICES.plural,
-    group=ENDPOINTSLICES.group,
-    view=SliceAtNodes.read,
-)
 
 
 class ReadyEndpoints(Part):
@@ -80,8 +72,8 @@ class ReadyEndpoints(Part):
         names = ",".join(sorted({service.name for service in asked}))
         informer = Informer(
             self._api,
-            SLICES_AT_NODES,
-            SLICES_AT_NODES.view,
+            ENDPOINTSLICES,
+            SliceAtNodes.read,
             selectors={"labelSelector": f"{SERVICE_NAME_LABEL} in ({names})"},
             patience=self._patience,
         )

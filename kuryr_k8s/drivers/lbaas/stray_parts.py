@@ -6,7 +6,7 @@ Octavia lets go is deleted, and the rest is reported to the cloud's administrato
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from prometheus_client.registry import Collector
@@ -17,7 +17,6 @@ from kuryr_k8s.drivers.lbaas.vip_ports import is_gone
 from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import NAMESPACES
 
 LOG = logging.getLogger(__name__)
 FIELDS = ("id", "name", "loadbalancers")
@@ -91,11 +90,12 @@ class StrayPartSweep(Sweep[Part]):
         unknown = {owner for owners in found.values() for owner in owners} - known
         gone = {owner for owner in unknown if await is_gone(self._octavia, owner)}
         stray = [part for part, owners in found.items() if gone.issuperset(owners)]
-        await self._report(stray)
+        self._left = {part.id: part for part in stray if part.id in self._left}
+        await self._report()
         return stray
 
     async def remove(self, item: Part) -> None:
-        """Delete the part; what Octavia refuses to delete is reported by the next search."""
+        """Delete the part, or report that Octavia does not let us."""
         delete = {
             "listener": self._octavia.delete_listener,
             "pool": self._octavia.delete_pool,
@@ -108,17 +108,13 @@ class StrayPartSweep(Sweep[Part]):
             if item.id not in self._left:
                 LOG.warning("%s %s has no load balancer, and stays: %s", item.kind, item.id, error)
             self._left[item.id] = item
-            await self._report(self._left.values())
+            await self._report()
         else:
             LOG.warning("%s %s (%s) has no load balancer; it goes", *item)
 
-    async def _report(self, stray: Iterable[Part]) -> None:
-        """Tell of the parts that could not be deleted, as far as they are still there."""
-        there = {part.id for part in stray}
-        self._left = {part_id: part for part_id, part in self._left.items() if part_id in there}
-        cluster = Reference(
-            resource=NAMESPACES, namespace="", name="kube-system", uid=self._mark.uid
-        )
+    async def _report(self) -> None:
+        """Tell of the parts that could not be deleted."""
+        cluster = Reference.of_cluster(self._mark.uid)
         if not self._left:
             self._events.well(SOURCE, cluster)
             return
