@@ -214,12 +214,20 @@ class Pool:
         records = self.returning.values()
         return [record.port for record in records if record.check is not Check.PASSED]
 
+    def expects_port_for(self, claim: Claim) -> bool:
+        """Return whether more ports come back, once checked, than other claims wait for."""
+        others = len(self.waiting) - (claim in self.waiting)
+        return others < self._expected()
+
+    def _expected(self) -> int:
+        """Count the ports that returned, and that Pods may count on."""
+        return sum(record.check is not Check.FAILED for record in self.returning.values())
+
     # -- how many ports are wanted
 
     def wanted(self, now: float) -> tuple[int, int]:
         """Count the ports to create: for Pods that wait, and to fill the pool for later Pods."""
-        returning = self.returning.values()
-        coming = self.creating + sum(record.check is not Check.FAILED for record in returning)
+        coming = self.creating + self._expected()
         coming += sum(record.unnoticed for record in self.in_use.values())
         awaited = max(0, len(self.waiting) - coming)
         target = self.target(now)

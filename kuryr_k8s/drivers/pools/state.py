@@ -34,14 +34,15 @@ class PoolState:
     ) -> PooledPort | None:
         """Give the claim a port: always the same one until it is returned.
 
-        :param key: of the pool in which the claim waits if there is no port.
+        :param key: of the pool in which the claim waits if there is no port, unless one comes
+            back to another pool whose ports will do.
         :param alternatives: the pools whose ports will do, in order of preference, that pool
             among them; empty: no others will do.
         :returns: None where there is no port; the claim then waits for one.
         """
         if known := self._given.get(claim.pod_uid, {}).get(claim.ifname):
             return known.port
-        pool = self._open(key, now)
+        pool = self._expecting(alternatives, claim) or self._open(key, now)
         if self._waiting.get(claim.pod_uid, {}).get(claim.ifname) is not pool:
             self._wait_no_more(claim)  # its request has changed
         record = self._next_port(alternatives or (key,))
@@ -62,6 +63,15 @@ class PoolState:
         pools = (self.pools.get(key) for key in keys)
         found = [record for pool in pools if pool and (record := pool.next_port())]
         return min(found, key=lambda record: record.phase is Phase.RETURNING, default=None)
+
+    def _expecting(self, keys: Iterable[PoolKey], claim: Claim) -> Pool | None:
+        """Return the first of these pools with a port that comes back and that no other awaits.
+
+        To the filling, a port that comes back to one pool counts for the claims that wait for
+        that pool alone: a claim that waited for another one would have a port made.
+        """
+        pools = filter(None, map(self.pools.get, keys))
+        return next((pool for pool in pools if pool.expects_port_for(claim)), None)
 
     def _wait(self, claim: Claim, pool: Pool) -> None:
         self._waiting.setdefault(claim.pod_uid, {})[claim.ifname] = pool

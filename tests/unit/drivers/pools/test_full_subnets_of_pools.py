@@ -112,6 +112,41 @@ async def test_port_that_returns_serves_a_pod_that_waits_for_another_subnet(tmp_
     assert site.cloud.subnets() == {"second": 1}
 
 
+async def test_pod_waits_for_a_port_that_returns_to_the_full_subnet(tmp_path):
+    site = await site_with(tmp_path)
+    await run(site, "one")
+    site.cloud.full = {"first"}
+    assert await run(site, "two") == "second"
+    await site.pool.release_unrecorded("one")
+    assert await site.request("three", "node1", **TWO) is None
+    assert await run(site, "three") == "first"
+    assert site.cloud.subnets() == {"first": 1, "second": 1}
+
+
+async def test_port_that_returns_is_awaited_by_one_pod_alone(tmp_path):
+    site = await site_with(tmp_path)
+    await run(site, "one")
+    site.cloud.full = {"first"}
+    assert await run(site, "two") == "second"
+    await site.pool.release_unrecorded("one")
+    for pod in ("three", "four"):
+        assert await site.request(pod, "node1", **TWO) is None
+    assert await run(site, "four") == "second"
+    assert await run(site, "three") == "first"
+
+
+async def test_pod_gets_another_port_when_the_one_that_returned_is_spoilt(tmp_path):
+    site = await site_with(tmp_path)
+    await run(site, "one")
+    site.cloud.full = {"first"}
+    assert await run(site, "two") == "second"
+    await site.pool.release_unrecorded("one")
+    assert await site.request("three", "node1", **TWO) is None
+    (returned,) = (port for port in site.cloud.ports.values() if "first" in port.key.subnet_ids)
+    del site.cloud.ports[returned.id]
+    assert await run(site, "three") == "second"
+
+
 async def test_pool_of_the_first_subnet_is_used_again_when_it_has_room(tmp_path):
     site = await site_with(tmp_path, "first")
     assert await run(site, "one") == "second"
