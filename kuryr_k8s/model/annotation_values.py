@@ -20,6 +20,7 @@ _HOSTNAME = re.compile(
 )
 # Kubernetes takes this for an address, and no hostname in a status, with leading zeros or without
 _LIKE_ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # two slashes would begin the name of a host
 _PATH = re.compile(r"/(?!/)([-A-Za-z0-9._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
 _CODES = re.compile(r"[1-5][0-9]{2}((,[1-5][0-9]{2})*|-[1-5][0-9]{2})")
@@ -107,6 +108,14 @@ def hostname(value: str) -> str:
     if not _HOSTNAME.fullmatch(value) or _LIKE_ADDRESS.fullmatch(value):
         raise ValueError("is no DNS name")
     return value
+
+
+def namespaces(value: str) -> frozenset[str]:
+    """Read a list of namespaces, of which ``*`` stands for all."""
+    names = frozenset(name.strip() for name in value.split(","))
+    if not all(name == "*" or _NAMESPACE.fullmatch(name) for name in names):
+        raise ValueError("is no list of namespaces (team-a,team-b), nor *")
+    return names
 
 
 def networks(value: str) -> tuple[str, ...]:

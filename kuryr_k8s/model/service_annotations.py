@@ -17,6 +17,8 @@ PREFIX = "loadbalancer.openstack.org/"
 INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 ADDRESS = "openstack.org/kuryr-load-balancer-ip"
+# On the owner of a load balancer: other namespaces whose Services may have ports there.
+SHARED_WITH = "openstack.org/kuryr-load-balancer-shared-with"
 OWN_TIMEOUTS = {
     "timeout_client_data": "openstack.org/kuryr-timeout-client-data",
     "timeout_member_data": "openstack.org/kuryr-timeout-member-data",
@@ -169,8 +171,18 @@ NAMES = frozenset(
         *WITHOUT_MEANING,
         LOAD_BALANCER_ADDRESS,
         WRITTEN_ID,
+        SHARED_WITH,
     }
 )
+
+
+def is_shared_with(annotations: Mapping[str, str], namespace: str) -> bool:
+    """Return whether Services of another namespace may have ports on a Service's load balancers.
+
+    What else stands there and cannot be read takes nothing back: it is no namespace's name.
+    """
+    names = {text.strip() for text in annotations.get(SHARED_WITH, "").split(",")}
+    return not names.isdisjoint({namespace, "*"})
 
 
 def read_settings(
@@ -187,7 +199,8 @@ def read_settings(
         annotations, {field: (name, values.milliseconds) for field, name in OWN_TIMEOUTS.items()}
     )
     read = own | read
-    problems += own_problems
+    _names, unreadable = _parse(annotations, {"shared_with": (SHARED_WITH, values.namespaces)})
+    problems += own_problems + unreadable
     if annotations.get(LOAD_BALANCER_ID) == annotations.get(WRITTEN_ID):
         read.pop("load_balancer_id", None)
     try:

@@ -107,6 +107,17 @@ class LBaaSDriver(Driver):
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         """Return the ids that the owner's load balancer has and has had, as far as known."""
 
+    @abc.abstractmethod
+    async def owner_of(self, load_balancer_id: str) -> Owned | None:
+        """Return which owner of this cluster has, or had, a load balancer with this id.
+
+        :returns: None if none has.
+        """
+
+    @abc.abstractmethod
+    async def places_of(self, owner: Owner) -> frozenset[str]:
+        """Return the ids of the load balancers of others in which the owner may have parts."""
+
     async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         """Return the owner's load balancer as it was when last read, however it is now.
 

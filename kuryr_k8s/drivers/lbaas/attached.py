@@ -98,6 +98,13 @@ class Attachments:
         self._work.waiters.forget(owner)
         self._records.tidy(owner)
 
+    async def places_of(self, owner: Owner) -> frozenset[str]:
+        """Return the ids of the load balancers of others in which the owner may have parts."""
+        await self._survey.require()
+        record = self._records.known(owner)
+        places = record.places.values() if record is not None else ()
+        return frozenset(view.id for view in places if view.used)
+
     # -- questions of the load balancers' owners
 
     def is_named(self, load_balancer_id: str) -> bool:

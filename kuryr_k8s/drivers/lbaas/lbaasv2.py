@@ -126,6 +126,12 @@ class LBaaSv2(LBaaSDriver):
         current = frozenset() if view is None else view.former | {view.id}
         return current | self._records.former_of(owner)
 
+    async def owner_of(self, load_balancer_id: str) -> Owned | None:
+        return await self._records.owner_of(load_balancer_id)
+
+    async def places_of(self, owner: Owner) -> frozenset[str]:
+        return await self._attached.places_of(owner)
+
     async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         view = await self._records.own_view(owner)
         return view.seen if view is not None else None

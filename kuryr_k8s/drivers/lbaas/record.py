@@ -138,6 +138,7 @@ class View:
 class Record:
     """The state of one owner.
 
+    :param namespace: of its Service, by the tags of its load balancer.
     :param own: its load balancer; None if it has none, or if that is in doubt.
     :param former: ids of load balancers that it had and that are gone, or said to be.
     :param named: id of the load balancer of another owner in which it is to have parts.
@@ -145,11 +146,19 @@ class Record:
     """
 
     owner: Owner
+    namespace: str = ""
     own: View | None = None
     former: frozenset[str] = frozenset()
     named: str | None = None
     places: dict[str, View] = field(default_factory=dict)
     repairs: Repairs | None = None
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of all load balancers that the owner has, and has had, as far as known."""
+        if self.own is None:
+            return self.former
+        return self.former | self.own.former | self.own.duplicates | {self.own.id}
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to remember of the owner."""

@@ -13,6 +13,7 @@ from typing import Any
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.octavia.found import Parts
+from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.base.survey import Survey
 from kuryr_k8s.drivers.lbaas.ownership import former_ids_of
@@ -68,6 +69,28 @@ class Records:
         record = self._records.get(owner)
         return record.own if record is not None else None
 
+    async def owner_of(self, load_balancer_id: str) -> Owned | None:
+        """Return which owner has, or had, a load balancer with this id; None if none has.
+
+        Octavia is asked about one that is in no record: a list may have left it out.
+
+        :raises kuryr_k8s.errors.CloudError: Octavia does not answer.
+        """
+        await self._survey.require()
+        for record in self:
+            if load_balancer_id in record.ids:
+                return Owned(record.owner, record.namespace, load_balancer_id)
+        seen = (record.places.get(load_balancer_id) for record in self)
+        tags = next((view.seen.tags for view in seen if view is not None and view.seen), None)
+        if tags is None:
+            query = {"id": load_balancer_id, "fields": FIELDS}
+            rows = await self._octavia.list_load_balancers(query)
+            tags = rows[0]["tags"] if rows else ()
+        owner = owner_tags.owner_of(tags)
+        if owner is None or self._mark.others_on(tags) or not set(self._tags) <= set(tags):
+            return None
+        return Owned(owner, owner_tags.namespace_of(tags), load_balancer_id)
+
     async def list_all(self) -> list[Json]:
         """List all load balancers of the cluster, and correct the records by that."""
         return await self._survey.repeat()
@@ -76,6 +99,7 @@ class Records:
         """Note that Octavia has begun to create the owner's load balancer."""
         self._survey.doubtful.discard(owner)
         record = self.of(owner)
+        record.namespace = owner_tags.namespace_of(answer.tags)
         record.own = View(
             record,
             answer.id,
@@ -162,6 +186,7 @@ class Records:
         record = self.of(owner)
         known = record.own.id if record.own is not None else ""
         first, *others = sorted(rows, key=lambda row: _rank(row, known))
+        record.namespace = owner_tags.namespace_of(first["tags"])
         if record.own is None or record.own.id != first["id"]:
             record.own = View(record, first["id"], former=former_ids_of(first["tags"]))
         if others:

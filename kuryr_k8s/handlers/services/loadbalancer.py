@@ -67,10 +67,15 @@ class LoadBalancerHandler(Handler):
 
     def watches(self) -> Sequence[Watch[Any]]:
         return (
-            Watch(self._services, _same_key),
+            Watch(self._services, self._service_changed),
             Watch(self._context.informers.of(ENDPOINTSLICES), self._slices.changed),
             *self._endpoints.watches(_same_key),
         )
+
+    def _service_changed(
+        self, key: Key, old: Service | None, new: Service | None
+    ) -> Iterable[Key]:
+        return (key, *self._outside.concerned(old, new))
 
     async def start(self) -> None:
         """Check that ClusterIPs can be addresses of load balancers."""
@@ -101,7 +106,14 @@ class LoadBalancerHandler(Handler):
                 await self._removal.release(key, service)
             self._forget(key)
             return None
+        unwelcome: errors.KuryrError | None = None
+        try:
+            await self._outside.withdraw(key, service)
+        except errors.KuryrError as error:
+            unwelcome = error
         reconcile = await self._begin(key, service)
+        if unwelcome is not None:
+            reconcile.problems.append(unwelcome)
         await self._ensure_inner(reconcile)
         try:
             reconcile.exposure = await self._ensure_outside(reconcile)

@@ -16,7 +16,7 @@ address does not wait for what is being changed in it.
 import contextlib
 import dataclasses
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
@@ -41,7 +41,7 @@ from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Place, Reco
 from kuryr_k8s.handlers.services.refusals import LIMITS
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import check_containers
-from kuryr_k8s.handlers.services.sharing import Sharing
+from kuryr_k8s.handlers.services.sharing import NotShared, Sharing
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
@@ -214,7 +214,12 @@ class Outside:
                 f"{ASKED_BY['vip_sg_ids']}: the load balancer that load-balancer-id names is "
                 "another owner's, who decides on its VIP"
             )
-        shared = await self._sharing.ensure(reconcile)
+        try:
+            shared = await self._sharing.ensure(reconcile)
+        except NotShared as error:
+            if await self._has_own(service):
+                raise  # what the Service has of its own stays
+            return Exposure(load_balancer_id="", addresses=(), ingress=(), problem=error)
         address = await self._sharing.address_of(key, shared.found, settings)
         await self._release_address(key, service, keep=settings.keep_floating_ip)
         notes = await self._drop_unless_shared(key, service)
@@ -225,6 +230,12 @@ class Outside:
             refused=shared.refused,
             notes=notes,
         )
+
+    async def _has_own(self, service: Service) -> bool:
+        """Return whether the Service has an address or a load balancer outside of its own."""
+        if await self._public_ips.has(Owner(service.uid)):
+            return True
+        return any([await self._lbaas.ids_of(owner) for owner in external_owners_of(service)])
 
     async def release(self, key: Key, service: Service, *, keep: bool) -> None:
         """Remove everything; what never existed costs nothing.
@@ -242,6 +253,17 @@ class Outside:
         await self._drop_external(key, service)
         if stuck is not None:
             raise stuck
+
+    async def withdraw(self, key: Key, service: Service) -> None:
+        """Remove what the Service has where it may have nothing any more.
+
+        :raises errors.Wait: Octavia is at work.
+        """
+        await self._sharing.withdraw(key, service)
+
+    def concerned(self, old: Service | None, new: Service | None) -> Iterable[Key]:
+        """Return the Services that are to be looked at again when another one has changed."""
+        return self._sharing.concerned(old, new)
 
     def forget(self, key: Key) -> None:
         """Note that there is no such Service any more."""

@@ -3,22 +3,35 @@
 The Service keeps the load balancers of its ClusterIPs. Its parts in the other one, listeners and
 pools as an external one would have, have the role SHARED. The rest of the load balancer, its
 address included, is its owner's.
+
+Within a namespace nobody has to be asked. A Service of another namespace says by an annotation
+with whom it shares. Where it does so no more, what is there is removed, whatever else is wrong
+with the Service that has it: nobody else's deletion waits for it.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kuryr_k8s.drivers.base import LBaaSDriver
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import LBaaSDriver, Owned
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import shared_of
 from kuryr_k8s.handlers.services.reconcile import Outcome, Reconcile
 from kuryr_k8s.handlers.services.requests import Requests
-from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
-from kuryr_k8s.model.service_annotations import Settings
+from kuryr_k8s.model.service_annotations import SHARED_WITH, Settings, is_shared_with
 
 REFRESH = 60.0  # seconds after which Neutron is asked again for the floating IP
+
+
+class NotShared(errors.Refused):
+    """The load balancer is a Service's that does not share it with the namespace."""
+
+    reason = "KuryrLoadBalancerNotShared"
 
 
 @dataclass(slots=True)
@@ -35,11 +48,14 @@ class Sharing:
 
     def __init__(self, context: HandlerContext, requests: Requests) -> None:
         self._lbaas = context.drivers[LBaaSDriver]
+        self._kube = context.kube
+        self._services = context.informers.of(SERVICES)
         self._neutron = context.neutron
         self._clock = context.clock
         self._requests = requests
         self._addresses: dict[str, _Address] = {}  # by the VIP's port
         self._reads: dict[Key, str] = {}  # the VIP's port whose address a Service reads
+        self._guests: defaultdict[str, set[Key]] = defaultdict(set)  # who asks, by owner's uid
 
     async def names_another(self, reconcile: Reconcile) -> bool:
         """Return whether the settings name a load balancer that is not one of the Service's."""
@@ -49,24 +65,80 @@ class Sharing:
         owners = [reconcile.owner(role) for role in Role if role is not Role.SHARED]
         return not any([named in await self._lbaas.ids_of(owner) for owner in owners])
 
+    def concerned(self, old: Service | None, new: Service | None) -> Iterable[Key]:
+        """Return the Services that are to be looked at again when another one has changed."""
+        if old is None or (
+            new is not None and (old.uid, _consent(old)) == (new.uid, _consent(new))
+        ):
+            return ()
+        return tuple(self._guests.get(old.uid, ()))
+
+    async def withdraw(self, key: Key, service: Service) -> None:
+        """Remove the Service's parts from load balancers whose owners no longer share them.
+
+        The API server itself must say so.
+
+        :raises errors.Wait: Octavia is at work, or the cache is not up to date.
+        """
+        for load_balancer_id in await self._lbaas.places_of(Owner(service.uid, Role.SHARED)):
+            owned = await self._lbaas.owner_of(load_balancer_id)
+            if owned is None or self._is_shared_with(service, owned):
+                continue
+            if await self._shares_live(owned, service.namespace):
+                raise errors.Wait(f"the cache lags behind {owned.owner}", delay=1.0)
+            await self.release(key, service, refused=True)
+            return
+
     async def ensure(self, reconcile: Reconcile) -> Outcome:
         """Return the load balancer that the settings name, with the Service's parts in it.
 
         :raises errors.Wait: Octavia is at work.
+        :raises NotShared: its owner does not share it with the namespace.
         :raises errors.Refused: it cannot be used, or others have all of the ports.
         """
+        named, service = reconcile.settings.load_balancer_id or "", reconcile.service
+        owned = await self._lbaas.owner_of(named)
+        if owned is not None and not self._is_shared_with(service, owned):
+            await self._leave_others(reconcile, owned)
+            raise NotShared(
+                f"load balancer {named} is a Service's of namespace {owned.namespace}, whose "
+                f"annotation {SHARED_WITH} does not name namespace {service.namespace}"
+            )
         return await self._requests.ensure(
-            reconcile.service,
+            service,
             reconcile.owner(Role.SHARED),
             shared_of(reconcile.given),
             into=reconcile.settings.load_balancer_id,
         )
 
+    def _is_shared_with(self, service: Service, owned: Owned) -> bool:
+        """Return whether a Service may have parts in another one's load balancer.
+
+        If that changes, it is looked at again.
+        """
+        self._guests[owned.owner.uid].add(Key(service.namespace, service.name))
+        return _shares(self._services.values(), owned, service.namespace)
+
+    async def _leave_others(self, reconcile: Reconcile, owned: Owned) -> None:
+        """Remove the Service's parts from load balancers that it no longer names.
+
+        :param owned: the one that it names.
+        """
+        owner, named = reconcile.owner(Role.SHARED), await self._lbaas.ids_of(owned.owner)
+        if await self._lbaas.places_of(owner) - named - {owned.id}:
+            await self.release(reconcile.key, reconcile.service, refused=True)
+
+    async def _shares_live(self, owned: Owned, namespace: str) -> bool:
+        """Return whether the owner, as the API server has it, shares with the namespace."""
+        pages = self._kube.list_pages(SERVICES, {}, owned.namespace)
+        live = [Service.read(item) async for items, _version in pages for item in items]
+        return _shares(live, owned, namespace)
+
     async def address_of(self, key: Key, found: FoundLoadBalancer, settings: Settings) -> str:
         """Return the floating IP that leads to the load balancer's VIP, or else the VIP."""
         port_id = found.vip_port_id
         if settings.internal or self._reads.get(key) != port_id:
-            self.forget(key)
+            self._forget_address(key)
         if settings.internal:
             return found.vip_address
         now, known = self._clock.now(), self._addresses.get(port_id)
@@ -94,7 +166,14 @@ class Sharing:
                     self._requests.wake(key)
 
     def forget(self, key: Key) -> None:
-        """Note that the Service reads no address any more."""
+        """Note that the Service reads no address any more, and asks no owner."""
+        for uid, guests in list(self._guests.items()):
+            guests.discard(key)
+            if not guests:
+                del self._guests[uid]
+        self._forget_address(key)
+
+    def _forget_address(self, key: Key) -> None:
         port_id = self._reads.pop(key, None)
         known = self._addresses.get(port_id or "")
         if port_id is not None and known is not None:
@@ -108,7 +187,7 @@ class Sharing:
         :param refused: they are still asked for, and cannot be had.
         :raises errors.Wait: Octavia is at work.
         """
-        self.forget(key)
+        self._forget_address(key)
         await self._requests.release(key, Owner(service.uid, Role.SHARED), refused=refused)
 
     async def is_shared(self, key: Key, service: Service) -> bool:
@@ -118,3 +197,20 @@ class Sharing:
         """
         owners = Owner(service.uid), Owner(service.uid, Role.EXTERNAL)
         return any([await self._requests.is_shared(key, owner) for owner in owners])
+
+
+def _shares(services: Iterable[Service], owned: Owned, namespace: str) -> bool:
+    """Return whether the owner of a load balancer shares it with a namespace.
+
+    One that is gone shares with its own namespace only.
+    """
+    for service in services:
+        if service.uid == owned.owner.uid:
+            return service.namespace == namespace or is_shared_with(
+                dict(service.annotations), namespace
+            )
+    return owned.namespace == namespace
+
+
+def _consent(service: Service) -> str | None:
+    return dict(service.annotations).get(SHARED_WITH)

@@ -40,6 +40,14 @@ class Delegating(LBaaSDriver):
         """Pass it on."""
         return await self._driver.ids_of(owner)
 
+    async def owner_of(self, load_balancer_id: str) -> Owned | None:
+        """Pass it on."""
+        return await self._driver.owner_of(load_balancer_id)
+
+    async def places_of(self, owner: Owner) -> frozenset[str]:
+        """Pass it on."""
+        return await self._driver.places_of(owner)
+
     async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         """Pass it on."""
         return await self._driver.last_seen(owner)

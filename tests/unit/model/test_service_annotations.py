@@ -16,10 +16,12 @@ from kuryr_k8s.model.service_annotations import (
     LOAD_BALANCER_ID,
     NAMES,
     PREFIX,
+    SHARED_WITH,
     SOURCE_RANGES,
     WITHOUT_MEANING,
     WRITTEN_ID,
     Settings,
+    is_shared_with,
     read_settings,
     read_timeouts,
 )
@@ -356,3 +358,27 @@ def test_table_in_the_documents_has_every_annotation_and_names_tests_that_there_
     tests = (root / "component" / "services" / "test_service_annotations.py").read_text()
     for named in re.findall(r"`(test_\w+)", table):
         assert f"def {named}(" in tests
+
+
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [
+        (None, False),
+        ("", False),
+        ("team-b", False),
+        ("team-ab,b", False),
+        ("team-a", True),
+        ("team-b, team-a", True),
+        ("*", True),
+        ("Team B,team-a", True),
+    ],
+)
+def test_load_balancer_is_shared_with_namespaces_that_its_owner_names(names, shared):
+    assert is_shared_with({} if names is None else {SHARED_WITH: names}, "team-a") == shared
+
+
+@pytest.mark.parametrize("names", ["", "Team B", "team-a,", "team-a;team-b", "team-*"])
+def test_namespaces_that_cannot_be_read_are_told(names):
+    _settings, (problem,) = read_settings({SHARED_WITH: names}, None, ())
+    assert problem.startswith(f"annotation {SHARED_WITH}")
+    assert "is no list of namespaces" in problem
