@@ -38,7 +38,8 @@ class Controller(Attachments):
         work = Work(context, tags, lambda _owner: None, limit=1, longest=WITHIN)
         self.pending = work.pending
         mark = ClusterMark(side.mark)
-        super().__init__(client, work, Records(client, tags, mark), tags, mark)
+        records = Records(client, tags, mark, [side.kuryr.project_id])
+        super().__init__(client, work, records, tags, mark)
 
     async def done(self, begin: Callable[[], Awaitable[T]]) -> T:
         """What it gives when Octavia is not at work any more."""

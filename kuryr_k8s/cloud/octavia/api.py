@@ -64,9 +64,12 @@ class Octavia:
         """
         return await self._list(LOAD_BALANCERS, query)
 
-    async def survey(self, query: Query) -> list[Parts]:
-        """Return all load balancers that match, with what is in them, by few lists."""
-        load_balancers = await self._list(LOAD_BALANCERS, query)
+    async def survey(self, query: Query, concerns: Callable[[Json], bool]) -> list[Parts]:
+        """Return all load balancers that match, with what is in them, by few lists.
+
+        :param concerns: tells whether a load balancer matters; others are left out.
+        """
+        load_balancers = list(filter(concerns, await self._list(LOAD_BALANCERS, query)))
         projects = sorted({load_balancer["project_id"] for load_balancer in load_balancers})
         listeners, pools = await _together(
             [self._list_by(kind, "loadbalancers", projects) for kind in (LISTENERS, POOLS)]

@@ -22,7 +22,7 @@ from kuryr_k8s.model.load_balancer import ERROR, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
 
 LOG = logging.getLogger(__name__)
-FIELDS = ("id", "tags", "loadbalancers")
+FIELDS = ("id", "tags", "project_id", "loadbalancers")
 FORBIDDEN = 403
 
 
@@ -150,6 +150,7 @@ class Attachments:
                 clusters_on(row["tags"]),
             )
             for row in (*listeners, *pools)
+            if self._records.concerns(row)
             for load_balancer in row["loadbalancers"]
             if (owner := owner_tags.owner_of(row["tags"])) is not None
         }

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.cloud.octavia import bodies
-from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShared
+from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShared, granted
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import ownership, plan
 from kuryr_k8s.drivers.lbaas.admission import Urgency
@@ -49,7 +49,8 @@ class LBaaSv2(LBaaSDriver):
         self._octavia = context.octavia
         self._resource_tags: Sequence[str] = tags
         self._mark = context.neutron.mark
-        self._records = Records(self._octavia, tags, self._mark)
+        projects = granted.projects(context.conf)
+        self._records = Records(self._octavia, tags, self._mark, projects)
         self._work = Work(
             context,
             tags,

@@ -7,7 +7,7 @@ Octavia is asked again, by the owner's tag.
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s.cloud.mark import ClusterMark
@@ -23,20 +23,29 @@ from kuryr_k8s.model.owner import Owner
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-FIELDS = ("id", "tags", "provisioning_status", "created_at")
+FIELDS = ("id", "tags", "project_id", "provisioning_status", "created_at")
 
 
 class Records:
     """The records of all owners in the cluster, and the survey of their load balancers.
 
     A load balancer with the mark of another cluster comes into no record: it is never touched.
+    Nor does one of a project that no Service can belong to.
 
     :param tags: the tags that all load balancers of the cluster have.
     :param mark: that tells apart clusters with the same tags.
+    :param projects: the projects that Services can belong to.
     """
 
-    def __init__(self, octavia: Octavia, tags: Sequence[str], mark: ClusterMark) -> None:
+    def __init__(
+        self,
+        octavia: Octavia,
+        tags: Sequence[str],
+        mark: ClusterMark,
+        projects: Collection[str],
+    ) -> None:
         self._mark = mark
+        self._projects = projects
         self._octavia = octavia
         self._tags = tuple(tags)
         self._records: dict[Owner, Record] = {}
@@ -85,7 +94,7 @@ class Records:
         if tags is None:
             query = {"id": load_balancer_id, "fields": FIELDS}
             rows = await self._octavia.list_load_balancers(query)
-            tags = rows[0]["tags"] if rows else ()
+            tags = rows[0]["tags"] if rows and self._is_ours(rows[0]) else ()
         owner = owner_tags.owner_of(tags)
         if owner is None or self._mark.others_on(tags) or not set(self._tags) <= set(tags):
             return None
@@ -135,12 +144,19 @@ class Records:
         rows = await self._octavia.list_load_balancers(query)
         self._note(owner, [row for row in _existing(rows) if self._is_ours(row)])
 
+    def concerns(self, row: Json) -> bool:
+        """Return whether a load balancer, or a part, can be of this cluster.
+
+        An administrator's account sees those of every project, where anybody can write our tags.
+        """
+        return row["project_id"] in self._projects
+
     def _is_ours(self, row: Json) -> bool:
-        return not self._mark.others_on(row["tags"])
+        return self.concerns(row) and not self._mark.others_on(row["tags"])
 
     async def _list_all(self) -> list[Json]:
         before = {record.owner: record.own for record in self if record.own is not None}
-        listed = await self._octavia.survey({"tags": ",".join(self._tags)})
+        listed = await self._octavia.survey({"tags": ",".join(self._tags)}, self.concerns)
         parts = {each.load_balancer["id"]: each for each in listed}
         rows = []
         by_owner: defaultdict[Owner, list[Json]] = defaultdict(list)

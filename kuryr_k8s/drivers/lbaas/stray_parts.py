@@ -12,14 +12,14 @@ from typing import NamedTuple
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext
+from kuryr_k8s.drivers.base import DriverContext, granted
 from kuryr_k8s.drivers.lbaas.vip_ports import is_gone
 from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.k8s.events import Reference
 
 LOG = logging.getLogger(__name__)
-FIELDS = ("id", "name", "loadbalancers")
+FIELDS = ("id", "name", "project_id", "loadbalancers")
 SOURCE, REASON = "stray parts", "KuryrLoadBalancerPartsLeft"
 NAMED = 5  # ids in a message, at most
 
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class StrayPartSweep(Sweep[Part]):
-    """Sweep of parts with our tags whose load balancer does not exist.
+    """Sweep of parts with our tags, in our projects, whose load balancer does not exist.
 
     A part goes where Octavia itself says (404) that its load balancer does not exist, in two
     searches in a row. A deletion that is under way looks the same, and has ended by the second.
@@ -57,6 +57,7 @@ class StrayPartSweep(Sweep[Part]):
         self._events = context.events
         self._mark = context.neutron.mark
         self._resource_tags = context.conf.neutron_defaults.resource_tags
+        self._projects = granted.projects(context.conf)
         self._left: dict[str, Part] = {}  # that Octavia did not let us delete
 
     def collectors(self) -> Sequence[Collector]:
@@ -83,6 +84,8 @@ class StrayPartSweep(Sweep[Part]):
             ("pool", await self._octavia.list_pools(query)),
         ):
             for row in rows:
+                if row["project_id"] not in self._projects:
+                    continue  # an administrator's account sees it
                 owners = [owner["id"] for owner in row["loadbalancers"]]
                 found[Part(kind, row["id"], row["name"])] = owners
         # after the parts: a load balancer that is made meanwhile is no reason to ask for it

@@ -70,13 +70,17 @@ class Records:
         return await self._survey.repeat()
 
     async def _list_all(self) -> list[Owned]:
-        """List the floating IPs of the project, which has few.
+        """List the floating IPs of our projects, which have few.
 
         No query finds both those with our tags and those with our description only.
         """
         doubtful = set(self._survey.doubtful)
         self._touched.clear()
-        rows = await self._floating_ips.list_all({})
+        rows = [
+            row
+            for some in in_queries(sorted(self._projects))
+            for row in await self._floating_ips.list_all({"project_id": some})
+        ]
         found = self._by_owner(row for row in rows if not self._is_anothers(row))
         for owner in (found.keys() | self._known.keys()) - doubtful - self._touched:
             if self._known.get(owner, {}).keys() <= found.get(owner, {}).keys():

@@ -21,7 +21,7 @@ from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.patience import PATIENCE
 from tests.component.lbaas.octavia_calls import FAULTS, calls
 from tests.kit.clock import ManualClock
-from tests.kit.confs import CLUSTER, TAG
+from tests.kit.confs import CLUSTER, MARK, TAG
 from tests.kit.contexts import driver_context
 from tests.kit.fakes.faults import lose_reply
 from tests.kit.fakes.octavia.kinds import POOL
@@ -225,7 +225,7 @@ async def test_lists_in_pages_tell_the_same_as_single_reads(worker, cloud):
     )
     cloud.octavia.progress.finish(next(iter(cloud.load_balancers)))
     cloud.calls.clear()
-    listed = await octavia.survey({"tags": TAG})
+    listed = await octavia.survey({"tags": TAG}, concerns=lambda _row: True)
     assert calls(cloud, writes=False).count("GET loadbalancers") == 3
     assert len(calls(cloud, writes=False)) == 3 + 7 + 6 + 3  # two at a time
     assert len(listed) == len(owners)
@@ -526,6 +526,30 @@ async def test_second_load_balancer_of_an_owner_goes_and_the_oldest_stays(make_w
         await cloud.wait_for(lambda: len(cloud.load_balancers) == 1)
         assert found.id == first.id
         assert list(cloud.load_balancers) == [first.id]
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_tags_of_ours_in_a_project_of_no_service_are_nobodys(make_worker, cloud, marked):
+    cloud.promote("admin")
+    async with make_worker() as worker:
+        body = {
+            "name": "stranger's",
+            "project_id": cloud.add_project("stranger"),
+            "vip_subnet_id": cloud.services["subnets"][0],
+            "tags": owner_tags.tags_of([TAG, MARK] if marked else [TAG], "default", OWNER),
+        }
+        theirs = await Octavia(worker.transport).create_load_balancer(body)
+        cloud.octavia.progress.finish(theirs.id)
+        cloud.load_balancers[theirs.id]["created_at"] = "2020-01-01T00:00:00"
+        before = cloud.octavia.tree(theirs.id)
+    async with make_worker() as worker:
+        assert await worker.driver.list_owned() == []
+        found = await worker.have(OWNER, wanted(cloud, OWNER))
+        assert found.id != theirs.id
+        assert await worker.driver.owner_of(theirs.id) is None
+        await worker.have(OWNER, None)
+    assert list(cloud.load_balancers) == [theirs.id]
+    assert cloud.octavia.tree(theirs.id) == before
 
 
 async def test_second_load_balancer_that_is_being_made_goes_as_soon_as_it_can(make_worker, cloud):

@@ -2,7 +2,6 @@
 how many calls."""
 
 import asyncio
-import dataclasses
 
 import pytest
 
@@ -107,13 +106,6 @@ def shown(cloud):
         for floating_ip in cloud.floating_ips.values()
     ]
     return sorted(found, key=lambda floating_ip: floating_ip["floating_ip_address"])
-
-
-def promote(cloud, role):
-    """Our account has one more; an admin sees all projects."""
-    user = cloud.keystone.users[cloud.kuryr.id]
-    cloud.keystone.users[user.id] = dataclasses.replace(user, roles=(*user.roles, role))
-    cloud.expire_tokens()
 
 
 def only(cloud):
@@ -270,7 +262,7 @@ async def test_address_that_is_not_there_is_made_where_the_policy_lets_us(start,
     wanted = request(cloud, address="172.24.4.200")
     with pytest.raises(NotPermitted, match="administrator"):
         await start().ensure(wanted)
-    promote(cloud, "manager")
+    cloud.promote("manager")
     assert await start().ensure(wanted) == "172.24.4.200"
     await start().release(OWNER, keep=False)
     assert not cloud.floating_ips
@@ -512,7 +504,7 @@ async def test_mark_of_ours_in_a_project_of_no_service_is_nobodys(start, cloud, 
     stranger = cloud.add_project("stranger")
     made = cloud.add_floating_ip(cloud.public["id"], project_id=stranger)
     cloud.store.change("floatingip", made, mark)
-    promote(cloud, "admin")
+    cloud.promote("admin")
     driver = start()
     assert await driver.list_owned() == []
     address = await driver.ensure(request(cloud))
@@ -523,7 +515,7 @@ async def test_mark_of_ours_in_a_project_of_no_service_is_nobodys(start, cloud, 
 
 async def test_service_of_another_project_has_a_floating_ip_of_that(load_conf, neutron, cloud):
     other = cloud.add_project("other")
-    promote(cloud, "admin")
+    cloud.promote("admin")
     groups = {
         "neutron_defaults": {"external_svc_net": cloud.public["id"]},
         "policy": {"projects": f"default:{other}"},

@@ -69,6 +69,30 @@ def searches(cloud):
     return sum(call.method == "GET" and call.path.endswith("/floatingips") for call in cloud.calls)
 
 
+async def test_cluster_with_our_tags_in_a_project_of_no_service_stops_no_sweep(services):
+    """Only an administrator's account sees it."""
+    cloud = services.cloud
+    cloud.promote("admin")
+    stranger = cloud.add_project("stranger")
+    public = cloud.add_external_network("public", "172.24.4.0/24")
+    quick = {"sweep_interval": "1", "external_svc_net": public["id"]}
+    async with services.controller(neutron_defaults=quick):
+        await services.add_service("web", HTTP)
+        await services.add_service("other", HTTP)
+        await services.until_published("web")
+        await services.until_published("other")
+    vip = (await services.service("web"))["spec"]["clusterIP"]
+    theirs = next(each for each in cloud.load_balancers.values() if each["vip_address"] == vip)
+    cloud.octavia.store.part(theirs["id"]).update(
+        project_id=stranger, tags=[*tags(EARLIER), THEIRS]
+    )
+    for name in ("web", "other"):
+        await services.delete_service(name)
+        await services.until_service_gone(name)
+    async with services.controller(neutron_defaults=quick):
+        await cloud.wait_for(lambda: list(cloud.load_balancers) == [theirs["id"]])
+
+
 async def test_load_balancer_of_an_earlier_version_gets_the_mark_once(services):
     cloud = services.cloud
     async with services.controller():
@@ -213,6 +237,26 @@ async def test_parts_in_load_balancers_of_others_are_not_taken_for_stray(service
         begun = listed(cloud)
         await cloud.wait_for(lambda: listed(cloud) >= begun + 6)
     assert cloud.octavia.store.part(parts[0]) is not None
+
+
+async def test_parts_of_another_project_are_not_taken_for_stray(services):
+    """Only an administrator's account sees them."""
+    cloud, options = services.cloud, {"sweep_interval": "1"}
+    cloud.promote("admin")
+    stranger = cloud.add_project("stranger")
+    async with services.controller(neutron_defaults=options):
+        await services.add_service("web", HTTP)
+        await services.until_published("web")
+    [balancer_id] = cloud.load_balancers
+    await services.delete_service("web")
+    parts = cloud.octavia.store.ids_inside(balancer_id)
+    for part_id in parts:
+        cloud.octavia.store.part(part_id)["project_id"] = stranger
+    cloud.octavia.strand(balancer_id, immutable=False)
+    async with services.controller(neutron_defaults=options):
+        begun = listed(cloud)
+        await cloud.wait_for(lambda: listed(cloud) >= begun + 6)
+    assert cloud.octavia.store.ids_inside(balancer_id) == parts
 
 
 def listed(cloud):

@@ -11,6 +11,7 @@ It runs on the loop of the test. openstacksdk blocks, so call it from a thread.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import uuid
 from collections.abc import Callable, Iterable
@@ -271,6 +272,12 @@ class FakeCloud:
     def expire_tokens(self) -> None:
         """All tokens given out so far are worth nothing any more."""
         self.keystone.tokens.clear()
+
+    def promote(self, role: str) -> None:
+        """Give our account one more role; an admin sees all projects."""
+        user = self.keystone.users[self.kuryr.id]
+        self.keystone.users[user.id] = dataclasses.replace(user, roles=(*user.roles, role))
+        self.expire_tokens()
 
     async def wait_for(self, predicate: Callable[[], object], *, within: float = PATIENCE) -> None:
         """Wait until the predicate over this cloud is true; asked after every request."""
