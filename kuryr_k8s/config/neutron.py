@@ -68,7 +68,8 @@ _services = [
     cfg.StrOpt(
         "external_svc_net",
         help="Id of the external network from which Services of type LoadBalancer get their "
-        "floating IPs. Empty: only Services that name a network themselves get one.",
+        "floating IPs. Services keep the addresses that they have when it changes. Empty: only "
+        "Services that name a network themselves get one.",
     ),
     cfg.ListOpt(
         "external_svc_subnet",

@@ -105,7 +105,9 @@ class ServicePublicIPDriver(Driver):
     async def ensure(self, request: PublicIPRequest) -> str | None:
         """Return a public address that leads to the VIP's port, making it if need be.
 
-        What was asked for before, and is not any more, is released.
+        What was asked for before, and is not any more, is released. The operator's choice of a
+        network and of subnets counts where an address is made: one that exists stays, whatever
+        that is now. But an address leaves a network that the Service has named and names no more.
 
         :returns: None if the operator has chosen no external network, nor does the Service name
             one.

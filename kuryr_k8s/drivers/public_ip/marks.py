@@ -16,6 +16,9 @@ from kuryr_k8s.model.owner import Owner
 
 FOUND_TAG = "kuryr-found"  # the floating IP existed before, and stays
 KEEP_TAG = "kuryr-keep"  # the Service asks that it stays: for when nobody can ask the Service
+# The Service names its network. Without it, the operator's option did, which may have changed.
+NAMED_TAG = "kuryr-named-network"
+WISH_TAGS = frozenset({KEEP_TAG, NAMED_TAG})  # what the Service asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Marks:
 
     def others_tags(self, floating_ip: FloatingIP) -> tuple[str, ...]:
         """Return the tags that people have given the floating IP."""
-        ours = (*self.cluster, self.mark.tag, FOUND_TAG, KEEP_TAG)
+        ours = (*self.cluster, self.mark.tag, FOUND_TAG, *WISH_TAGS)
         prefixes = (SERVICE_TAG, NAMESPACE_TAG)
         return tuple(
             tag for tag in floating_ip.tags if tag not in ours and not tag.startswith(prefixes)
@@ -78,6 +81,15 @@ class Marks:
         mark, _, cluster = floating_ip.description.partition(" ")
         known = (self.mark.tag, self.cluster[0])
         return owner_tags.owner_of([mark]) if cluster in known else None
+
+
+def is_by_default(floating_ip: FloatingIP) -> bool:
+    """Return whether the network of an owner's floating IP was the operator's choice.
+
+    One without the owner's tags has not been told to anybody: what it was made for is not known.
+    """
+    tags = floating_ip.tags
+    return NAMED_TAG not in tags and owner_tags.owner_of(tags) is not None
 
 
 def is_marked(floating_ip: FloatingIP) -> bool:

@@ -24,7 +24,7 @@ from kuryr_k8s.drivers.base import (
     granted,
 )
 from kuryr_k8s.drivers.public_ip import marks as fip_marks
-from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, KEEP_TAG, Marks
+from kuryr_k8s.drivers.public_ip.marks import FOUND_TAG, KEEP_TAG, NAMED_TAG, WISH_TAGS, Marks
 from kuryr_k8s.drivers.public_ip.records import Records
 from kuryr_k8s.drivers.public_ip.requirements import (
     NoNetwork,
@@ -77,7 +77,8 @@ class NeutronFloatingIP(ServicePublicIPDriver):
                 await self._let_go(request.owner, floating_ip, keep=request.keep)
             return None
         chosen = next((each for each in own if required.are_met_by(each)), None)
-        rivals = [each for each in own if each.network_id == required.network_id]
+        network_id = required.network_id if chosen is None else chosen.network_id
+        rivals = [each for each in own if each.network_id == network_id]
         if chosen is None:
             chosen = await self._obtain(request, required, leads=not rivals)
         await self._replace(request, required, rivals, chosen)
@@ -211,8 +212,8 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         destination = (floating_ip.port_id, floating_ip.fixed_ip_address)
         if destination != (request.port_id, request.vip_address):
             floating_ip = await self._update(request, floating_ip, _association(request))
-        tags, kept = set(floating_ip.tags), KEEP_TAG in floating_ip.tags
-        if not set(self._tags_of(request)) <= tags or kept != request.keep:
+        tags = set(floating_ip.tags)
+        if not set(self._tags_of(request)) <= tags or tags & WISH_TAGS != _wishes_of(request):
             floating_ip = await self._mark(request, floating_ip)
         return floating_ip
 
@@ -237,10 +238,10 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     async def _mark(
         self, request: PublicIPRequest, floating_ip: FloatingIP, more: tuple[str, ...] = ()
     ) -> FloatingIP:
-        """Add the owner's tags, and say whether it is to be kept; tags of people stay."""
-        keep = {KEEP_TAG} if request.keep else set()
-        before = set(floating_ip.tags) - {KEEP_TAG}
-        tags = tuple(sorted({*before, *self._tags_of(request), *more, *keep}))
+        """Add the owner's tags, and say what the Service asks for; tags of people stay."""
+        before = set(floating_ip.tags) - WISH_TAGS
+        wishes = _wishes_of(request)
+        tags = tuple(sorted({*before, *self._tags_of(request), *more, *wishes}))
         with self._records.changing(request.owner):
             await self._neutron.set_tags(floating_ip.id, tags)
             marked = dataclasses.replace(floating_ip, tags=tags)
@@ -288,6 +289,11 @@ class NeutronFloatingIP(ServicePublicIPDriver):
 
     def _tags_of(self, request: PublicIPRequest) -> tuple[str, ...]:
         return self._marks.tags_of(request.namespace, request.owner)
+
+
+def _wishes_of(request: PublicIPRequest) -> frozenset[str]:
+    wishes = {KEEP_TAG: request.keep, NAMED_TAG: request.network_id is not None}
+    return frozenset(tag for tag, asked in wishes.items() if asked)
 
 
 def _association(request: PublicIPRequest) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.floating_ips import ExternalSubnet, FloatingIP, FloatingIPs
 from kuryr_k8s.drivers.base import PublicIPRequest
+from kuryr_k8s.drivers.public_ip.marks import is_by_default
 
 
 class NoNetwork(errors.Refused):
@@ -18,21 +19,32 @@ class NoNetwork(errors.Refused):
 class Requirements:
     """Requirements of one floating IP.
 
-    :param subnets: the address is in one of them; empty if any subnet will do.
+    The operator's options count where one is made, and not against one that the Service has.
+
+    :param network_id: the network of a new one.
+    :param subnets: a new one is in one of them; empty if any subnet will do.
+    :param named_network: the Service names the network.
+    :param named_subnets: the Service names the subnets.
     """
 
     project_id: str
     network_id: str
     address: str | None
     subnets: tuple[ExternalSubnet, ...]
+    named_network: bool
+    named_subnets: bool
 
     def are_met_by(self, found: FloatingIP) -> bool:
-        """Return whether a floating IP meets them."""
-        if (found.project_id, found.network_id) != (self.project_id, self.network_id):
+        """Return whether a floating IP that the Service has meets them."""
+        if found.project_id != self.project_id:
             return False
-        if self.address is not None:
-            return found.address == self.address
-        return not self.subnets or any(_is_in(found.address, subnet) for subnet in self.subnets)
+        if self.address is not None and found.address != self.address:
+            return False
+        if found.network_id != self.network_id:
+            return is_by_default(found) and not self.named_network
+        if self.address is not None or not self.named_subnets:
+            return True
+        return any(_is_in(found.address, subnet) for subnet in self.subnets)
 
 
 class RequirementsReader:
@@ -82,17 +94,17 @@ class RequirementsReader:
         if network_id == self._network_id and request.address is None:
             subnet_ids = subnet_ids or self._subnet_ids
         subnets = await self._read_subnets(network_id, subnet_ids)
-        if request.address is None:
-            return Requirements(request.project_id, network_id, None, subnets)
-        try:
-            address = str(ipaddress.IPv4Address(request.address))
-        except ValueError:
-            raise errors.Refused(
-                f"{request.address!r} is no IPv4 address, as floating IPs are"
-            ) from None
-        if subnets and not any(_is_in(address, subnet) for subnet in subnets):
+        address = None if request.address is None else _read_address(request.address)
+        if address and subnets and not any(_is_in(address, subnet) for subnet in subnets):
             raise errors.Refused(f"{address} is in none of the subnets {', '.join(subnet_ids)}")
-        return Requirements(request.project_id, network_id, address, subnets)
+        return Requirements(
+            project_id=request.project_id,
+            network_id=network_id,
+            address=address,
+            subnets=subnets,
+            named_network=request.network_id is not None,
+            named_subnets=bool(request.subnet_ids),
+        )
 
     async def check_network(self, network_id: str) -> None:
         """Make sure that the network is external.
@@ -118,6 +130,13 @@ class RequirementsReader:
             if self._subnets[subnet_id].network_id != network_id:
                 raise NoNetwork(f"subnet {subnet_id} is not of network {network_id}")
         return tuple(self._subnets[subnet_id] for subnet_id in subnet_ids)
+
+
+def _read_address(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise errors.Refused(f"{text!r} is no IPv4 address, as floating IPs are") from None
 
 
 def _is_in(address: str, subnet: ExternalSubnet) -> bool:

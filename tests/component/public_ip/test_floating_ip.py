@@ -108,6 +108,13 @@ def shown(cloud):
     return sorted(found, key=lambda floating_ip: floating_ip["floating_ip_address"])
 
 
+def add_far(cloud):
+    """Another external network that a router of the project leads to."""
+    far = cloud.add_external_network("far", "198.51.100.0/24")
+    cloud.add_router(far["id"], *cloud.services["subnets"])
+    return far
+
+
 def only(cloud):
     [floating_ip] = cloud.floating_ips.values()
     return floating_ip
@@ -352,6 +359,57 @@ async def test_address_that_is_to_be_kept_outlives_the_external_network(start, c
     assert (only(cloud)["floating_ip_address"], only(cloud)["tags"]) == (before, [])
 
 
+@pytest.mark.parametrize("changed", ["external_svc_net", "external_svc_subnet"])
+async def test_address_outlives_the_operators_choice_that_it_was_made_by(start, cloud, changed):
+    before = await start(external_svc_subnet=cloud.public["subnets"][0]).ensure(request(cloud))
+    far = add_far(cloud)
+    choice = {"external_svc_net": far["id"], "external_svc_subnet": cloud.public["subnets"][1]}
+    driver, there = start(**{changed: choice[changed]}), shown(cloud)
+    assert await driver.ensure(request(cloud)) == before
+    assert shown(cloud) == there
+    assert await driver.ensure(request(cloud, vip=1)) == before
+    assert await driver.ensure(request(cloud, vip=1, address=before)) == before
+    # what the Service asks for itself counts
+    named = request(cloud, vip=1, network_id=far["id"])
+    assert (await driver.ensure(named)).startswith("198.51.100.")
+    assert len(cloud.floating_ips) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_address_leaves_a_network_that_the_service_names_no_more(start, cloud, restarted):
+    driver, far = start(), add_far(cloud)
+    await driver.ensure(request(cloud, network_id=far["id"]))
+    assert set(only(cloud)["tags"]) == TAGS | {"kuryr-named-network"}
+    driver = start() if restarted else driver
+    assert (await driver.ensure(request(cloud))).startswith("172.24.")
+    assert set(only(cloud)["tags"]) == TAGS
+
+
+async def test_network_that_is_the_default_too_is_kept_when_the_service_names_it_no_more(
+    start, cloud
+):
+    driver, far = start(), add_far(cloud)
+    before = await driver.ensure(request(cloud, network_id=cloud.public["id"]))
+    assert await driver.ensure(request(cloud)) == before
+    assert set(only(cloud)["tags"]) == TAGS
+    assert await start(external_svc_net=far["id"]).ensure(request(cloud)) == before
+
+
+async def test_address_whose_making_nobody_was_told_of_meets_what_is_asked_for_now(start, cloud):
+    """Its creator died before it could say whether the Service had named the network."""
+    far = add_far(cloud)
+    cloud.add_floating_ip(far["id"], description=MARK)
+    assert (await start().ensure(request(cloud))).startswith("172.24.")
+    assert len(cloud.floating_ips) == 1
+
+
+async def test_marks_of_what_the_service_asked_for_go_with_the_service(start, cloud):
+    driver = start()
+    await driver.ensure(request(cloud, network_id=cloud.public["id"], keep=True))
+    await driver.release(OWNER, keep=True)
+    assert only(cloud)["tags"] == []
+
+
 async def test_whether_it_is_to_be_kept_stands_on_the_address_itself(start, cloud):
     driver = start()
     address = await driver.ensure(request(cloud))
@@ -404,8 +462,7 @@ async def test_network_that_no_router_leads_to_does_not_cost_what_was_there(driv
 
 async def test_other_network_takes_over_without_a_gap(driver, cloud):
     await driver.ensure(request(cloud))
-    far = cloud.add_external_network("far", "198.51.100.0/24")
-    cloud.add_router(far["id"], *cloud.services["subnets"])
+    far = add_far(cloud)
     cloud.calls.clear()
     wanted = request(cloud, network_id=far["id"])
     address = await driver.ensure(wanted)
@@ -580,7 +637,9 @@ async def live(start, cloud, *, adopt):
     """A life with all kinds of writes but those at its end; each step by a new controller."""
     await have(start(), request(cloud, subnet_ids=(cloud.public["subnets"][0],)))
     await have(start(), request(cloud, vip=1))
-    await have(start(), request(cloud, vip=1, subnet_ids=(cloud.public["subnets"][1],)))
+    elsewhere = {"vip": 1, "subnet_ids": (cloud.public["subnets"][1],)}
+    await have(start(), request(cloud, **elsewhere))
+    await have(start(), request(cloud, **elsewhere, network_id=cloud.public["id"]))
     await have(start(), request(cloud, vip=1, address=adopt))
     return shown(cloud)
 
@@ -595,7 +654,7 @@ FAULTS = {
     "409": lambda: answer(409),
     "quota": lambda: answer(409, "OverQuota", "Quota exceeded for resources: ['floatingip']."),
 }
-WRITES_OF_A_LIFE = 10
+WRITES_OF_A_LIFE = 11
 WRITES_AT_ITS_END = 2
 
 
