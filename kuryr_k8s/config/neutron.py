@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 neutron = [
     cfg.StrOpt(
@@ -113,6 +113,20 @@ _all = [
 
 neutron_defaults = [*_pods, *_nodes, *_services, *_all]
 
+_GRANT = types.String(regex=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?):\S+$")
+
+
+def _grants(name: str, pairs: str) -> Any:
+    return cfg.ListOpt(
+        name,
+        item_type=_GRANT,
+        default=["*:*"],
+        help=f"Pairs {pairs}. * before the colon stands for every Namespace; * after it, for "
+        "everything that the Namespace's own project has, or that is shared with it. What no pair "
+        "allows is refused.",
+    )
+
+
 policy = [
     cfg.ListOpt(
         "projects",
@@ -121,6 +135,36 @@ policy = [
         "[neutron_defaults] project, that it may ask for by its annotation "
         "openstack.org/kuryr-project (pod_project_driver = annotation). *:project grants the "
         "project to every Namespace.",
+    ),
+    _grants(
+        "ports",
+        "namespace:id, of Neutron ports that Services may name by the annotation "
+        "loadbalancer.openstack.org/port-id",
+    ),
+    _grants(
+        "networks",
+        "namespace:id, of networks that Services may name, or name a subnet of, by the "
+        "annotations network-id, subnet-id and floating-network-id",
+    ),
+    _grants(
+        "security_groups",
+        "namespace:id, of security groups that Services may name by the annotation vip-sg-ids",
+    ),
+    _grants(
+        "floating_ips",
+        "namespace:address, of floating IPs of their project that Services may name by "
+        "loadBalancerIP (an address that a Service has already needs no grant)",
+    ),
+    _grants(
+        "tls_containers",
+        "namespace:reference, of TLS containers that Services may name by the annotations "
+        "default-tls-container-ref, sni-container-refs, client-ca-tls-container-ref and "
+        "client-crl-container-ref",
+    ),
+    _grants(
+        "load_balancers",
+        "namespace:id, of operators' load balancers of their project on which Services may have "
+        "ports, by the annotation load-balancer-id",
     ),
 ]
 

@@ -49,6 +49,7 @@ class Settings:
     :param load_balancer_id: the load balancer on which the Service is to have listeners; not the
         id that we wrote.
     :param source_ranges: canonical; empty if everybody may connect.
+    :param of_class: the fields that the operator's class has set.
     """
 
     internal: bool = False
@@ -92,6 +93,7 @@ class Settings:
     health_monitor_url_path: str | None = None
     health_monitor_expected_codes: str | None = None
     source_ranges: tuple[str, ...] = ()
+    of_class: frozenset[str] = frozenset()
 
 
 # field → annotation, and the function that reads its value

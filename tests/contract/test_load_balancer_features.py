@@ -444,4 +444,22 @@ async def test_groups_of_a_vip_are_given_and_taken_and_exclude_source_ranges(
     await octavia.gone(balancer_id)
 
 
+@ANY_PROVIDER
+@pytest.mark.parametrize("named", ["port", "network", "subnet"])
+async def test_a_vip_is_in_a_network_that_only_another_project_has(
+    side: Side, octavia: Octavia, provider: str, named: str
+) -> None:
+    """The role `service` shows us all networks: the check of whose they are is ours."""
+    theirs = await side.network("10.217.0.0/24", owner=side.stranger)
+    [subnet_id] = theirs["subnets"]
+    ids = {"network": theirs["id"], "subnet": subnet_id}
+    if named == "port":
+        owner = side.stranger.project_id
+        port = await side.admin.create("port", network_id=theirs["id"], project_id=owner)
+        ids["port"] = port["id"]
+    made = await octavia.make({"provider": provider, f"vip_{named}_id": ids[named]})
+    assert made["project_id"] == side.kuryr.project_id
+    assert (made["vip_network_id"], made["vip_subnet_id"]) == (theirs["id"], subnet_id)
+
+
 NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"

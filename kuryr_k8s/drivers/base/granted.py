@@ -1,7 +1,9 @@
-"""Checks of what a project may use: its own objects, and those shared with it by Neutron's RBAC.
+"""Checks of what a project may use, and of what users of a namespace may name.
 
-The controller's account sees more than any one project does. Neutron's own check would therefore
-pass where the project's would not. Whatever is not granted here is refused.
+A project may use its own objects, and those shared with it by Neutron's RBAC. The controller's
+account sees more than any one project does. Neutron's own check would therefore pass where the
+project's would not. Of what the project may use, users can name what ``[policy]`` grants to their
+namespace, and beyond it what is granted by its id. Whatever is not granted here is refused.
 """
 
 import asyncio
@@ -17,6 +19,29 @@ def projects(conf: cfg.ConfigOpts) -> frozenset[str]:
     """Return the ids of all projects that Pods and Services can belong to."""
     named = (pair.partition(":")[2] for pair in conf.policy.projects)
     return frozenset((conf.neutron_defaults.project, *named))
+
+
+class NotGranted(errors.Refused):
+    """The operator has not granted to a namespace what one of its users names."""
+
+    reason = "KuryrNotGranted"
+
+
+def check_named(conf: cfg.ConfigOpts, option: str, namespace: str, named: str) -> bool:
+    """Check that users of a namespace may name an object.
+
+    :param option: The option of ``[policy]`` for objects of its kind.
+    :returns: Whether it is granted by its id. If not, it must be what its project may use.
+    :raises NotGranted: Neither it nor ``*`` is granted.
+    """
+    pairs = conf.policy[option]
+    if f"{namespace}:{named}" in pairs or f"*:{named}" in pairs:
+        return True
+    if f"{namespace}:*" in pairs or "*:*" in pairs:
+        return False
+    raise NotGranted(
+        f"{named} is not granted to namespace {namespace} ([policy] {option} in kuryr.conf)"
+    )
 
 
 class Grants:

@@ -140,6 +140,8 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         """
         await self._requirements.check_network(required.network_id)
         if required.address is not None:
+            conf, namespace = self._context.conf, request.namespace
+            granted.check_named(conf, "floating_ips", namespace, required.address)
             async with self._taking:
                 found = await self._find(required.network_id, required.address)
                 if found is not None:

@@ -1,8 +1,9 @@
 """Places of a Service's VIP and floating IP: subnets, networks and ports that users name.
 
 Users can write ids of other projects, and our account may see those. So what is named must be the
-project's own, or shared with it, as Neutron says. A port must be nobody's: Octavia checks only its
-device_id.
+project's own, or shared with it, as Neutron says, and ``[policy]`` must grant it to the namespace;
+or it must be granted by its id. What a class names is the operator's word. A port must be
+nobody's: Octavia checks only its device_id.
 """
 
 import ipaddress
@@ -38,6 +39,7 @@ class Places:
         external_network: str | None,
         tags: Sequence[str],
     ) -> None:
+        self._conf = context.conf
         self._neutron = context.neutron
         self._clock = context.clock
         self._lbaas = lbaas
@@ -46,16 +48,21 @@ class Places:
         self._known: dict[Owner, tuple[float, object, tuple[Place, ...]]] = {}  # of each owner
 
     async def of_vips(
-        self, owner: Owner, settings: Settings, specs: Sequence[LBaaSServiceSpec]
+        self,
+        owner: Owner,
+        namespace: str,
+        settings: Settings,
+        specs: Sequence[LBaaSServiceSpec],
     ) -> tuple[Place, ...]:
         """Return the place of the owner's VIP; check what its security groups are to be.
 
         For a dual-stack Service, the place of a VIP of its other address family follows, if there
         is a subnet for it, and somebody would reach it there.
 
+        :param namespace: of the Service.
         :param specs: specs of the ClusterIPs: where nothing is named, the VIP is beside them.
         :raises errors.Refused: the project has no such subnet, network, port, address or security
-            group.
+            group, or it is not granted.
         :raises NobodyConnects: none of the source ranges is of the first VIP's family.
         """
         now, wanted = self._clock.now(), (settings, tuple(specs))
@@ -63,7 +70,7 @@ class Places:
         if known is not None and known[1] == wanted and now - known[0] < REFRESH:
             return known[2]
         try:
-            place = await self._place(settings, specs)
+            place = await self._place(namespace, settings, specs)
             if settings.source_ranges and not ranges_of(settings, place.family):
                 raise NobodyConnects(settings.source_ranges, place.family)
             second = await self._second_place(settings, specs, place.family)
@@ -105,11 +112,16 @@ class Places:
         """Forget the place of the owner's VIP."""
         self._known.pop(owner, None)
 
-    async def floating_subnets(self, settings: Settings) -> tuple[str, ...]:
+    async def floating_subnets(self, namespace: str, settings: Settings) -> tuple[str, ...]:
         """Return the ids of the subnets that the floating IP may be of; empty if any will do.
 
-        :raises errors.Refused: a pattern is wrong, or no subnet matches it.
+        :param namespace: of the Service.
+        :raises errors.Refused: a pattern is wrong, or no subnet matches it; or the network is not
+            granted.
         """
+        named = settings.floating_network_id
+        if named and "floating_network_id" not in settings.of_class:
+            granted.check_named(self._conf, "networks", namespace, named)
         if settings.floating_subnet_id:
             return (settings.floating_subnet_id,)
         name, tags = settings.floating_subnet, settings.floating_subnet_tags
@@ -134,37 +146,44 @@ class Places:
             )
         return found
 
-    async def _place(self, settings: Settings, specs: Sequence[LBaaSServiceSpec]) -> Place:
+    async def _place(
+        self, namespace: str, settings: Settings, specs: Sequence[LBaaSServiceSpec]
+    ) -> Place:
         address = settings.address if settings.internal else None
         family = family_of(address) if address else "IPv4"
         first = next((spec for spec in specs if family_of(spec.ip or "") == family), specs[0])
         project_id = first.project_id or ""
         for group_id in settings.vip_sg_ids:
+            granted.check_named(self._conf, "security_groups", namespace, group_id)
             await granted.check_security_group(self._neutron, group_id, project_id)
         if settings.port_id:
-            address = await self._of_port(settings.port_id, address, project_id)
-            place = Place(family=family_of(address), port_id=settings.port_id, address=address)
-        elif settings.subnet_id or not settings.network_id:
+            by_id = granted.check_named(self._conf, "ports", namespace, settings.port_id)
+            address = await self._of_port(settings.port_id, address, None if by_id else project_id)
+            return Place(family=family_of(address), port_id=settings.port_id, address=address)
+        if settings.subnet_id or not settings.network_id:
             subnet_id = settings.subnet_id or first.subnet_id or ""
             subnet = await self._neutron.get_subnet(subnet_id)
-            family = await self._of_subnet(subnet, address, project_id, specs)
-            place = Place(family=family, subnet_id=subnet_id, address=address)
-        else:
-            await self._check_network(settings.network_id, project_id)
-            family = "IPv4"  # Octavia chooses a subnet of it where there is one
-            if address is not None:
-                subnet = await self._with(address, settings.network_id)
-                family = await self._of_subnet(subnet, address, project_id, specs)
-            place = Place(family=family, network_id=settings.network_id, address=address)
-        return place
+            named = bool(settings.subnet_id) and "subnet_id" not in settings.of_class
+            asking = namespace if named else None
+            await self._check_network(subnet.network_id, project_id, asking)
+            family = await self._of_subnet(subnet, address, specs)
+            return Place(family=family, subnet_id=subnet_id, address=address)
+        asking = namespace if "network_id" not in settings.of_class else None
+        await self._check_network(settings.network_id, project_id, asking)
+        family = "IPv4"  # Octavia chooses a subnet of it where there is one
+        if address is not None:
+            subnet = await self._with(address, settings.network_id)
+            family = await self._of_subnet(subnet, address, specs)
+        return Place(family=family, network_id=settings.network_id, address=address)
 
-    async def _of_port(self, port_id: str, address: str | None, project_id: str) -> str:
+    async def _of_port(self, port_id: str, address: str | None, project_id: str | None) -> str:
         """Return the address of a port.
 
+        :param project_id: None if the port may be any project's.
         :raises errors.Refused: the port is not for the Service.
         """
         port = await self._neutron.get_port(port_id)
-        if port["project_id"] != project_id:
+        if project_id not in (None, port["project_id"]):
             raise errors.Refused(f"port {port_id} is not of project {project_id}")
         if self._tags <= set(port["tags"]) or not self._is_free(port):
             user = port["device_id"] or port["device_owner"] or "a Pod"
@@ -188,14 +207,12 @@ class Places:
         self,
         subnet: Subnet,
         address: str | None,
-        project_id: str,
         specs: Sequence[LBaaSServiceSpec],
     ) -> str:
         """Return the address family of a subnet.
 
-        :raises errors.Refused: the subnet is not for the Service.
+        :raises errors.Refused: the address is not for the Service.
         """
-        await self._check_network(subnet.network_id, project_id)
         if address is not None and not _is_in(address, subnet):
             raise errors.Refused(
                 f"{address} is not in subnet {subnet.id} ({subnet.cidr}): name another one by "
@@ -210,7 +227,13 @@ class Places:
                 )
         return f"IPv{subnet.ip_version}"
 
-    async def _check_network(self, network_id: str, project_id: str) -> None:
+    async def _check_network(self, network_id: str, project_id: str, asking: str | None) -> None:
+        """Check that a VIP may be in the network.
+
+        :param asking: the namespace whose users name it; None if the operator does.
+        """
+        if asking and granted.check_named(self._conf, "networks", asking, network_id):
+            return
         network = await self._neutron.get_network(network_id)
         await granted.check_network(self._neutron, network, project_id)
 

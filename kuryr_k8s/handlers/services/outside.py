@@ -26,6 +26,7 @@ from kuryr_k8s.drivers.base import (
     PublicIPRequest,
     ServicePublicIPDriver,
     StillShared,
+    granted,
 )
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.addresses import Places
@@ -115,7 +116,8 @@ class Outside:
     async def _ensure(self, reconcile: Reconcile) -> Exposure | None:
         key, service, settings = reconcile.key, reconcile.service, reconcile.settings
         specs, owner = reconcile.given.specs, reconcile.owner(Role.EXTERNAL)
-        check_containers(settings, specs[0].project_id or "", self._context.conf)
+        project_id = specs[0].project_id or ""
+        check_containers(settings, service.namespace, project_id, self._context.conf)
         if await self._sharing.names_another(reconcile):
             return await self._share(reconcile)
         subnets = [spec.subnet_id or "" for spec in specs]
@@ -144,9 +146,8 @@ class Outside:
         :param both: a second one is wanted, if there is a place for it.
         """
         owner = reconcile.owner(Role.EXTERNAL)
-        place, *others = await self._places.of_vips(
-            owner, reconcile.settings, reconcile.given.specs
-        )
+        namespace, specs = reconcile.service.namespace, reconcile.given.specs
+        place, *others = await self._places.of_vips(owner, namespace, reconcile.settings, specs)
         outcomes: list[Outcome] = []
         problem: errors.KuryrError | None = None
         try:
@@ -216,7 +217,7 @@ class Outside:
             )
         try:
             shared = await self._sharing.ensure(reconcile)
-        except NotShared as error:
+        except (NotShared, granted.NotGranted) as error:
             if await self._has_own(service):
                 raise  # what the Service has of its own stays
             return Exposure(load_balancer_id="", addresses=(), ingress=(), problem=error)
@@ -356,7 +357,7 @@ class Outside:
                     vip_address=found.vip_address,
                     address=settings.address,
                     network_id=settings.floating_network_id,
-                    subnet_ids=await self._places.floating_subnets(settings),
+                    subnet_ids=await self._places.floating_subnets(service.namespace, settings),
                     keep=settings.keep_floating_ip,
                 )
             )

@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 from kuryr_k8s.config.octavia import CLASS_PREFIX
+from kuryr_k8s.drivers.base.granted import check_named
 from kuryr_k8s.handlers.services.desired import KEEPS_TIMEOUT
 from kuryr_k8s.model.load_balancer import HASHING
 from kuryr_k8s.model.service import Service
@@ -67,17 +68,31 @@ def settings_of(
     return dataclasses.replace(found, **_of_class(conf, group)), problems
 
 
-def check_containers(settings: Settings, project_id: str, conf: cfg.ConfigOpts) -> None:
+def check_containers(
+    settings: Settings, namespace: str, project_id: str, conf: cfg.ConfigOpts
+) -> None:
     """Make sure that the Service may use the containers of certificates that it names.
 
     Barbican checks who reads it, and that is our account, whoever names it. So only users of our
-    own project may name any.
+    own project may name any that is not granted by its reference.
 
-    :param project_id: the Service's.
-    :raises errors.Refused: it is another project.
+    :param namespace: the Service's, like ``project_id``.
+    :raises errors.Refused: it is another project, or the container is not granted.
     """
-    # the others are nothing without this one
-    if settings.default_tls_container_ref and project_id != conf.neutron_defaults.project:
+    if settings.default_tls_container_ref is None:
+        return  # the others are nothing without this one
+    named = (
+        settings.default_tls_container_ref,
+        *settings.sni_container_refs,
+        settings.client_ca_tls_container_ref,
+        settings.client_crl_container_ref,
+    )
+    by_reference = [
+        check_named(conf, "tls_containers", namespace, container)
+        for container in named
+        if container is not None
+    ]
+    if not all(by_reference) and project_id != conf.neutron_defaults.project:
         raise errors.Refused(
             f"annotation {PREFIX}default-tls-container-ref: is for Services of kuryr's own "
             f"project, as Barbican would not be asked whether project {project_id} may use it"
@@ -104,7 +119,7 @@ def _of_class(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
     ):
         if any(name in given for name in together):
             values |= {name: given.get(name) for name in together}
-    return values
+    return values | {"of_class": frozenset(given)}
 
 
 def unkept(service: Service, *, exposed: bool, providers: Collection[str]) -> dict[str, str]:

@@ -5,8 +5,9 @@ pools as an external one would have, have the role SHARED. The rest of the load 
 address included, is its owner's.
 
 Within a namespace nobody has to be asked. A Service of another namespace says by an annotation
-with whom it shares. Where it does so no more, what is there is removed, whatever else is wrong
-with the Service that has it: nobody else's deletion waits for it.
+with whom it shares. Which namespaces have ports on a load balancer of no Service is the operator's
+word. Where it is said no more, what is there is removed, whatever else is wrong with the Service
+that has it: nobody else's deletion waits for it.
 """
 
 from collections import defaultdict
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import LBaaSDriver, Owned
+from kuryr_k8s.drivers.base import LBaaSDriver, Owned, granted
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import shared_of
 from kuryr_k8s.handlers.services.reconcile import Outcome, Reconcile
@@ -48,6 +49,7 @@ class Sharing:
 
     def __init__(self, context: HandlerContext, requests: Requests) -> None:
         self._lbaas = context.drivers[LBaaSDriver]
+        self._conf = context.conf
         self._kube = context.kube
         self._services = context.informers.of(SERVICES)
         self._neutron = context.neutron
@@ -74,42 +76,59 @@ class Sharing:
         return tuple(self._guests.get(old.uid, ()))
 
     async def withdraw(self, key: Key, service: Service) -> None:
-        """Remove the Service's parts from load balancers whose owners no longer share them.
+        """Remove the Service's parts from load balancers where it may have none any more.
 
-        The API server itself must say so.
+        Of an owner's consent, the API server itself must say so.
 
         :raises errors.Wait: Octavia is at work, or the cache is not up to date.
         """
         for load_balancer_id in await self._lbaas.places_of(Owner(service.uid, Role.SHARED)):
             owned = await self._lbaas.owner_of(load_balancer_id)
-            if owned is None or self._is_shared_with(service, owned):
-                continue
-            if await self._shares_live(owned, service.namespace):
-                raise errors.Wait(f"the cache lags behind {owned.owner}", delay=1.0)
-            await self.release(key, service, refused=True)
-            return
+            try:
+                self._check(service, load_balancer_id, owned)
+            except (NotShared, granted.NotGranted) as refusal:
+                if owned is not None and await self._shares_live(owned, service.namespace):
+                    raise errors.Wait(f"the cache lags: {refusal}", delay=1.0) from refusal
+                await self.release(key, service, refused=True)
+                return
 
     async def ensure(self, reconcile: Reconcile) -> Outcome:
         """Return the load balancer that the settings name, with the Service's parts in it.
 
         :raises errors.Wait: Octavia is at work.
         :raises NotShared: its owner does not share it with the namespace.
+        :raises granted.NotGranted: it is no Service's, and not granted to the namespace.
         :raises errors.Refused: it cannot be used, or others have all of the ports.
         """
         named, service = reconcile.settings.load_balancer_id or "", reconcile.service
         owned = await self._lbaas.owner_of(named)
-        if owned is not None and not self._is_shared_with(service, owned):
-            await self._leave_others(reconcile, owned)
-            raise NotShared(
-                f"load balancer {named} is a Service's of namespace {owned.namespace}, whose "
-                f"annotation {SHARED_WITH} does not name namespace {service.namespace}"
-            )
+        try:
+            self._check(service, named, owned)
+        except (NotShared, granted.NotGranted):
+            await self._leave_others(reconcile, named, owned)
+            raise
         return await self._requests.ensure(
             service,
             reconcile.owner(Role.SHARED),
             shared_of(reconcile.given),
             into=reconcile.settings.load_balancer_id,
         )
+
+    def _check(self, service: Service, load_balancer_id: str, owned: Owned | None) -> None:
+        """Check that a Service may have parts in a load balancer.
+
+        :param owned: None if it is no Service's.
+        :raises NotShared: its owner does not share it with the namespace.
+        :raises granted.NotGranted: it is no Service's, and not granted to the namespace.
+        """
+        namespace = service.namespace
+        if owned is None:
+            granted.check_named(self._conf, "load_balancers", namespace, load_balancer_id)
+        elif not self._is_shared_with(service, owned):
+            raise NotShared(
+                f"load balancer {load_balancer_id} is a Service's of namespace {owned.namespace}, "
+                f"whose annotation {SHARED_WITH} does not name namespace {namespace}"
+            )
 
     def _is_shared_with(self, service: Service, owned: Owned) -> bool:
         """Return whether a Service may have parts in another one's load balancer.
@@ -119,13 +138,16 @@ class Sharing:
         self._guests[owned.owner.uid].add(Key(service.namespace, service.name))
         return _shares(self._services.values(), owned, service.namespace)
 
-    async def _leave_others(self, reconcile: Reconcile, owned: Owned) -> None:
+    async def _leave_others(
+        self, reconcile: Reconcile, load_balancer_id: str, owned: Owned | None
+    ) -> None:
         """Remove the Service's parts from load balancers that it no longer names.
 
-        :param owned: the one that it names.
+        :param load_balancer_id: the one that it names, like ``owned``.
         """
-        owner, named = reconcile.owner(Role.SHARED), await self._lbaas.ids_of(owned.owner)
-        if await self._lbaas.places_of(owner) - named - {owned.id}:
+        named = await self._lbaas.ids_of(owned.owner) if owned is not None else frozenset()
+        places = await self._lbaas.places_of(reconcile.owner(Role.SHARED))
+        if places - named - {load_balancer_id}:
             await self.release(reconcile.key, reconcile.service, refused=True)
 
     async def _shares_live(self, owned: Owned, namespace: str) -> bool:

@@ -1,11 +1,11 @@
-"""A project's grants are checked once when they are there, and again while they are not."""
+"""What is granted to projects, checked once when it is there, and to namespaces."""
 
 import asyncio
 
 import pytest
 
-from kuryr_k8s import errors
-from kuryr_k8s.drivers.base.granted import Grants
+from kuryr_k8s import config, errors
+from kuryr_k8s.drivers.base.granted import Grants, NotGranted, check_named
 
 
 class Policy:
@@ -69,3 +69,42 @@ async def test_nobody_passes_while_the_first_check_is_under_way():
         await asyncio.sleep(0)  # they ask
         policy.open.set()
     assert len(refused) == 3
+
+
+def read(tmp_path, ports):
+    path = tmp_path / "kuryr.conf"
+    path.write_text("[policy]\n" if ports is None else f"[policy]\nports = {ports}\n")
+    return config.load(["--config-file", str(path)], "test")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "by_id"),
+    [
+        (None, False),  # the default
+        ("*:*", False),
+        ("team-a:*", False),
+        ("team-b:*,*:other,*:*", False),
+        ("team-a:port", True),
+        ("*:port", True),
+        ("*:*,team-a:port", True),
+    ],
+)
+def test_object_is_granted_by_its_id_or_with_all_that_the_project_may_use(tmp_path, pairs, by_id):
+    assert check_named(read(tmp_path, pairs), "ports", "team-a", "port") == by_id
+
+
+@pytest.mark.parametrize("pairs", ["", "team-b:*", "team-a:other", "*:other", "team-b:port"])
+def test_what_no_pair_names_is_not_granted(tmp_path, pairs):
+    with pytest.raises(NotGranted, match=r"port .* namespace team-a \(\[policy\] ports"):
+        check_named(read(tmp_path, pairs), "ports", "team-a", "port")
+
+
+@pytest.mark.parametrize("pairs", ["port", ":port", "team-a:", "Team:port", "team-*:port"])
+def test_pair_that_cannot_be_read_is_a_wrong_configuration(tmp_path, pairs):
+    with pytest.raises(errors.ConfigError, match="ports"):
+        read(tmp_path, pairs)
+
+
+def test_reference_of_a_container_may_have_colons(tmp_path):
+    reference = "https://barbican.example:9311/v1/containers/c"
+    assert check_named(read(tmp_path, f"team-a:{reference}"), "ports", "team-a", reference)

@@ -4,12 +4,19 @@ import dataclasses
 
 import pytest
 
+from kuryr_k8s import errors
 from kuryr_k8s.config import read
+from kuryr_k8s.drivers.base.granted import NotGranted
 from kuryr_k8s.drivers.lbaas.compare import same_listener, united
 from kuryr_k8s.handlers.services.desired import external_of, needs_external
 from kuryr_k8s.handlers.services.protocols import monitor_of, wire_of
 from kuryr_k8s.handlers.services.reconcile import Given, Options, Place
-from kuryr_k8s.handlers.services.settings import keeps_address, settings_of, unkept
+from kuryr_k8s.handlers.services.settings import (
+    check_containers,
+    keeps_address,
+    settings_of,
+    unkept,
+)
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
@@ -157,6 +164,29 @@ def test_class_goes_before_annotations_of_the_same_thing_whatever_its_case(conf)
     assert (found.floating_subnet, found.floating_subnet_id) == ("gold*", None)
     assert (found.subnet_id, found.network_id) == ("s", None)
     assert found.floating_network_id == ID
+    assert found.of_class == {"floating_subnet", "subnet_id"}
+
+
+@pytest.mark.parametrize("field", ["sni_container_refs", "client_ca_tls_container_ref"])
+def test_every_container_that_is_named_has_to_be_granted(tmp_path, field):
+    path = tmp_path / "kuryr.conf"
+    path.write_text(
+        "[neutron_defaults]\nproject = ours\n"
+        "[policy]\ntls_containers = team-a:first,team-a:second,team-b:*\n"
+    )
+    conf = read(["--config-file", str(path)], "test")
+
+    def check(named, namespace, project_id):
+        value = (named,) if field == "sni_container_refs" else named
+        asked = Settings(default_tls_container_ref="first", **{field: value})
+        check_containers(asked, namespace, project_id, conf)
+
+    check("second", "team-a", "theirs")
+    check("third", "team-b", "ours")
+    with pytest.raises(NotGranted, match="third"):
+        check("third", "team-a", "ours")
+    with pytest.raises(errors.Refused, match="kuryr's own project"):
+        check("third", "team-b", "theirs")
 
 
 def test_class_that_is_not_there_is_a_problem(conf):
