@@ -68,6 +68,17 @@ async def test_its_tags_are_set_by_its_owner(side: Side) -> None:
     assert sorted(found["tags"]) == sorted([side.mark, "x"])
 
 
+async def test_its_owner_describes_it_and_its_rules_and_tags_stay(side: Side) -> None:
+    group = await make(side)
+    path = f"/security-groups/{group['id']}"
+    assert (await side.kuryr.put(f"{path}/tags", {"tags": [side.mark]})).status == 200
+    body = {"security_group": {"description": f"{side.mark} x"}}
+    assert (await side.kuryr.put(path, body)).status == 200
+    [found] = await named(side, side.kuryr)
+    assert (found["description"], found["tags"]) == (f"{side.mark} x", [side.mark])
+    assert len(found["security_group_rules"]) == len(group["security_group_rules"])
+
+
 async def test_its_owner_shares_it_with_a_project_whose_ports_may_have_it_then(side: Side) -> None:
     """The port is one of the other project, and the cluster's user makes it."""
     group = await make(side)

@@ -40,6 +40,11 @@ class SecurityGroups:
         group: Json = answer["security_group"]
         return group
 
+    async def describe(self, group_id: str, description: str) -> None:
+        """Give the group another description."""
+        path, body = f"/security-groups/{group_id}", {"description": description}
+        await self._transport.call("PUT", path, body={"security_group": body})
+
     async def set_tags(self, group_id: str, tags: Sequence[str]) -> None:
         """Give the group these tags, and no others."""
         path = f"/security-groups/{group_id}/tags"

@@ -5,8 +5,8 @@ connects to members from an address of its own there (with ``member_mode = L3``)
 keeps clients' addresses, a Pod that reaches itself through a Service comes from the Service's
 address. A kubelet probes Pods from its node's port. Nobody else should have addresses in these
 subnets. The cluster has one such group; it is created when the first Pod needs it, and stays. A
-group of that name that bears the mark of another cluster, or no mark and that no KuryrPort of ours
-names, is left alone.
+group of that name that bears the mark of another cluster is left alone. So is one without a mark,
+as earlier versions made it, unless it has all of our tags and a KuryrPort of ours names it.
 """
 
 import asyncio
@@ -88,31 +88,37 @@ class MemberGroup:
         found = await groups.list_groups({"name": name, "project_id": self._project})
         ours = [group for group in found if self._is_ours(group)]
         group = min(ours, key=lambda group: (group["created_at"], group["id"]), default=None)
-        tags = [*self._resource_tags, self._neutron.mark.tag]
+        mark = self._neutron.mark.tag
+        description = f"{mark} Pods are reached from the subnets of Services"
         if group is None:
-            description = f"{tags[-1]} Pods are reached from the subnets of Services"
             body = {"name": name, "project_id": self._project, "description": description}
             group = await groups.create_group(body)
         group_id: str = group["id"]
-        present = []
+        if mark not in group["description"].split(" "):
+            # first: a cluster of an earlier version with our first tag may change the tags
+            await groups.describe(group_id, description)
+        present, others = [], []
         for rule in group["security_group_rules"]:
             fields = {name: rule.get(name) for name in _RULE_FIELDS}
             if fields in wanted:
                 present.append(fields)
             else:  # other groups decide about everything else
-                await groups.delete_rule(rule["id"])
+                others.append(rule["id"])
         group_fields = {"security_group_id": group_id, "project_id": self._project}
         missing = [rule | group_fields for rule in wanted if rule not in present]
-        if missing:
+        if missing:  # before others go: Pods may be reached by those alone
             await groups.create_rules(missing)
+        for rule_id in others:
+            await groups.delete_rule(rule_id)
+        tags = [*self._resource_tags, mark]
         if not set(tags) <= set(group["tags"]):
             await groups.set_tags(group_id, tags)
         return group_id
 
     def _is_ours(self, group: Json) -> bool:
         clusters = clusters_on((*group["tags"], *group["description"].split(" ")))
-        if not clusters:
-            return self._in_use(group["id"])
+        if not clusters:  # clusters of an earlier version that share a first tag share it
+            return set(self._resource_tags) <= set(group["tags"]) and self._in_use(group["id"])
         return clusters == {self._neutron.mark.uid}
 
     async def _share(self, project_id: str) -> None:

@@ -16,12 +16,17 @@ def ours(services):
     ]
 
 
+def rules(services, group):
+    """The group's rules."""
+    every = services.cloud.store.security_group_rules.values()
+    return [rule for rule in every if rule["security_group_id"] == group["id"]]
+
+
 def rules_of(services, group):
     """What the group lets through."""
     return sorted(
         (rule["direction"], rule["ethertype"], rule["remote_ip_prefix"])
-        for rule in services.cloud.store.security_group_rules.values()
-        if rule["security_group_id"] == group["id"]
+        for rule in rules(services, group)
     )
 
 
@@ -67,6 +72,66 @@ async def test_group_of_an_earlier_version_that_a_kuryrport_names_stays_the_clus
         assert await start_pod(services, "other") == before
     assert ours(services) == [group]
     assert MARK in group["tags"]
+    assert group["description"].startswith(f"{MARK} ")
+
+
+async def test_group_of_an_earlier_version_that_another_cluster_made_is_left_to_it(services):
+    """Their first tag is ours, too: so both have used it."""
+    tagged = {"neutron_defaults": {"resource_tags": "test-cluster,a"}}
+    async with services.controller(**tagged):
+        await start_pod(services)
+    (group,) = ours(services)
+    changes = {"tags": ["test-cluster", "b"], "description": "Pods are reached"}
+    services.cloud.store.change("security_group", group, changes)
+    async with services.controller(**tagged):
+        groups = await start_pod(services, "other")
+    assert group["id"] not in groups
+    assert group["tags"] == ["test-cluster", "b"]
+
+
+async def test_group_stays_ours_when_a_cluster_of_an_earlier_version_takes_its_tags(services):
+    async with services.controller():
+        before = await start_pod(services)
+    (group,) = ours(services)
+    services.cloud.store.change("security_group", group, {"tags": ["test-cluster", "b"]})
+    async with services.controller():
+        assert await start_pod(services, "other") == before
+    assert set(group["tags"]) >= {"test-cluster", MARK}
+
+
+@pytest.mark.parametrize("fault", [cut(), lose_reply()], ids=["not sent", "reply lost"])
+async def test_fault_at_any_write_leaves_the_group_of_an_earlier_version_to_us(services, fault):
+    """Its rules are those of subnets that Services had before."""
+    async with services.controller():
+        before = await start_pod(services)
+    (group,) = ours(services)
+    store = services.cloud.store
+    earlier = {"tags": ["test-cluster"], "description": "Pods are reached"}
+    for strike in range(1, 6):  # description, the new rules, two old ones that go, tags
+        store.change("security_group", group, earlier)
+        for number, rule in enumerate(rules(services, group)):
+            store.change("security_group_rule", rule, {"remote_ip_prefix": f"10.9{number}.0.0/16"})
+        services.cloud.faults.at_write(strike, fault)
+        async with services.controller():
+            assert await start_pod(services, f"pod-{strike}") == before
+        assert ours(services) == [group]
+        assert rules_of(services, group) == [V4, V6]
+        assert group["tags"] == ["test-cluster", MARK]
+        assert group["description"].startswith(f"{MARK} ")
+
+
+async def test_pods_are_reached_while_rules_are_exchanged(services):
+    async with services.controller():
+        await start_pod(services)
+    (group,) = ours(services)
+    before = {"remote_ip_prefix": "10.9.0.0/16"}
+    for rule in rules(services, group):
+        services.cloud.store.change("security_group_rule", rule, before)
+    services.cloud.faults.add(
+        method="DELETE", path="/security-group-rules/", times=None, action=cut()
+    )
+    async with services.controller():
+        await services.cloud.wait_for(lambda: {V4, V6} <= set(rules_of(services, group)))
 
 
 async def test_service_is_not_said_to_have_it(services):
@@ -106,7 +171,7 @@ async def test_fault_at_any_write_leaves_one_group(services, fault):
         if call.method in WRITES and "/v2.0/" in call.what
     ]
     number = next(at for at, kind in enumerate(kinds) if kind == "ports")
-    assert number == 5, kinds  # the group, its two rules that go, those that come, the tags
+    assert number == 5, kinds  # the group, the rules that come, its two that go, the tags
     store = services.cloud.store
     for strike in range(1, number + 1):
         for group in ours(services):
