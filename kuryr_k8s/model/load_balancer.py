@@ -41,6 +41,13 @@ CLIENT_CERTIFICATES = (
 )
 
 
+class AdditionalVIP(NamedTuple):
+    """A further VIP of a load balancer."""
+
+    subnet_id: str
+    address: str
+
+
 class Address(NamedTuple):
     """Identity of a member within its pool."""
 
@@ -183,6 +190,8 @@ class LoadBalancer:
     :param vip_port_id: an existing port, which replaces both.
     :param vip_address: None for any address of the subnet.
     :param provider: None for Octavia's default.
+    :param additional_vips: subnets of further VIPs, chosen at the creation; empty if there may be
+        any.
     :param vip_sg_ids: security groups of the VIP, in any order; None if they may be any.
     :param flavor_id: like ``availability_zone``, chosen at the creation; None for the default.
     :param namespace: namespace of the Service that it is for.
@@ -200,6 +209,7 @@ class LoadBalancer:
     pools: tuple[Pool, ...] = ()
     vip_network_id: str | None = None
     vip_port_id: str | None = None
+    additional_vips: tuple[str, ...] = ()
     vip_sg_ids: tuple[str, ...] | None = None
     flavor_id: str | None = None
     availability_zone: str | None = None
@@ -260,9 +270,14 @@ class FoundLoadBalancer:
     listeners: tuple[FoundListener, ...] = ()
     pools: tuple[FoundPool, ...] = ()
     vip_network_id: str = ""
+    additional_vips: tuple[AdditionalVIP, ...] = ()
     vip_sg_ids: tuple[str, ...] = ()
     flavor_id: str | None = None
     availability_zone: str | None = None
+
+    def vips(self) -> tuple[str, ...]:
+        """Return the addresses of all VIPs, the first one first."""
+        return (self.vip_address, *(vip.address for vip in self.additional_vips))
 
     def statuses(self) -> set[str]:
         """Return the provisioning statuses of the load balancer and everything in it."""

@@ -65,6 +65,7 @@ class Settings:
     network_id: str | None = None
     port_id: str | None = None
     load_balancer_id: str | None = None
+    additional_vip_subnet_ids: tuple[str, ...] = ()
     vip_sg_ids: tuple[str, ...] = ()
     flavor_id: str | None = None
     availability_zone: str | None = None
@@ -115,6 +116,11 @@ FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
         ("network_id", "network-id", values.identifier),
         ("port_id", "port-id", values.identifier),
         ("load_balancer_id", "load-balancer-id", values.identifier),
+        (
+            "additional_vip_subnet_ids",
+            "additional-vip-subnet-ids",
+            values.listed(values.identifier),
+        ),
         ("vip_sg_ids", "vip-sg-ids", values.listed(values.identifier)),
         ("flavor_id", "flavor-id", values.identifier),
         ("availability_zone", "availability-zone", values.text),

@@ -396,6 +396,27 @@ async def test_a_vip_is_anywhere_in_a_network(
     assert next_step(desired, found) is None
 
 
+async def test_additional_vips_are_in_other_subnets_of_the_network(
+    side: Side, octavia: Octavia, client: Client, provider: str
+) -> None:
+    network = await side.network("10.218.0.0/24", "10.218.1.0/24")
+    elsewhere = await side.network("10.218.2.0/24")
+    first, second = network["subnets"]
+    base = dataclasses.replace(wanted(side, first, provider), additional_vips=(second,))
+    balancer_id = await make(octavia, client, base)
+    found = await client.read(balancer_id)
+    assert next_step(base, found) is None
+    assert len(found.vips()) == len(set(found.vips())) == 2
+    for wrong in (first, elsewhere["subnets"][0]):
+        body = octavia_bodies.create_body(dataclasses.replace(base, additional_vips=(wrong,)))
+        with pytest.raises(errors.BadRequest, match="subnet"):
+            await client.create_load_balancer(body)
+    await client.delete_load_balancer(balancer_id)
+    await octavia.gone(balancer_id)
+    ports = (await side.kuryr.get("/ports", device_id=f"lb-{balancer_id}")).body["ports"]
+    assert not ports
+
+
 async def test_octavia_chooses_ciphers_again_and_fails_to_choose_versions(
     side: Side, octavia: Octavia, subnet: str, client: Client
 ) -> None:

@@ -43,6 +43,8 @@ def create_body(wanted: LoadBalancer) -> Json:
         **_given(wanted, VIP),
         **_given(wanted, CHOSEN_ONCE),
     }
+    if wanted.additional_vips:
+        body["additional_vips"] = [{"subnet_id": each} for each in wanted.additional_vips]
     if wanted.vip_sg_ids:
         body["vip_sg_ids"] = list(wanted.vip_sg_ids)
     pools = {pool.name: _populated(pool) for pool in wanted.pools}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kuryr_k8s.model.load_balancer import (
     CLIENT_CERTIFICATES,
+    AdditionalVIP,
     Address,
     FoundListener,
     FoundLoadBalancer,
@@ -105,6 +106,10 @@ def found(
             for shown in pools
         ),
         vip_network_id=load_balancer["vip_network_id"],
+        additional_vips=tuple(
+            AdditionalVIP(each["subnet_id"], each["ip_address"])
+            for each in load_balancer.get("additional_vips") or ()  # API 2.26
+        ),
         vip_sg_ids=tuple(sorted(load_balancer.get("vip_sg_ids") or ())),  # API 2.29
         flavor_id=load_balancer["flavor_id"],
         availability_zone=load_balancer["availability_zone"],

@@ -17,9 +17,8 @@ Version = tuple[int, int]
 HASHED = ("TCP", "UDP", "SCTP")
 ALGORITHMS = ("SOURCE_IP", "SOURCE_IP_PORT")
 MONITORS = ("TCP", "UDP-CONNECT")
-ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, CIPHERS, TLS_VERSIONS, PROXYV2, SCTP, GROUPS = (
-    (2, minor) for minor in (11, 12, 13, 14, 15, 17, 22, 23, 29)
-)
+ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, CIPHERS = ((2, minor) for minor in (11, 12, 13, 14, 15))
+TLS_VERSIONS, PROXYV2, SCTP, ADDITIONAL, GROUPS = ((2, minor) for minor in (17, 22, 23, 26, 29))
 
 
 class Capabilities:
@@ -108,6 +107,8 @@ def needed(wanted: LoadBalancer) -> Iterator[tuple[str, Version]]:
     yield "additive_only", ADDITIVE  # an older one would replace all members; tags are older
     if wanted.availability_zone is not None:
         yield "availability_zone", ZONES
+    if wanted.additional_vips:
+        yield "additional_vips", ADDITIONAL
     if wanted.vip_sg_ids:
         yield "vip_sg_ids", GROUPS
     for listener in wanted.listeners:

@@ -37,11 +37,16 @@ def differs(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:
     return (
         wanted.project_id != found.project_id
         or not _same_values(wanted, found, CHOSEN_ONCE)
+        or not _has_vips_in(wanted.additional_vips, found)
         or (
             wanted.vip_address is not None
             and ipaddress.ip_address(wanted.vip_address) != ipaddress.ip_address(found.vip_address)
         )
     )
+
+
+def _has_vips_in(subnets: Sequence[str], found: FoundLoadBalancer) -> bool:
+    return not subnets or set(subnets) == {vip.subnet_id for vip in found.additional_vips}
 
 
 def same_groups(wanted: LoadBalancer, found: FoundLoadBalancer) -> bool:

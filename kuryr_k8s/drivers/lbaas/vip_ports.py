@@ -8,6 +8,7 @@ taken. So the port is removed at once where its address is known, and by a sweep
 
 import contextlib
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ from kuryr_k8s.model.load_balancer import LoadBalancer
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 NAMES = {"ovn-lb:vip": "ovn-lb-vip-", "Octavia": "octavia-lb-"}  # by device_owner
+# With ovn each additional VIP has a port; with amphora they are addresses of the VIP's port.
+ADDITIONAL = re.compile(r"(?<=^ovn-lb-vip-)additional-[0-9]+-")
 DEVICE = "lb-"
 FIELDS = ("id", "name", "device_id", "device_owner", "project_id", "fixed_ips", "revision_number")
 
@@ -127,7 +130,8 @@ def load_balancer_of(port: Mapping[str, Any]) -> str:
     device_id, owner = str(port["device_id"]), str(port["device_owner"])
     load_balancer_id = device_id.removeprefix(DEVICE)
     is_vip = device_id.startswith(DEVICE) and owner in NAMES
-    return load_balancer_id if is_vip and port["name"] == NAMES[owner] + load_balancer_id else ""
+    name = ADDITIONAL.sub("", port["name"], count=1)
+    return load_balancer_id if is_vip and name == NAMES[owner] + load_balancer_id else ""
 
 
 def is_vip_port(port: Mapping[str, Any]) -> bool:

@@ -153,6 +153,12 @@ class Places:
         family = family_of(address) if address else "IPv4"
         first = next((spec for spec in specs if family_of(spec.ip or "") == family), specs[0])
         project_id = first.project_id or ""
+        elsewhere = settings.port_id or (settings.network_id and not settings.subnet_id)
+        if settings.additional_vip_subnet_ids and elsewhere:
+            raise errors.Refused(
+                f"annotation {PREFIX}additional-vip-subnet-ids: the place of the first VIP is to "
+                "be named by subnet-id, or not at all"
+            )
         for group_id in settings.vip_sg_ids:
             granted.check_named(self._conf, "security_groups", namespace, group_id)
             await granted.check_security_group(self._neutron, group_id, project_id)
@@ -167,7 +173,10 @@ class Places:
             asking = namespace if named else None
             await self._check_network(subnet.network_id, project_id, asking)
             family = await self._of_subnet(subnet, address, specs)
-            return Place(family=family, subnet_id=subnet_id, address=address)
+            further = await self._additional_vips(settings, subnet)
+            return Place(
+                family=family, subnet_id=subnet_id, address=address, additional_vips=further
+            )
         asking = namespace if "network_id" not in settings.of_class else None
         await self._check_network(settings.network_id, project_id, asking)
         family = "IPv4"  # Octavia chooses a subnet of it where there is one
@@ -175,6 +184,22 @@ class Places:
             subnet = await self._with(address, settings.network_id)
             family = await self._of_subnet(subnet, address, specs)
         return Place(family=family, network_id=settings.network_id, address=address)
+
+    async def _additional_vips(self, settings: Settings, subnet: Subnet) -> tuple[str, ...]:
+        """Return the subnets of further VIPs.
+
+        :param subnet: the VIP's.
+        :raises errors.Refused: one of them is of another network or address family.
+        """
+        for subnet_id in settings.additional_vip_subnet_ids:
+            other = await self._neutron.get_subnet(subnet_id)
+            alike = (other.network_id, other.ip_version) == (subnet.network_id, subnet.ip_version)
+            if other.id == subnet.id or not alike:
+                raise errors.Refused(
+                    f"annotation {PREFIX}additional-vip-subnet-ids: {subnet_id} is not another "
+                    f"IPv{subnet.ip_version} subnet of the VIP's network {subnet.network_id}"
+                )
+        return settings.additional_vip_subnet_ids
 
     async def _of_port(self, port_id: str, address: str | None, project_id: str | None) -> str:
         """Return the address of a port.

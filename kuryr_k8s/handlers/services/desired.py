@@ -80,6 +80,7 @@ def external_of(given: Given, place: Place, role: Role = Role.EXTERNAL) -> LoadB
         vip_network_id=place.network_id,
         vip_port_id=place.port_id,
         vip_address=place.address,
+        additional_vips=place.additional_vips,
         provider=given.options.provider,
         vip_sg_ids=settings.vip_sg_ids,
         flavor_id=settings.flavor_id,
@@ -119,6 +120,7 @@ def needs_external(settings: Settings, cluster_ips: Sequence[str], subnets: Sequ
         or settings.network_id
         or settings.port_id
         or settings.source_ranges
+        or settings.additional_vip_subnet_ids
         or settings.vip_sg_ids
         or settings.flavor_id
         or settings.availability_zone

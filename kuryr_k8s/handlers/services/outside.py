@@ -69,6 +69,7 @@ ASKED_BY = {
     "flavor_id": f"annotation {PREFIX}flavor-id",
     "availability_zone": f"annotation {PREFIX}availability-zone",
     "vip_sg_ids": f"annotation {PREFIX}vip-sg-ids",
+    "additional_vips": f"annotation {PREFIX}additional-vip-subnet-ids",
     "vip_port_id": f"annotation {PREFIX}port-id",
     "vip_network_id": f"annotation {PREFIX}network-id",
     "lb_algorithm": f"annotation {PREFIX}lb-method",
@@ -126,7 +127,7 @@ class Outside:
         if needed or await self._requests.is_shared(key, owner):
             outcomes = await self._ensure_external(reconcile, both=needed)
             front = outcomes[0]
-            reached = {outcome.found.vip_address: outcome for outcome in outcomes}
+            reached = {vip: outcome for outcome in outcomes for vip in outcome.found.vips()}
         else:
             reached = await self._inner(reconcile)
             if _first_of(service.cluster_ips) not in reached:

@@ -70,6 +70,7 @@ class Place:
     """Place of a VIP that is no ClusterIP: in a subnet, in a network, or at a port.
 
     :param family: IPv4 or IPv6.
+    :param additional_vips: subnets of further VIPs.
     :param member_subnet_id: the subnet of members that are in no subnet of Pods.
     """
 
@@ -78,6 +79,7 @@ class Place:
     network_id: str | None = None
     port_id: str | None = None
     address: str | None = None
+    additional_vips: tuple[str, ...] = ()
     member_subnet_id: str | None = None
 
 

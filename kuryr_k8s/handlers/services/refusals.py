@@ -49,7 +49,7 @@ def shape_of(desired: LoadBalancer) -> LoadBalancer:
 def without_refused(
     desired: LoadBalancer, refused: Sequence[errors.BadRequest]
 ) -> LoadBalancer | None:
-    """Leave out what the provider cannot do: ports of some protocols, and all health monitors.
+    """Leave out what cannot be had: ports of some protocols, health monitors, additional VIPs.
 
     :returns: None if nothing would be left, or something else is refused.
     """
@@ -60,6 +60,8 @@ def without_refused(
             less = _without_ports(less, error.brief)
         elif less is not None and feature == "health_monitor" and error.status == NOT_IMPLEMENTED:
             less = _without_monitors(less)
+        elif less is not None and feature == "additional_vips" and less.additional_vips:
+            less = dataclasses.replace(less, additional_vips=())
         else:
             return None
     return less

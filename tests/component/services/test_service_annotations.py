@@ -191,6 +191,64 @@ async def test_subnet_id_of_another_project_is_refused(services):
     assert len(services.trees()) == 1
 
 
+async def test_additional_vip_subnet_ids(services):
+    """All VIPs are addresses. They are given once: others make another load balancer."""
+    cloud = services.cloud
+    frontend = cloud.add_network("frontend", "10.44.0.0/24", "10.45.0.0/24", "10.46.0.0/24")
+    first, *others = frontend["subnets"]
+
+    async def addresses():
+        return [entry["ip"].rpartition(".")[0] for entry in await ingress_of(services)]
+
+    async def until_addresses(*expected):
+        async def told():
+            return sorted(await addresses()) == list(expected)
+
+        await services.until(told)
+
+    asked = {INTERNAL: "true"} | marks(subnet_id=first, additional_vip_subnet_ids=others[0])
+    async with services.controller():
+        await served(services, asked)
+        await until_addresses("10.44.0", "10.45.0")
+        before = set(cloud.load_balancers)
+        await annotate(services, marks(additional_vip_subnet_ids=",".join(others)))
+        await until_addresses("10.44.0", "10.45.0", "10.46.0")
+        assert len(before - set(cloud.load_balancers)) == 1
+        await services.delete_service()
+        await services.until_service_gone()
+    assert not [port for port in cloud.ports.values() if port["device_id"].startswith("lb-")]
+
+
+@pytest.mark.parametrize("named", ["first", "IPv6", "elsewhere", "by network-id"])
+async def test_additional_vip_subnet_ids_of_another_place_are_refused(services, named):
+    cloud = services.cloud
+    frontend = cloud.add_network("frontend", "10.44.0.0/24", "10.45.0.0/24", "2a00:44::/64")
+    first, second, v6 = frontend["subnets"]
+    elsewhere = cloud.add_network("elsewhere", "10.47.0.0/24")["subnets"][0]
+    subnets = {"first": first, "IPv6": v6, "elsewhere": elsewhere, "by network-id": second}
+    of_network = named == "by network-id"
+    place = marks(network_id=frontend["id"]) if of_network else marks(subnet_id=first)
+    more = marks(additional_vip_subnet_ids=subnets[named])
+    async with services.controller():
+        await expose(services, annotations={INTERNAL: "true"} | place | more)
+        _reason, message = await until_condition(services, READY, "False")
+    assert "additional-vip-subnet-ids" in message
+    assert balancer(services, "external") is None
+
+
+async def test_additional_vip_subnet_ids_that_this_octavia_does_not_know(services):
+    """The Service is reached at its first VIP."""
+    services.cloud.octavia.newest = 25
+    frontend = services.cloud.add_network("frontend", "10.44.0.0/24", "10.45.0.0/24")
+    first, second = frontend["subnets"]
+    asked = {INTERNAL: "true"} | marks(subnet_id=first, additional_vip_subnet_ids=second)
+    async with services.controller():
+        (ingress,) = await served(services, asked)
+        _reason, message = await until_condition(services, UNSUPPORTED, "True")
+    assert ingress["ip"].startswith("10.44.0.")
+    assert "needs version 2.26" in message
+
+
 async def test_network_id(services):
     frontend = services.cloud.add_network("frontend", "10.44.0.0/24")
     async with services.controller():

@@ -55,7 +55,9 @@ def _broken(found):
 
 
 def _same_frame(desired, found):
-    return all(
+    subnets = {vip.subnet_id for vip in found.additional_vips}
+    further = not desired.additional_vips or set(desired.additional_vips) == subnets
+    return further and all(
         like(getattr(desired, name), getattr(found, name))
         for name in ("provider", "vip_address", "project_id", *PLACE, *CHOSEN)
     )

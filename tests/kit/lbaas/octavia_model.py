@@ -7,6 +7,7 @@ from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     ERROR,
+    AdditionalVIP,
     Address,
     FoundListener,
     FoundLoadBalancer,
@@ -251,6 +252,7 @@ def made(wanted):
         ),
         pools=tuple(pools.values()),
         vip_network_id=wanted.vip_network_id or "network",
+        additional_vips=tuple(AdditionalVIP(each, each) for each in wanted.additional_vips),
         vip_sg_ids=wanted.vip_sg_ids or (),
         flavor_id=wanted.flavor_id,
         availability_zone=wanted.availability_zone,

@@ -76,6 +76,7 @@ ONCE = st.sampled_from(
         {"vip_network_id": "network2"},
         {"vip_port_id": "port"},
         {"vip_port_id": "port2"},
+        {"additional_vips": ("more",)},
         {"flavor_id": "large"},
         {"availability_zone": "here"},
         {"project_id": "other"},

@@ -15,6 +15,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
+from kuryr_k8s.drivers.lbaas.vip_ports import load_balancer_of
 from kuryr_k8s.model.load_balancer import Member
 from tests.kit.fakes import FakeCloud, answer, from_proxy, lose_reply
 from tests.kit.fakes.octavia.kinds import POOL
@@ -212,6 +213,25 @@ async def test_what_a_provider_cannot_do_is_a_refusal(client: Octavia, body: Jso
         await client.create_load_balancer(body)
     assert isinstance(caught.value, errors.CloudError)
     assert caught.value.status == 501
+
+
+@pytest.mark.parametrize(("provider", "ports"), [("ovn", 2), ("amphora", 1)])
+async def test_additional_vips_have_ports_of_their_own_with_ovn_alone_and_all_go(
+    cloud: FakeCloud, client: Octavia, body: Json, provider: str, ports: int
+) -> None:
+    network_id = cloud.subnets[body["vip_subnet_id"]]["network_id"]
+    second = cloud.add_subnet(network_id, "10.4.0.0/24")["id"]
+    del body["listeners"]
+    further = {"provider": provider, "additional_vips": [{"subnet_id": second}]}
+    made = await client.create_load_balancer(body | further)
+    first, other = (await client.read(made.id)).vips()
+    assert (first.startswith("10.2.0."), other.startswith("10.4.0.")) == (True, True)
+    assert [load_balancer_of(port) for port in cloud.ports.values()] == [made.id] * ports
+    twice = {"additional_vips": [{"subnet_id": body["vip_subnet_id"]}]}
+    with pytest.raises(errors.BadRequest, match="Duplicate VIP subnet"):
+        await client.create_load_balancer(body | twice)
+    await client.delete_load_balancer(made.id)
+    assert not cloud.ports
 
 
 async def test_an_older_octavia_has_fewer_versions(cloud: FakeCloud, client: Octavia) -> None:

@@ -160,7 +160,7 @@ LOAD_BALANCER = Kind(
     _COMMON
     | dict.fromkeys(("provider", "flavor_id", "availability_zone", "listeners", "pools"), "c")
     | dict.fromkeys(("vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address"), "c")
-    | {"description": "cu", "vip_sg_ids": "cu"},
+    | {"description": "cu", "vip_sg_ids": "cu", "additional_vips": "c"},
     defaults={
         "name": "", "description": "", "admin_state_up": True, "tags": [], "listeners": [],
         "pools": [], "vip_qos_policy_id": None, "vip_sg_ids": [], "additional_vips": [],

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 _OF_STATUS = ("id", "name", "provisioning_status", "operating_status")
 _OF_BALANCER = (
     "name", "project_id", "provider", "vip_address", "vip_subnet_id", "flavor_id",
-    "availability_zone", "vip_sg_ids",
+    "availability_zone", "vip_sg_ids", "additional_vips",
 )  # fmt: skip
 _OF_LISTENER = (
     "name", "protocol", "protocol_port", "allowed_cidrs", "timeout_client_data",

@@ -29,6 +29,7 @@ def choose(neutron: Neutron, body: Json) -> None:
     else:
         text = "VIP must contain one of: vip_port_id, vip_network_id, vip_subnet_id."
         raise errors.invalid(text)
+    _check_additional(neutron, body)
 
 
 def plug(neutron: NeutronAPI, load_balancer: Json) -> None:
@@ -40,13 +41,14 @@ def plug(neutron: NeutronAPI, load_balancer: Json) -> None:
     if load_balancer.get("vip_address"):
         fixed_ip["ip_address"] = load_balancer["vip_address"]
     by_ovn = provider == "ovn"
+    others = [] if by_ovn else load_balancer["additional_vips"]
     body = {
         "name": f"ovn-lb-vip-{identifier}" if by_ovn else f"octavia-lb-{identifier}",
         "device_owner": "ovn-lb:vip" if by_ovn else "Octavia",
         "device_id": f"lb-{identifier}",
         "admin_state_up": by_ovn,
         "network_id": load_balancer["vip_network_id"],
-        "fixed_ips": [fixed_ip],
+        "fixed_ips": [fixed_ip, *({"subnet_id": vip["subnet_id"]} for vip in others)],
         "project_id": load_balancer["project_id"],
     }
     try:
@@ -58,13 +60,44 @@ def plug(neutron: NeutronAPI, load_balancer: Json) -> None:
         raise errors.broken(provider, refusal.message) from None
     load_balancer["vip_port_id"] = port["id"]
     load_balancer["vip_address"] = port["fixed_ips"][0]["ip_address"]
+    if by_ovn:
+        _plug_additional(neutron, load_balancer, body)
+        return
+    for vip, fixed_ip in zip(load_balancer["additional_vips"], port["fixed_ips"][1:], strict=True):
+        vip |= {"ip_address": fixed_ip["ip_address"], "port_id": port["id"]}
+
+
+def _plug_additional(neutron: NeutronAPI, load_balancer: Json, first: Json) -> None:
+    """With ovn each has a port."""
+    for number, vip in enumerate(load_balancer["additional_vips"], start=1):
+        name = f"ovn-lb-vip-additional-{number}-{load_balancer['id']}"
+        own = {"name": name, "fixed_ips": [{"subnet_id": vip["subnet_id"]}]}
+        port = neutron.add_port(_SERVICE, first | own)
+        vip |= {"ip_address": port["fixed_ips"][0]["ip_address"], "port_id": port["id"]}
 
 
 def unplug(neutron: NeutronAPI, load_balancer: Json) -> None:
-    """Delete the VIP's port, if it was made for the load balancer."""
-    port = neutron.store.ports.get(load_balancer["vip_port_id"])
-    if port is not None and port["device_id"] == f"lb-{load_balancer['id']}":
-        neutron.remove_port(port["id"])
+    """Delete the VIPs' ports, if they were made for the load balancer."""
+    others = (vip["port_id"] for vip in load_balancer["additional_vips"])
+    for port_id in {load_balancer["vip_port_id"], *others}:
+        port = neutron.store.ports.get(port_id)
+        if port is not None and port["device_id"] == f"lb-{load_balancer['id']}":
+            neutron.remove_port(port["id"])
+
+
+def _check_additional(neutron: Neutron, body: Json) -> None:
+    """400 where a subnet is named twice, or is of another network."""
+    subnets = [body["vip_subnet_id"], *(vip["subnet_id"] for vip in body["additional_vips"])]
+    if len(set(subnets)) < len(subnets):
+        text = "Duplicate VIP subnet(s) specified. Only one IP can be bound per subnet."
+        raise errors.invalid(text)
+    networks = set()
+    for subnet_id in subnets:
+        if subnet_id not in neutron.subnets:
+            raise errors.invalid(f"Subnet {subnet_id} not found")
+        networks.add(neutron.subnets[subnet_id]["network_id"])
+    if len(networks) > 1:
+        raise errors.invalid("All VIP subnets must belong to the same network.")
 
 
 def _choose_by_port(neutron: Neutron, body: Json) -> None:

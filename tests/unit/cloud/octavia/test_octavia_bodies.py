@@ -203,6 +203,15 @@ def test_a_vip_is_where_is_asked_for_and_nothing_else_is_said_of_it():
     assert not {"vip_subnet_id", "vip_port_id", "vip_address"} & body.keys()
 
 
+def test_additional_vips_are_at_any_address_of_their_subnets():
+    wanted = dataclasses.replace(BALANCER, additional_vips=("one", "two"))
+    assert octavia_bodies.create_body(wanted)["additional_vips"] == [
+        {"subnet_id": "one"},
+        {"subnet_id": "two"},
+    ]
+    assert "additional_vips" not in octavia_bodies.create_body(BALANCER)
+
+
 def test_tls_is_taken_away_by_empty_values_and_versions_and_ciphers_once_they_are_forgotten():
     """Octavia fails where versions are null, and it has a minimum."""
     plain = dataclasses.replace(

@@ -139,3 +139,9 @@ def test_headers_are_those_that_are_added():
     assert shown().listeners[0].listener.insert_headers == ("X-Forwarded-Port",)
     assert shown().listeners[0].listener.sni_container_refs == ("one", "two")
     assert shown(listener={"insert_headers": None}).listeners[0].listener.insert_headers == ()
+
+
+def test_vips_are_the_first_one_and_those_that_a_new_octavia_has_beside_it():
+    assert shown().vips() == ("10.2.0.9",)
+    more = [{"subnet_id": "w", "ip_address": "10.3.0.9", "port_id": "q"}]
+    assert shown(balancer={"additional_vips": more}).vips() == ("10.2.0.9", "10.3.0.9")

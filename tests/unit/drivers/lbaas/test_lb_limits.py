@@ -25,6 +25,7 @@ def pool(protocol="TCP", algorithm="ROUND_ROBIN"):
     [
         ({}, "additive_only", (2, 11)),
         ({"availability_zone": "z"}, "availability_zone", (2, 14)),
+        ({"additional_vips": ("s",)}, "additional_vips", (2, 26)),
         ({"vip_sg_ids": ("g",)}, "vip_sg_ids", (2, 29)),
         (of_listener(allowed_cidrs=("::/0",)), "allowed_cidrs", (2, 12)),
         (of_listener(tls_ciphers="AES"), "tls_ciphers", (2, 15)),

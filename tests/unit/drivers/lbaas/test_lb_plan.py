@@ -26,7 +26,7 @@ def without_being_made_anew(old, new):
         ("provider", "vip_address", "vip_network_id", "vip_port_id", "flavor_id")
     )
     chosen |= {"availability_zone": None, "vip_subnet_id": None, "project_id": old.project_id}
-    return replace(new, **chosen)
+    return replace(new, **chosen, additional_vips=())
 
 
 @slow

@@ -18,6 +18,7 @@ from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, next_step
         {"project_id": "other"},
         {"vip_network_id": "elsewhere"},
         {"vip_port_id": "another"},
+        {"additional_vips": ("one", "two")},
         {"flavor_id": "large"},
         {"availability_zone": "there"},
     ],
@@ -85,6 +86,13 @@ def test_groups_of_a_vip_change_before_the_source_ranges_that_octavia_refuses_be
     states = [replace(open_vip, vip_sg_ids=("a",)), replace(ranged, vip_sg_ids=())]
     new, old = states if forward else reversed(states)
     assert kinds(carry_out(new, made(old))) == ["SetSecurityGroups", "UpdateListener"]
+
+
+def test_additional_vips_stay_where_nobody_asks_for_any():
+    old = wanted(listener(), pool())
+    found = made(replace(old, additional_vips=("b", "a")))
+    assert next_step(old, found) is None
+    assert next_step(replace(old, additional_vips=("a", "b")), found) is None
 
 
 def test_nothing_but_members_changes_before_the_groups_of_a_vip_are_there():

@@ -57,3 +57,10 @@ def test_nothing_is_left_where_the_same_is_refused_again_or_something_else():
 def test_monitor_stays_where_octavia_refuses_what_users_wrote_of_it():
     wrong = errors.Unsupported("url_path is wrong", feature="health_monitor", status=400)
     assert left(wrong) is None
+
+
+def test_additional_vips_go_where_octavia_knows_none():
+    older = errors.Unsupported("additional_vips needs version 2.26", feature="additional_vips")
+    desired = dataclasses.replace(BOTH, additional_vips=("subnet",))
+    assert without_refused(desired, (older,)) == BOTH
+    assert without_refused(BOTH, (older,)) is None
