@@ -52,10 +52,12 @@ class StatusTree(NamedTuple):
 
     :param statuses: the provisioning statuses of everything in it.
     :param members: ids of members by their addresses, by the ids of their pools.
+    :param operating: operating statuses of members, in the same way.
     """
 
     statuses: frozenset[str]
     members: dict[str, dict[Address, str]]
+    operating: dict[str, dict[Address, str]]
 
 
 def status_tree(shown: Json) -> StatusTree:
@@ -66,14 +68,17 @@ def status_tree(shown: Json) -> StatusTree:
     every = [shown, *shown["listeners"], *pools.values(), *members, *monitors]
     return StatusTree(
         frozenset(each["provisioning_status"] for each in every),
-        {
-            pool_id: {
-                Address(member["address"], member["protocol_port"]): member["id"]
-                for member in pool["members"]
-            }
-            for pool_id, pool in pools.items()
-        },
+        {pool_id: _by_address(pool, "id") for pool_id, pool in pools.items()},
+        {pool_id: _by_address(pool, "operating_status") for pool_id, pool in pools.items()},
     )
+
+
+def _by_address(pool: Json, name: str) -> dict[Address, str]:
+    """Return an attribute of a pool's members by their addresses."""
+    return {
+        Address(member["address"], member["protocol_port"]): member[name]
+        for member in pool["members"]
+    }
 
 
 def found(

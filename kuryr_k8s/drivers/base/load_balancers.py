@@ -127,6 +127,15 @@ class LBaaSDriver(Driver):
         """
         return None
 
+    async def not_online(self, found: FoundLoadBalancer) -> frozenset[str]:
+        """Return the addresses of members that get no connections yet, asking the cloud.
+
+        These are those that a health monitor has not found healthy.
+
+        :param found: what :meth:`ensure` or :meth:`attach` has returned.
+        """
+        return frozenset()
+
     @abc.abstractmethod
     async def is_shared(self, owner: Owner) -> bool:
         """Return whether others have parts in the owner's load balancer.

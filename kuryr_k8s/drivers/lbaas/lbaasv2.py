@@ -31,8 +31,10 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.model.load_balancer import DELETED, ERROR, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
+from kuryr_k8s.model.service import canonical
 
 LOG = logging.getLogger(__name__)
+HEALTHY = ("ONLINE", "NO_MONITOR")  # operating statuses of members that get connections
 
 
 class LBaaSv2(LBaaSDriver):
@@ -136,6 +138,27 @@ class LBaaSv2(LBaaSDriver):
     async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         view = await self._records.own_view(owner)
         return view.seen if view is not None else None
+
+    async def not_online(self, found: FoundLoadBalancer) -> frozenset[str]:
+        pools = [each for each in found.pools if each.pool.health_monitor is not None]
+        if not pools:
+            return frozenset()
+        try:
+            shown = (await self._octavia.status_tree(found.id)).operating
+        except errors.NotFound:
+            shown = {}
+        healthy = {
+            (pool_id, address.value)
+            for pool_id, statuses in shown.items()
+            for address, status in statuses.items()
+            if status in HEALTHY
+        }
+        return frozenset(
+            canonical(member.address)
+            for each in pools
+            for member in each.pool.members
+            if (each.id, member.key.value) not in healthy
+        )
 
     async def is_shared(self, owner: Owner) -> bool:
         view = await self._records.own_view(owner)

@@ -10,7 +10,7 @@ from kuryr_k8s.model.load_balancer import TIMEOUTS, HealthMonitor
 from kuryr_k8s.model.owner import Owner
 from tests.kit.confs import MARK, TAG
 from tests.kit.fakes.faults import WRITES, answer, lose_reply
-from tests.kit.fakes.octavia.kinds import LISTENER, POOL
+from tests.kit.fakes.octavia.kinds import LISTENER, MEMBER, POOL
 from tests.kit.load_balancer_worker import wanted
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
@@ -98,6 +98,37 @@ async def test_tags_that_a_former_version_did_not_give_are_put_on_once(make_work
     async with make_worker() as worker:
         await worker.have(OWNER, old)
     assert writes(cloud) == []
+
+
+async def test_members_that_get_no_connections_yet_are_told_by_one_read(make_worker, cloud):
+    """A member is healthy if the monitors of all pools that have it have found it so."""
+    octavia = cloud.octavia
+    octavia.progress.unhealthy.add("10.62.1.2")
+    bare = wanted(cloud, OWNER, ports=["http", "dns-tcp"])
+    async with make_worker() as worker:
+        found = await worker.have(OWNER, with_parts(bare, pool={"health_monitor": MONITOR}))
+        cloud.calls.clear()
+        assert await worker.driver.not_online(found) == {"10.62.1.2"}
+        assert [call.method for call in cloud.calls] == ["GET"]
+        first, second = (
+            member
+            for member in octavia.store.of(MEMBER).values()
+            if member["address"] == "10.62.1.2"
+        )
+        first["operating_status"] = "ONLINE"
+        assert await worker.driver.not_online(found) == {"10.62.1.2"}
+        second["operating_status"] = "NO_MONITOR"
+        assert await worker.driver.not_online(found) == set()
+        octavia.remove(found.id)
+        assert await worker.driver.not_online(found) == {"10.62.1.1", "10.62.1.2"}
+
+
+async def test_members_without_a_monitor_get_connections_at_once(make_worker, cloud):
+    async with make_worker() as worker:
+        found = await worker.have(OWNER, wanted(cloud, OWNER))
+        cloud.calls.clear()
+        assert await worker.driver.not_online(found) == set()
+        assert not cloud.calls
 
 
 async def _life_of_a_monitor(worker, cloud):

@@ -94,6 +94,13 @@ class OctaviaAPI:
         if not forwards:
             part["operating_status"] = "ERROR"
 
+    def recover(self, address: str) -> None:
+        """A member answers its health monitor at last, under all of its ports."""
+        self.progress.unhealthy.discard(address)
+        for member in self.store.of(MEMBER).values():
+            if member["address"] == address and member["operating_status"] == "OFFLINE":
+                member["operating_status"] = "ONLINE"
+
     def remove(self, resource_id: str) -> None:
         """A load balancer (with its port), or anything in one, vanishes."""
         self._balancers.discard(resource_id)

@@ -18,7 +18,8 @@ class Progress:
     infinite for never, until `finish` is called. With the provider ovn, the load balancer itself
     is done after half of the time, before its parts. With `one_by_one`, changes wait for those
     before them, as with a provider that has one worker. `stalled` tells of which load balancers
-    nothing is ever done, whatever `pending` says.
+    nothing is ever done, whatever `pending` says. `unhealthy` are addresses that answer no health
+    monitor: their members stay OFFLINE.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Progress:
         self.pending = 0.0
         self.one_by_one = False
         self._free_at = 0.0  # when the only worker is free
+        self.unhealthy: set[str] = set()
         self.stalled: Callable[[Json], bool] = lambda _load_balancer: False
         self._store = store
         self._discard = discard
@@ -63,6 +65,9 @@ class Progress:
                 self._discard(part_id)
             elif part["provisioning_status"].startswith("PENDING"):
                 self._store.set_status(part, "ACTIVE")
-                if part["operating_status"] == "OFFLINE":
+                if (
+                    part["operating_status"] == "OFFLINE"
+                    and part.get("address") not in self.unhealthy
+                ):
                     part["operating_status"] = "ONLINE"
         self._notify()

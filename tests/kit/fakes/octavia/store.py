@@ -57,10 +57,11 @@ class Store:
 
     def add(self, kind: Kind, body: Json) -> Json:
         """Give the resource an id, statuses and times, and keep it."""
+        unmonitored = kind is MEMBER and self.monitor(body["pool_id"]) is None
         resource = body | {
             "id": str(uuid.uuid4()),
             "provisioning_status": "PENDING_CREATE",
-            "operating_status": "NO_MONITOR" if kind is MEMBER else "OFFLINE",
+            "operating_status": "NO_MONITOR" if unmonitored else "OFFLINE",
             "created_at": _now(),
             "updated_at": None,
         }

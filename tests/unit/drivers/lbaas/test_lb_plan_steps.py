@@ -75,7 +75,7 @@ def shown(found):
         }
         for each in found.listeners
     }
-    return StatusTree(frozenset(found.statuses()), members)
+    return StatusTree(frozenset(found.statuses()), members, {})
 
 
 def test_what_members_have_become_is_known_from_the_status_tree():
