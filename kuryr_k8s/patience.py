@@ -52,6 +52,11 @@ class Patience:
         comes sooner.
     :param service_slices: until a Service with a selector counts as one without slices.
     :param service_endpoints: until a Service with a selector counts as one without Endpoints.
+    :param slow_gate: for which a Pod whose containers are ready may wait for its readiness gate
+        before users are told.
+    :param first_health_look: until the operating statuses of members are read again for the first
+        time, while a Pod waits for a health monitor; from then on twice as long each time.
+    :param longest_health_look: the most that it takes.
     :param pending_load_balancer: until a Service is looked at again though its load balancer has
         not left PENDING; the watch wakes it sooner.
     :param first_pending_look: until Octavia is first asked what is still PENDING.
@@ -93,6 +98,9 @@ class Patience:
     service_spec: float = 30.0
     service_slices: float = 1.0
     service_endpoints: float = 5.0
+    slow_gate: float = 60.0
+    first_health_look: float = 0.5
+    longest_health_look: float = 10.0
     pending_load_balancer: float = 60.0
     first_pending_look: float = 0.1
     first_repair: float = 5.0

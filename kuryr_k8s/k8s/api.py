@@ -8,7 +8,7 @@ deadline.
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,6 +25,7 @@ from kuryr_k8s.k8s.resources import Key, Resource
 Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"  # RFC 7396
 JSON_PATCH = "application/json-patch+json"  # RFC 6902
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON = "application/json"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -169,6 +170,19 @@ class KubeApi:
         path = resource.path(key.namespace, key.name, subresource)
         query = {"dryRun": "All"} if dry_run else {}
         return await self.call("PATCH", path, query=query, body=patch, content_type=MERGE_PATCH)
+
+    async def patch_conditions(
+        self, resource: Resource[Any], key: Key, conditions: Sequence[Json], *, uid: str
+    ) -> Json:
+        """Set conditions in the status of the object ``uid``; those of other types stay.
+
+        Only kinds that Kubernetes itself defines can be patched in this way.
+
+        :raises errors.KubeConflict: Another object has the name by now.
+        """
+        path = resource.path(key.namespace, key.name, "status")
+        patch = {"metadata": {"uid": uid}, "status": {"conditions": list(conditions)}}
+        return await self.call("PATCH", path, body=patch, content_type=STRATEGIC_MERGE_PATCH)
 
     async def remove_finalizers(
         self, resource: Resource[Any], key: Key, *names: str, uid: str, known: tuple[str, ...]

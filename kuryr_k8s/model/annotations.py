@@ -1,4 +1,4 @@
-"""The names of annotations, labels and finalizers, spelled nowhere else."""
+"""The names of annotations, labels, finalizers and conditions, spelled nowhere else."""
 
 from typing import Any
 
@@ -47,6 +47,10 @@ SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 # The kubelet's, on mirror Pods of static Pods.
 CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
+
+# Listed in spec.readinessGates of a Pod, and a condition of its status: the load balancers of all
+# Services that select it have it as a member.
+READINESS_GATE = "kuryr.openstack.org/load-balancer-ready"
 
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kuryr_k8s.model import annotations
+from kuryr_k8s.model.service import canonical
 
 Json = dict[str, Any]
 # The MD5 sum that the kubelet makes of a manifest without a uid. Whoever may create Pods may set
@@ -14,8 +15,45 @@ _HASH = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadinessGate:
+    """The readiness gate of a Pod that lists ours, and what it is decided by.
+
+    :param passed: the condition is True.
+    :param otherwise_ready: the Pod would be Ready but for it: the containers are, and the
+        conditions of other gates are True.
+    :param labels: the Pod's labels, by which Services select it.
+    :param addresses: the Pod's addresses, canonical.
+    """
+
+    passed: bool
+    otherwise_ready: bool
+    labels: frozenset[tuple[str, str]]
+    addresses: tuple[str, ...]
+
+    @classmethod
+    def read(cls, item: Json) -> Self | None:
+        """Read it from a Pod in the API's JSON; None if the Pod does not list our gate."""
+        gates = {gate["conditionType"] for gate in item["spec"].get("readinessGates") or ()}
+        if annotations.READINESS_GATE not in gates:
+            return None
+        status = item.get("status") or {}
+        true = {
+            condition["type"]
+            for condition in status.get("conditions") or ()
+            if condition["status"] == "True"
+        }
+        others = gates - {annotations.READINESS_GATE}
+        return cls(
+            passed=annotations.READINESS_GATE in true,
+            otherwise_ready="ContainersReady" in true and others <= true,
+            labels=frozenset((item["metadata"].get("labels") or {}).items()),
+            addresses=tuple(canonical(each["ip"]) for each in status.get("podIPs") or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A Pod, reduced to what its interfaces depend on.
+    """A Pod, reduced to what its interfaces depend on, and its readiness gate.
 
     ``uid`` identifies the API object, ``identity`` the Pod itself. The mirror of a static Pod
     changes its API uid without a restart, so the hash of its configuration identifies it; the
@@ -31,6 +69,7 @@ class Pod:
     host_network: bool
     deleting: bool
     config_hash: str | None
+    gate: ReadinessGate | None = None
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -51,6 +90,7 @@ class Pod:
             host_network=bool(spec.get("hostNetwork")),
             deleting="deletionTimestamp" in meta,
             config_hash=config_hash,
+            gate=ReadinessGate.read(item),
         )
 
     @property
@@ -62,6 +102,13 @@ class Pod:
     def identity(self) -> str:
         """Return what identifies the Pod itself, and its interfaces."""
         return self.config_hash or self.uid
+
+    @property
+    def is_gated(self) -> bool:
+        """Return whether the Pod may be a member before it is Ready: only our gate is missing."""
+        if self.gate is None or self.deleting:
+            return False
+        return self.gate.otherwise_ready and bool(self.gate.addresses)
 
     @property
     def finished(self) -> bool:

@@ -83,6 +83,7 @@ class Service:
 
     :param cluster_ips: canonical, in the order of ``ip_families``; empty where there are none.
     :param session_timeout: seconds of ``sessionAffinity: ClientIP``, else None.
+    :param selector: labels of the Pods that it selects; empty if it selects none.
     :param traffic_local: ``internalTrafficPolicy: Local``.
     :param annotations: those in ``service_annotations.NAMES``: of users, and our answers.
     :param lbaas_spec: the annotation's text, like ``lbaas_spec_version``.
@@ -99,7 +100,7 @@ class Service:
     ip_families: tuple[str, ...]
     headless: bool
     ports: tuple[ServicePort, ...]
-    has_selector: bool
+    selector: tuple[tuple[str, str], ...]
     session_timeout: int | None
     publish_not_ready_addresses: bool
     load_balancer_class: str | None
@@ -137,7 +138,7 @@ class Service:
             ip_families=tuple(map(sys.intern, spec.get("ipFamilies") or ())),
             headless=HEADLESS in addresses or annotations.HEADLESS_LABEL in labels,
             ports=tuple(ServicePort.read(port) for port in spec.get("ports") or ()),
-            has_selector=bool(spec.get("selector")),
+            selector=tuple(sorted((spec.get("selector") or {}).items())),
             session_timeout=client_ip.get("timeoutSeconds") if affine else None,
             publish_not_ready_addresses=bool(spec.get("publishNotReadyAddresses")),
             load_balancer_class=spec.get("loadBalancerClass"),
@@ -161,6 +162,11 @@ class Service:
             conditions=tuple(map(Condition.read, status.get("conditions") or ())),
         )
 
+    @property
+    def has_selector(self) -> bool:
+        """Return whether Kubernetes makes its slices."""
+        return bool(self.selector)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPort:
@@ -177,6 +183,7 @@ class Endpoint:
 
     :param address: the first one, canonical; to Kubernetes, all of an endpoint are the same.
     :param pod: name of its Pod, in the slice's namespace; None if it is no Pod.
+    :param pod_uid: the uid of a Pod that is not Ready: its gate may be ours to decide.
     """
 
     address: str
@@ -185,6 +192,7 @@ class Endpoint:
     terminating: bool
     pod: str | None
     node: str | None
+    pod_uid: str | None = None
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -193,13 +201,16 @@ class Endpoint:
         target = item.get("targetRef") or {}
         node = item.get("nodeName")
         ready, serving = conditions.get("ready"), conditions.get("serving")
+        serving = (ready is not False) if serving is None else serving
+        is_pod = target.get("kind") == "Pod"
         return cls(
             address=canonical(item["addresses"][0]),
             ready=ready is not False,
-            serving=(ready is not False) if serving is None else serving,
+            serving=serving,
             terminating=bool(conditions.get("terminating")),
-            pod=target.get("name") if target.get("kind") == "Pod" else None,
+            pod=target.get("name") if is_pod else None,
             node=sys.intern(node) if node else None,
+            pod_uid=target.get("uid") if is_pod and not serving else None,
         )
 
 

@@ -15,6 +15,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from prometheus_client.registry import Collector
+
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver
 from kuryr_k8s.engine.controller import Controller
@@ -24,6 +26,7 @@ from kuryr_k8s.handlers.services.endpoints import PublishedEndpoints
 from kuryr_k8s.handlers.services.outside import Outside
 from kuryr_k8s.handlers.services.publishing import Publishing
 from kuryr_k8s.handlers.services.ranges import ServiceRanges
+from kuryr_k8s.handlers.services.readiness_gates import ReadinessGates
 from kuryr_k8s.handlers.services.reconcile import Exposure, Given, Options, Reconcile
 from kuryr_k8s.handlers.services.removal import Removal
 from kuryr_k8s.handlers.services.reporting import Reports
@@ -33,7 +36,7 @@ from kuryr_k8s.handlers.services.slices import ServiceSlices
 from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
 from kuryr_k8s.handlers.services.sweep import sweeps_of
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, Key
+from kuryr_k8s.k8s.resources import ENDPOINTSLICES, PODS, SERVICES, Key
 from kuryr_k8s.model.annotations import SERVICE_FINALIZER
 from kuryr_k8s.model.lbaas import LBaaSServiceSpec
 from kuryr_k8s.model.service import Service
@@ -64,10 +67,12 @@ class LoadBalancerHandler(Handler):
             context, self._requests, self._outside, self._reports, self._last_settings
         )
         self._ranges = ServiceRanges(context)
+        self._gates = ReadinessGates(context)
 
     def watches(self) -> Sequence[Watch[Any]]:
         return (
             Watch(self._services, self._service_changed),
+            Watch(self._context.informers.of(PODS), self._gates.pod_changed),
             Watch(self._context.informers.of(ENDPOINTSLICES), self._slices.changed),
             *self._endpoints.watches(_same_key),
         )
@@ -75,6 +80,7 @@ class LoadBalancerHandler(Handler):
     def _service_changed(
         self, key: Key, old: Service | None, new: Service | None
     ) -> Iterable[Key]:
+        self._gates.service_changed(key, old, new)
         return (key, *self._outside.concerned(old, new))
 
     async def start(self) -> None:
@@ -82,11 +88,20 @@ class LoadBalancerHandler(Handler):
         await self._ranges.check()
 
     def loops(self) -> Sequence[Controller[Any]]:
-        """Return the sweeps of what no Service has, and the check of the ranges of ClusterIPs."""
+        """Return what runs besides.
+
+        The sweeps of what no Service has, the check of the ranges of ClusterIPs, and the writer of
+        readiness gates.
+        """
         return (
             *(sweep.loop for sweep in sweeps_of(self._context, self._compare_again)),
             self._ranges.loop,
+            self._gates.loop,
         )
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return the metrics of readiness gates."""
+        return self._gates.collectors()
 
     def _compare_again(self, key: Key) -> None:
         """Compare a Service with what it has, when nothing more urgent is to be done."""
@@ -122,6 +137,7 @@ class LoadBalancerHandler(Handler):
         else:
             if reconcile.exposure is not None and reconcile.exposure.problem is not None:
                 reconcile.problems.append(reconcile.exposure.problem)
+        self._gates.note(reconcile)
         again, unpublished = None, None
         try:
             again = await self._publish(reconcile)
@@ -161,7 +177,7 @@ class LoadBalancerHandler(Handler):
         given = Given(
             service=service,
             specs=specs,
-            slices=self._slices.of(key),
+            slices=self._gates.admit(service, self._slices.of(key)),
             options=Options.read(self._context.conf, subnets),
             settings=settings,
         )
@@ -238,6 +254,7 @@ class LoadBalancerHandler(Handler):
         :returns: None if it has none.
         """
         if not reconcile.exposed:
+            reconcile.outside_settled = True
             service = reconcile.service
             await self._outside.release(reconcile.key, service, keep=keeps_address(service))
         if reconcile.unreadable:

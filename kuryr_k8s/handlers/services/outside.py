@@ -110,6 +110,7 @@ class Outside:
         except (errors.Refused, errors.OverQuota) as error:
             if _is_limited(reconcile.settings) and _are_limits_refused(error):
                 await self._release_refused(reconcile)
+                reconcile.further, reconcile.outside_settled = [], True
             elif not closed:
                 raise
             return Exposure(load_balancer_id="", addresses=(), ingress=(), problem=error)
@@ -130,6 +131,7 @@ class Outside:
             reached = {vip: outcome for outcome in outcomes for vip in outcome.found.vips()}
         else:
             reached = await self._inner(reconcile)
+            reconcile.outside_settled = True
             if _first_of(service.cluster_ips) not in reached:
                 return None
         exposure = await self._address(reconcile, reached)
@@ -155,7 +157,9 @@ class Outside:
             outcomes.append(await self._ensure_at(reconcile, owner, place))
         except errors.KuryrError as error:
             problem = error  # Octavia can make both at a time
-        outcomes += await self._ensure_second(reconcile, others[0] if both and others else None)
+        second = others[0] if both and others else None
+        outcomes += await self._ensure_second(reconcile, second)
+        reconcile.outside_settled = len(reconcile.further) == (1 if second is None else 2)
         if problem is not None:
             raise problem
         return outcomes
@@ -182,7 +186,7 @@ class Outside:
         """
         given, settings = reconcile.given, reconcile.settings
         try:
-            return await self._requests.ensure(
+            outcome = await self._requests.ensure(
                 reconcile.service, owner, external_of(given, place, owner.role)
             )
         except errors.Unsupported as error:
@@ -195,6 +199,8 @@ class Outside:
                 raise
             reconcile.problems.append(error)
             return Outcome(found)
+        reconcile.further.append(outcome)
+        return outcome
 
     async def _inner(self, reconcile: Reconcile) -> dict[str, Outcome]:
         """Return the load balancers of the ClusterIPs, those too that are being changed."""
@@ -221,7 +227,9 @@ class Outside:
         except (NotShared, granted.NotGranted) as error:
             if await self._has_own(service):
                 raise  # what the Service has of its own stays
+            reconcile.outside_settled = True
             return Exposure(load_balancer_id="", addresses=(), ingress=(), problem=error)
+        reconcile.further, reconcile.outside_settled = [shared], True
         address = await self._sharing.address_of(key, shared.found, settings)
         await self._release_address(key, service, keep=settings.keep_floating_ip)
         notes = await self._drop_unless_shared(key, service)

@@ -130,6 +130,8 @@ class Reconcile:
     :param exposed: the Service is of type LoadBalancer, and its class is ours.
     :param unreadable: what cannot be read of the annotations, in words for users.
     :param inner: outcomes for the ClusterIPs, by address.
+    :param further: the load balancers outside that are none of a ClusterIP's, and as desired.
+    :param outside_settled: no load balancer outside is wanted that is not as desired.
     :param exposure: None if the Service has nothing outside.
     :param problems: what went wrong; one problem does not hold up the rest.
     """
@@ -139,6 +141,8 @@ class Reconcile:
     exposed: bool
     unreadable: Sequence[str] = ()
     inner: dict[str, Outcome] = field(default_factory=dict)
+    further: list[Outcome] = field(default_factory=list)
+    outside_settled: bool = False
     exposure: Exposure | None = None
     problems: list[errors.KuryrError] = field(default_factory=list)
 
@@ -155,6 +159,13 @@ class Reconcile:
     def owner(self, role: Role = Role.FIRST) -> Owner:
         """Return the owner of that role."""
         return Owner(self.service.uid, role)
+
+    def settled(self) -> list[FoundLoadBalancer] | None:
+        """Return all load balancers of the Service, if all are as desired, and ACTIVE."""
+        wanted = [spec.ip or "" for spec in self.given.specs]
+        if not self.outside_settled or not self.inner.keys() >= set(wanted):
+            return None
+        return [outcome.found for outcome in (*self.inner.values(), *self.further)]
 
     def is_waiting(self) -> bool:
         """Return whether a cloud is still at work: soon there is more to report."""

@@ -115,7 +115,7 @@ def make_endpointslice(
     family: str = "IPv4",
 ) -> Json:
     """A slice of the Service; endpoints are addresses of Pods that are ready, or (address,
-    conditions)."""
+    conditions), or (address, conditions, Pod)."""
     named = [
         endpoint if isinstance(endpoint, tuple) else (endpoint, {"ready": True})
         for endpoint in endpoints
@@ -131,11 +131,19 @@ def make_endpointslice(
             {
                 "addresses": [address],
                 "conditions": conditions,
-                "targetRef": {"kind": "Pod", "name": f"pod-{address.replace(':', '-')}"},
+                "targetRef": _reference(address, *pod),
             }
-            for address, conditions in named
+            for address, conditions, *pod in named
         ],
     }
+
+
+def _reference(address: str, pod: Json | None = None) -> Json:
+    """What an endpoint says of its Pod."""
+    if pod is None:
+        return {"kind": "Pod", "name": f"pod-{address.replace(':', '-')}"}
+    metadata = pod["metadata"]
+    return {"kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
 
 
 def _port(name: str | None, number: int, protocol: str = "TCP") -> Json:

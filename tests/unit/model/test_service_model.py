@@ -122,3 +122,11 @@ def test_what_is_outside_is_ours_to_do_by_type_class_and_the_operators_word(
     of = service(HTTP, type=kind, loadBalancerClass=class_name)
     assert is_handled(of)
     assert is_exposed(of, Classes(default=default)) == exposed
+
+
+@pytest.mark.parametrize(("serving", "expected"), [(True, None), (False, "u")])
+def test_uid_of_a_pod_is_kept_only_while_the_pod_is_not_ready(serving, expected):
+    item = endpoint("10.1.0.5", pod="web-0", ready=False, serving=serving)
+    item["targetRef"]["uid"] = "u"
+    (read,) = slice_of([item], HTTP).endpoints
+    assert read.pod_uid == expected

@@ -1,0 +1,182 @@
+"""Members whose Pods wait for our readiness gate, and how far load balancers lead to them.
+
+Such a Pod is not Ready, and so is its endpoint. It is taken for ready where the gate alone is
+missing: the endpoint names the very Pod, its containers are ready, and its other gates are True.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import LBaaSDriver
+from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.services.reconcile import Reconcile
+from kuryr_k8s.handlers.services.selectors import served
+from kuryr_k8s.k8s.resources import PODS, SERVICES, Key
+from kuryr_k8s.model.load_balancer import FoundLoadBalancer
+from kuryr_k8s.model.pod import Pod
+from kuryr_k8s.model.service import Endpoint, EndpointSlice, Service
+
+
+class Lack(NamedTuple):
+    """What a Pod lacks, in words, and the seconds after which it is to be looked at again.
+
+    :param look_after: infinite if the next reconcile of the Service will tell.
+    """
+
+    text: str
+    look_after: float = math.inf
+
+
+class _Member(NamedTuple):
+    """A Pod as a member, under one of its addresses."""
+
+    pod_uid: str
+    address: str
+
+
+@dataclass(slots=True)
+class _Served:
+    """What is known of the load balancers of a Service.
+
+    :param uid: the Service's.
+    :param members: Pods that are not Ready and were members when all was last settled. They are
+        still while other members come and go, so Pods that wait do not hold up each other.
+    :param monitored: the load balancers with health monitors.
+    :param healthy: addresses that the monitors had found healthy at the last look.
+    :param look_at: when the next look may be, and how long it is from there to the one after it.
+    :param problem: why it is not settled now; empty if it is, or if Octavia is at work.
+    """
+
+    uid: str
+    members: set[_Member] = field(default_factory=set)
+    monitored: Sequence[FoundLoadBalancer] = ()
+    healthy: frozenset[str] = frozenset()
+    look_at: float = 0.0
+    look_after: float = 0.0
+    problem: str = ""
+
+
+class GatedMembers:
+    """Members that wait for the gate, of all Services."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._clock = context.clock
+        self._patience = context.patience
+        self._lbaas = context.drivers[LBaaSDriver]
+        self._pods = context.informers.of(PODS)
+        self._services = context.informers.of(SERVICES)
+        self._served: dict[Key, _Served] = {}
+
+    def admit(self, service: Service, slices: Sequence[EndpointSlice]) -> list[EndpointSlice]:
+        """Return the slices with the endpoints ready that only our gate keeps from it."""
+        if not service.has_selector:
+            return list(slices)
+        return [self._admit(each) for each in slices]
+
+    def _admit(self, found: EndpointSlice) -> EndpointSlice:
+        missing = [not each.ready and self._is_gated(found, each) for each in found.endpoints]
+        if not any(missing):
+            return found
+        endpoints = tuple(
+            dataclasses.replace(endpoint, ready=True) if is_missing else endpoint
+            for endpoint, is_missing in zip(found.endpoints, missing, strict=True)
+        )
+        return dataclasses.replace(found, endpoints=endpoints)
+
+    def _is_gated(self, found: EndpointSlice, endpoint: Endpoint) -> bool:
+        """Return whether the endpoint's Pod is not Ready, and may be a member all the same."""
+        if endpoint.pod is None or endpoint.pod_uid is None:
+            return False
+        pod = self._pods.get(Key(found.namespace, endpoint.pod))
+        return pod is not None and pod.uid == endpoint.pod_uid and pod.is_gated
+
+    def note(self, reconcile: Reconcile) -> bool:
+        """Note what has come of a Service's reconcile; return whether all is settled."""
+        key, service = reconcile.key, reconcile.service
+        current = self._services.get(key)
+        if current is None or current.uid != service.uid:
+            return False
+        known = self._served.get(key)
+        if known is None or known.uid != service.uid:
+            known = self._served[key] = _Served(service.uid)
+        settled = reconcile.settled()
+        if settled is None:
+            problems = [each for each in reconcile.problems if not isinstance(each, errors.Wait)]
+            known.problem = getattr(problems[0], "brief", str(problems[0])) if problems else ""
+            return False
+        known.problem = ""
+        known.members = self._members_of(reconcile)
+        known.monitored = [found for found in settled if _is_monitored(found)]
+        known.healthy, known.look_at = frozenset(), 0.0
+        known.look_after = self._patience.first_health_look
+        return True
+
+    def _members_of(self, reconcile: Reconcile) -> set[_Member]:
+        """Return the Pods that are not Ready and are members.
+
+        One that has ceased to be gated during the reconcile is about to be removed.
+        """
+        unready = reconcile.service.publish_not_ready_addresses
+        return {
+            _Member(endpoint.pod_uid, endpoint.address)
+            for each in reconcile.given.slices
+            for endpoint in each.endpoints
+            if endpoint.pod_uid and (endpoint.ready or unready) and self._is_gated(each, endpoint)
+        }
+
+    def lost(self, services: Iterable[Key], pod_uid: str) -> None:
+        """Note that the Pod is no member of these Services, or will soon be none."""
+        for key in services:
+            if known := self._served.get(key):
+                known.members = {each for each in known.members if each.pod_uid != pod_uid}
+
+    def forget(self, key: Key) -> None:
+        """Note that there is no such Service any more."""
+        self._served.pop(key, None)
+
+    async def lack(self, key: Key, service: Service, pod: Pod) -> Lack | None:
+        """Return what the Pod lacks to get connections from all load balancers of the Service.
+
+        Health monitors are asked about: one look is for all Pods that wait for the Service.
+
+        :raises errors.CloudError: the cloud does not tell of the health monitors.
+        """
+        known, wanted = self._served.get(key), _wanted(service, pod)
+        if known is None or known.uid != service.uid:
+            return Lack(f"Service {key.name} has no load balancer yet")
+        if not known.members >= wanted:
+            why = f": {known.problem}" if known.problem else " yet"
+            return Lack(f"it is no member of the load balancers of Service {key.name}{why}")
+        addresses = {member.address for member in wanted}
+        if not known.monitored or known.healthy >= addresses:
+            return None
+        if self._clock.now() >= known.look_at:
+            await self._look(known)
+            if known.healthy >= addresses:
+                return None
+        text = f"the health monitor of Service {key.name} has not found it healthy yet"
+        return Lack(text, max(0.0, known.look_at - self._clock.now()))
+
+    async def _look(self, known: _Served) -> None:
+        """Ask which members are healthy."""
+        known.look_at = self._clock.now() + known.look_after
+        known.look_after = min(2 * known.look_after, self._patience.longest_health_look)
+        monitored, healthy = known.monitored, {member.address for member in known.members}
+        for found in monitored:
+            healthy -= await self._lbaas.not_online(found)
+        if known.monitored is monitored:  # if not, this look was at what was before
+            known.healthy = frozenset(healthy)
+
+
+def _wanted(service: Service, pod: Pod) -> set[_Member]:
+    """Return the members that the Pod is to be."""
+    addresses = pod.gate.addresses if pod.gate is not None else ()
+    return {_Member(pod.uid, address) for address in served(service, addresses)}
+
+
+def _is_monitored(found: FoundLoadBalancer) -> bool:
+    return any(pool.pool.health_monitor is not None for pool in found.pools)

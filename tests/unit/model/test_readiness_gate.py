@@ -1,0 +1,59 @@
+"""What is read of a Pod's readiness gate."""
+
+import pytest
+
+from kuryr_k8s.model.pod import Pod
+from tests.kit.gated_pods import GATE
+
+OTHER = "example.org/approved"
+
+
+def pod(gates=(GATE,), true=(), addresses=("10.62.0.5", "FD62:0::5"), **meta):
+    return Pod.read(
+        {
+            "metadata": {"namespace": "default", "name": "web", "uid": "u", "resourceVersion": "1"}
+            | meta,
+            "spec": {"readinessGates": [{"conditionType": gate} for gate in gates]},
+            "status": {
+                "conditions": [{"type": kind, "status": "True"} for kind in true],
+                "podIPs": [{"ip": address} for address in addresses],
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("gates", [(), (OTHER,)])
+def test_pod_without_our_gate_has_none(gates):
+    assert pod(gates, true=("ContainersReady", "Ready")).gate is None
+
+
+@pytest.mark.parametrize(
+    ("gates", "true", "expected"),
+    [
+        ((GATE,), (), False),
+        ((GATE,), ("Initialized", "PodScheduled"), False),
+        ((GATE,), ("ContainersReady",), True),
+        ((GATE,), ("ContainersReady", GATE), True),
+        ((OTHER, GATE), ("ContainersReady",), False),
+        ((OTHER, GATE), ("ContainersReady", OTHER), True),
+        ((OTHER, GATE), (OTHER,), False),
+    ],
+)
+def test_pod_is_to_be_a_member_once_nothing_else_keeps_it_from_being_ready(gates, true, expected):
+    assert pod(gates, true).is_gated is expected
+    assert pod(gates, true, deletionTimestamp="2026-01-01T00:00:00Z").is_gated is False
+
+
+def test_pod_without_an_address_is_no_member_yet():
+    assert pod(true=("ContainersReady",), addresses=()).is_gated is False
+
+
+def test_gate_is_passed_if_its_condition_is_true():
+    assert not pod(true=("ContainersReady",)).gate.passed
+    assert pod(true=(GATE,)).gate.passed
+
+
+def test_labels_and_addresses_are_kept_for_pods_with_the_gate():
+    gate = pod(labels={"app": "web", "tier": "front"}).gate
+    assert gate.labels == {("app", "web"), ("tier", "front")}
+    assert gate.addresses == ("10.62.0.5", "fd62::5")
