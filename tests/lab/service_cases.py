@@ -110,6 +110,19 @@ def test_service_made_again_with_the_same_address_has_a_load_balancer_of_its_own
     assert cluster.answering("asks", f"http://{address}/", 1) == {"a"}
 
 
+def test_pod_with_the_readiness_gate_is_ready_only_once_its_load_balancer_leads_to_it(cluster):
+    gate = "kuryr.openstack.org/load-balancer-ready"
+    gated = web("a", "node1")
+    gated["spec"]["readinessGates"] = [{"conditionType": gate}]
+    cluster.apply(service("web"), gated, pod("asks", node="node2"))
+    cluster.wait_ready("a", "asks")
+    conditions = cluster.get("pod", "a")["status"]["conditions"]
+    reasons = {condition["type"]: condition.get("reason") for condition in conditions}
+    assert reasons[gate] == "LoadBalancerMember"
+    cluster.until_members("web", "a")
+    assert cluster.answering("asks", cluster.url_of("web"), 1) == {"a"}
+
+
 def test_client_stays_with_its_server_while_affinity_is_asked_for(cluster):
     """In both families, switched on and off under traffic."""
     names = ("a", "b", "c")

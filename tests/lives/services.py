@@ -1,5 +1,6 @@
 """Lives of a Service."""
 
+from tests.kit.gated_pods import GatedPod
 from tests.kit.load_balancer_services import (
     ID,
     INTERNAL,
@@ -64,6 +65,22 @@ async def given_another_port(stage, _keeper, at):
     await stage.until_shown({("10.62.0.5", 9001), ("10.62.0.6", 9001)})
     await stage.until_settled(listeners=1)
     await at("the other port")
+
+
+@life(
+    environment="services",
+    answers=KUBE,
+    shared="served",
+)
+async def waited_for(stage, _keeper, at):
+    """A Pod waits for it by its readiness gate."""
+    await _run(stage)
+    await at("served")
+    pod = await GatedPod(stage, "new", "10.62.0.7").start()
+    await stage.set_slice("a", "10.62.0.5", "10.62.0.6", pod.endpoint(), ports=PORTS)
+    await pod.until_passed()
+    await stage.until_shown(TWO | {("10.62.0.7", 8080)})
+    await at("passed")
 
 
 @life(
@@ -191,4 +208,4 @@ async def _run(stage):
     await stage.until_shown(TWO)
 
 
-LIVES = (served, given_another_port, turned_away, exposed, attached)
+LIVES = (served, given_another_port, waited_for, turned_away, exposed, attached)

@@ -13,6 +13,7 @@ from tests.lab.cluster import pod
 from tests.lab.service_cases import (
     test_load_balancer_is_reached_from_outside_at_the_address_in_its_status,
     test_pod_whose_groups_let_in_nobody_is_reached_by_its_load_balancer,
+    test_pod_with_the_readiness_gate_is_ready_only_once_its_load_balancer_leads_to_it,
     test_ports_come_and_go_and_the_others_go_on_to_answer,
     test_service_is_answered_by_its_pods_from_every_node_and_follows_them,
     test_service_made_again_with_the_same_address_has_a_load_balancer_of_its_own,
@@ -24,6 +25,7 @@ from tests.lab.services import PROXY_NAME, answered, service, url_of, web
 __all__ = [
     "test_load_balancer_is_reached_from_outside_at_the_address_in_its_status",
     "test_pod_whose_groups_let_in_nobody_is_reached_by_its_load_balancer",
+    "test_pod_with_the_readiness_gate_is_ready_only_once_its_load_balancer_leads_to_it",
     "test_ports_come_and_go_and_the_others_go_on_to_answer",
     "test_service_is_answered_by_its_pods_from_every_node_and_follows_them",
     "test_service_made_again_with_the_same_address_has_a_load_balancer_of_its_own",
