@@ -1,14 +1,16 @@
 """Pods that list our readiness gate: they are Ready once the cloud sends them connections."""
 
 import pytest
+import yaml
 
 from kuryr_k8s.model.load_balancer import DELETED
 from tests.component.services.web import HTTP
 from tests.kit.fakes.faults import Hang, answer, cut, lose_reply
 from tests.kit.fakes.octavia.kinds import MEMBER
 from tests.kit.gated_pods import GATES, UNREADY, GatedPod
-from tests.kit.kube.objects import path_of
+from tests.kit.kube.objects import make_pod, path_of
 from tests.kit.load_balancer_services import INTERNAL, marks, open_up
+from tests.kit.paths import ETC
 
 PORTS = [("http", 8080)]
 OLD, NEW = "10.62.0.5", "10.62.0.6"
@@ -556,3 +558,39 @@ async def test_pod_waits_until_octavia_answers_again(services):
         assert services.members() == BOTH
         await until_waiting(services, app, pods=0)
         assert app.registry.get_sample_value("kuryr_readiness_gate_seconds_count") == 1
+
+
+async def test_admission_policy_adds_the_gate_in_labelled_namespaces(services):
+    client, name = services.client, services.cluster.namespace
+    manifests = list(yaml.safe_load_all((ETC / "admission/readiness-gate.yaml").read_text()))
+    labelled = await services.cluster.add_namespace(
+        f"{name}-gated", labels={"kuryr.openstack.org/readiness-gate": "enabled"}
+    )
+    other = {"conditionType": "example.org/approved"}
+
+    async def gates_of(pod):
+        pods = path_of(pod).rpartition("/")[0]
+        made = await client.request("POST", pods, pod, dryRun="All")
+        return made["spec"].get("readinessGates", [])
+
+    try:
+        for manifest in manifests:
+            await client.create(manifest)
+
+        async def in_force():  # the server learns of it in its own time
+            return await gates_of(make_pod("plain", labelled)) == GATES
+
+        await services.until(in_force)
+        assert await gates_of(make_pod("more", labelled, readinessGates=[other])) == [
+            other,
+            *GATES,
+        ]
+        assert await gates_of(make_pod("own", labelled, readinessGates=GATES)) == GATES
+        assert await gates_of(make_pod("elsewhere", name)) == []
+        mirror = make_pod(
+            "mirror", labelled, node="node1", annotations={"kubernetes.io/config.mirror": "h"}
+        )
+        assert await gates_of(mirror) == []
+    finally:
+        for manifest in manifests:
+            await client.delete(path_of(manifest))

@@ -9,10 +9,12 @@ Json = dict[str, Any]
 _PLURALS = {
     "Endpoints": "endpoints", "Ingress": "ingresses", "NetworkPolicy": "networkpolicies",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
 }  # fmt: skip
 _OF_CLUSTER = {
     "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "KuryrPortPool",
+    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 }  # fmt: skip
 
 
