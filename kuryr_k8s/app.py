@@ -220,6 +220,9 @@ class ControllerApp:
             self._register(driver)
         for handler, _ in handlers:
             self._register(handler)
+        checks: dict[str, Callable[[], bool]] = {}
+        for driver in drivers:
+            checks |= driver.checks()
         options = self.conf.health_server
         reading = [*status.routes(), *pools.reading()]
         health = HealthServer(
@@ -230,6 +233,7 @@ class ControllerApp:
                 "caches followed": status.followed,
                 "nothing refused": self._refusals.none,
                 "accepted by Keystone": self._account.is_accepted,
+                **checks,
             },
             self.registry,
             reading,

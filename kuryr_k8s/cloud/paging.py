@@ -14,6 +14,8 @@ Json = dict[str, Any]
 PAGE = 500
 # Neutron does not sort the pages of all kinds by itself.
 BY_ID = {"sort_key": "id", "sort_dir": "asc"}
+NO_MARKER = (400, 404)  # statuses where the object that a page follows is gone
+NO_ANSWER = (0, 504)  # statuses of a page that did not come in time
 IDS = 180  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
@@ -24,8 +26,34 @@ def in_queries(ids: Iterable[str]) -> Iterator[Sequence[str]]:
         yield wanted[start : start + IDS]
 
 
+class Reading:
+    """Lists that may take several attempts: a page that was read stays when a later one fails.
+
+    ``size`` is the number of objects in a page for which there was time.
+    """
+
+    def __init__(self) -> None:
+        self.size = PAGE
+        self._lists: dict[tuple[str, str], _List] = {}
+
+    @property
+    def rows(self) -> int:
+        """The number of objects read so far, in all lists."""
+        return sum(len(each.found) for each in self._lists.values())
+
+    def of(self, path: str, query: Query) -> "_List":
+        """Return the list as far as it has been read."""
+        key = path, str(sorted(query.items()))
+        return self._lists.setdefault(key, _List(self, path, query))
+
+
 async def read_all(
-    transport: Transport, path: str, query: Query, *, page: int = PAGE
+    transport: Transport,
+    path: str,
+    query: Query,
+    *,
+    page: int = PAGE,
+    reading: Reading | None = None,
 ) -> list[Json]:
     """List all objects that match.
 
@@ -34,45 +62,80 @@ async def read_all(
 
     :param query: If it has ``fields``, ``id`` is one of them.
     :param page: The most objects that are asked for at once.
+    :param reading: Where what was read stays; the same list goes on there after an error.
     :raises errors.CloudError: Among others, if the marker was deleted meanwhile, and the server
         would leave out objects.
     """
-    kind = path.rpartition("/")[2].replace("-", "_")
-    found: dict[str, Json] = {}
-    position: dict[str, str] = {}
-    while True:
+    reading = reading or Reading()
+    wanted = reading.of(path, query)
+    while not wanted.ended:
+        await wanted.read_page(transport, page)
+    return list(wanted.found.values())
+
+
+class _List:
+    """One list, as far as it has been read."""
+
+    def __init__(self, reading: Reading, path: str, query: Query) -> None:
+        self.found: dict[str, Json] = {}
+        self.ended = False
+        self._reading = reading
+        self._path = path
+        self._query = query
+        self._kind = path.rpartition("/")[2].replace("-", "_")
+        self._markers: list[str] = []  # the last object of each page that was read
+        self._nothing_follows = False  # the last marker, if that exists at all
+
+    async def read_page(self, transport: Transport, most: int) -> None:
+        """Read the page after the last one; one that does not come in time is divided later.
+
+        :param most: The most objects in a page.
+        :raises errors.CloudError: The next call tries again, from the page before if there is
+            nothing to go on from.
+        """
+        if self._nothing_follows:
+            await self._end(transport)
+            return
+        size = min(self._reading.size, most)
+        position = {"marker": self._markers[-1]} if self._markers else {}
+        query = {**self._query, "limit": str(size), **position}
         try:
-            answer = await transport.call(
-                "GET", path, query={**query, "limit": str(page), **position}
-            )
+            answer = await transport.call("GET", self._path, query=query)
         except (errors.NotFound, errors.BadRequest) as error:
-            if not position:
+            if not position or error.status not in NO_MARKER:
                 raise
-            raise _changed(path) from error
-        rows: list[Json] = answer[kind]
-        known = len(found)
+            raise self._step_back() from error
+        except errors.CloudError as error:
+            if error.status in NO_ANSWER:
+                self._reading.size = max(1, size // 2)
+            raise
+        self._reading.size = min(2 * size, most)
+        rows: list[Json] = answer[self._kind]
         # a server that does not find the marker may begin again
-        found |= {row["id"]: row for row in rows}
-        if not any(link["rel"] == "next" for link in answer.get(f"{kind}_links") or ()):
-            break
-        if len(found) == known:
-            raise _changed(path)
-        position = {"marker": rows[-1]["id"]}
-    if position and not rows and not await _exists(transport, path, kind, query, position):
-        raise _changed(path)
-    return list(found.values())
+        self.found |= {row["id"]: row for row in rows}
+        if any(link["rel"] == "next" for link in answer.get(f"{self._kind}_links") or ()):
+            if not rows or rows[-1]["id"] in self._markers:
+                raise self._step_back()
+            self._markers.append(rows[-1]["id"])
+        elif position and not rows:
+            self._nothing_follows = True
+            await self._end(transport)
+        else:
+            self.ended = True
 
+    async def _end(self, transport: Transport) -> None:
+        """Note that the list has ended, if its last marker exists.
 
-async def _exists(
-    transport: Transport, path: str, kind: str, query: Query, position: dict[str, str]
-) -> bool:
-    """Return whether the marker still exists.
+        After one that does not, a Neutron that pages in memory shows nothing: it looks like the
+        end.
+        """
+        query = {**self._query, "id": self._markers[-1], "limit": "1"}
+        if not (await transport.call("GET", self._path, query=query))[self._kind]:
+            raise self._step_back()
+        self.ended = True
 
-    After one that does not, a Neutron that pages in memory shows nothing: it looks like the end.
-    """
-    marked = {**query, "id": position["marker"], "limit": "1"}
-    return bool((await transport.call("GET", path, query=marked))[kind])
-
-
-def _changed(path: str) -> errors.CloudError:
-    return errors.CloudError(f"{path} has changed while it was read")
+    def _step_back(self) -> errors.CloudError:
+        """Have the page before read again, as the marker after it is gone."""
+        del self._markers[-1:]
+        self._nothing_follows = False
+        return errors.CloudError(f"{self._path} has changed while it was read")

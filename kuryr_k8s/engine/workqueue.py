@@ -105,6 +105,13 @@ class WorkQueue(Generic[K]):
         if delayed := self._delayed.get(key):
             self.add(key, urgent=delayed.urgent)
 
+    def wake(self, key: K) -> None:
+        """Request a reconcile of a key that waited; it stays as urgent as it is."""
+        urgent = self._active.get(key, key not in self._calm)
+        if (delayed := self._delayed.get(key)) is not None:
+            urgent = delayed.urgent
+        self.add(key, urgent=urgent)
+
     def forget(self, key: K) -> None:
         """Reset the back-off of a key that succeeded."""
         self._failures.pop(key, None)

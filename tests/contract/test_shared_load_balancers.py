@@ -29,17 +29,21 @@ NOBODY = "1b0bf90d-8c51-4c3b-9ad1-4a3d5b7d9b5e"
 FIRST, SECOND = Owner("first", Role.SHARED), Owner("second", Role.SHARED)
 
 
+def wake(_owner: Owner) -> None:
+    """Nobody waits."""
+
+
 class Controller(Attachments):
     """What one has at its start."""
 
     def __init__(self, side: Side, client: Client) -> None:
         tags = [side.mark]
         context = driver_context(None, None, client)
-        work = Work(context, tags, lambda _owner: None, limit=1, longest=WITHIN)
+        work = Work(context, tags, wake, limit=1, longest=WITHIN)
         self.pending = work.pending
         mark = ClusterMark(side.mark)
-        records = Records(client, tags, mark, [side.kuryr.project_id])
-        super().__init__(client, work, records, tags, mark)
+        records = Records(context, tags, mark, [side.kuryr.project_id], wake)
+        super().__init__(context, work, records, tags, mark, wake)
 
     async def done(self, begin: Callable[[], Awaitable[T]]) -> T:
         """What it gives when Octavia is not at work any more."""
@@ -102,6 +106,7 @@ async def test_owners_come_and_go_on_an_operators_load_balancer(
     shared = (await octavia.make(populated(subnet, provider)))["id"]
     own = {("TCP", 80, "web", 2)}
     driver = Controller(side, client)
+    await driver.list_all()
 
     def attach(
         to: Controller, owner: Owner, *fronts: tuple[str, int]
@@ -137,6 +142,7 @@ async def test_load_balancer_of_another_project_or_of_nobody_is_not_to_be_had(
     network = await side.network("10.220.0.0/24", owner=side.stranger)
     desired = wanted(side, subnet, "ovn", FIRST, ("TCP", 80))
     driver = Controller(side, client)
+    await driver.list_all()
     try:
         theirs = (await stranger.make(bare(network["subnets"][0], "ovn")))["id"]
         for balancer_id in (theirs, NOBODY):

@@ -183,9 +183,11 @@ def make_worker(cloud, load_conf, neutron):
     load_balancers.furnish(cloud)
     cloud.octavia_pending = 0.01
 
-    def make(patience=None, options=None, **groups):
+    def make(patience=None, options=None, deadline=120.0, **groups):
         conf = load_conf(**groups)
-        worker = load_balancers.Worker(conf, neutron, options=options, **(patience or {}))
+        worker = load_balancers.Worker(
+            conf, neutron, options=options, deadline=deadline, **(patience or {})
+        )
         return worker.running()
 
     return make

@@ -55,9 +55,10 @@ class Worker:
     """One life of a controller: the driver, and what runs it.
 
     :param options: arguments of the driver, besides its context.
+    :param deadline: seconds that a reconcile may take.
     """
 
-    def __init__(self, conf, neutron, *, options=None, **patience):
+    def __init__(self, conf, neutron, *, options=None, deadline=120.0, **patience):
         adapter = connect.ServiceAdapter(connect.connect(conf, connections=16), "load_balancer")
         self.transport = Transport(adapter, limit=16, deadline=lambda: 60.0)
         short = {
@@ -78,6 +79,7 @@ class Worker:
             "services",
             self._reconcile,
             queue=self._queue,
+            deadline=deadline,
             report=self._report,
             patience=patience,
         )

@@ -15,7 +15,11 @@ from tests.kit.kube.client import KubeRefusal
 
 # What asks again for safety does so too late to hide that a wake-up was lost.
 UNHURRIED = Patience(
-    pool_request=600.0, service_spec=600.0, pending_load_balancer=600.0, unneeded=0.2
+    pool_request=600.0,
+    service_spec=600.0,
+    first_survey=600.0,
+    pending_load_balancer=600.0,
+    unneeded=0.2,
 )
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.paging import BY_ID, read_all
+from kuryr_k8s.cloud.paging import BY_ID, Reading, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
@@ -74,15 +74,17 @@ class FloatingIPs:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def list_all(self, query: Query) -> list[FloatingIP]:
+    async def list_all(self, query: Query, reading: Reading | None = None) -> list[FloatingIP]:
         """List all floating IPs that match and that we may see.
 
         Without administrator's rights we see those of our own project. If Neutron has no routers
         (404), there are none.
+
+        :param reading: where the list stays as far as it was read, for the next attempt.
         """
         shown = {**query, "fields": FIELDS, **BY_ID}
         try:
-            found = await read_all(self._transport, "/floatingips", shown)
+            found = await read_all(self._transport, "/floatingips", shown, reading=reading)
         except errors.NotFound:
             return []
         return [_floating_ip(row) for row in found]

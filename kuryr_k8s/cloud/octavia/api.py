@@ -17,7 +17,7 @@ from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia import found as octavia_found
 from kuryr_k8s.cloud.octavia import refusals as octavia_refusals
 from kuryr_k8s.cloud.octavia.found import Parts, StatusTree
-from kuryr_k8s.cloud.paging import PAGE, read_all
+from kuryr_k8s.cloud.paging import PAGE, Reading, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Member
 
@@ -64,19 +64,27 @@ class Octavia:
         """
         return await self._list(LOAD_BALANCERS, query)
 
-    async def survey(self, query: Query, concerns: Callable[[Json], bool]) -> list[Parts]:
+    async def survey(
+        self, query: Query, concerns: Callable[[Json], bool], reading: Reading | None = None
+    ) -> list[Parts]:
         """Return all load balancers that match, with what is in them, by few lists.
 
         :param concerns: tells whether a load balancer matters; others are left out.
+        :param reading: where the lists stay as far as they were read, for the next attempt.
         """
-        load_balancers = list(filter(concerns, await self._list(LOAD_BALANCERS, query)))
+        reading = reading or Reading()
+        listed = await self._list(LOAD_BALANCERS, query, reading)
+        load_balancers = list(filter(concerns, listed))
         projects = sorted({load_balancer["project_id"] for load_balancer in load_balancers})
         listeners, pools = await _together(
-            [self._list_by(kind, "loadbalancers", projects) for kind in (LISTENERS, POOLS)]
+            [
+                self._list_by(kind, "loadbalancers", projects, reading)
+                for kind in (LISTENERS, POOLS)
+            ]
         )
         every = (pool for some in pools.values() for pool in some)
         monitored = sorted({pool["project_id"] for pool in every if pool.get("healthmonitor_id")})
-        monitors = await self._list_by(MONITORS, "pools", monitored)
+        monitors = await self._list_by(MONITORS, "pools", monitored, reading)
         found = []
         for load_balancer in load_balancers:
             own = pools[load_balancer["id"]]
@@ -85,12 +93,12 @@ class Octavia:
         return found
 
     async def _list_by(
-        self, path: str, containers: str, projects: Iterable[str]
+        self, path: str, containers: str, projects: Iterable[str], reading: Reading
     ) -> defaultdict[str, list[Json]]:
         """Return parts by the ids of the objects that contain them."""
         found = defaultdict(list)
         for project in projects:
-            for part in await self._list(path, {"project_id": project}):
+            for part in await self._list(path, {"project_id": project}, reading):
                 for container in part[containers]:
                     found[container["id"]].append(part)
         return found
@@ -104,13 +112,19 @@ class Octavia:
         found = await self._list(LOAD_BALANCERS, {**query, **fields})
         return {row["id"]: row["provisioning_status"] for row in found}
 
-    async def list_listeners(self, query: Query) -> list[Json]:
-        """Return all listeners that match; ``loadbalancers`` names what each is in."""
-        return await self._list(LISTENERS, query)
+    async def list_listeners(self, query: Query, reading: Reading | None = None) -> list[Json]:
+        """Return all listeners that match; ``loadbalancers`` names what each is in.
 
-    async def list_pools(self, query: Query) -> list[Json]:
-        """Return all pools that match; ``loadbalancers`` names what each is in."""
-        return await self._list(POOLS, query)
+        :param reading: as with :meth:`survey`.
+        """
+        return await self._list(LISTENERS, query, reading)
+
+    async def list_pools(self, query: Query, reading: Reading | None = None) -> list[Json]:
+        """Return all pools that match; ``loadbalancers`` names what each is in.
+
+        :param reading: as with :meth:`survey`.
+        """
+        return await self._list(POOLS, query, reading)
 
     async def status_tree(self, load_balancer_id: str) -> StatusTree:
         """Return the statuses of everything in the load balancer, by one call.
@@ -301,16 +315,29 @@ class Octavia:
         except errors.NotFound:
             return
 
-    async def _list(self, path: str, query: Query) -> list[Json]:
+    async def _list(self, path: str, query: Query, reading: Reading | None = None) -> list[Json]:
         """Return everything that matches."""
-        return await read_all(self._transport, path, query, page=self._page)
+        return await read_all(self._transport, path, query, page=self._page, reading=reading)
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Make calls at the same time; return the answers, or raise the first error."""
+    """Make calls at the same time, each to its end; return the answers, or raise the first error.
+
+    What an attempt has read is not lost because another part of it failed.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_outcome(call)) for call in calls]
+    answers: list[T] = []
+    for task in tasks:
+        outcome = task.result()
+        if isinstance(outcome, errors.CloudError):
+            raise outcome
+        answers.append(outcome)
+    return answers
+
+
+async def _outcome(call: Coroutine[Any, Any, T]) -> T | errors.CloudError:
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call) for call in calls]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]
+        return await call
+    except errors.CloudError as error:
+        return error

@@ -1,7 +1,7 @@
 """The base of all drivers, what each is handed, and the set of those that are in use."""
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -78,6 +78,10 @@ class Driver(abc.ABC):
         is a Controller with a queue of its own. Called once, before the start.
         """
         return ()
+
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return what must hold for ``/readyz`` to answer 200, by name; a standby asks too."""
+        return {}
 
     def collectors(self) -> Sequence[Collector]:
         """Return the driver's own metrics. Called once, before the start."""

@@ -108,10 +108,12 @@ class LBaaSDriver(Driver):
         """Return the ids that the owner's load balancer has and has had, as far as known."""
 
     @abc.abstractmethod
-    async def owner_of(self, load_balancer_id: str) -> Owned | None:
+    async def owner_of(self, load_balancer_id: str, asking: Owner) -> Owned | None:
         """Return which owner of this cluster has, or had, a load balancer with this id.
 
+        :param asking: the owner on whose behalf this is asked.
         :returns: None if none has.
+        :raises errors.Wait: that is not known yet; the asking owner is woken when it is.
         """
 
     @abc.abstractmethod

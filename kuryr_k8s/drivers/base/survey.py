@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from kuryr_k8s.cloud.paging import Reading
+
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
@@ -14,14 +16,24 @@ class Survey(Generic[K, T]):
     One list after the start tells of everything. From then on the driver's memory is right, except
     about an owner for whom a write was not answered: the cloud is asked about that owner again.
 
+    The first list goes on where it stopped, whoever asks for it again: so it ends however long it
+    takes.
+
     :param list_all: lists everything and corrects the memory.
     """
 
-    def __init__(self, list_all: Callable[[], Awaitable[T]]) -> None:
+    def __init__(self, list_all: Callable[[Reading], Awaitable[T]]) -> None:
         self._list_all = list_all
         self._lock = asyncio.Lock()
+        self._first = Reading()
+        self._shown = 0
         self.done = False
         self.doubtful: set[K] = set()
+
+    @property
+    def objects(self) -> int:
+        """The number of objects that the first list has shown so far."""
+        return self._shown + self._first.rows
 
     async def require(self) -> None:
         """List everything, unless that has been done."""
@@ -48,6 +60,9 @@ class Survey(Generic[K, T]):
             self.doubtful.discard(owner)
 
     async def _run(self) -> T:
-        found = await self._list_all()
+        if self.done:
+            return await self._list_all(Reading())
+        found = await self._list_all(self._first)
         self.done = True
+        self._shown, self._first = self._first.rows, Reading()  # the rows themselves go
         return found

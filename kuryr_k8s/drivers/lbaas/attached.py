@@ -5,18 +5,18 @@ the start, the records know where owners have any.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import ClusterMark, clusters_on
-from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.drivers.base import Owned
+from kuryr_k8s.cloud.paging import Reading
+from kuryr_k8s.drivers.base import DriverContext, Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
-from kuryr_k8s.drivers.base.survey import Survey
 from kuryr_k8s.drivers.lbaas import ownership, plan
 from kuryr_k8s.drivers.lbaas.record import Look, Record, View
 from kuryr_k8s.drivers.lbaas.records import Records
+from kuryr_k8s.drivers.lbaas.survey import AwaitedSurvey
 from kuryr_k8s.drivers.lbaas.work import SOON, Gone, Work
 from kuryr_k8s.model.load_balancer import ERROR, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
@@ -37,29 +37,31 @@ class Attachments:
 
     :param tags: the tags that everything of the cluster has.
     :param mark: that tells apart clusters with the same tags.
+    :param wake: called for an owner that waited for the survey.
     """
 
     def __init__(
         self,
-        octavia: Octavia,
+        context: DriverContext,
         work: Work,
         records: Records,
         tags: Sequence[str],
         mark: ClusterMark,
+        wake: Callable[[Owner], None],
     ) -> None:
         self._mark = mark
-        self._octavia = octavia
+        self._octavia = context.octavia
         self._work = work
         self._records = records
         self._tags = tuple(tags)
         self._renewed: dict[str, str] = {}  # former id → id of the load balancer made anew
-        self._survey = Survey[Owner, list[Owned]](self._list_all)
+        self.survey = AwaitedSurvey(context, "attached-parts-survey", self._list_all, wake)
 
     async def ensure(
         self, owner: Owner, load_balancer_id: str, desired: LoadBalancer
     ) -> FoundLoadBalancer:
         """Bring the owner's parts in the load balancer in line; see :meth:`LBaaSDriver.attach`."""
-        await self._survey.require()
+        self.survey.check(owner)
         record = self._records.of(owner)
         if record.named is not None and record.named != load_balancer_id:
             self._work.waiters.forget(owner)  # users may name many that never existed
@@ -91,16 +93,19 @@ class Attachments:
 
     async def leave(self, owner: Owner) -> None:
         """Remove the owner's parts from load balancers of others; return when they are gone."""
-        await self._survey.require()
+        self.survey.check(owner)
         record = self._records.of(owner)
         await self._leave(record)
         record.named = record.repairs = None
         self._work.waiters.forget(owner)
         self._records.tidy(owner)
 
-    async def places_of(self, owner: Owner) -> frozenset[str]:
-        """Return the ids of the load balancers of others in which the owner may have parts."""
-        await self._survey.require()
+    def places_of(self, owner: Owner) -> frozenset[str]:
+        """Return the ids of the load balancers of others in which the owner may have parts.
+
+        :raises errors.Wait: the survey has not ended.
+        """
+        self.survey.check(owner)
         record = self._records.known(owner)
         places = record.places.values() if record is not None else ()
         return frozenset(view.id for view in places if view.used)
@@ -111,9 +116,12 @@ class Attachments:
         """Return whether another owner is to have parts in the load balancer."""
         return any(record.named == load_balancer_id for record in self._records)
 
-    async def is_used(self, load_balancer_id: str) -> bool:
-        """Return whether another owner may have parts in the load balancer."""
-        await self._survey.require()
+    def is_used(self, load_balancer_id: str, owner: Owner) -> bool:
+        """Return whether another owner may have parts in the owner's load balancer.
+
+        :raises errors.Wait: the survey has not ended.
+        """
+        self.survey.check(owner)
         return any(view.used for view in self._views_of(load_balancer_id))
 
     def clear(self, load_balancer_id: str) -> None:
@@ -135,13 +143,13 @@ class Attachments:
 
     async def list_all(self) -> list[Owned]:
         """List who has parts in which load balancer, and doubt what is remembered of them."""
-        return await self._survey.repeat()
+        return await self.survey.repeat()
 
-    async def _list_all(self) -> list[Owned]:
+    async def _list_all(self, reading: Reading) -> list[Owned]:
         query = {"tags": ",".join((*self._tags, ownership.SHARED_TAG)), "fields": FIELDS}
         before = [view for record in self._records for view in record.places.values()]
-        listeners = await self._octavia.list_listeners(query)
-        pools = await self._octavia.list_pools(query)
+        listeners = await self._octavia.list_listeners(query, reading)
+        pools = await self._octavia.list_pools(query, reading)
         found = {
             Owned(
                 owner,

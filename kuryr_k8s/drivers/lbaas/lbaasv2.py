@@ -7,7 +7,7 @@ what is unchanged costs no call, and a change costs one write.
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.registry import Collector
@@ -52,7 +52,7 @@ class LBaaSv2(LBaaSDriver):
         self._resource_tags: Sequence[str] = tags
         self._mark = context.neutron.mark
         projects = granted.projects(context.conf)
-        self._records = Records(self._octavia, tags, self._mark, projects)
+        self._records = Records(context, tags, self._mark, projects, self.wake)
         self._work = Work(
             context,
             tags,
@@ -61,9 +61,12 @@ class LBaaSv2(LBaaSDriver):
             longest=context.conf.neutron_defaults.lbaas_activation_timeout,
             immutable_limit=immutable_limit,
         )
-        self._attached = Attachments(self._octavia, self._work, self._records, tags, self._mark)
+        self._attached = Attachments(
+            context, self._work, self._records, tags, self._mark, self.wake
+        )
         self._vip_ports = VIPPortSweep(context)
         self._stray_parts = StrayPartSweep(context)
+        self._surveys = (self._records.survey, self._attached.survey)
 
     @property
     def _tags(self) -> Sequence[str]:
@@ -71,14 +74,33 @@ class LBaaSv2(LBaaSDriver):
         return (*self._resource_tags, self._mark.tag)
 
     def loops(self) -> Sequence[Controller[str]]:
-        """Return the watch of what is PENDING, and the sweeps of what load balancers left."""
-        return (self._work.pending.loop, self._vip_ports.loop, self._stray_parts.loop)
+        """Return the surveys, the watch of what is PENDING, and the sweeps of what is left."""
+        surveys = (survey.loop for survey in self._surveys)
+        sweeps = self._vip_ports.loop, self._stray_parts.loop
+        return (*surveys, self._work.pending.loop, *sweeps)
+
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return the check that no survey keeps Services waiting."""
+        return {"load balancers known": lambda: not self._is_surveying()}
+
+    def _is_surveying(self) -> bool:
+        return any(survey.is_running for survey in self._surveys)
 
     def collectors(self) -> Sequence[Collector]:
-        """Return the metrics of changes that have to wait, and of parts that stay for ever."""
-        admission = self._work.admission
+        """Return the metrics of surveys, of changes that wait, and of parts that stay for ever."""
+        admission, surveys = self._work.admission, self._surveys
         return (
             *self._stray_parts.collectors(),
+            gauge(
+                "kuryr_load_balancer_survey_running",
+                "1 while the load balancers of the cluster are listed for the first time",
+                self._is_surveying,
+            ),
+            gauge(
+                "kuryr_load_balancer_survey_objects",
+                "Load balancers, listeners, pools and monitors that these lists have shown",
+                lambda: sum(survey.objects for survey in surveys),
+            ),
             gauge(
                 "kuryr_load_balancer_changes_limit",
                 "Load balancers that may be PENDING at a time",
@@ -111,7 +133,7 @@ class LBaaSv2(LBaaSDriver):
         await self._attached.leave(owner)
         view = await self._records.own_view(owner)
         if view is not None:
-            if await self._attached.is_used(view.id):
+            if self._attached.is_used(view.id, owner):
                 await self._hold(view)
             ids = (view.id, *view.duplicates)
             for load_balancer_id in ids:
@@ -129,11 +151,11 @@ class LBaaSv2(LBaaSDriver):
         current = frozenset() if view is None else view.former | {view.id}
         return current | self._records.former_of(owner)
 
-    async def owner_of(self, load_balancer_id: str) -> Owned | None:
-        return await self._records.owner_of(load_balancer_id)
+    async def owner_of(self, load_balancer_id: str, asking: Owner) -> Owned | None:
+        return await self._records.owner_of(load_balancer_id, asking)
 
     async def places_of(self, owner: Owner) -> frozenset[str]:
-        return await self._attached.places_of(owner)
+        return self._attached.places_of(owner)
 
     async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         view = await self._records.own_view(owner)
@@ -162,7 +184,7 @@ class LBaaSv2(LBaaSDriver):
 
     async def is_shared(self, owner: Owner) -> bool:
         view = await self._records.own_view(owner)
-        if view is None or not await self._attached.is_used(view.id):
+        if view is None or not self._attached.is_used(view.id, owner):
             return False
         self._work.waiters.add(view.id, owner)
         return True

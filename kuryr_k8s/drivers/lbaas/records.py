@@ -7,17 +7,17 @@ Octavia is asked again, by the owner's tag.
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s.cloud.mark import ClusterMark
-from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.octavia.found import Parts
-from kuryr_k8s.drivers.base import Owned
+from kuryr_k8s.cloud.paging import Reading
+from kuryr_k8s.drivers.base import DriverContext, Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
-from kuryr_k8s.drivers.base.survey import Survey
 from kuryr_k8s.drivers.lbaas.ownership import former_ids_of
 from kuryr_k8s.drivers.lbaas.record import Created, Deletion, Listed, Record, View
+from kuryr_k8s.drivers.lbaas.survey import AwaitedSurvey
 from kuryr_k8s.model.load_balancer import DELETED, FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner
 
@@ -35,21 +35,23 @@ class Records:
     :param tags: the tags that all load balancers of the cluster have.
     :param mark: that tells apart clusters with the same tags.
     :param projects: the projects that Services can belong to.
+    :param wake: called for an owner that waited for the survey.
     """
 
     def __init__(
         self,
-        octavia: Octavia,
+        context: DriverContext,
         tags: Sequence[str],
         mark: ClusterMark,
         projects: Collection[str],
+        wake: Callable[[Owner], None],
     ) -> None:
         self._mark = mark
         self._projects = projects
-        self._octavia = octavia
+        self._octavia = context.octavia
         self._tags = tuple(tags)
         self._records: dict[Owner, Record] = {}
-        self._survey = Survey[Owner, list[Json]](self._list_all)
+        self.survey = AwaitedSurvey(context, "load-balancer-survey", self._list_all, wake)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(list(self._records.values()))
@@ -72,20 +74,24 @@ class Records:
         """Return the view of the owner's load balancer; ask Octavia if it is in doubt.
 
         :returns: None if the owner has no load balancer.
+        :raises kuryr_k8s.errors.Wait: the survey has not ended.
         :raises kuryr_k8s.errors.CloudError: Octavia does not answer.
         """
-        await self._survey.verify(owner, self._ask)
+        self.survey.check(owner)
+        await self.survey.verify(owner, self._ask)
         record = self._records.get(owner)
         return record.own if record is not None else None
 
-    async def owner_of(self, load_balancer_id: str) -> Owned | None:
+    async def owner_of(self, load_balancer_id: str, asking: Owner) -> Owned | None:
         """Return which owner has, or had, a load balancer with this id; None if none has.
 
         Octavia is asked about one that is in no record: a list may have left it out.
 
+        :param asking: the owner to be woken when the survey has ended.
+        :raises kuryr_k8s.errors.Wait: the survey has not ended.
         :raises kuryr_k8s.errors.CloudError: Octavia does not answer.
         """
-        await self._survey.require()
+        self.survey.check(asking)
         for record in self:
             if load_balancer_id in record.ids:
                 return Owned(record.owner, record.namespace, load_balancer_id)
@@ -102,11 +108,11 @@ class Records:
 
     async def list_all(self) -> list[Json]:
         """List all load balancers of the cluster, and correct the records by that."""
-        return await self._survey.repeat()
+        return await self.survey.repeat()
 
     def created(self, owner: Owner, answer: FoundLoadBalancer) -> View:
         """Note that Octavia has begun to create the owner's load balancer."""
-        self._survey.doubtful.discard(owner)
+        self.survey.doubtful.discard(owner)
         record = self.of(owner)
         record.namespace = owner_tags.namespace_of(answer.tags)
         record.own = View(
@@ -124,7 +130,7 @@ class Records:
         if record is not None and record.own is not None:
             record.former |= record.own.former | {record.own.id}
             record.own = None
-        self._survey.doubtful.add(owner)
+        self.survey.doubtful.add(owner)
 
     def former_of(self, owner: Owner) -> frozenset[str]:
         """Return ids of load balancers that the owner had and that are gone, or said to be."""
@@ -154,9 +160,10 @@ class Records:
     def _is_ours(self, row: Json) -> bool:
         return self.concerns(row) and not self._mark.others_on(row["tags"])
 
-    async def _list_all(self) -> list[Json]:
+    async def _list_all(self, reading: Reading) -> list[Json]:
         before = {record.owner: record.own for record in self if record.own is not None}
-        listed = await self._octavia.survey({"tags": ",".join(self._tags)}, self.concerns)
+        query = {"tags": ",".join(self._tags)}
+        listed = await self._octavia.survey(query, self.concerns, reading)
         parts = {each.load_balancer["id"]: each for each in listed}
         rows = []
         by_owner: defaultdict[Owner, list[Json]] = defaultdict(list)
@@ -171,7 +178,7 @@ class Records:
                 self.doubt(owner)
         for owner, found in by_owner.items():
             # what has changed while the lists were read, they may tell wrongly
-            if self._own(owner) is before.get(owner) and owner not in self._survey.doubtful:
+            if self._own(owner) is before.get(owner) and owner not in self.survey.doubtful:
                 self._compare(self._note(owner, found), parts)
         return rows
 
@@ -188,7 +195,7 @@ class Records:
         if view.digest != digest:
             view.doubt()
         view.digest = digest
-        if not self._survey.done:  # later, a change may be under way
+        if not self.survey.done:  # later, a change may be under way
             view.phase = Listed(parts)
 
     def _note(self, owner: Owner, rows: Sequence[Json]) -> View | None:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP, FloatingIPs
-from kuryr_k8s.cloud.paging import in_queries
+from kuryr_k8s.cloud.paging import Reading, in_queries
 from kuryr_k8s.cloud.transport import Query
 from kuryr_k8s.drivers.base import Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
@@ -69,7 +69,7 @@ class Records:
         """List all floating IPs of Services, and correct the records by that."""
         return await self._survey.repeat()
 
-    async def _list_all(self) -> list[Owned]:
+    async def _list_all(self, reading: Reading) -> list[Owned]:
         """List the floating IPs of our projects, which have few.
 
         No query finds both those with our tags and those with our description only.
@@ -79,7 +79,7 @@ class Records:
         rows = [
             row
             for some in in_queries(sorted(self._projects))
-            for row in await self._floating_ips.list_all({"project_id": some})
+            for row in await self._floating_ips.list_all({"project_id": some}, reading)
         ]
         found = self._by_owner(row for row in rows if not self._is_anothers(row))
         for owner in (found.keys() | self._known.keys()) - doubtful - self._touched:

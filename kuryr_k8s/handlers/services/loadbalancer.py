@@ -60,7 +60,7 @@ class LoadBalancerHandler(Handler):
         self._publishing = Publishing(context)
         self._reports = Reports(context, self._publishing)
         self._requests = Requests(
-            context.drivers[LBaaSDriver], context.clock, self.wake, self._reports.changed
+            context.drivers[LBaaSDriver], context.clock, self.queue.wake, self._reports.changed
         )
         self._outside = Outside(context, self._requests)
         self._removal = Removal(

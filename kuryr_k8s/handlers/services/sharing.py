@@ -82,8 +82,9 @@ class Sharing:
 
         :raises errors.Wait: Octavia is at work, or the cache is not up to date.
         """
-        for load_balancer_id in await self._lbaas.places_of(Owner(service.uid, Role.SHARED)):
-            owned = await self._lbaas.owner_of(load_balancer_id)
+        owner = Owner(service.uid, Role.SHARED)
+        for load_balancer_id in await self._lbaas.places_of(owner):
+            owned = await self._lbaas.owner_of(load_balancer_id, owner)
             try:
                 self._check(service, load_balancer_id, owned)
             except (NotShared, granted.NotGranted) as refusal:
@@ -101,7 +102,7 @@ class Sharing:
         :raises errors.Refused: it cannot be used, or others have all of the ports.
         """
         named, service = reconcile.settings.load_balancer_id or "", reconcile.service
-        owned = await self._lbaas.owner_of(named)
+        owned = await self._lbaas.owner_of(named, reconcile.owner(Role.SHARED))
         try:
             self._check(service, named, owned)
         except (NotShared, granted.NotGranted):

@@ -546,7 +546,7 @@ async def test_tags_of_ours_in_a_project_of_no_service_are_nobodys(make_worker, 
         assert await worker.driver.list_owned() == []
         found = await worker.have(OWNER, wanted(cloud, OWNER))
         assert found.id != theirs.id
-        assert await worker.driver.owner_of(theirs.id) is None
+        assert await worker.driver.owner_of(theirs.id, OWNER) is None
         await worker.have(OWNER, None)
     assert list(cloud.load_balancers) == [theirs.id]
     assert cloud.octavia.tree(theirs.id) == before
@@ -644,6 +644,7 @@ async def test_quota_is_told_as_such_and_met_when_there_is_room(worker, cloud):
 
 async def test_call_that_is_broken_off_is_followed_by_a_look(worker, cloud):
     """As when a reconcile has taken too long."""
+    await worker.driver.list_owned()  # the survey is over
     hang = asyncio.Event()
 
     async def apply_and_hold(_request, proceed):

@@ -143,6 +143,7 @@ async def test_port_that_becomes_free_goes_to_who_waits_for_it_at_once(make_work
 
 async def test_who_names_another_one_waits_no_more_for_the_former(worker, cloud):
     x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
+    await worker.driver.list_owned()  # the surveys are over
     wakes = []
     worker.driver.subscribe(wakes.append)
     for named in (x, "5d0b1f5e-0000-4222-8333-444455556666"):

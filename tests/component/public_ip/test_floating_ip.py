@@ -2,6 +2,7 @@
 how many calls."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -15,7 +16,17 @@ from kuryr_k8s.model.owner import Owner
 from tests.kit import confs
 from tests.kit.confs import TAG
 from tests.kit.contexts import driver_context
-from tests.kit.fakes.faults import WRITES, Answer, Hang, answer, cut, garble, hide, lose_reply
+from tests.kit.fakes.faults import (
+    WRITES,
+    Answer,
+    Hang,
+    answer,
+    cut,
+    delay,
+    garble,
+    hide,
+    lose_reply,
+)
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
 OTHER = Owner("0e3b7d10-1111-4222-8333-444455556666")
@@ -152,6 +163,21 @@ async def test_restart_reads_one_list_for_all(start, cloud):
         (floating_ip.owner, floating_ip.namespace) for floating_ip in await again.list_owned()
     }
     assert owned == {(OWNER, "default"), (OTHER, "default")}
+
+
+async def test_first_list_goes_on_where_its_reader_was_broken_off(driver, cloud):
+    """A reconcile has a deadline, here one of two pages."""
+    for _ in range(6):
+        cloud.add_floating_ip(cloud.public["id"])
+    cloud.limit_pages(1)
+    cloud.faults.add(method="GET", path="/floatingips$", times=None, action=delay(0.1))
+    for _ in range(20):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.25):
+                assert not await driver.has(OWNER)
+                break
+    else:
+        pytest.fail("the list begins again and again")
 
 
 async def test_without_an_external_network_there_is_none(start, cloud):

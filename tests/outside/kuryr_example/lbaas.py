@@ -40,9 +40,9 @@ class Delegating(LBaaSDriver):
         """Pass it on."""
         return await self._driver.ids_of(owner)
 
-    async def owner_of(self, load_balancer_id: str) -> Owned | None:
+    async def owner_of(self, load_balancer_id: str, asking: Owner) -> Owned | None:
         """Pass it on."""
-        return await self._driver.owner_of(load_balancer_id)
+        return await self._driver.owner_of(load_balancer_id, asking)
 
     async def places_of(self, owner: Owner) -> frozenset[str]:
         """Pass it on."""

@@ -232,6 +232,24 @@ def test_calm_key_stays_calm_while_it_fails_and_waits():
     assert [queue.take() for _ in range(3)] == ["pod", "failed", "early"]
 
 
+@pytest.mark.parametrize("urgent", [False, True])
+@pytest.mark.parametrize("when", ["queued", "active", "waiting"])
+def test_key_that_is_woken_stays_as_urgent_as_it_is(when, urgent):
+    """After a start hundreds wait for the same thing, and nobody for most of them."""
+    queue = WorkQueue(ManualClock())
+    queue.add("service", urgent=urgent)
+    if when != "queued":
+        queue.take()
+    if when == "waiting":
+        queue.add_after("service", 60.0)
+        queue.done("service")
+    queue.wake("service")
+    if when == "active":
+        queue.done("service")
+    queue.take()
+    assert queue.is_urgent("service") == urgent
+
+
 def test_urgent_key_stays_urgent_while_it_fails():
     clock = ManualClock()
     queue = WorkQueue(clock, base=1.0)

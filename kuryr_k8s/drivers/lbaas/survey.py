@@ -1,0 +1,90 @@
+"""The first survey of Octavia after the start, which may take long: owners wait for it."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.paging import Reading
+from kuryr_k8s.drivers.base import DriverContext
+from kuryr_k8s.drivers.base.survey import Survey
+from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.model.owner import Owner
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class AwaitedSurvey(Survey[Owner, T]):
+    """Survey whose first list is read by a loop of its own, page by page until it ends.
+
+    No reconcile reads it, as each has a deadline.
+
+    :param name: of the loop.
+    :param wake: called for each owner that waited, when everything is known.
+    """
+
+    KEY = "all"
+
+    def __init__(
+        self,
+        context: DriverContext,
+        name: str,
+        list_all: Callable[[Reading], Awaitable[T]],
+        wake: Callable[[Owner], None],
+    ) -> None:
+        super().__init__(list_all)
+        self._patience = context.patience
+        self._wake = wake
+        self._waiting: dict[Owner, None] = {}  # an ordered set
+        self._begun = False
+        self.loop = Controller[str](
+            name,
+            self._read,
+            queue=WorkQueue(context.clock, cap=context.patience.sweep_retry),
+            workers=1,
+            deadline=None,
+            observe=context.observe,
+            patience=context.patience,
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the first list has begun and not ended."""
+        return self._begun and not self.done
+
+    def check(self, owner: Owner) -> None:
+        """Make sure that everything has been listed once.
+
+        :raises errors.Wait: it has not; the owner is woken when it has.
+        """
+        if self.done:
+            return
+        self._begun = True
+        if not self._waiting:  # from now on the loop goes on by itself until it has ended
+            self.loop.queue.add(self.KEY)
+        self._waiting[owner] = None
+        raise errors.Wait(
+            "what is in Octavia is being listed first", delay=self._patience.first_survey
+        )
+
+    async def _read(self, _key: str) -> None:
+        before = self.objects
+        try:
+            await self.require()
+        except errors.KuryrError:
+            if self.objects > before:
+                self.loop.queue.forget(self.KEY)  # only an attempt that reads nothing is a failure
+            raise
+
+    async def _run(self) -> T:
+        is_first = not self.done
+        self._begun = True
+        found = await super()._run()
+        if is_first:
+            LOG.info("%s has ended: %d objects", self.loop.name, self.objects)
+            waiting, self._waiting = self._waiting, {}
+            for owner in waiting:
+                self._wake(owner)
+        return found

@@ -1,0 +1,139 @@
+"""Owners wait for the first survey, which a loop reads until it has ended."""
+
+import asyncio
+
+import pytest
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.lbaas.survey import AwaitedSurvey
+from kuryr_k8s.model.owner import Owner
+from tests.kit.clock import ManualClock
+from tests.kit.contexts import driver_context
+
+OWNERS = [Owner("first"), Owner("second")]
+
+
+class Lists:
+    """What a driver lists: an attempt fails for each error that is given, then all is known."""
+
+    def __init__(self, *problems):
+        self.problems = list(problems)
+        self.readings = []
+        self.begun = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def __call__(self, reading):
+        self.readings.append(reading)
+        self.begun.set()
+        await self.go_on.wait()
+        if self.problems:
+            raise self.problems.pop(0)
+        return "all"
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def survey_of(clock):
+    def make(lists):
+        woken = []
+        context = driver_context(None, None, clock=clock)
+        survey = AwaitedSurvey(context, "survey", lists, woken.append)
+        return survey, woken
+
+    return make
+
+
+def refuse(survey, owner):
+    with pytest.raises(errors.Wait):
+        survey.check(owner)
+
+
+async def step(survey):
+    """What the loop does with the next key."""
+    key = await survey.loop.queue.get()
+    await survey.loop.step(key)
+    survey.loop.queue.done(key)
+
+
+async def test_owners_that_wait_are_woken_once_when_everything_is_known(survey_of):
+    lists = Lists()
+    survey, woken = survey_of(lists)
+    for owner in (*OWNERS, *OWNERS):
+        refuse(survey, owner)
+    assert survey.is_running
+    await step(survey)
+    assert woken == OWNERS
+    assert not survey.is_running
+    assert len(lists.readings) == 1
+    survey.check(OWNERS[0])
+    assert not len(survey.loop.queue)
+
+
+async def test_attempt_goes_on_where_the_one_before_stopped_without_being_asked(survey_of, clock):
+    lists = Lists(errors.CloudError("busy", status=503), errors.CloudError("busy", status=503))
+    survey, woken = survey_of(lists)
+    refuse(survey, OWNERS[0])
+    for _ in range(2):
+        await step(survey)
+        refuse(survey, OWNERS[1])
+        assert not len(survey.loop.queue), "an owner that waits does not hasten it"
+        clock.advance(60.0)
+    await step(survey)
+    assert woken == OWNERS
+    first, *others = lists.readings
+    assert all(reading is first for reading in others)
+
+
+async def test_sweep_that_comes_first_reads_for_all(survey_of):
+    lists = Lists()
+    survey, woken = survey_of(lists)
+    lists.go_on.clear()
+    async with asyncio.TaskGroup() as group:
+        sweep = group.create_task(survey.repeat())
+        await lists.begun.wait()
+        refuse(survey, OWNERS[0])
+        looking = group.create_task(step(survey))
+        lists.go_on.set()
+        assert await sweep == "all"
+        await looking
+    assert woken == OWNERS[:1]
+    assert len(lists.readings) == 1
+    assert await survey.repeat() == "all"
+    assert lists.readings[1] is not lists.readings[0]
+    assert woken == OWNERS[:1]
+
+
+async def test_sweep_that_fails_leaves_nobody_waiting_for_ever(survey_of):
+    lists = Lists(errors.CloudError("busy", status=503))
+    survey, woken = survey_of(lists)
+    with pytest.raises(errors.CloudError):
+        await survey.repeat()
+    assert survey.is_running
+    refuse(survey, OWNERS[0])
+    await step(survey)
+    assert woken == OWNERS[:1]
+
+
+async def test_controller_that_stands_by_waits_for_nothing(survey_of):
+    survey, _woken = survey_of(Lists())
+    assert not survey.is_running
+
+
+@pytest.mark.parametrize(("reads", "failures"), [(True, 1), (False, 3)])
+async def test_pause_grows_only_while_nothing_is_read(survey_of, clock, reads, failures):
+    async def list_all(reading):
+        if reads:
+            reading.of("/pools", {}).found[str(reading.rows)] = {}
+        raise errors.CloudError("busy", status=503)
+
+    survey, _woken = survey_of(list_all)
+    refuse(survey, OWNERS[0])
+    for _ in range(3):
+        await step(survey)
+        clock.advance(60.0)
+    assert survey.loop.queue.failures(survey.KEY) == failures
