@@ -11,6 +11,7 @@ from bench.report import Report
 MODULES = {
     "pods": "bench.pods.benchmark",
     "services": "bench.services.benchmark",
+    "rollout": "bench.rollout.benchmark",
     "restart": "bench.restart.benchmark",
     "storm": "bench.storm.benchmark",
     "cni": "bench.node.cni",

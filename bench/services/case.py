@@ -16,14 +16,17 @@ class Delays:
     """The configured delays of the cloud, in seconds.
 
     Each call takes `latency`; a change of a load balancer stays PENDING after its answer for
-    `pending`.
+    `pending`, which begins after the changes before it with `one_by_one`.
     """
 
     latency: float
     pending: float
+    provider: str = "ovn"
+    one_by_one: bool = False
 
     def __str__(self) -> str:
-        return f"{self.latency:g} + {self.pending:g}"
+        text = f"{self.latency:g} + {self.pending:g}"
+        return f"{self.provider} {text}" if self.one_by_one or self.provider != "ovn" else text
 
 
 @dataclass(frozen=True)
@@ -84,4 +87,5 @@ class Restart:
 
 def read_delays(texts: Iterable[str]) -> list[Delays]:
     """Read options like "0.3:1": the latency of a call, and the seconds PENDING."""
-    return [Delays(*map(float, text.split(":"))) for text in texts]
+    pairs = [text.split(":") for text in texts]
+    return [Delays(float(latency), float(pending)) for latency, pending in pairs]

@@ -144,8 +144,8 @@ class ServiceLoad:
         )
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Delete the Services and wait until nothing is left of them."""
-        admin = self._testbed.admin
+        """Delete the Services and wait until nothing is left of them, nor of others."""
+        admin, cloud = self._testbed.admin, self._testbed.cloud
 
         async def delete(name: str) -> None:
             await admin.delete(path_of(service(name, self._namespace)))
@@ -155,7 +155,8 @@ class ServiceLoad:
         services = _collection(service("any", self._namespace))
         async with asyncio.timeout(PATIENCE):
             while True:
-                if not await admin.list(services):  # a finalizer keeps each while it has anything
+                left = await cloud.load_balancers(self._namespace)
+                if not left and not await admin.list(services):
                     return
                 await asyncio.sleep(0.1)
 

@@ -16,8 +16,9 @@ from bench.services.load import (
     octavia_calls,
     octavia_kinds,
 )
+from bench.services.options import service_options
 from bench.services.watch import ServiceWatch
-from bench.testbed.implementations import Implementation, Options
+from bench.testbed.implementations import Implementation
 from bench.testbed.testbed import Controller, Testbed
 
 QUIET = 5.0  # seconds without a call of Octavia after which a start is over
@@ -35,7 +36,7 @@ class ServiceRunner:
         """Run a controller with warm connections."""
         testbed, implementation = self._testbed, self._implementation
         await testbed.cloud.set_delays(0.0)
-        options = _options(testbed, implementation)
+        options = service_options(testbed, implementation)
         testbed.configure(options)  # the floor reads it, whichever controller runs
         watch = self._watch()
         async with (
@@ -83,7 +84,7 @@ class ServiceRunner:
         await testbed.cloud.clear_calls()
         testbed.audit.mark()
         await self._set_delays(delays)
-        options = _options(testbed, implementation)
+        options = service_options(testbed, implementation)
         async with implementation.controller(testbed, options) as controller:
             measured = await self._measure_start(controller, number, delays)
             await testbed.cloud.set_delays(0.0)
@@ -118,26 +119,3 @@ class ServiceRunner:
 
     async def _set_delays(self, delays: Delays) -> None:
         await self._testbed.cloud.set_delays(delays.latency, pending=delays.pending)
-
-
-def _options(testbed: Testbed, implementation: Implementation) -> Options:
-    """Return the options for Services, which both projects have.
-
-    The provider is ovn with what it needs; Pods have one address.
-    """
-    facts = testbed.facts
-    return {
-        "kubernetes": {
-            "enabled_handlers": implementation.handlers,
-            "endpoints_driver_octavia_provider": "ovn",
-        },
-        "octavia_defaults": {
-            "member_mode": "L2",
-            "lb_algorithm": "SOURCE_IP_PORT",
-            "enforce_sg_rules": "false",  # only kuryr-kubernetes reads it, and needs it with ovn
-        },
-        "neutron_defaults": {
-            "pod_subnet": facts["subnets"][0],
-            "service_subnet": ",".join(facts["service_subnets"][: implementation.families]),
-        },
-    }

@@ -10,6 +10,8 @@ from typing import Any
 
 import aiohttp
 
+from bench.testbed.forwarding import State
+
 Json = dict[str, Any]
 
 
@@ -47,15 +49,26 @@ class CloudControl:
                     return answer
 
     async def set_delays(
-        self, latency: float, per_port: float = 0.0, *, pending: float = 0.0
+        self,
+        latency: float,
+        per_port: float = 0.0,
+        *,
+        pending: float = 0.0,
+        one_by_one: bool = False,
     ) -> None:
         """Set how long the cloud takes, in seconds.
 
         :param latency: for every call.
         :param per_port: added to a creation for each of its ports.
         :param pending: for which a change of a load balancer stays PENDING after the answer.
+        :param one_by_one: changes wait for those before them, whichever load balancer they are of.
         """
-        body = {"latency": latency, "per_port": per_port, "pending": pending}
+        body = {
+            "latency": latency,
+            "per_port": per_port,
+            "pending": pending,
+            "one_by_one": one_by_one,
+        }
         await self._ask("PUT", "/delays", body)
 
     async def add_extension(self, alias: str) -> None:
@@ -89,6 +102,18 @@ class CloudControl:
     async def ports(self, host: str = "") -> int:
         """Count the ports, all or those bound to a host."""
         return sum(host in ("", bound_to) for bound_to in await self._ask("GET", "/ports"))
+
+    async def load_balancers(self, namespace: str) -> int:
+        """Count the load balancers of the Services of a namespace, by their names."""
+        return int(await self._ask("GET", f"/load-balancers?namespace={namespace}"))
+
+    async def follow_forwarding(self, *, on: bool = True) -> None:
+        """Begin a log of the members to which load balancers forward, or end it."""
+        await self._ask("PUT", "/forwarding", {"on": on})
+
+    async def forwarding(self) -> list[State]:
+        """Return the log of the members to which load balancers forward."""
+        return [State(**state) for state in await self._ask("GET", "/forwarding")]
 
     async def remove_load_balancers(self, name: str) -> None:
         """Remove all load balancers of this name, with their ports."""

@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from bench.testbed.cloud_control import Call
+from bench.testbed.forwarding import ForwardingLog
 from tests.kit.fakes.cloud import FakeCloud
 from tests.kit.fakes.faults import Answer, Proceed
 
@@ -100,6 +101,7 @@ class ControlServer:
         self._facts = facts
         self._data_plane = DataPlane(cloud)
         self._log = CallLog()
+        self._forwarding = ForwardingLog(cloud)
         cloud.faults.add(action=self._log, times=None)
 
     async def serve(self, port: int) -> None:
@@ -117,13 +119,16 @@ class ControlServer:
                 web.get("/calls", self._get_calls),
                 web.delete("/calls", self._clear_calls),
                 web.get("/ports", self._get_hosts_of_ports),
+                web.get("/load-balancers", self._count_load_balancers),
                 web.delete("/load-balancers", self._remove_load_balancers),
+                web.put("/forwarding", self._switch_forwarding),
+                web.get("/forwarding", self._get_forwarding),
             ]
         )
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        await asyncio.Event().wait()
+        await self._forwarding.run()
 
     async def _get_facts(self, _request: web.Request) -> web.Response:
         return web.json_response(self._facts)
@@ -133,6 +138,7 @@ class ControlServer:
         self._cloud.latency = dict.fromkeys(METHODS, delays["latency"])
         self._cloud.latency_per_port = delays["per_port"]
         self._cloud.octavia_pending = delays["pending"]
+        self._cloud.octavia.progress.one_by_one = delays["one_by_one"]
         return web.json_response({})
 
     async def _add_extension(self, request: web.Request) -> web.Response:
@@ -166,6 +172,18 @@ class ControlServer:
 
     async def _get_hosts_of_ports(self, _request: web.Request) -> web.Response:
         return web.json_response([port["binding:host_id"] for port in self._cloud.ports.values()])
+
+    async def _count_load_balancers(self, request: web.Request) -> web.Response:
+        begin = f"{request.query['namespace']}/"
+        names = [found["name"] for found in self._cloud.load_balancers.values()]
+        return web.json_response(sum(name.startswith(begin) for name in names))
+
+    async def _switch_forwarding(self, request: web.Request) -> web.Response:
+        self._forwarding.switch(on=(await request.json())["on"])
+        return web.json_response({})
+
+    async def _get_forwarding(self, _request: web.Request) -> web.Response:
+        return web.json_response([vars(state) for state in self._forwarding.states])
 
     async def _remove_load_balancers(self, request: web.Request) -> web.Response:
         name = request.query["name"]

@@ -1,0 +1,1 @@
+"""`bench rollout`: a Deployment is replaced Pod by Pod behind Services of each kind."""
