@@ -23,9 +23,10 @@ class Priority(enum.IntEnum):
     priority.
     """
 
-    POD = 0  # a Pod waits for it
-    REFILL = 1
-    CLEANUP = 2
+    WATCH = 0  # it tells many others that they can go on
+    POD = 1  # a Pod waits for it
+    REFILL = 2
+    CLEANUP = 3
 
 
 _PRIORITY: ContextVar[Priority] = ContextVar("priority", default=Priority.POD)
@@ -49,10 +50,10 @@ def current_priority() -> Priority:
 class AdaptiveLimit:
     """Slots for calls, given out by priority, and first come, first served within a priority.
 
-    Only Pods' calls may take every slot. The others leave a quarter of the slots free (at least
-    one, if there are two or more), so that a Pod's call need not wait until one of theirs has
-    ended. While Pods' calls wait, no other call begins, but for one: of three slots or more, one
-    is for clean-up, which frees what others may wait for.
+    Only watches' and Pods' calls may take every slot. The others leave a quarter of the slots
+    free (at least one, if there are two or more), so that a Pod's call need not wait until one of
+    theirs has ended. While Pods' calls wait, no other call begins, but for one: of three slots or
+    more, one is for clean-up, which frees what others may wait for.
 
     :param maximum: Number of slots at the beginning; there are never more.
     :param minimum: Number of slots that are left however overloaded the API is.
@@ -135,8 +136,8 @@ class AdaptiveLimit:
     def _has_room(self, priority: Priority) -> bool:
         if self.taken >= self._value:
             return False
-        others = self.taken - self._in_flight[Priority.POD]
-        return priority is Priority.POD or others < self._value - self._kept()
+        others = self._in_flight[Priority.REFILL] + self._in_flight[Priority.CLEANUP]
+        return priority <= Priority.POD or others < self._value - self._kept()
 
     def _kept(self) -> int:
         """Return the number of slots that only Pods' calls may take; 0 of a single slot."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kuryr_k8s.drivers.base import DriverContext
 from kuryr_k8s.engine.controller import Controller
+from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.model.owner import Owner
 
@@ -88,23 +89,16 @@ class PendingLoadBalancers:
         self.loop.queue.add_after(self.KEY, self._first)
 
     async def reconcile(self, _key: str) -> float | None:
-        """Look once at everything that is watched.
+        """Look once at everything that is watched, before any other call: many wait for it.
+
+        A look that waited for calls of ours would find Octavia slower than it is.
 
         :returns: seconds until the next look; None if nothing is watched any more.
         :raises kuryr_k8s.errors.CloudError: Octavia does not answer; nobody is woken.
         """
         started, interval = self._clock.now(), self._interval
-        pending: set[str] = set()
-        for status in {each.status for each in self._watched.values() if not each.foreign}:
-            # compared again: Octavia may be configured not to filter
-            query = {"tags": self._tags, "provisioning_status": status}
-            listed = await self._octavia.statuses(query)
-            pending |= {lb_id for lb_id, current in listed.items() if current == status}
-        for foreign in [lb_id for lb_id, each in self._watched.items() if each.foreign]:
-            listed = await self._octavia.statuses({"id": foreign})
-            pending |= {
-                lb_id for lb_id, current in listed.items() if current.startswith("PENDING")
-            }
+        with prioritized(Priority.WATCH):
+            pending = await self._still_pending()
         # what was begun since then may be missing from the lists
         before = {lb_id for lb_id, each in self._watched.items() if each.since < started}
         ended = [self._watched.pop(lb_id) for lb_id in before - pending]
@@ -120,6 +114,21 @@ class PendingLoadBalancers:
         else:
             self._interval = min(interval * SLOWER, LONGEST)
         return self._interval
+
+    async def _still_pending(self) -> set[str]:
+        """Return the ids of those that are still in the status for which they are watched."""
+        pending: set[str] = set()
+        for status in {each.status for each in self._watched.values() if not each.foreign}:
+            # compared again: Octavia may be configured not to filter
+            query = {"tags": self._tags, "provisioning_status": status}
+            listed = await self._octavia.statuses(query)
+            pending |= {lb_id for lb_id, current in listed.items() if current == status}
+        for foreign in [lb_id for lb_id, each in self._watched.items() if each.foreign]:
+            listed = await self._octavia.statuses({"id": foreign})
+            pending |= {
+                lb_id for lb_id, current in listed.items() if current.startswith("PENDING")
+            }
+        return pending
 
 
 class Waiters:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kuryr_k8s.engine.limit import OVERLOAD, AdaptiveLimit, Priority
 
-POD, REFILL, CLEANUP = Priority
+WATCH, POD, REFILL, CLEANUP = Priority
 PRIORITIES = st.sampled_from(Priority)
 
 
@@ -79,11 +79,11 @@ async def ask_all(calls, **groups):
 async def test_whoever_waits_is_served_by_priority_and_then_in_order(make):
     calls = make(1)
     await calls.ask("first", POD)
-    await ask_all(calls, cleanup=2, refill=2, pod=2)
-    for name in ("first", "pod-0", "pod-1", "refill-0", "refill-1", "cleanup-0"):
+    await ask_all(calls, cleanup=2, refill=2, pod=2, watch=1)
+    for name in ("first", "watch-0", "pod-0", "pod-1", "refill-0", "refill-1", "cleanup-0"):
         await calls.answer(name)
     assert calls.begun == [
-        *("first", "pod-0", "pod-1", "refill-0", "refill-1", "cleanup-0", "cleanup-1")
+        *("first", "watch-0", "pod-0", "pod-1", "refill-0", "refill-1", "cleanup-0", "cleanup-1")
     ]
 
 
@@ -255,10 +255,10 @@ class LimitMachine(RuleBasedStateMachine):
                 self.in_flight[queue.popleft()] = (priority, self.window)
 
     def has_room(self, priority):
-        others = sum(call_priority is not POD for call_priority, _ in self.in_flight.values())
+        others = sum(each in (REFILL, CLEANUP) for each, _ in self.in_flight.values())
         kept = 0 if self.value == 1 else max(1, self.value // 4)
         full = len(self.in_flight) >= self.value
-        return not full and (priority is POD or others < self.value - kept)
+        return not full and (priority in (WATCH, POD) or others < self.value - kept)
 
     @rule(priority=PRIORITIES)
     def ask(self, priority):
