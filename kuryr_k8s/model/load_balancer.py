@@ -3,7 +3,7 @@
 Names are those of the Octavia API v2: https://docs.openstack.org/api-ref/load-balancer/v2/
 """
 
-import ipaddress
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -55,9 +55,10 @@ class Address(NamedTuple):
     port: int
 
     @property
-    def value(self) -> tuple[object, int]:
+    def value(self) -> tuple[bytes, int]:
         """The same for all spellings of an IPv6 address."""
-        return ipaddress.ip_address(self.address), self.port
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        return socket.inet_pton(family, self.address), self.port
 
 
 class Front(NamedTuple):

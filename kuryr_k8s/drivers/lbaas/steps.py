@@ -19,7 +19,7 @@ from kuryr_k8s.model.load_balancer import (
     Pool,
 )
 
-Members = dict[tuple[object, int], Member]  # by their addresses, however these are spelled
+Members = dict[tuple[bytes, int], Member]  # by their addresses, however these are spelled
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from kuryr_k8s.handlers.services.protocols import (
     wire_of,
     with_tls,
 )
-from kuryr_k8s.handlers.services.reconcile import Given, Options, Place
+from kuryr_k8s.handlers.services.reconcile import Given, Networks, Place
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import SOURCE_IP, Listener, LoadBalancer, Pool
 from kuryr_k8s.model.owner import Owner, Role
@@ -193,7 +193,7 @@ class _Tree:
         given, service = self.given, self.given.service
         affine = service.session_timeout is not None
         keeps_timeout = port.protocol in KEEPS_TIMEOUT
-        subnet_of = functools.partial(_subnet_of, self.subnet_id, given.options)
+        subnet_of = functools.partial(_subnet_of, self.subnet_id, given.options.member_networks())
         return Pool(
             name=self._front(port),
             protocol=self._wire(port).pool,
@@ -214,16 +214,15 @@ class _Tree:
         return f"{self.name}:{port.protocol}:{port.port}"[:NAME_LIMIT]
 
 
-def _subnet_of(subnet_id: str | None, options: Options, address: str) -> str | None:
+def _subnet_of(subnet_id: str | None, networks: Networks | None, address: str) -> str | None:
     """Return the Pods' subnet that contains a member, or else the VIP's subnet.
 
     API servers, for example, are in no subnet of Pods; the ovn provider needs one.
     """
-    if options.member_subnets is None:
+    if networks is None:
         return None
     where = ipaddress.ip_address(address)
-    subnets = options.member_subnets
-    near = (each.id for each in subnets if where in ipaddress.ip_network(each.cidr))
+    near = (near_id for near_id, network in networks if where in network)
     return next(near, subnet_id)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, NamedTuple, Self
 
 from oslo_config import cfg
@@ -16,6 +17,7 @@ from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_annotations import Settings
 
 Json = dict[str, Any]
+Networks = Sequence[tuple[str, IPv4Network | IPv6Network]]  # the id of a subnet, and its addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,12 @@ class Options:
     member_subnets: tuple[Subnet, ...] | None = None
     timeout_client_data: int | None = None
     timeout_member_data: int | None = None
+
+    def member_networks(self) -> Networks | None:
+        """Return the subnets of members, for comparison with thousands of addresses."""
+        if self.member_subnets is None:
+            return None
+        return [(each.id, ip_network(each.cidr)) for each in self.member_subnets]
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, pod_subnets: tuple[Subnet, ...]) -> Self:

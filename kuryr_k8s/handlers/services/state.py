@@ -37,15 +37,16 @@ def publication(
     """Return the state, with as many members as the budget allows."""
     primitive = _state(found, spec).to_json()
     left = budget - len(_text(primitive))
-    every = [member.to_json() for member in _members(found)]
     fitting = []
-    for member in every:
-        left -= len(_text(member)) + len(", ")
+    for member in _members(found):
+        shown = member.to_json()
+        left -= len(_text(shown)) + len(", ")
         if left < 0:
             break
-        fitting.append(member)
+        fitting.append(shown)
     primitive["versioned_object.data"]["members"] = fitting
-    cut = None if len(fitting) == len(every) else f"{len(fitting)} of {len(every)}"
+    every = sum(len(pool.pool.members) for pool in found.pools)
+    cut = None if len(fitting) == every else f"{len(fitting)} of {every}"
     return Publication(_text(primitive), cut)
 
 
