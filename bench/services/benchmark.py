@@ -18,7 +18,7 @@ from bench.options import (
     repetitions,
 )
 from bench.report import Report
-from bench.services.case import Delays, Restart, ServiceCase, read_delays
+from bench.services.case import Delays, LargeService, Restart, ServiceCase, read_delays
 from bench.services.load import Churn, ServiceLoad
 from bench.services.report import services_report
 from bench.services.runner import ServiceRunner
@@ -29,11 +29,14 @@ from bench.testbed.testbed import running_testbed
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_octavia(parser)
-    add_services(parser, (1, 20, 500))
+    add_services(parser, (1, 20, 500, 1000))
     add_values(parser, "--endpoints", int, (2, 50), "how many endpoints each Service has")
     add_repetitions(parser, "Service", single=20, several=3)
     parser.add_argument(
-        "--restart", type=int, default=500, help="Services beside a restart; 0: none (500)"
+        "--large", type=int, default=5000, help="endpoints of one more Service; 0: none (5000)"
+    )
+    parser.add_argument(
+        "--restart", type=int, default=1000, help="Services beside a restart; 0: none (1000)"
     )
     parser.add_argument(
         "--no-churn", action="store_true", help="without a Service that changes all the time"
@@ -50,21 +53,24 @@ async def _measure(options: argparse.Namespace) -> Report:
     all_delays = read_delays(options.octavia)
     cases: list[ServiceCase] = []
     churns: list[tuple[Delays, Churn]] = []
+    larges: list[LargeService] = []
     restarts: list[Restart] = []
     async with running_testbed(profile=options.profile) as testbed:
         await testbed.cluster.add_namespace()
         runner = ServiceRunner(testbed, ThisProject())
-        if options.services or not options.no_churn:
+        if options.services or options.large or not options.no_churn:
             async with runner.session() as load:
                 for delays in all_delays:
                     cases += await _cases(runner, load, delays, options)
                     if not options.no_churn:
                         churns.append((delays, await runner.churn(load, delays)))
+                    if options.large:
+                        larges.append(await runner.large(load, delays, options.large))
         if options.restart:
             for delays in all_delays:
                 endpoints = options.endpoints[0]
                 restarts.append(await runner.restart(delays, options.restart, endpoints))
-    return services_report(cases, churns, restarts)
+    return services_report(cases, churns, restarts, larges)
 
 
 async def _cases(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
 from bench.report import percentile
 from bench.services.floor import Floor
-from bench.services.load import ServiceTimes
+from bench.services.load import Resize, ServiceTimes
+from bench.testbed.processes import Memory
+
+AT_A_TIME = 12  # reads for which nobody waits: three quarters of [octavia_defaults] max_calls
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,28 @@ class ServiceCase:
         """The share of the cores at work."""
         return fmean(run.cost.busy for run in self.runs)
 
+    @property
+    def memory(self) -> Memory:
+        """The controller's memory in the last run."""
+        return self.runs[-1].cost.memory
+
+
+@dataclass(frozen=True)
+class LargeService:
+    """A Service with very many endpoints: its creation, one endpoint less, and one more."""
+
+    endpoints: int
+    delays: Delays
+    created: ServiceTimes
+    changes: Sequence[Resize]
+
 
 @dataclass(frozen=True)
 class Restart:
     """A start of the controller beside Services whose load balancers need no change.
 
-    `done` are the seconds from exec until Octavia's last call.
+    `ready` are the seconds from exec until the caches are synced, `done` until Octavia's last
+    call.
     """
 
     number: int
@@ -83,6 +102,12 @@ class Restart:
     octavia_kinds: dict[str, int]
     writes: int
     cpu_seconds: float
+    memory: Memory
+
+    @property
+    def alone(self) -> float:
+        """Seconds that Octavia takes for as many reads, so many at a time."""
+        return self.octavia_reads * self.delays.latency / AT_A_TIME
 
 
 def read_delays(texts: Iterable[str]) -> list[Delays]:

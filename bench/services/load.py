@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.services.objects import endpoints_of, service, slice_of
+from bench.services.objects import endpoints_of, service, slices_of
 from bench.services.watch import ServiceWatch
 from bench.testbed.cloud_control import Call
 from bench.testbed.concurrency import for_each
-from bench.testbed.processes import CoreUse
+from bench.testbed.processes import CoreUse, Memory
 from bench.testbed.testbed import Controller, Testbed
 from tests.kit.kube.objects import path_of
 
@@ -25,9 +25,10 @@ WRITES = ("POST", "PUT", "DELETE")
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a run: Octavia's calls, the controller's requests and processor time.
+    """The cost of a run: Octavia's calls, the controller's requests, processor time and memory.
 
-    `busy` is the share of the machine's cores at work for any process.
+    `busy` is the share of the machine's cores at work for any process; `memory` is the
+    controller's at the end, and its peak in the run.
     """
 
     octavia_writes: int
@@ -38,6 +39,7 @@ class Cost:
     kinds: dict[str, int]
     cpu_seconds: float
     busy: float
+    memory: Memory
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,18 @@ class ServiceTimes:
     seconds: list[float]
     created: float
     total: float
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Resize:
+    """A change of the number of a Service's endpoints.
+
+    `seconds` last until the new number is published.
+    """
+
+    endpoints: int
+    seconds: float
     cost: Cost
 
 
@@ -99,15 +113,20 @@ class ServiceLoad:
         watch.expect(endpoints)
         testbed.audit.mark()
         await testbed.cloud.clear_calls()
+        process.reset_peak()
         cpu, cores = process.cpu_seconds(), CoreUse()
         sent: dict[str, float] = {}
 
         async def create(name: str) -> None:
             sent[name] = time.monotonic()
             await testbed.admin.create(service(name, self._namespace))
+            rest = [
+                *slices_of(name, self._namespace, endpoints),
+                endpoints_of(name, self._namespace, endpoints),
+            ]
             async with asyncio.TaskGroup() as group:
-                for make in (slice_of, endpoints_of):
-                    group.create_task(testbed.admin.create(make(name, self._namespace, endpoints)))
+                for item in rest:
+                    group.create_task(testbed.admin.create(item))
 
         await for_each(names, create, at_once=AT_ONCE)
         created = time.monotonic()
@@ -120,6 +139,21 @@ class ServiceLoad:
             cost=await self._cost(process.cpu_seconds() - cpu, cores.share()),
         )
 
+    async def resize(self, name: str, endpoints: int) -> Resize:
+        """Change the last EndpointSlice of a Service so that it has so many endpoints."""
+        testbed, process, watch = self._testbed, self._process, self._watch
+        watch.expect(endpoints)
+        testbed.audit.mark()
+        await testbed.cloud.clear_calls()
+        process.reset_peak()
+        cpu, cores, begun = process.cpu_seconds(), CoreUse(), time.monotonic()
+        last = slices_of(name, self._namespace, endpoints)[-1]
+        await testbed.admin.patch(path_of(last), {"endpoints": last["endpoints"]})
+        await self._wait_for(lambda: name in watch.ready)
+        await asyncio.sleep(SETTLE)
+        cost = await self._cost(process.cpu_seconds() - cpu, cores.share())
+        return Resize(endpoints, watch.ready[name] - begun, cost)
+
     async def churn(self, name: str) -> Churn:
         """Change the endpoints of a Service again and again."""
         testbed, watch = self._testbed, self._watch
@@ -129,7 +163,7 @@ class ServiceLoad:
         begun = time.monotonic()
         for number in range(CHANGES):
             endpoints = CHANGES if number == CHANGES - 1 else 1 + number % 10
-            wanted = slice_of(name, self._namespace, endpoints)
+            [wanted] = slices_of(name, self._namespace, endpoints)
             await testbed.admin.patch(path_of(wanted), {"endpoints": wanted["endpoints"]})
             due = begun + (number + 1) * WITHIN / CHANGES
             await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -151,7 +185,7 @@ class ServiceLoad:
             await admin.delete(path_of(service(name, self._namespace)))
 
         await for_each(names, delete, at_once=AT_ONCE)
-        await admin.delete(_collection(slice_of("any", self._namespace, 0)))
+        await admin.delete(_collection(slices_of("any", self._namespace, 0)[0]))
         services = _collection(service("any", self._namespace))
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -173,6 +207,7 @@ class ServiceLoad:
             kinds=tally.kinds(),
             cpu_seconds=cpu,
             busy=busy,
+            memory=self._process.memory(),
         )
 
     async def _wait_for(self, condition: Callable[[], object]) -> None:

@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.report import Report, Table, Target
-from bench.services.case import Delays, Restart, ServiceCase
+from bench.services.case import Delays, LargeService, Restart, ServiceCase
 from bench.services.load import CHANGES, WITHIN, Churn
 
 ABOVE = 0.2  # seconds beyond Octavia's own, for a single Service
 OCTAVIA_WRITES, KUBERNETES_WRITES = 2.0, 4.0  # a Service
 MANY, RATIO = 500, 1.3  # ratio to the time that Octavia alone takes for as many
+RESTART = 10.0  # seconds until a controller that starts has asked Octavia for everything
 RATE = 1.0  # writes to Octavia a second, for a Service that changes all the time
 
 
@@ -20,11 +21,13 @@ def services_report(
     cases: Sequence[ServiceCase],
     churns: Sequence[tuple[Delays, Churn]],
     restarts: Sequence[Restart],
+    larges: Sequence[LargeService] = (),
 ) -> Report:
-    """Return the report of cases, of changing Services, and of restarts."""
+    """Return the report of cases, of changing Services, of restarts, and of large Services."""
     figures = {
         "cases": [figures_of(case) for case in cases],
         "churns": [asdict(delays) | asdict(churn) for delays, churn in churns],
+        "larges": [asdict(large) for large in larges],
         "restarts": [_figures_of_restart(restart) for restart in restarts],
     }
     tables = []
@@ -32,6 +35,8 @@ def services_report(
         tables += [_of_times(cases), _of_costs(cases), _of_kinds(cases)]
     if churns:
         tables.append(_of_churns(churns))
+    if larges:
+        tables.append(_of_larges(larges))
     if restarts:
         tables.append(_of_restarts(restarts))
     return Report("services", tables, list(_targets(cases, churns, restarts)), figures)
@@ -76,7 +81,7 @@ def _targets(
         if case.number == 1:
             above = case.share(0.5) - case.floor.seen
             yield Target(f"{name}: ACTIVE, p50 above Octavia's own", above, ABOVE, "s")
-        if case.number == MANY and case.delays.latency:
+        if case.number >= MANY and case.delays.latency:
             yield Target(f"{name}: all ACTIVE", case.total / case.floor.seen, RATIO, "x Octavia")
         writes = case.each("octavia_writes")
         yield Target(f"{name}: Octavia writes", writes, OCTAVIA_WRITES, "a Service")
@@ -86,6 +91,7 @@ def _targets(
         yield Target(name, churn.rate, RATE, "a second")
     for restart in restarts:
         name = f"restart beside {restart.number}, Octavia {restart.delays} s"
+        yield Target(f"{name}: done", restart.done, RESTART, "s")
         yield Target(f"{name}: Octavia writes", restart.octavia_writes, 0)
         yield Target(f"{name}: Kubernetes writes", restart.writes, 0)
 
@@ -134,6 +140,7 @@ def _of_costs(cases: Iterable[ServiceCase]) -> Table:
     columns = (
         "SERVICES x ENDPOINTS, OCTAVIA",
         *("OCTAVIA WRITES", "READS", "KUBERNETES WRITES", "READS", "CPU ms"),
+        *("RSS, MiB", "PEAK"),
     )
     rows = [
         (
@@ -143,10 +150,13 @@ def _of_costs(cases: Iterable[ServiceCase]) -> Table:
             case.each("writes"),
             case.each("reads"),
             1000 * case.each("cpu_seconds"),
+            case.memory.resident,
+            case.memory.peak,
         )
         for case in cases
     ]
-    return Table("What each Service costs until it is ACTIVE", columns, rows)
+    title = "What each Service costs until it is ACTIVE, and the controller's memory with all"
+    return Table(title, columns, rows)
 
 
 def _of_kinds(cases: Sequence[ServiceCase]) -> Table:
@@ -177,22 +187,51 @@ def _of_churns(churns: Iterable[tuple[Delays, Churn]]) -> Table:
     return Table(title, columns, rows)
 
 
+def _of_larges(larges: Iterable[LargeService]) -> Table:
+    rows = []
+    for large in larges:
+        alone = 2 * large.delays.latency + large.delays.pending
+        steps = [
+            ("created", large.created.total, large.created.cost),
+            *((f"{each.endpoints} endpoints", each.seconds, each.cost) for each in large.changes),
+        ]
+        rows += [
+            (
+                f"{large.endpoints}, {large.delays}: {what}",
+                *(seconds, alone, cost.octavia_writes, cost.octavia_reads),
+                *(cost.writes, cost.cpu_seconds, cost.memory.resident, cost.memory.peak),
+            )
+            for what, seconds, cost in steps
+        ]
+    columns = (
+        "ENDPOINTS, OCTAVIA",
+        *("SECONDS", "ALONE", "OCTAVIA WRITES", "READS", "KUBERNETES WRITES"),
+        *("CPU s", "RSS, MiB", "PEAK"),
+    )
+    title = "One Service with very many endpoints. ALONE: one write, PENDING, and one look"
+    return Table(title, columns, rows)
+
+
 def _of_restarts(restarts: Iterable[Restart]) -> Table:
     rows = [
         (
             f"{restart.number}, {restart.delays}",
             restart.ready,
+            restart.alone,
             restart.done,
             restart.octavia_reads,
             restart.octavia_writes,
             restart.writes,
             restart.cpu_seconds,
+            restart.memory.resident,
+            restart.memory.peak,
             ", ".join(f"{count} {kind}" for kind, count in sorted(restart.octavia_kinds.items())),
         )
         for restart in restarts
     ]
     columns = (
         "SERVICES, OCTAVIA",
-        *("SYNCED, s", "DONE, s", "READS", "WRITES", "KUBERNETES WRITES", "CPU s", "OCTAVIA"),
+        *("SYNCED, s", "ALONE, s", "DONE, s", "READS", "WRITES", "KUBERNETES WRITES", "CPU s"),
+        *("RSS, MiB", "PEAK", "OCTAVIA"),
     )
     return Table("A restart beside Services whose load balancers need no change", columns, rows)

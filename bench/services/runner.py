@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bench.services import floor
-from bench.services.case import Delays, Restart, ServiceCase
+from bench.services.case import Delays, LargeService, Restart, ServiceCase
 from bench.services.load import (
     WRITES,
     Churn,
@@ -75,6 +75,15 @@ class ServiceRunner:
         await load.delete(["churn"])
         return measured
 
+    async def large(self, load: ServiceLoad, delays: Delays, endpoints: int) -> LargeService:
+        """Create a Service with so many endpoints, of which one goes and comes back."""
+        await self._set_delays(delays)
+        created = await load.run(["large"], endpoints)
+        changes = [await load.resize("large", number) for number in (endpoints - 1, endpoints)]
+        await self._testbed.cloud.set_delays(0.0)
+        await load.delete(["large"])
+        return LargeService(endpoints, delays, created, changes)
+
     async def restart(self, delays: Delays, number: int, endpoints: int) -> Restart:
         """Start a controller beside Services that another one has brought to ACTIVE."""
         testbed, implementation = self._testbed, self._implementation
@@ -110,6 +119,7 @@ class ServiceRunner:
             octavia_kinds=octavia_kinds(calls),
             writes=self._testbed.audit.tally().writes(self._implementation.user),
             cpu_seconds=controller.process.cpu_seconds(),
+            memory=controller.process.memory(),
         )
 
     def _watch(self) -> ServiceWatch:

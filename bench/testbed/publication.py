@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kuryr_k8s.model.annotations import LBAAS_STATE
+from kuryr_k8s.model.annotations import LBAAS_STATE, LBAAS_STATE_CUT
 
 Json = dict[str, Any]
 
@@ -29,7 +29,10 @@ class Publication:
 
 
 def _in_annotation(endpoints: Json) -> int | None:
-    text = (endpoints["metadata"].get("annotations") or {}).get(LBAAS_STATE)
+    annotations = endpoints["metadata"].get("annotations") or {}
+    if cut := annotations.get(LBAAS_STATE_CUT):  # "460 of 5000"
+        return int(cut.rpartition(" ")[2])
+    text = annotations.get(LBAAS_STATE)
     return len(json.loads(text)["versioned_object.data"]["members"]) if text else None
 
 

@@ -5,12 +5,14 @@ import json
 import pytest
 
 from bench.ancestor.services import tables
-from bench.services.case import Delays, Restart, ServiceCase, read_delays
+from bench.services.case import Delays, LargeService, Restart, ServiceCase, read_delays
 from bench.services.floor import Floor
-from bench.services.load import Churn, Cost, ServiceTimes
+from bench.services.load import Churn, Cost, Resize, ServiceTimes
+from bench.services.objects import slices_of
 from bench.services.report import services_report
+from bench.testbed.processes import Memory
 from bench.testbed.publication import ANNOTATION, STATUS
-from kuryr_k8s.model.annotations import LBAAS_STATE
+from kuryr_k8s.model.annotations import LBAAS_STATE, LBAAS_STATE_CUT
 
 SLOW = Delays(0.3, 1.0)
 FLOORS = {1: Floor(made=1.3, seen=1.6), 500: Floor(made=10.0, seen=20.0)}
@@ -18,13 +20,15 @@ FLOORS = {1: Floor(made=1.3, seen=1.6), 500: Floor(made=10.0, seen=20.0)}
 
 def case(number, *, seconds=1.7, total=24.0, octavia=1, writes=3, runs=1):
     """Return a case of Services that are equally fast."""
-    cost = Cost(octavia * number, 0, {}, writes * number, 0, {}, 0.01 * number, 0.5)
+    cost = Cost(
+        octavia * number, 0, {}, writes * number, 0, {}, 0.01 * number, 0.5, Memory(80.0, 90.0)
+    )
     times = ServiceTimes([seconds] * number, 0.5, total, cost)
     return ServiceCase(number, 2, SLOW, FLOORS[number], [times] * runs)
 
 
-def restart(*, octavia=0, writes=0):
-    return Restart(500, SLOW, 3.0, 9.0, octavia, 10, {}, writes, 1.0)
+def restart(*, octavia=0, writes=0, done=9.0, reads=10):
+    return Restart(500, SLOW, 3.0, done, octavia, reads, {}, writes, 1.0, Memory(80.0, 90.0))
 
 
 def missed(cases=(), churns=(), restarts=()):
@@ -47,10 +51,16 @@ def test_everything_in_time_reaches_every_target():
         ({"churns": [Churn(10.0, 10.0, 12, 1)]}, ["Octavia writes"]),
         ({"restarts": [restart(octavia=1)]}, ["Octavia writes"]),
         ({"restarts": [restart(writes=1)]}, ["Kubernetes writes"]),
+        ({"restarts": [restart(done=10.1)]}, ["done"]),
     ],
 )
 def test_each_promise_is_a_target(found, names):
     assert missed(**found) == names
+
+
+def test_restart_may_take_as_long_as_octavia_takes_for_its_reads():
+    assert not missed(restarts=[restart(reads=1000, done=35.4)])  # 3 + 1.3 * 1000 * 0.3 / 12
+    assert missed(restarts=[restart(reads=1000, done=35.6)]) == ["done"]
 
 
 def test_costs_are_reported_for_each_service_however_often_the_case_ran():
@@ -74,7 +84,28 @@ def test_members_are_counted_where_each_controller_publishes_them():
     state = json.dumps({"versioned_object.data": {"members": [{}, {}]}})
     endpoints = {"metadata": {"name": "web", "annotations": {LBAAS_STATE: state}}}
     assert ANNOTATION.members(endpoints) == 2
+    endpoints["metadata"]["annotations"][LBAAS_STATE_CUT] = "2 of 5000"
+    assert ANNOTATION.members(endpoints) == 5000
     assert ANNOTATION.members({"metadata": {"name": "web"}}) is None
     assert STATUS.members({"metadata": {}, "status": {"members": [{}]}}) == 1
     assert STATUS.members({"metadata": {}, "status": {}}) is None
     assert STATUS.path("shop") == "/apis/openstack.org/v1/namespaces/shop/kuryrloadbalancers"
+
+
+def test_large_service_is_shown_beside_one_write_and_one_look():
+    cost = Cost(1, 2, {}, 1, 0, {}, 0.5, 0.5, Memory(80.0, 90.0))
+    made = ServiceTimes([4.0], 3.0, 4.0, cost)
+    large = LargeService(5000, SLOW, made, [Resize(4999, 2.5, cost)])
+    report = services_report([], [], [], [large])
+    (table,) = report.tables
+    assert [(row[0].rpartition(": ")[2], *row[1:3]) for row in table.rows] == [
+        ("created", 4.0, 1.6),
+        ("4999 endpoints", 2.5, 1.6),
+    ]
+
+
+@pytest.mark.parametrize(("endpoints", "sizes"), [(0, [0]), (100, [100]), (250, [100, 100, 50])])
+def test_endpoints_are_divided_among_slices_as_kubernetes_does(endpoints, sizes):
+    slices = slices_of("web", "default", endpoints)
+    assert [len(each["endpoints"]) for each in slices] == sizes
+    assert len({each["metadata"]["name"] for each in slices}) == len(sizes)

@@ -116,9 +116,8 @@ class Parts:
         kept = [body for body in wanted if _key(body) in present]
         if len({_key(body) for body in kept}) < len(kept):
             raise errors.invalid("Member must be updated only once in the same request.")
-        going = [] if additive else [
-            member for key, member in present.items() if key not in set(map(_key, wanted))
-        ]  # fmt: skip
+        stay = set(present if additive else map(_key, wanted))
+        going = [member for key, member in present.items() if key not in stay]
         if not (new or kept or going):
             return
         if len(new) > len(going):
