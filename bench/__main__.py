@@ -17,6 +17,7 @@ MODULES = {
     "cni": "bench.node.cni",
     "lab": "bench.lab.pods",
     "lab_services": "bench.lab.services",
+    "lab_rollout": "bench.lab.rollout",
     "nested": "bench.node.nested",
     "ancestor": "bench.ancestor.benchmark",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import threading
 import time
@@ -74,6 +75,11 @@ class Requests:
         """Count the requests without an answer since then."""
         answers = tuple(self.answers)
         return sum(end >= since and name == FAILED for end, name in answers)
+
+    def gap(self, since: float) -> float:
+        """Return the most seconds without an answer since then."""
+        answered = [end for end, name in tuple(self.answers) if name != FAILED and end >= since]
+        return max((b - a for a, b in itertools.pairwise([since, *answered])), default=0.0)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
