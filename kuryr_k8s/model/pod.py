@@ -12,6 +12,8 @@ Json = dict[str, Any]
 # The MD5 sum that the kubelet makes of a manifest without a uid. Whoever may create Pods may set
 # this annotation; what looks like this is no uid of the API server's.
 _HASH = re.compile("[0-9a-f]{32}")
+# The kubelet's reason for Ready=False while containers are ready, and some readiness gate is not.
+_GATES_NOT_READY = "ReadinessGatesNotReady"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +21,9 @@ class ReadinessGate:
     """The readiness gate of a Pod that lists ours, and what it is decided by.
 
     :param passed: the condition is True.
-    :param otherwise_ready: the Pod would be Ready but for it: the containers are, and the
-        conditions of other gates are True.
+    :param otherwise_ready: the Pod is Ready, or would be but for it: the containers are, and the
+        conditions of other gates are True. The Pod of a lost node is not: there only Ready is
+        False, of all conditions, and for none of the kubelet's reasons.
     :param labels: the Pod's labels, by which Services select it.
     :param addresses: the Pod's addresses, canonical.
     """
@@ -37,15 +40,17 @@ class ReadinessGate:
         if annotations.READINESS_GATE not in gates:
             return None
         status = item.get("status") or {}
-        true = {
-            condition["type"]
-            for condition in status.get("conditions") or ()
-            if condition["status"] == "True"
-        }
+        conditions = status.get("conditions") or ()
+        true = {each["type"] for each in conditions if each["status"] == "True"}
+        # It stands until the kubelet has seen the gate, thus it is no matter of ``passed``.
+        awaited = "Ready" in true or any(
+            each["type"] == "Ready" and each.get("reason") == _GATES_NOT_READY
+            for each in conditions
+        )
         others = gates - {annotations.READINESS_GATE}
         return cls(
             passed=annotations.READINESS_GATE in true,
-            otherwise_ready="ContainersReady" in true and others <= true,
+            otherwise_ready=awaited and "ContainersReady" in true and others <= true,
             labels=frozenset((item["metadata"].get("labels") or {}).items()),
             addresses=tuple(canonical(each["ip"]) for each in status.get("podIPs") or ()),
         )

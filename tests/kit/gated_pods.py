@@ -25,18 +25,40 @@ class GatedPod:
         return self
 
     async def set_ready(self, ready, **others):
-        """The kubelet says of the containers whether they are ready; and others of other gates."""
-        conditions = {"ContainersReady": ready} | others
+        """The kubelet says of the containers whether they are ready; and others of other gates.
+
+        So it says of the Pod whether it is Ready, and why not.
+        """
+        true = await self._true() | {kind for kind, status in others.items() if status}
+        passed = {gate["conditionType"] for gate in self._gates} <= true
+        reason = "ReadinessGatesNotReady" if ready else "ContainersNotReady"
+        await self._set(
+            {"type": "ContainersReady", "status": str(ready)},
+            {
+                "type": "Ready",
+                "status": str(ready and passed),
+                "reason": None if ready and passed else reason,
+            },
+            *({"type": kind, "status": str(status)} for kind, status in others.items()),
+        )
+
+    async def lose_node(self):
+        """The node lifecycle controller finds that the kubelet tells nothing any more."""
+        await self._set({"type": "Ready", "status": "False"})
+
+    async def _true(self):
+        pod = await self.services.client.find(path_of(self.made))
+        conditions = pod["status"].get("conditions") or ()
+        return {found["type"] for found in conditions if found["status"] == "True"}
+
+    async def _set(self, *conditions):
         await self.services.client.patch(
             f"{path_of(self.made)}/status",
             {
                 "status": {
                     "phase": "Running",
                     "podIPs": [{"ip": address} for address in self.addresses],
-                    "conditions": [
-                        {"type": kind, "status": str(status)}
-                        for kind, status in conditions.items()
-                    ],
+                    "conditions": list(conditions),
                 }
             },
             "application/strategic-merge-patch+json",

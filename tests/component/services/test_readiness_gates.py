@@ -143,7 +143,7 @@ async def test_conditions_of_the_kubelet_and_the_gate_stand_side_by_side(service
         await pod.set_ready(True, Initialized=True)
         held.release()
         await pod.until_passed()
-        await pod.set_ready(True, Initialized=True, Ready=True)
+        await pod.set_ready(True, Initialized=True)
     found = (await services.client.find(path_of(pod.made)))["status"]["conditions"]
     true = {condition["type"] for condition in found if condition["status"] == "True"}
     assert true >= {"ContainersReady", "Initialized", "Ready", GATES[0]["conditionType"]}
@@ -159,6 +159,22 @@ async def test_pod_with_the_gate_is_a_member_only_while_its_containers_are_ready
         await pod.set_ready(False)
         await services.until_members(FIRST)
         assert (await pod.gate())["status"] == "True"
+        await pod.set_ready(True)
+        await services.until_members(BOTH)
+
+
+async def test_pod_of_a_lost_node_is_a_member_no_more_until_its_kubelet_is_back(services):
+    """Only Ready becomes False there: the containers and the gate stay what they were."""
+    async with services.controller():
+        await serve(services)
+        pod = await add_pod(services)
+        await pod.until_passed()
+        await pod.set_ready(True)  # the kubelet has seen the gate
+        await services.set_slice("a", OLD, NEW, ports=PORTS)
+        await services.until_members(BOTH)
+        await pod.lose_node()
+        await services.set_slice("a", OLD, pod.endpoint(), ports=PORTS)
+        await services.until_members(FIRST)
         await pod.set_ready(True)
         await services.until_members(BOTH)
 

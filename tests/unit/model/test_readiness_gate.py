@@ -8,14 +8,26 @@ from tests.kit.gated_pods import GATE
 OTHER = "example.org/approved"
 
 
-def pod(gates=(GATE,), true=(), addresses=("10.62.0.5", "FD62:0::5"), **meta):
+def pod(
+    gates=(GATE,),
+    true=(),
+    addresses=("10.62.0.5", "FD62:0::5"),
+    reason="ReadinessGatesNotReady",
+    **meta,
+):
+    """A Pod; ``reason``: why it is not Ready."""
+    ready = "Ready" in true
+    not_ready = {"type": "Ready", "status": "False"} | ({"reason": reason} if reason else {})
     return Pod.read(
         {
             "metadata": {"namespace": "default", "name": "web", "uid": "u", "resourceVersion": "1"}
             | meta,
             "spec": {"readinessGates": [{"conditionType": gate} for gate in gates]},
             "status": {
-                "conditions": [{"type": kind, "status": "True"} for kind in true],
+                "conditions": [
+                    *({"type": kind, "status": "True"} for kind in true),
+                    *(() if ready else (not_ready,)),
+                ],
                 "podIPs": [{"ip": address} for address in addresses],
             },
         }
@@ -42,6 +54,28 @@ def test_pod_without_our_gate_has_none(gates):
 def test_pod_is_to_be_a_member_once_nothing_else_keeps_it_from_being_ready(gates, true, expected):
     assert pod(gates, true).is_gated is expected
     assert pod(gates, true, deletionTimestamp="2026-01-01T00:00:00Z").is_gated is False
+
+
+@pytest.mark.parametrize(
+    ("true", "reason", "expected"),
+    [
+        (("ContainersReady", GATE), "ReadinessGatesNotReady", True),  # the kubelet has not seen it
+        (("ContainersReady", GATE, "Ready"), None, True),
+        (("ContainersReady", GATE), None, False),  # the node is lost
+        (("ContainersReady", GATE), "PodCompleted", False),
+        (("ContainersReady",), None, False),
+    ],
+)
+def test_pod_is_taken_for_ready_only_by_the_word_of_its_kubelet(true, reason, expected):
+    assert pod(true=true, reason=reason).is_gated is expected
+
+
+def test_pod_of_which_nothing_is_said_is_no_member():
+    item = {
+        "metadata": {"namespace": "default", "name": "web", "uid": "u", "resourceVersion": "1"},
+        "spec": {"readinessGates": [{"conditionType": GATE}]},
+    }
+    assert Pod.read(item).is_gated is False
 
 
 def test_pod_without_an_address_is_no_member_yet():
