@@ -144,7 +144,7 @@ policy = [
     _grants(
         "networks",
         "namespace:id, of networks that Services may name, or name a subnet of, by the "
-        "annotations network-id, subnet-id and floating-network-id",
+        "annotations network-id, subnet-id, additional-vip-subnet-ids and floating-network-id",
     ),
     _grants(
         "security_groups",

@@ -170,7 +170,8 @@ class Places:
             subnet_id = settings.subnet_id or first.subnet_id or ""
             subnet = await self._neutron.get_subnet(subnet_id)
             named = bool(settings.subnet_id) and "subnet_id" not in settings.of_class
-            asking = namespace if named else None
+            # additional VIPs are in the same network, and no class names them
+            asking = namespace if named or settings.additional_vip_subnet_ids else None
             await self._check_network(subnet.network_id, project_id, asking)
             family = await self._of_subnet(subnet, address, specs)
             further = await self._additional_vips(settings, subnet)

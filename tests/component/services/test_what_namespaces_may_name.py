@@ -52,6 +52,13 @@ def subnet(cloud):
     return cloud.pods["id"], {"annotations": asked}
 
 
+def additional_subnet(cloud):
+    """Beside the VIP, which is where no annotation has to say."""
+    pool = cloud.add_subnet(cloud.services["id"], "10.44.0.0/24")["id"]
+    asked = marks(additional_vip_subnet_ids=pool) | {INTERNAL: "true"}
+    return cloud.services["id"], {"annotations": asked}
+
+
 def floating_network(cloud):
     named = cloud.public["id"]
     return named, {"annotations": marks(floating_network_id=named)}
@@ -78,6 +85,7 @@ NAMED = [
     ("ports", port),
     ("networks", network),
     ("networks", subnet),
+    ("networks", additional_subnet),
     ("networks", floating_network),
     ("security_groups", security_group),
     ("floating_ips", floating_ip),
@@ -166,6 +174,22 @@ async def test_what_a_class_names_needs_no_grant(services):
         await expose(services, annotations=asked)
         (ingress,) = await until_reached(services)
     assert ingress["ip"].startswith("10.44.0.")
+
+
+async def test_class_with_a_subnet_grants_no_other_subnet_of_its_network(services):
+    frontend = services.cloud.add_network("frontend", "10.44.0.0/24", "10.45.0.0/24")
+    first, second = frontend["subnets"]
+    group = {"load_balancer_class:gold": {"subnet_id": first}}
+    asked = marks(**{"class": "gold"}, additional_vip_subnet_ids=second) | {INTERNAL: "true"}
+    async with services.controller(policy={"networks": ""}, **group):
+        await expose(services, annotations=asked)
+        note = await services.until_event("KuryrNotGranted")
+        assert "[policy] networks" in note
+        assert len(services.trees()) == 1
+    options = policy(services, networks=[frontend["id"]])
+    async with services.controller(policy=options, **group):
+        ingress = await until_reached(services)
+    assert len(ingress) == 2
 
 
 async def test_operators_load_balancer_is_used_only_where_it_is_granted(services):
