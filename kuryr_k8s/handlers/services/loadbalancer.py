@@ -13,7 +13,7 @@ holds up the others, and an address needs only the load balancer that it leads t
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client.registry import Collector
 
@@ -44,6 +44,17 @@ from kuryr_k8s.model.service_annotations import Settings
 from kuryr_k8s.model.service_class import Classes, is_exposed, is_handled
 
 
+class _Settings(NamedTuple):
+    """The last settings of a Service that could be read.
+
+    :param exposed: as with :func:`settings_of`.
+    """
+
+    uid: str
+    settings: Settings
+    exposed: bool
+
+
 class LoadBalancerHandler(Handler):
     """Gives each Service its load balancers, and its address outside."""
 
@@ -54,7 +65,7 @@ class LoadBalancerHandler(Handler):
         self._services = context.informers.of(SERVICES)
         self._endpoints = PublishedEndpoints(context)
         self._slices = ServiceSlices(context.informers.of(ENDPOINTSLICES))
-        self._settings: dict[Key, tuple[str, Settings]] = {}  # uid, the last that could be read
+        self._settings: dict[Key, _Settings] = {}
         self._unsliced: dict[Key, float] = {}  # new Services without slices, and since when
         self._classes = Classes.read(context.conf)
         self._publishing = Publishing(context)
@@ -130,13 +141,7 @@ class LoadBalancerHandler(Handler):
         if unwelcome is not None:
             reconcile.problems.append(unwelcome)
         await self._ensure_inner(reconcile)
-        try:
-            reconcile.exposure = await self._ensure_outside(reconcile)
-        except errors.KuryrError as error:
-            reconcile.problems.append(error)
-        else:
-            if reconcile.exposure is not None and reconcile.exposure.problem is not None:
-                reconcile.problems.append(reconcile.exposure.problem)
+        await self._ensure_outside(reconcile)
         self._gates.note(reconcile)
         again, unpublished = None, None
         try:
@@ -167,10 +172,13 @@ class LoadBalancerHandler(Handler):
         """
         exposed = is_exposed(service, self._classes)
         settings, unreadable = settings_of(service, self._context.conf, exposed=exposed)
+        known = not unreadable
         if unreadable:
-            settings = self._last_settings(key, service.uid) or settings
+            last = self._settings.get(key)
+            if last is not None and last.uid == service.uid:
+                settings, known = last.settings, last.exposed == exposed
         else:
-            self._settings[key] = service.uid, settings
+            self._settings[key] = _Settings(service.uid, settings, exposed)
         specs = await self._specs(key, service)
         self._await_slices(key, service)
         subnets = await self._pod_subnets.subnets_of(service.namespace)
@@ -181,11 +189,13 @@ class LoadBalancerHandler(Handler):
             options=Options.read(self._context.conf, subnets),
             settings=settings,
         )
-        return Reconcile(key=key, given=given, exposed=exposed, unreadable=unreadable)
+        return Reconcile(
+            key=key, given=given, exposed=exposed, unreadable=unreadable, settings_known=known
+        )
 
     def _last_settings(self, key: Key, uid: str) -> Settings | None:
-        known_uid, settings = self._settings.get(key, ("", None))
-        return settings if known_uid == uid else None
+        last = self._settings.get(key)
+        return last.settings if last is not None and last.uid == uid else None
 
     async def _specs(self, key: Key, service: Service) -> tuple[LBaaSServiceSpec, ...]:
         """Return the Service's present specs, once they stand on the Service; Endpoints may wait.
@@ -246,19 +256,40 @@ class LoadBalancerHandler(Handler):
             except errors.KuryrError as error:  # for example: others share it
                 reconcile.problems.append(error)
 
-    async def _ensure_outside(self, reconcile: Reconcile) -> Exposure | None:
-        """Give the Service its address outside.
+    async def _ensure_outside(self, reconcile: Reconcile) -> None:
+        """Give the Service its address outside; note what goes wrong."""
+        problem: errors.KuryrError | None = None
+        try:
+            reconcile.exposure = await self._exposure_of(reconcile)
+            if reconcile.exposure is not None:
+                problem = reconcile.exposure.problem
+        except errors.KuryrError as error:
+            problem = error
+        if problem is not None:
+            reconcile.problems.append(problem)
+        if isinstance(problem, errors.Refused | errors.OverQuota):
+            try:
+                await self._outside.settle_refused(reconcile)
+            except errors.KuryrError as error:
+                reconcile.problems.append(error)
 
-        If annotations cannot be read, everything stays.
+    async def _exposure_of(self, reconcile: Reconcile) -> Exposure | None:
+        """Return how the Service is reached from outside, after making it so.
 
-        :returns: None if it has none.
+        If annotations cannot be read, it is what they asked for before; where that is not known,
+        everything stays.
+
+        :returns: None if it is not.
         """
         if not reconcile.exposed:
             reconcile.outside_settled = True
             service = reconcile.service
             await self._outside.release(reconcile.key, service, keep=keeps_address(service))
         if reconcile.unreadable:
-            raise errors.Refused("; ".join(reconcile.unreadable))
+            unreadable = errors.Refused("; ".join(reconcile.unreadable))
+            if not reconcile.settings_known:
+                raise unreadable
+            reconcile.problems.append(unreadable)
         return await self._outside.ensure(reconcile) if reconcile.exposed else None
 
     async def _publish(self, reconcile: Reconcile) -> float | None:

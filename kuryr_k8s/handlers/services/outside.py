@@ -227,7 +227,6 @@ class Outside:
         except (NotShared, granted.NotGranted) as error:
             if await self._has_own(service):
                 raise  # what the Service has of its own stays
-            reconcile.outside_settled = True
             return Exposure(load_balancer_id="", addresses=(), ingress=(), problem=error)
         reconcile.further, reconcile.outside_settled = [shared], True
         address = await self._sharing.address_of(key, shared.found, settings)
@@ -243,9 +242,21 @@ class Outside:
 
     async def _has_own(self, service: Service) -> bool:
         """Return whether the Service has an address or a load balancer outside of its own."""
-        if await self._public_ips.has(Owner(service.uid)):
-            return True
+        return await self._public_ips.has(Owner(service.uid)) or await self._has_balancer(service)
+
+    async def _has_balancer(self, service: Service) -> bool:
+        """Return whether the Service has a load balancer outside of its own."""
         return any([await self._lbaas.ids_of(owner) for owner in external_owners_of(service)])
+
+    async def settle_refused(self, reconcile: Reconcile) -> None:
+        """Note whether something outside is not as desired after a refusal: if anything is there.
+
+        Members are not waited for in load balancers that there are not.
+        """
+        service = reconcile.service
+        if not reconcile.outside_settled:
+            there = await self._lbaas.places_of(reconcile.owner(Role.SHARED))
+            reconcile.outside_settled = not (there or await self._has_balancer(service))
 
     async def release(self, key: Key, service: Service, *, keep: bool) -> None:
         """Remove everything; what never existed costs nothing.

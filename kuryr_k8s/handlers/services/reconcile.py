@@ -137,6 +137,7 @@ class Reconcile:
 
     :param exposed: the Service is of type LoadBalancer, and its class is ours.
     :param unreadable: what cannot be read of the annotations, in words for users.
+    :param settings_known: the settings are what the annotations ask for, or asked for before.
     :param inner: outcomes for the ClusterIPs, by address.
     :param further: the load balancers outside that are none of a ClusterIP's, and as desired.
     :param outside_settled: no load balancer outside is wanted that is not as desired.
@@ -148,6 +149,7 @@ class Reconcile:
     given: Given
     exposed: bool
     unreadable: Sequence[str] = ()
+    settings_known: bool = True
     inner: dict[str, Outcome] = field(default_factory=dict)
     further: list[Outcome] = field(default_factory=list)
     outside_settled: bool = False

@@ -1,5 +1,7 @@
 """Pods that list our readiness gate: they are Ready once the cloud sends them connections."""
 
+import uuid
+
 import pytest
 import yaml
 
@@ -9,7 +11,16 @@ from tests.kit.fakes.faults import Hang, answer, cut, lose_reply
 from tests.kit.fakes.octavia.kinds import MEMBER
 from tests.kit.gated_pods import GATES, UNREADY, GatedPod
 from tests.kit.kube.objects import make_pod, path_of
-from tests.kit.load_balancer_services import INTERNAL, marks, open_up
+from tests.kit.load_balancer_services import (
+    INTERNAL,
+    READY,
+    ingress_of,
+    marks,
+    open_up,
+    operators,
+    until_condition,
+    until_reached,
+)
 from tests.kit.paths import ETC
 
 PORTS = [("http", 8080)]
@@ -17,6 +28,8 @@ OLD, NEW = "10.62.0.5", "10.62.0.6"
 BOTH = {("TCP", 80): {(OLD, 8080): 1, (NEW, 8080): 1}}
 FIRST = {("TCP", 80): {(OLD, 8080): 1}}
 MONITORED = marks(enable_health_monitor="true")
+RANGES = ["203.0.113.0/24"]
+UNREADABLE = marks(enable_health_monitor="maybe")
 WAITING = "KuryrReadinessGateWaiting"
 
 
@@ -424,14 +437,8 @@ async def test_health_is_asked_only_while_a_pod_waits_for_it(services):
 
 async def test_pod_waits_for_the_load_balancer_outside_too(services):
     open_up(services)
-    ranges = ["203.0.113.0/24"]
     async with services.controller() as app:
-        await services.set_slice("a", OLD, ports=PORTS)
-        await services.add_service(
-            "web", HTTP, type="LoadBalancer", loadBalancerSourceRanges=ranges
-        )
-        await services.until(lambda: has_member(services, "external", OLD))
-        await services.until(lambda: settled(services, 2))
+        await serve_outside(services)
         outside = id_of(services, "external")
         services.cloud.octavia.progress.stalled = lambda each: each["id"] == outside
         pod = await add_pod(services)
@@ -442,6 +449,113 @@ async def test_pod_waits_for_the_load_balancer_outside_too(services):
         services.cloud.octavia.progress.stalled = lambda _each: False
         services.cloud.octavia.progress.finish(outside)
         await pod.until_passed()
+
+
+def unreadable(_services):
+    return {"type": "LoadBalancer", "annotations": UNREADABLE}
+
+
+def unreadable_timeout(_services):
+    return {"annotations": {"openstack.org/kuryr-timeout-client-data": "soon"}}
+
+
+def unknown_load_balancer(_services):
+    return {"type": "LoadBalancer", "annotations": marks(load_balancer_id=str(uuid.uuid4()))}
+
+
+def taken_port(services):
+    taken = operators(services, listeners=[{"protocol": "TCP", "protocol_port": 80}])
+    return {"type": "LoadBalancer", "annotations": marks(load_balancer_id=taken)}
+
+
+def unknown_subnet(_services):
+    return {"type": "LoadBalancer", "annotations": marks(subnet_id=str(uuid.uuid4()))}
+
+
+def used_up_quota(services):
+    services.cloud.octavia.set_quota(services.cloud.project_id, loadbalancer=1)
+    return {"type": "LoadBalancer", "loadBalancerSourceRanges": RANGES}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        unreadable,
+        unreadable_timeout,
+        unknown_load_balancer,
+        taken_port,
+        unknown_subnet,
+        used_up_quota,
+    ],
+)
+async def test_refusal_outside_holds_up_no_pod_where_no_load_balancer_is_there(services, make):
+    open_up(services)
+    async with services.controller():
+        await serve(services, **make(services))
+        pod = await add_pod(services)
+        assert await pod.until_passed() == "LoadBalancerMember"
+        assert await has_member(services, "web", NEW)
+        assert await services.events()
+
+
+async def serve_outside(services):
+    """A Service with one endpoint, and a load balancer outside that lets in some ranges."""
+    await services.set_slice("a", OLD, ports=PORTS)
+    await services.add_service("web", HTTP, type="LoadBalancer", loadBalancerSourceRanges=RANGES)
+    await services.until(lambda: has_member(services, "external", OLD))
+    await services.until(lambda: settled(services, 2))
+
+
+async def make_unreadable(services):
+    await services.patch_service(metadata={"annotations": UNREADABLE})
+    _reason, message = await until_condition(services, READY, "False")
+    assert "enable-health-monitor" in message
+
+
+async def test_load_balancer_outside_follows_while_annotations_cannot_be_read(services):
+    open_up(services)
+    async with services.controller():
+        await serve_outside(services)
+        ingress = await until_reached(services)
+        await make_unreadable(services)
+        pod = await add_pod(services)
+        assert await pod.until_passed() == "LoadBalancerMember"
+        assert await has_member(services, "external", NEW)
+        assert await until_reached(services) == ingress
+
+
+async def test_pod_waits_for_what_is_outside_if_nobody_knows_what_is_asked_for(services):
+    """The controller was started after the annotations became unreadable."""
+    open_up(services)
+    async with services.controller():
+        await serve_outside(services)
+        await make_unreadable(services)
+    async with services.controller(patience={"slow_gate": 0.3}):
+        pod = await add_pod(services)
+
+        async def told():
+            notes = [note for reason, note in await services.events() if reason == WAITING]
+            return [note for note in notes if "enable-health-monitor" in note]
+
+        await services.until(told)
+        assert await has_member(services, "web", NEW)
+        assert not await has_member(services, "external", NEW)
+        assert await pod.gate() is None
+        await services.patch_service(metadata={"annotations": dict.fromkeys(UNREADABLE)})
+        await pod.until_passed()
+        assert await has_member(services, "external", NEW)
+
+
+async def test_address_is_not_made_from_what_was_asked_of_another_kind_of_service(services):
+    """Of one that is not exposed, only timeouts are read: it may be meant to be internal."""
+    open_up(services)
+    async with services.controller():
+        await serve(services, annotations=UNREADABLE | {INTERNAL: "true"})
+        await services.until_published()
+        await services.patch_service(spec={"type": "LoadBalancer"})
+        await until_condition(services, READY, "False")
+        assert not await ingress_of(services)
+        assert not services.cloud.floating_ips
 
 
 async def test_pod_waits_for_both_load_balancers_outside_of_a_dual_stack_service(services):
