@@ -4,9 +4,9 @@ containers ready, other gates True → the Pod is a member, though it is not Rea
 member in the settled load balancers of every Service that selects it, and healthy where there
 is a health monitor               → the gate is True, by one PATCH, and stays so
 
-Without such a Service the gate is True at once: else the Pod would never be Ready. A gate is never
-made False, so neither a Service that comes later nor trouble in Octavia takes away a Pod that is
-Ready. Pods that do not list the gate cost a comparison.
+Without such a Service, by the API server's own word, the gate is True at once: else the Pod would
+never be Ready. A gate is never made False, so neither a Service that comes later nor trouble in
+Octavia takes away a Pod that is Ready. Pods that do not list the gate cost a comparison.
 """
 
 import logging
@@ -27,7 +27,7 @@ from kuryr_k8s.handlers.services.gated_members import GatedMembers, Lack
 from kuryr_k8s.handlers.services.reconcile import Reconcile
 from kuryr_k8s.handlers.services.selectors import Selectors
 from kuryr_k8s.k8s.events import Reference, words_for_users
-from kuryr_k8s.k8s.resources import PODS, Key
+from kuryr_k8s.k8s.resources import PODS, SERVICES, Key
 from kuryr_k8s.model.annotations import READINESS_GATE
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import EndpointSlice, Service
@@ -149,8 +149,23 @@ class ReadinessGates:
             if lack is not None:
                 self._await(key, waiting, name)
                 raise await self._wait(key, pod, waiting, lack)
+        if not services:
+            await self._check_live(pod)
         if self._pods.get(key) is pod:  # if not, the key is in the queue again
             await self._pass(key, pod, waiting, services)
+
+    async def _check_live(self, pod: Pod) -> None:
+        """Make sure that the API server too knows no Service that selects the Pod.
+
+        :raises errors.Wait: it does: the cache is not up to date.
+        """
+        live = Selectors()
+        async for items, _version in self._kube.list_pages(SERVICES, {}, pod.namespace):
+            for service in map(Service.read, items):
+                live.note(Key(service.namespace, service.name), None, service)
+        if selecting := live.of(pod):
+            names = ", ".join(sorted(service.name for service in selecting))
+            raise errors.Wait(f"the cache does not show yet that {names} selects it", delay=1.0)
 
     async def _wait(self, key: Key, pod: Pod, waiting: _Waiting, lack: Lack) -> errors.Wait:
         """Return the error to wait with; tell users if the Pod has waited for long."""

@@ -252,6 +252,20 @@ async def test_pod_without_a_service_passes_at_once(services, spec):
         assert await pod.until_passed() == "NoService"
 
 
+async def test_service_that_is_not_in_the_cache_yet_is_waited_for(services):
+    async with services.controller() as app:
+        services.proxy.events.hold("services")
+        await services.add_service("web", HTTP)
+        pod = await GatedPod(services, "new", NEW).start()
+        await until_waiting(services, app)
+        alone = await GatedPod(services, "alone", "10.62.0.7").start(app="alone")
+        assert await alone.until_passed() == "NoService"
+        assert await pod.gate() is None
+        services.proxy.events.release()
+        await services.set_slice("a", pod.endpoint(), ports=PORTS)
+        assert await pod.until_passed() == "LoadBalancerMember"
+
+
 async def test_gate_waits_for_every_service_that_selects_the_pod(services):
     """The slices of the second one are late: that it has none of the Pod is no answer."""
     async with services.controller():
