@@ -33,7 +33,7 @@ class VIPPortSweep(Sweep[Json]):
     A port goes where Octavia itself says (404; another project's are answered 403) that its load
     balancer does not exist, in two searches in a row. A creation that is under way looks the same,
     and has ended by the second one. VIPs' ports that were made for another cluster or by hand have
-    their load balancer, or another ``device_id`` and name. Ports outside of the subnets of
+    their load balancer, or another ``device_id`` and name. Ports outside of the networks of
     Services and of our projects are not looked at.
     """
 
@@ -56,7 +56,10 @@ class VIPPortSweep(Sweep[Json]):
         return str(item["id"])
 
     async def search(self) -> list[Json]:
-        """Return the VIPs' ports in subnets of Services whose load balancer does not exist."""
+        """Return the VIPs' ports in networks of Services whose load balancer does not exist.
+
+        Additional VIPs are in other subnets of the same networks.
+        """
         subnets = await self._subnets.all_subnets()
         if not subnets:
             return []
@@ -66,12 +69,7 @@ class VIPPortSweep(Sweep[Json]):
             "device_owner": tuple(NAMES),
             "fields": FIELDS,
         }
-        within = {subnet.id for subnet in subnets}
-        ports = [
-            port
-            for port in await self._neutron.list_ports(query)
-            if load_balancer_of(port) and within & {ip["subnet_id"] for ip in port["fixed_ips"]}
-        ]
+        ports = [port for port in await self._neutron.list_ports(query) if load_balancer_of(port)]
         known: set[str] = set()
         for project in {port["project_id"] for port in ports}:
             known |= (await self._octavia.statuses({"project_id": project})).keys()

@@ -84,12 +84,13 @@ async def test_port_of_a_refused_load_balancer_goes_and_its_address_is_free(
 
 async def test_ports_of_additional_vips_go_and_stay_like_the_first_one(sweeper, cloud, octavia):
     """With ovn each has a port of its own."""
-    cloud.add_subnet(cloud.services["id"], "10.4.0.0/24")
-    more = {"provider": "ovn", "additional_vips": [{"subnet_id": cloud.services["subnets"][-1]}]}
+    other = cloud.add_subnet(cloud.services["id"], "10.4.0.0/24")["id"]
+    more = {"provider": "ovn", "additional_vips": [{"subnet_id": other}]}
     made = await octavia.create_load_balancer(_body(cloud) | more)
     assert len(cloud.ports) == 2
     await sweeper()
-    left = vip_port(cloud, NOBODYS, name=f"ovn-lb-vip-additional-1-{NOBODYS}")
+    name = f"ovn-lb-vip-additional-1-{NOBODYS}"
+    left = vip_port(cloud, NOBODYS, name=name, fixed_ips=[{"subnet_id": other}])
     await sweeper(passed=600.0)
     assert await sweeper(passed=60.0) == 600.0
     assert left not in cloud.ports
