@@ -6,7 +6,7 @@ missing: the endpoint names the very Pod, its containers are ready, and its othe
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,9 +61,13 @@ class _Served:
 
 
 class GatedMembers:
-    """Members that wait for the gate, of all Services."""
+    """Members that wait for the gate, of all Services.
 
-    def __init__(self, context: HandlerContext) -> None:
+    :param looked: called for a Service when a look has found further members to be healthy.
+    """
+
+    def __init__(self, context: HandlerContext, looked: Callable[[Key], None]) -> None:
+        self._looked = looked
         self._clock = context.clock
         self._patience = context.patience
         self._lbaas = context.drivers[LBaaSDriver]
@@ -155,21 +159,24 @@ class GatedMembers:
         if not known.monitored or known.healthy >= addresses:
             return None
         if self._clock.now() >= known.look_at:
-            await self._look(known)
+            await self._look(key, known)
             if known.healthy >= addresses:
                 return None
         text = f"the health monitor of Service {key.name} has not found it healthy yet"
         return Lack(text, max(0.0, known.look_at - self._clock.now()))
 
-    async def _look(self, known: _Served) -> None:
-        """Ask which members are healthy."""
+    async def _look(self, key: Key, known: _Served) -> None:
+        """Ask which members are healthy; who else waits for that learns of it."""
         known.look_at = self._clock.now() + known.look_after
         known.look_after = min(2 * known.look_after, self._patience.longest_health_look)
         monitored, healthy = known.monitored, {member.address for member in known.members}
         for found in monitored:
             healthy -= await self._lbaas.not_online(found)
-        if known.monitored is monitored:  # if not, this look was at what was before
-            known.healthy = frozenset(healthy)
+        if known.monitored is not monitored:
+            return  # this look was at what was before
+        before, known.healthy = known.healthy, frozenset(healthy)
+        if not known.healthy <= before:
+            self._looked(key)
 
 
 def _wanted(service: Service, pod: Pod) -> set[_Member]:

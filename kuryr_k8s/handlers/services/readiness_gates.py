@@ -63,7 +63,7 @@ class ReadinessGates:
         self._patience = context.patience
         self._pods = context.informers.of(PODS)
         self._selectors = Selectors()
-        self._members = GatedMembers(context)
+        self._members = GatedMembers(context, self._wake)
         self._waiting: dict[Key, _Waiting] = {}
         self._awaited: defaultdict[Key, set[Key]] = defaultdict(set)  # Pods by Service
         self._seconds = Histogram(
@@ -145,9 +145,9 @@ class ReadinessGates:
             waiting = self._waiting[key] = _Waiting(pod.uid, self._clock.now())
         services = self._selectors.of(pod)
         for name, service in services.items():
+            self._await(key, waiting, name)  # whatever goes wrong now
             lack = await self._members.lack(name, service, pod)
             if lack is not None:
-                self._await(key, waiting, name)
                 raise await self._wait(key, pod, waiting, lack)
         if not services:
             await self._check_live(pod)

@@ -433,6 +433,41 @@ async def test_gate_waits_until_the_health_monitor_has_found_the_member_healthy(
         assert await pod.until_passed() == "LoadBalancerMember"
 
 
+async def test_one_look_at_the_health_monitor_is_for_all_pods_that_wait(services):
+    open_up(services)
+    never = {"first_health_look": 600.0, "longest_health_look": 600.0}
+    async with services.controller(patience=never) as app:
+        await serve(services, type="LoadBalancer", annotations=MONITORED)
+        pods = [
+            await GatedPod(services, f"new-{number}", f"10.62.1.{number}").start()
+            for number in range(4)
+        ]
+        await until_waiting(services, app, pods=4)
+        await services.set_slice("a", OLD, *(pod.endpoint() for pod in pods), ports=PORTS)
+        for pod in pods:
+            assert await pod.until_passed() == "LoadBalancerMember"
+
+
+async def test_pod_whose_health_could_not_be_asked_is_woken_by_its_service(services):
+    open_up(services)
+    services.cloud.octavia.progress.unhealthy.add(NEW)
+    patience = {"first_health_look": 0.05, "longest_health_look": 600.0, "first_retry": 600.0}
+    async with services.controller(patience=patience):
+        await serve(services, type="LoadBalancer", annotations=MONITORED)
+        pod = await add_pod(services)
+        await services.until_members(BOTH)
+        before = len(reads_of_statuses(services))
+        await services.cloud.wait_for(lambda: len(reads_of_statuses(services)) > before + 2)
+        failing = services.cloud.faults.add(
+            method="GET", path="/status$", times=None, action=answer(409)
+        )
+        await services.cloud.wait_for(lambda: failing.hits)
+        services.cloud.faults.clear()
+        services.cloud.octavia.recover(NEW)
+        await services.set_slice("a", OLD, pod.endpoint(), "10.62.0.7", ports=PORTS)
+        await pod.until_passed()
+
+
 async def test_health_is_asked_only_while_a_pod_waits_for_it(services):
     open_up(services)
     async with services.controller():
