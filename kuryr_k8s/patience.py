@@ -56,7 +56,7 @@ class Patience:
         before users are told.
     :param first_health_look: until the operating statuses of members are read again for the first
         time, while a Pod waits for a health monitor; from then on twice as long each time.
-    :param longest_health_look: the most that it takes.
+    :param longest_health_look: the most that it takes, and that a gate's work that failed waits.
     :param first_survey: until a Service is looked at again though Octavia's load balancers are not
         known yet; the survey wakes it sooner.
     :param pending_load_balancer: until a Service is looked at again though its load balancer has

@@ -75,7 +75,11 @@ class ReadinessGates:
         self.loop = Controller[Key](
             "readiness-gates",
             self.reconcile,
-            queue=WorkQueue(context.clock, base=context.patience.first_retry),
+            queue=WorkQueue(
+                context.clock,
+                base=context.patience.first_retry,
+                cap=context.patience.longest_health_look,
+            ),
             report=self._report,
             observe=context.observe,
             patience=context.patience,

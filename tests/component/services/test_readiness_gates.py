@@ -391,6 +391,15 @@ async def test_write_that_fails_is_repeated(services, fault):
         await pod.until_passed()
 
 
+async def test_write_that_failed_is_repeated_before_long(services):
+    patience = {"first_retry": 600.0, "longest_health_look": 0.1}
+    async with services.controller(patience=patience):
+        await serve(services)
+        services.proxy.faults.add(method="PATCH", path="/pods/", times=3, action=answer(500))
+        pod = await add_pod(services)
+        await pod.until_passed()
+
+
 async def test_pod_made_again_under_the_same_name_does_not_inherit_the_gate(services):
     """The cache has the first one still, and the second one's containers have not started."""
     async with services.controller() as app:
