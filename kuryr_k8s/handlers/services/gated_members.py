@@ -20,6 +20,8 @@ from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.service import Endpoint, EndpointSlice, Service
 
+Labels = Sequence[tuple[str, str]]
+
 
 class Lack(NamedTuple):
     """What a Pod lacks, in words, and the seconds after which it is to be looked at again.
@@ -91,18 +93,23 @@ class GatedMembers:
         )
         return dataclasses.replace(found, endpoints=endpoints)
 
-    def _is_gated(self, found: EndpointSlice, endpoint: Endpoint) -> bool:
-        """Return whether the endpoint's Pod is not Ready, and may be a member all the same."""
+    def _is_gated(self, found: EndpointSlice, endpoint: Endpoint, labels: Labels = ()) -> bool:
+        """Return whether the endpoint's Pod may be a member before it is Ready.
+
+        :param labels: which it must have.
+        """
         if endpoint.pod is None or endpoint.pod_uid is None:
             return False
         pod = self._pods.get(Key(found.namespace, endpoint.pod))
-        return pod is not None and pod.uid == endpoint.pod_uid and pod.is_gated
+        if pod is None or pod.uid != endpoint.pod_uid or pod.gate is None:
+            return False
+        return pod.is_gated and pod.gate.labels.issuperset(labels)
 
     def note(self, reconcile: Reconcile) -> bool:
         """Note what has come of a Service's reconcile; return whether all is settled."""
         key, service = reconcile.key, reconcile.service
         current = self._services.get(key)
-        if current is None or current.uid != service.uid:
+        if current is None or (current.uid, current.selector) != (service.uid, service.selector):
             return False
         known = self._served.get(key)
         if known is None or known.uid != service.uid:
@@ -122,14 +129,17 @@ class GatedMembers:
     def _members_of(self, reconcile: Reconcile) -> set[_Member]:
         """Return the Pods that are not Ready and are members.
 
-        One that has ceased to be gated during the reconcile is about to be removed.
+        One that has ceased to be gated during the reconcile is about to be removed, and so is one
+        that the Service does not select any more.
         """
-        unready = reconcile.service.publish_not_ready_addresses
+        service = reconcile.service
         return {
             _Member(endpoint.pod_uid, endpoint.address)
             for each in reconcile.given.slices
             for endpoint in each.endpoints
-            if endpoint.pod_uid and (endpoint.ready or unready) and self._is_gated(each, endpoint)
+            if endpoint.pod_uid
+            and (endpoint.ready or service.publish_not_ready_addresses)
+            and self._is_gated(each, endpoint, service.selector)
         }
 
     def lost(self, services: Iterable[Key], pod_uid: str) -> None:
@@ -139,7 +149,7 @@ class GatedMembers:
                 known.members = {each for each in known.members if each.pod_uid != pod_uid}
 
     def forget(self, key: Key) -> None:
-        """Note that there is no such Service any more."""
+        """Note that there is no such Service any more, or that it selects other Pods."""
         self._served.pop(key, None)
 
     async def lack(self, key: Key, service: Service, pod: Pod) -> Lack | None:

@@ -104,17 +104,17 @@ class ReadinessGates:
         if key in self._waiting or (new is not None and _waits(new)):
             self.loop.queue.add(key)
         before, now = (pod.uid if pod is not None and pod.is_gated else None for pod in (old, new))
-        if before == now:
-            return ()
-        services = {service for pod in gated for service in self._selectors.of(pod)}
-        if before is not None:  # it may be a member no more when it is ready again
+        selecting = [self._selectors.of(pod).keys() for pod in gated]
+        services = selecting[0] ^ selecting[-1] if before == now else set().union(*selecting)
+        if before is not None:  # it may be a member no more when it is one again
             self._members.lost(services, before)
         return services
 
     def service_changed(self, key: Key, old: Service | None, new: Service | None) -> None:
         """Note a change of a Service, which may select other Pods by now."""
         self._selectors.note(key, old, new)
-        if new is None or not is_handled(new):
+        is_other = old is not None and new is not None and old.selector != new.selector
+        if new is None or is_other or not is_handled(new):
             self._members.forget(key)
         self._wake(key)
 

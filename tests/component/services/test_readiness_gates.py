@@ -339,6 +339,46 @@ async def test_pod_that_was_not_ready_for_a_moment_is_not_taken_for_the_member_t
         assert services.members() == BOTH
 
 
+async def other_label(services, pod, away):
+    labels = {"app": "other" if away else "web"}
+    await services.client.patch(path_of(pod.made), {"metadata": {"labels": labels}})
+
+
+async def other_selector(services, _pod, away):
+    await services.patch_service(spec={"selector": {"app": "other" if away else "web"}})
+
+
+@pytest.mark.parametrize("set_apart", [other_label, other_selector])
+async def test_pod_that_was_not_selected_for_a_moment_is_not_taken_for_the_member_that_it_was(
+    services, set_apart
+):
+    """It is on its way out of the load balancer when it is selected again."""
+    async with services.controller():
+        await serve(services)
+        await services.set_slice("b", ports=PORTS, service="api")
+        await services.add_service("api", HTTP, selector={"tier": "api"})
+        await services.until_published("api")
+        pod = await GatedPod(services, "new", NEW).start(app="web", tier="api")
+        await passes_beside(services, pod)
+        web = id_of(services, "web")
+        services.cloud.octavia.progress.stalled = lambda each: each["id"] == web
+        balancer = services.cloud.load_balancers[web]
+        await set_apart(services, pod, away=True)
+        await services.set_slice("a", OLD, ports=PORTS)
+        await services.cloud.wait_for(lambda: balancer["provisioning_status"] == "PENDING_UPDATE")
+        await set_apart(services, pod, away=False)
+        await services.set_slice("b", pod.endpoint(), ports=PORTS, service="api")
+        await services.until_shown({(NEW, 8080)}, "api")
+        alone = await GatedPod(services, "alone", "10.62.0.8").start(app="alone")
+        await alone.until_passed()
+        assert await pod.gate() is None
+        services.cloud.octavia.progress.stalled = lambda _each: False
+        services.cloud.octavia.progress.finish(web)
+        await services.set_slice("a", OLD, pod.endpoint(), ports=PORTS)
+        await pod.until_passed()
+        assert await has_member(services, "web", NEW)
+
+
 async def test_service_that_comes_later_leaves_a_pod_ready(services):
     services.cloud.octavia_pending = 0.05
     async with services.controller():
