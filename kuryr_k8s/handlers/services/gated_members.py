@@ -50,7 +50,7 @@ class _Served:
     :param monitored: the load balancers with health monitors.
     :param healthy: addresses that the monitors had found healthy at the last look.
     :param look_at: when the next look may be, and how long it is from there to the one after it.
-    :param problem: why it is not settled now; empty if it is, or if Octavia is at work.
+    :param problem: why it is not settled now; empty if it is, or if something is still to come.
     """
 
     uid: str
@@ -116,8 +116,7 @@ class GatedMembers:
             known = self._served[key] = _Served(service.uid)
         settled = reconcile.settled()
         if settled is None:
-            problems = [each for each in reconcile.problems if not isinstance(each, errors.Wait)]
-            known.problem = getattr(problems[0], "brief", str(problems[0])) if problems else ""
+            known.problem = _words_of(reconcile.problems)
             return False
         known.problem = ""
         known.members = self._members_of(reconcile)
@@ -125,6 +124,17 @@ class GatedMembers:
         known.healthy, known.look_at = frozenset(), 0.0
         known.look_after = self._patience.first_health_look
         return True
+
+    def note_failure(self, key: Key, service: Service, error: errors.KuryrError) -> None:
+        """Note that a Service's reconcile has failed before anything could be asked for."""
+        current, known = self._services.get(key), self._served.get(key)
+        if current is None or current.uid != service.uid:
+            return
+        problem = _words_of([error])
+        if problem and (known is None or known.uid != service.uid):
+            known = self._served[key] = _Served(service.uid)
+        if known is not None:
+            known.problem = problem
 
     def _members_of(self, reconcile: Reconcile) -> set[_Member]:
         """Return the Pods that are not Ready and are members.
@@ -193,6 +203,21 @@ def _wanted(service: Service, pod: Pod) -> set[_Member]:
     """Return the members that the Pod is to be."""
     addresses = pod.gate.addresses if pod.gate is not None else ()
     return {_Member(pod.uid, address) for address in served(service, addresses)}
+
+
+def _words_of(problems: Sequence[errors.KuryrError]) -> str:
+    """Return the first problem in words; empty if all of them are only waited for.
+
+    Who waits because something is refused has that refusal for a problem.
+    """
+    causes = [
+        each.__cause__
+        if isinstance(each, errors.Wait) and isinstance(each.__cause__, errors.Refused)
+        else each
+        for each in problems
+    ]
+    first = next((each for each in causes if not isinstance(each, errors.Wait)), None)
+    return str(getattr(first, "brief", first)) if first is not None else ""
 
 
 def _is_monitored(found: FoundLoadBalancer) -> bool:

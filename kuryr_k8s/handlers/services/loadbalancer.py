@@ -137,7 +137,11 @@ class LoadBalancerHandler(Handler):
             await self._outside.withdraw(key, service)
         except errors.KuryrError as error:
             unwelcome = error
-        reconcile = await self._begin(key, service)
+        try:
+            reconcile = await self._begin(key, service)
+        except errors.KuryrError as error:
+            self._gates.note_failure(key, service, error)
+            raise
         if unwelcome is not None:
             reconcile.problems.append(unwelcome)
         await self._ensure_inner(reconcile)

@@ -127,6 +127,10 @@ class ReadinessGates:
         if self._members.note(reconcile):
             self._wake(reconcile.key)
 
+    def note_failure(self, key: Key, service: Service, error: errors.KuryrError) -> None:
+        """Note that a Service's reconcile has failed before anything could be asked for."""
+        self._members.note_failure(key, service, error)
+
     def _wake(self, service: Key) -> None:
         """Look again at the Pods that wait for the Service."""
         for pod in self._awaited.pop(service, ()):

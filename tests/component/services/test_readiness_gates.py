@@ -741,6 +741,24 @@ async def test_event_names_what_is_wrong_with_the_load_balancer(services):
         assert await pod.gate() is None
 
 
+async def test_event_names_why_a_service_has_no_load_balancer(services):
+    """Its project is not granted: nothing can be asked for."""
+    namespace, project = services.cluster.namespace, "b" * 32
+    mark = {"metadata": {"annotations": {"openstack.org/kuryr-project": project}}}
+    await services.client.patch(f"/api/v1/namespaces/{namespace}", mark)
+    driver = {"service_project_driver": "annotation"}
+    async with services.controller(kubernetes=driver, patience={"slow_gate": 0.3}):
+        await services.add_service("web", HTTP)
+        pod = await GatedPod(services, "new", NEW).start()
+
+        async def told():
+            notes = [note for reason, note in await services.events() if reason == WAITING]
+            return [note for note in notes if "Service web: " in note and project in note]
+
+        await services.until(told)
+        assert await pod.gate() is None
+
+
 async def test_pod_waits_for_the_service_whose_load_balancer_is_in_error(services):
     """The other one has it as a member; when people have mended the first one, it is Ready."""
     quick = {"slow_gate": 0.3, "first_refused": 0.2, "refused": 0.2, "first_repair": 600.0}
