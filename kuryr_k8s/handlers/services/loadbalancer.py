@@ -271,7 +271,10 @@ class LoadBalancerHandler(Handler):
             problem = error
         if problem is not None:
             reconcile.problems.append(problem)
-        if isinstance(problem, errors.Refused | errors.OverQuota):
+        refused = any(
+            isinstance(each, errors.Refused | errors.OverQuota) for each in reconcile.problems
+        )
+        if refused and not isinstance(problem, errors.Wait):
             try:
                 await self._outside.settle_refused(reconcile)
             except errors.KuryrError as error:

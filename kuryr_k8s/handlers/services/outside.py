@@ -44,7 +44,7 @@ from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import check_containers
 from kuryr_k8s.handlers.services.sharing import NotShared, Sharing
 from kuryr_k8s.k8s.resources import Key
-from kuryr_k8s.model.load_balancer import FoundLoadBalancer
+from kuryr_k8s.model.load_balancer import ACTIVE, Address, FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
@@ -249,14 +249,20 @@ class Outside:
         return any([await self._lbaas.ids_of(owner) for owner in external_owners_of(service)])
 
     async def settle_refused(self, reconcile: Reconcile) -> None:
-        """Note whether something outside is not as desired after a refusal: if anything is there.
+        """Note after a refusal whether something outside does not have the members that it should.
 
-        Members are not waited for in load balancers that there are not.
+        They are not waited for in load balancers that there are not.
         """
-        service = reconcile.service
-        if not reconcile.outside_settled:
-            there = await self._lbaas.places_of(reconcile.owner(Role.SHARED))
-            reconcile.outside_settled = not (there or await self._has_balancer(service))
+        if reconcile.outside_settled or await self._lbaas.places_of(reconcile.owner(Role.SHARED)):
+            return
+        there: list[Outcome] = []
+        for owner in external_owners_of(reconcile.service):
+            if await self._lbaas.ids_of(owner):
+                found = await self._lbaas.last_seen(owner)
+                if found is None or not _has_members(found, reconcile.inner):
+                    return
+                there.append(Outcome(found))
+        reconcile.further, reconcile.outside_settled = there, True
 
     async def release(self, key: Key, service: Service, *, keep: bool) -> None:
         """Remove everything; what never existed costs nothing.
@@ -404,6 +410,19 @@ class Outside:
 def _first_of(vips: Sequence[str]) -> str:
     """Return the VIP to which the first address leads: floating IPs are of IPv4."""
     return next((vip for vip in vips if family_of(vip) == "IPv4"), vips[0])
+
+
+def _has_members(found: FoundLoadBalancer, inner: Mapping[str, Outcome]) -> bool:
+    """Return whether a load balancer has the members of that of a ClusterIP of its family."""
+    family = family_of(found.vip_address)
+    alike = [outcome.found for vip, outcome in inner.items() if family_of(vip) == family]
+    if not alike or found.statuses() != {ACTIVE}:
+        return False
+    return all(_members_of(each) <= _members_of(found) for each in alike)
+
+
+def _members_of(found: FoundLoadBalancer) -> set[Address]:
+    return {member.key for pool in found.pools for member in pool.pool.members}
 
 
 def _is_limited(settings: Settings) -> bool:

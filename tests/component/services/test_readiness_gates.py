@@ -30,6 +30,8 @@ FIRST = {("TCP", 80): {(OLD, 8080): 1}}
 MONITORED = marks(enable_health_monitor="true")
 RANGES = ["203.0.113.0/24"]
 UNREADABLE = marks(enable_health_monitor="maybe")
+# no Pod looks at a health monitor again by itself
+NEVER = {"first_health_look": 600.0, "longest_health_look": 600.0, "slow_gate": 600.0}
 WAITING = "KuryrReadinessGateWaiting"
 
 
@@ -484,8 +486,7 @@ async def test_gate_waits_until_the_health_monitor_has_found_the_member_healthy(
 
 async def test_one_look_at_the_health_monitor_is_for_all_pods_that_wait(services):
     open_up(services)
-    never = {"first_health_look": 600.0, "longest_health_look": 600.0}
-    async with services.controller(patience=never) as app:
+    async with services.controller(patience=NEVER) as app:
         await serve(services, type="LoadBalancer", annotations=MONITORED)
         pods = [
             await GatedPod(services, f"new-{number}", f"10.62.1.{number}").start()
@@ -500,20 +501,18 @@ async def test_one_look_at_the_health_monitor_is_for_all_pods_that_wait(services
 async def test_pod_whose_health_could_not_be_asked_is_woken_by_its_service(services):
     open_up(services)
     services.cloud.octavia.progress.unhealthy.add(NEW)
-    patience = {"first_health_look": 0.05, "longest_health_look": 600.0, "first_retry": 600.0}
-    async with services.controller(patience=patience):
+    async with services.controller(patience=NEVER | {"first_retry": 600.0}):
         await serve(services, type="LoadBalancer", annotations=MONITORED)
         pod = await add_pod(services)
-        await services.until_members(BOTH)
-        before = len(reads_of_statuses(services))
-        await services.cloud.wait_for(lambda: len(reads_of_statuses(services)) > before + 2)
+        await services.until_shown({(OLD, 8080), (NEW, 8080)})
         failing = services.cloud.faults.add(
             method="GET", path="/status$", times=None, action=answer(409)
         )
+        await services.patch_service(metadata={"annotations": marks(hostname="a.example.org")})
         await services.cloud.wait_for(lambda: failing.hits)
         services.cloud.faults.clear()
         services.cloud.octavia.recover(NEW)
-        await services.set_slice("a", OLD, pod.endpoint(), "10.62.0.7", ports=PORTS)
+        await services.patch_service(metadata={"annotations": marks(hostname="b.example.org")})
         await pod.until_passed()
 
 
@@ -593,7 +592,7 @@ async def test_refusal_outside_holds_up_no_pod_where_no_load_balancer_is_there(s
         pod = await add_pod(services)
         assert await pod.until_passed() == "LoadBalancerMember"
         assert await has_member(services, "web", NEW)
-        assert await services.events()
+        await services.until(services.events)
 
 
 async def serve_outside(services):
@@ -602,6 +601,52 @@ async def serve_outside(services):
     await services.add_service("web", HTTP, type="LoadBalancer", loadBalancerSourceRanges=RANGES)
     await services.until(lambda: has_member(services, "external", OLD))
     await services.until(lambda: settled(services, 2))
+
+
+async def test_pod_waits_only_for_members_where_octavia_refuses_something_else(services):
+    """Members are set first: then both load balancers have the Pod."""
+    open_up(services)
+    refusal = answer(400, message="no such timeout")
+    async with services.controller(patience={"first_refused": 0.2, "refused": 0.2}) as app:
+        await serve_outside(services)
+        outside = id_of(services, "external")
+        services.cloud.faults.add(method="PUT", path="/listeners/", times=None, action=refusal)
+        await services.patch_service(metadata={"annotations": marks(timeout_client_data=1234)})
+        _reason, message = await until_condition(services, READY, "False")
+        assert "no such timeout" in message
+        services.cloud.octavia.progress.stalled = lambda each: each["id"] == outside
+        pod = await add_pod(services)
+        await services.until(lambda: has_member(services, "external", NEW))
+        await services.until(lambda: has_member(services, "web", NEW))
+        await until_waiting(services, app)
+        alone = await GatedPod(services, "alone", "10.62.0.7").start(app="alone")
+        await alone.until_passed()
+        assert await pod.gate() is None
+        services.cloud.octavia.progress.stalled = lambda _each: False
+        services.cloud.octavia.progress.finish(outside)
+        assert await pod.until_passed() == "LoadBalancerMember"
+
+
+async def test_second_load_balancer_outside_that_cannot_be_had_is_not_waited_for(services):
+    open_up(services)
+    services.cloud.octavia.set_quota(services.cloud.project_id, loadbalancer=3)
+    spec = {
+        "type": "LoadBalancer",
+        "annotations": {INTERNAL: "true"},
+        "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv4", "IPv6"],
+        "loadBalancerSourceRanges": ["203.0.113.0/24", "2001:db8::/32"],
+    }
+    async with services.controller():
+        await services.set_slice("a", OLD, ports=PORTS)
+        await services.set_slice("b", "fd62::5", ports=PORTS, family="IPv6")
+        await services.add_service("web", HTTP, **spec)
+        await services.until(lambda: settled(services, 3))
+        pod = await add_pod(services, "new", NEW, "fd62::6")
+        six = ("fd62::6", UNREADY, pod.made)
+        await services.set_slice("b", "fd62::5", six, ports=PORTS, family="IPv6")
+        assert await pod.until_passed() == "LoadBalancerMember"
+        assert await has_member(services, "IPv6", "fd62::6")
 
 
 async def make_unreadable(services):
@@ -636,7 +681,7 @@ async def test_pod_waits_for_what_is_outside_if_nobody_knows_what_is_asked_for(s
             return [note for note in notes if "enable-health-monitor" in note]
 
         await services.until(told)
-        assert await has_member(services, "web", NEW)
+        await services.until(lambda: has_member(services, "web", NEW))
         assert not await has_member(services, "external", NEW)
         assert await pod.gate() is None
         await services.patch_service(metadata={"annotations": dict.fromkeys(UNREADABLE)})
