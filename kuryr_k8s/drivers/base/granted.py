@@ -35,7 +35,7 @@ def check_named(conf: cfg.ConfigOpts, option: str, namespace: str, named: str) -
     :raises NotGranted: Neither it nor ``*`` is granted.
     """
     pairs = conf.policy[option]
-    if f"{namespace}:{named}" in pairs or f"*:{named}" in pairs:
+    if named != "*" and (f"{namespace}:{named}" in pairs or f"*:{named}" in pairs):
         return True
     if f"{namespace}:*" in pairs or "*:*" in pairs:
         return False

@@ -99,6 +99,10 @@ def test_what_no_pair_names_is_not_granted(tmp_path, pairs):
         check_named(read(tmp_path, pairs), "ports", "team-a", "port")
 
 
+def test_star_that_a_user_writes_is_no_id_of_an_object(tmp_path):
+    assert not check_named(read(tmp_path, "team-a:*,*:*"), "ports", "team-a", "*")
+
+
 @pytest.mark.parametrize("pairs", ["port", ":port", "team-a:", "Team:port", "team-*:port"])
 def test_pair_that_cannot_be_read_is_a_wrong_configuration(tmp_path, pairs):
     with pytest.raises(errors.ConfigError, match="ports"):
