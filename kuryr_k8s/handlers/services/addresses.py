@@ -2,8 +2,9 @@
 
 Users can write ids of other projects, and our account may see those. So what is named must be the
 project's own, or shared with it, as Neutron says, and ``[policy]`` must grant it to the namespace;
-or it must be granted by its id. What a class names is the operator's word. A port must be
-nobody's: Octavia checks only its device_id.
+or it must be granted by its id. A network of floating IPs may be any that is granted: a router of
+the project must lead there. What a class names is the operator's word. A port must be nobody's:
+Octavia checks only its device_id.
 """
 
 import ipaddress
