@@ -79,7 +79,8 @@ class PublicIPRequest:
     :param address: the address that is wanted; None if any will do. One that exists in the same
         project, and that nobody uses, is taken.
     :param network_id: the external network; None if the operator's choice applies.
-    :param subnet_ids: subnets of that network, one of which is used; empty if any will do.
+    :param subnet_ids: subnets, one of which is used; empty if any will do. They are of that
+        network, or of the one in which the owner has an address by the operator's choice.
     :param keep: an address that is replaced stays the project's, as with ``release``. That is
         noted on the address itself, for when nobody can ask the Service any more.
     """
@@ -107,7 +108,8 @@ class ServicePublicIPDriver(Driver):
 
         What was asked for before, and is not any more, is released. The operator's choice of a
         network and of subnets counts where an address is made: one that exists stays, whatever
-        that is now. But an address leaves a network that the Service has named and names no more.
+        that is now. But an address leaves a network that the Service has named and names no more,
+        and one that is not in the network or the subnets that the Service names.
 
         :returns: None if the operator has chosen no external network, nor does the Service name
             one.
@@ -118,6 +120,10 @@ class ServicePublicIPDriver(Driver):
     @abc.abstractmethod
     async def has(self, owner: Owner) -> bool:
         """Return whether the owner has a public address."""
+
+    async def networks_by_default(self, owner: Owner) -> frozenset[str]:
+        """Return the networks of the owner's public addresses that were the operator's choice."""
+        return frozenset()
 
     @abc.abstractmethod
     async def leads_to(self, owner: Owner) -> frozenset[str]:

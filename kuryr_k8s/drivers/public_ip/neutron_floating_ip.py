@@ -70,8 +70,8 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         await self._requirements.check()
 
     async def ensure(self, request: PublicIPRequest) -> str | None:
-        required = await self._requirements.read(request)
         own = await self._records.of(request.owner)
+        required = await self._requirements.read(request, own)
         if required is None:
             for floating_ip in own:
                 await self._let_go(request.owner, floating_ip, keep=request.keep)
@@ -88,6 +88,10 @@ class NeutronFloatingIP(ServicePublicIPDriver):
 
     async def has(self, owner: Owner) -> bool:
         return bool(await self._records.of(owner))
+
+    async def networks_by_default(self, owner: Owner) -> frozenset[str]:
+        own = await self._records.of(owner)
+        return frozenset(each.network_id for each in own if fip_marks.is_by_default(each))
 
     async def leads_to(self, owner: Owner) -> frozenset[str]:
         own = await self._records.of(owner)

@@ -1,6 +1,7 @@
 """Requirements that a Service's floating IP has to meet: the Service's, and the operator's."""
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
@@ -41,7 +42,7 @@ class Requirements:
         if self.address is not None and found.address != self.address:
             return False
         if found.network_id != self.network_id:
-            return is_by_default(found) and not self.named_network
+            return is_by_default(found) and not (self.named_network or self.named_subnets)
         if self.address is not None or not self.named_subnets:
             return True
         return any(_is_in(found.address, subnet) for subnet in self.subnets)
@@ -80,9 +81,15 @@ class RequirementsReader:
         except NoNetwork as error:
             raise errors.Refused(f"[neutron_defaults] external_svc_net: {error}") from error
 
-    async def read(self, request: PublicIPRequest) -> Requirements | None:
+    async def read(
+        self, request: PublicIPRequest, own: Sequence[FloatingIP]
+    ) -> Requirements | None:
         """Return what the request requires.
 
+        The network of an address that the Service has by default, and that is in a subnet that it
+        names, is required as the default network would be.
+
+        :param own: what the Service has.
         :returns: None if the Service is to have no floating IP.
         :raises errors.Refused: a subnet does not exist, or belongs to another network; or the
             address is not in it.
@@ -91,6 +98,12 @@ class RequirementsReader:
         if network_id is None:
             return None
         subnet_ids = request.subnet_ids
+        if subnet_ids and request.network_id is None:
+            named = [await self._subnet(subnet_id) for subnet_id in subnet_ids]
+            fitting = (each.network_id for each in own if _is_by_default_in(each, named))
+            network_id = next(fitting, network_id)
+            of_network = (subnet.id for subnet in named if subnet.network_id == network_id)
+            subnet_ids = tuple(of_network) or subnet_ids
         if network_id == self._network_id and request.address is None:
             subnet_ids = subnet_ids or self._subnet_ids
         subnets = await self._read_subnets(network_id, subnet_ids)
@@ -121,15 +134,20 @@ class RequirementsReader:
     async def _read_subnets(
         self, network_id: str, subnet_ids: tuple[str, ...]
     ) -> tuple[ExternalSubnet, ...]:
+        subnets = []
         for subnet_id in subnet_ids:
-            if subnet_id not in self._subnets:
-                try:
-                    self._subnets[subnet_id] = await self._neutron.get_subnet(subnet_id)
-                except errors.NotFound as error:
-                    raise NoNetwork(f"no such subnet in Neutron: {subnet_id}") from error
-            if self._subnets[subnet_id].network_id != network_id:
+            subnets.append(await self._subnet(subnet_id))
+            if subnets[-1].network_id != network_id:
                 raise NoNetwork(f"subnet {subnet_id} is not of network {network_id}")
-        return tuple(self._subnets[subnet_id] for subnet_id in subnet_ids)
+        return tuple(subnets)
+
+    async def _subnet(self, subnet_id: str) -> ExternalSubnet:
+        if subnet_id not in self._subnets:
+            try:
+                self._subnets[subnet_id] = await self._neutron.get_subnet(subnet_id)
+            except errors.NotFound as error:
+                raise NoNetwork(f"no such subnet in Neutron: {subnet_id}") from error
+        return self._subnets[subnet_id]
 
 
 def _read_address(text: str) -> str:
@@ -141,3 +159,11 @@ def _read_address(text: str) -> str:
 
 def _is_in(address: str, subnet: ExternalSubnet) -> bool:
     return ipaddress.ip_address(address) in ipaddress.ip_network(subnet.cidr)
+
+
+def _is_by_default_in(found: FloatingIP, subnets: Sequence[ExternalSubnet]) -> bool:
+    """Return whether a floating IP of the operator's choice is of one of the subnets."""
+    return is_by_default(found) and any(
+        found.network_id == subnet.network_id and _is_in(found.address, subnet)
+        for subnet in subnets
+    )

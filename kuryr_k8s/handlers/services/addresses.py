@@ -8,7 +8,7 @@ Octavia checks only its device_id.
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
@@ -113,10 +113,13 @@ class Places:
         """Forget the place of the owner's VIP."""
         self._known.pop(owner, None)
 
-    async def floating_subnets(self, namespace: str, settings: Settings) -> tuple[str, ...]:
+    async def floating_subnets(
+        self, namespace: str, settings: Settings, present: Collection[str] = ()
+    ) -> tuple[str, ...]:
         """Return the ids of the subnets that the floating IP may be of; empty if any will do.
 
         :param namespace: of the Service.
+        :param present: networks in which the Service has a floating IP by default.
         :raises errors.Refused: a pattern is wrong, or no subnet matches it; or the network is not
             granted.
         """
@@ -134,18 +137,20 @@ class Places:
             of_tags = subnet_patterns.by_tags(tags) if tags else None
         except ValueError as error:
             raise errors.Refused(f"annotation {PREFIX}floating-subnet: {error}") from error
-        found = tuple(
+        networks = sorted({network_id, *(present if named is None else ())})
+        found = [
             subnet.id
-            for subnet in await self._neutron.floating_ips.subnets_of(network_id)
+            for each in networks
+            for subnet in await self._neutron.floating_ips.subnets_of(each)
             if (of_name is None or of_name(subnet.name))
             and (of_tags is None or of_tags(subnet.tags))
-        )
+        ]
         if not found:
             raise errors.Refused(
                 f"network {network_id} has no subnet of name {name or '*'} and tags {tags or '*'} "
                 f"(annotations {PREFIX}floating-subnet, floating-subnet-tags)"
             )
-        return found
+        return tuple(found)
 
     async def _place(
         self, namespace: str, settings: Settings, specs: Sequence[LBaaSServiceSpec]

@@ -373,6 +373,7 @@ class Outside:
             notes[FORCED_INTERNAL] = "floating IPs are of IPv4: the address is the IPv6 VIP itself"
         else:
             found = reached[first].found
+            present = await self._public_ips.networks_by_default(reconcile.owner())
             public = await self._public_ips.ensure(
                 PublicIPRequest(
                     owner=reconcile.owner(),
@@ -383,7 +384,9 @@ class Outside:
                     vip_address=found.vip_address,
                     address=settings.address,
                     network_id=settings.floating_network_id,
-                    subnet_ids=await self._places.floating_subnets(service.namespace, settings),
+                    subnet_ids=await self._places.floating_subnets(
+                        service.namespace, settings, present
+                    ),
                     keep=settings.keep_floating_ip,
                 )
             )

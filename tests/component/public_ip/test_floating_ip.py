@@ -401,6 +401,38 @@ async def test_address_outlives_the_operators_choice_that_it_was_made_by(start, 
     assert len(cloud.floating_ips) == 1
 
 
+async def test_subnet_that_the_service_names_counts_though_the_default_network_was_another(
+    start, cloud
+):
+    await start().ensure(request(cloud))
+    far = add_far(cloud)
+    named = request(cloud, subnet_ids=tuple(far["subnets"]))
+    assert (await start(external_svc_net=far["id"]).ensure(named)).startswith("198.51.100.")
+    assert len(cloud.floating_ips) == 1
+
+
+@pytest.mark.parametrize("too", [False, True])
+async def test_subnet_of_the_network_that_was_the_default_keeps_the_address_and_lets_it_follow(
+    start, cloud, too
+):
+    """As an id, or as one of the subnets that match a pattern in both networks."""
+    subnet = cloud.public["subnets"][1]
+    before = await start().ensure(request(cloud, subnet_ids=(subnet,)))
+    far = add_far(cloud)
+    named = (subnet, *far["subnets"]) if too else (subnet,)
+    driver = start(external_svc_net=far["id"])
+    assert await driver.networks_by_default(OWNER) == {cloud.public["id"]}
+    assert await driver.ensure(request(cloud, vip=1, subnet_ids=named)) == before
+    assert only(cloud)["port_id"] == cloud.vips[1]["id"]
+    # a new address is made in the network that is the default now
+    await driver.release(OWNER, keep=False)
+    if too:
+        assert (await driver.ensure(request(cloud, subnet_ids=named))).startswith("198.51.100.")
+    else:
+        with pytest.raises(NoNetwork, match=f"subnet {subnet} is not of network"):
+            await driver.ensure(request(cloud, subnet_ids=named))
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_address_leaves_a_network_that_the_service_names_no_more(start, cloud, restarted):
     driver, far = start(), add_far(cloud)
