@@ -58,6 +58,7 @@ class Sharing:
         self._addresses: dict[str, _Address] = {}  # by the VIP's port
         self._reads: dict[Key, str] = {}  # the VIP's port whose address a Service reads
         self._guests: defaultdict[str, set[Key]] = defaultdict(set)  # who asks, by owner's uid
+        self._leaving: dict[Key, tuple[str, str]] = {}  # uids of guests, and what they must leave
 
     async def names_another(self, reconcile: Reconcile) -> bool:
         """Return whether the settings name a load balancer that is not one of the Service's."""
@@ -78,20 +79,24 @@ class Sharing:
     async def withdraw(self, key: Key, service: Service) -> None:
         """Remove the Service's parts from load balancers where it may have none any more.
 
-        Of an owner's consent, the API server itself must say so.
+        Of an owner's consent, the API server itself must say so, once until they are gone.
 
         :raises errors.Wait: Octavia is at work, or the cache is not up to date.
         """
         owner = Owner(service.uid, Role.SHARED)
         for load_balancer_id in await self._lbaas.places_of(owner):
             owned = await self._lbaas.owner_of(load_balancer_id, owner)
+            leaving = service.uid, load_balancer_id
             try:
                 self._check(service, load_balancer_id, owned)
             except (NotShared, granted.NotGranted) as refusal:
-                if owned is not None and await self._shares_live(owned, service.namespace):
+                known = self._leaving.get(key) == leaving
+                if owned and not known and await self._shares_live(owned, service.namespace):
                     raise errors.Wait(f"the cache lags: {refusal}", delay=1.0) from refusal
+                self._leaving[key] = leaving
                 await self.release(key, service, refused=True)
-                return
+                break
+        self._leaving.pop(key, None)
 
     async def ensure(self, reconcile: Reconcile) -> Outcome:
         """Return the load balancer that the settings name, with the Service's parts in it.
@@ -153,8 +158,13 @@ class Sharing:
 
     async def _shares_live(self, owned: Owned, namespace: str) -> bool:
         """Return whether the owner, as the API server has it, shares with the namespace."""
-        pages = self._kube.list_pages(SERVICES, {}, owned.namespace)
-        live = [Service.read(item) async for items, _version in pages for item in items]
+        cached = next((each for each in self._services.values() if _is_of(each, owned)), None)
+        if cached is None:
+            pages = self._kube.list_pages(SERVICES, {}, owned.namespace)
+            live = [Service.read(item) async for items, _version in pages for item in items]
+        else:
+            item = await self._kube.find(SERVICES, Key(cached.namespace, cached.name))
+            live = [] if item is None else [Service.read(item)]
         return _shares(live, owned, namespace)
 
     async def address_of(self, key: Key, found: FoundLoadBalancer, settings: Settings) -> str:
@@ -194,6 +204,7 @@ class Sharing:
             guests.discard(key)
             if not guests:
                 del self._guests[uid]
+        self._leaving.pop(key, None)
         self._forget_address(key)
 
     def _forget_address(self, key: Key) -> None:
@@ -228,11 +239,15 @@ def _shares(services: Iterable[Service], owned: Owned, namespace: str) -> bool:
     One that is gone shares with its own namespace only.
     """
     for service in services:
-        if service.uid == owned.owner.uid:
+        if _is_of(service, owned):
             return service.namespace == namespace or is_shared_with(
                 dict(service.annotations), namespace
             )
     return owned.namespace == namespace
+
+
+def _is_of(service: Service, owned: Owned) -> bool:
+    return service.uid == owned.owner.uid
 
 
 def _consent(service: Service) -> str | None:

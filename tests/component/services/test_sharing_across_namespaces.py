@@ -126,6 +126,26 @@ async def test_fault_at_any_write_of_a_withdrawal_leaves_nothing(services, guest
             await say(services, "*")
 
 
+async def test_withdrawal_costs_one_read_of_the_owner_however_long_the_parts_take(
+    services, guests
+):
+    async with services.controller():
+        shared, address = await own(services, guests)
+        await share(guests, shared)
+        await until_ingress(guests, [address])
+        services.cloud.octavia.progress.pending = 0.3
+        calls, owner = services.proxy.calls, services.service_path()
+        lists, reads = calls.count("list", "services"), reads_of(calls, owner)
+        await say(services, None)
+        await until_on(services, shared, {MINE})
+        await until_ingress(guests, [])
+        assert (calls.count("list", "services"), reads_of(calls, owner)) == (lists, reads + 1)
+
+
+def reads_of(calls, path):
+    return sum((each.method, each.path) == ("get", path) for each in calls)
+
+
 async def test_consent_withdrawn_while_no_controller_runs(services, guests):
     async with services.controller():
         shared, address = await own(services, guests)
