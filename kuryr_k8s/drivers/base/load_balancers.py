@@ -103,6 +103,13 @@ class LBaaSDriver(Driver):
         :raises errors.Refused: there is no such load balancer in the project, or it is in ERROR.
         """
 
+    async def wish(self, owner: Owner, load_balancer_id: str) -> None:
+        """Note that the owner names a load balancer in which it may have no parts yet.
+
+        :meth:`attach` finds it by this id also if it is made anew in the meantime.
+        """
+        return
+
     @abc.abstractmethod
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         """Return the ids that the owner's load balancer has and has had, as far as known."""

@@ -62,10 +62,7 @@ class Attachments:
     ) -> FoundLoadBalancer:
         """Bring the owner's parts in the load balancer in line; see :meth:`LBaaSDriver.attach`."""
         self.survey.check(owner)
-        record = self._records.of(owner)
-        if record.named is not None and record.named != load_balancer_id:
-            self._work.waiters.forget(owner)  # users may name many that never existed
-        record.named = load_balancer_id
+        record = self.name(owner, load_balancer_id)
         view = self._view(record, self._renewed.get(load_balancer_id, load_balancer_id))
         self._work.check_idle(view)
         try:
@@ -90,6 +87,14 @@ class Attachments:
             view.used = False
         self._work.refuse_taken(view, look.own, taken)
         return look.own
+
+    def name(self, owner: Owner, load_balancer_id: str) -> Record:
+        """Note which load balancer the owner names."""
+        record = self._records.of(owner)
+        if record.named is not None and record.named != load_balancer_id:
+            self._work.waiters.forget(owner)  # users may name many that never existed
+        record.named = load_balancer_id
+        return record
 
     async def leave(self, owner: Owner) -> None:
         """Remove the owner's parts from load balancers of others; return when they are gone."""

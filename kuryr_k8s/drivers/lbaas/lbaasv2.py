@@ -129,6 +129,9 @@ class LBaaSv2(LBaaSDriver):
         desired = ownership.tagged(desired, owner, self._tags, shared=True)
         return await self._attached.ensure(owner, load_balancer_id, desired)
 
+    async def wish(self, owner: Owner, load_balancer_id: str) -> None:
+        self._attached.name(owner, load_balancer_id)
+
     async def release(self, owner: Owner) -> None:
         await self._attached.leave(owner)
         view = await self._records.own_view(owner)

@@ -112,6 +112,7 @@ class Sharing:
             self._check(service, named, owned)
         except (NotShared, granted.NotGranted):
             await self._leave_others(reconcile, named, owned)
+            await self._lbaas.wish(reconcile.owner(Role.SHARED), named)
             raise
         return await self._requests.ensure(
             service,

@@ -87,6 +87,28 @@ async def test_service_of_another_namespace_is_on_it_only_with_its_owners_consen
     assert on(services, shared) == {MINE, GUESTS}
 
 
+async def test_guest_that_waits_for_consent_is_led_to_the_load_balancer_made_anew(
+    services, guests
+):
+    async with services.controller(**QUICK):
+        gone, address = await own(services, guests, shares=False)
+        await share(guests, gone)
+        await until_condition(guests, READY, "False")
+        services.cloud.octavia.remove(gone)
+
+        def renewed():
+            others = services.cloud.load_balancers.keys() - {gone}
+            return [each for each in others if on(services, each) == {MINE}]
+
+        await services.cloud.wait_for(renewed)
+        [new] = renewed()
+        await until_condition(services, READY, "True")
+    async with services.controller():
+        await say(services, guests.cluster.namespace)
+        await until_on(services, new, {MINE, GUESTS})
+        await until_ingress(guests, [address])
+
+
 async def test_consent_to_all_namespaces(services, guests):
     async with services.controller():
         shared, address = await own(services, guests, shares=False)

@@ -36,6 +36,10 @@ class Delegating(LBaaSDriver):
         """Pass it on."""
         return await self._driver.attach(owner, load_balancer_id, desired)
 
+    async def wish(self, owner: Owner, load_balancer_id: str) -> None:
+        """Pass it on."""
+        await self._driver.wish(owner, load_balancer_id)
+
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         """Pass it on."""
         return await self._driver.ids_of(owner)
