@@ -110,12 +110,9 @@ def hostname(value: str) -> str:
     return value
 
 
-def namespaces(value: str) -> frozenset[str]:
-    """Read a list of namespaces, of which ``*`` stands for all."""
-    names = frozenset(name.strip() for name in value.split(","))
-    if not all(name == "*" or _NAMESPACE.fullmatch(name) for name in names):
-        raise ValueError("is no list of namespaces (team-a,team-b), nor *")
-    return names
+def is_namespace(value: str) -> bool:
+    """Return whether it can be the name of a namespace, or stands for all of them (``*``)."""
+    return value == "*" or _NAMESPACE.fullmatch(value) is not None
 
 
 def networks(value: str) -> tuple[str, ...]:

@@ -187,10 +187,18 @@ NAMES = frozenset(
 def is_shared_with(annotations: Mapping[str, str], namespace: str) -> bool:
     """Return whether Services of another namespace may have ports on a Service's load balancers.
 
-    What else stands there and cannot be read takes nothing back: it is no namespace's name.
+    What else stands there, and is no namespace's name, takes nothing back.
     """
-    names = {text.strip() for text in annotations.get(SHARED_WITH, "").split(",")}
-    return not names.isdisjoint({namespace, "*"})
+    return not _guests(annotations).isdisjoint({namespace, "*"})
+
+
+def no_guests(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what stands among those namespaces and is no namespace's name."""
+    return tuple(sorted(each for each in _guests(annotations) if not values.is_namespace(each)))
+
+
+def _guests(annotations: Mapping[str, str]) -> set[str]:
+    return {text.strip() for text in annotations.get(SHARED_WITH, "").split(",")} - {""}
 
 
 def read_settings(
@@ -207,8 +215,7 @@ def read_settings(
         annotations, {field: (name, values.milliseconds) for field, name in OWN_TIMEOUTS.items()}
     )
     read = own | read
-    _names, unreadable = _parse(annotations, {"shared_with": (SHARED_WITH, values.namespaces)})
-    problems += own_problems + unreadable
+    problems += own_problems
     if annotations.get(LOAD_BALANCER_ID) == annotations.get(WRITTEN_ID):
         read.pop("load_balancer_id", None)
     try:

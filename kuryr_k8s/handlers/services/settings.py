@@ -17,8 +17,11 @@ from kuryr_k8s.model.load_balancer import HASHING
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import (
     PREFIX,
+    SHARED_WITH,
+    SHOWN,
     WITHOUT_MEANING,
     Settings,
+    no_guests,
     read_settings,
     read_timeouts,
 )
@@ -123,7 +126,7 @@ def _of_class(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
 
 
 def unkept(service: Service, *, exposed: bool, providers: Collection[str]) -> dict[str, str]:
-    """Return what Octavia cannot do of what is asked for: notes of Events by reason.
+    """Return what has no effect of what is asked for: notes of Events by reason.
 
     :param providers: those of the Service's load balancers.
     """
@@ -153,9 +156,21 @@ def unkept(service: Service, *, exposed: bool, providers: Collection[str]) -> di
             f"externalIPs: {', '.join(service.external_ips)}: no load balancer has such an "
             "address; type LoadBalancer gives the Service one, by loadBalancerIP a certain one"
         )
-    ignored = [name for name, _text in service.annotations if name in WITHOUT_MEANING]
-    if exposed and ignored:
-        notes[UNKEPT_ANNOTATIONS] = (
-            f"{', '.join(ignored)}: without a meaning here, as members are Pods and not nodes"
-        )
+    ignored = _ignored(service, exposed=exposed)
+    if ignored:
+        notes[UNKEPT_ANNOTATIONS] = "; ".join(ignored)
     return notes
+
+
+def _ignored(service: Service, *, exposed: bool) -> list[str]:
+    """Return what is ignored of annotations, in words."""
+    ignored = []
+    names = [name for name, _text in service.annotations if name in WITHOUT_MEANING]
+    if exposed and names:
+        ignored.append(
+            f"{', '.join(names)}: without a meaning here, as members are Pods and not nodes"
+        )
+    strange = ", ".join(map(repr, no_guests(dict(service.annotations))))
+    if strange:
+        ignored.append(f"annotation {SHARED_WITH}: no names of namespaces: {strange[:SHOWN]}")
+    return ignored

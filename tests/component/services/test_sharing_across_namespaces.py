@@ -10,6 +10,7 @@ from tests.kit.load_balancer_services import (
     DNS,
     HTTP,
     ID,
+    INTERNAL,
     READY,
     expose,
     ingress_of,
@@ -223,12 +224,15 @@ async def test_guest_leaves_an_owner_that_is_lost_without_its_finalizer(services
         await services.cloud.wait_for(lambda: shared not in services.cloud.load_balancers)
 
 
-async def test_name_that_cannot_be_read_is_told_and_takes_no_consent_back(services, guests):
+async def test_name_of_no_namespace_is_told_and_holds_up_nothing(services, guests):
     async with services.controller():
         shared, address = await own(services, guests)
         await share(guests, shared)
         await until_ingress(guests, [address])
         await say(services, f"{guests.cluster.namespace},Team B")
-        _reason, message = await until_condition(services, READY, "False")
-        assert SHARED_WITH in message
+        assert "'Team B'" in await services.until_event("KuryrAnnotationIgnored")
         assert on(services, shared) == {MINE, GUESTS}
+        await say(services, "")
+        await until_on(services, shared, {MINE})
+        await services.patch_service(metadata={"annotations": {INTERNAL: "true"}})
+        await until_ingress(services, [(await services.service())["spec"]["clusterIP"]])

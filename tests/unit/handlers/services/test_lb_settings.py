@@ -19,7 +19,7 @@ from kuryr_k8s.handlers.services.settings import (
 )
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import Listener
-from kuryr_k8s.model.service_annotations import PREFIX, Settings
+from kuryr_k8s.model.service_annotations import PREFIX, SHARED_WITH, Settings
 from tests.kit.service_objects import endpoint, service, slice_of
 
 HTTP = ("http", 80)
@@ -218,3 +218,14 @@ def test_each_thing_that_cannot_be_done_is_told_by_itself():
     assert len(unkept(of, exposed=False, providers={"amphora"})) == 3
     named = dataclasses.replace(of, annotations=((f"{PREFIX}node-selector", "a=b"),))
     assert len(unkept(named, exposed=True, providers={"amphora"})) == 4
+
+
+@pytest.mark.parametrize("exposed", [False, True])
+def test_consent_to_what_is_no_namespace_is_told_for_every_type_of_service(conf, exposed):
+    of = service(HTTP, annotations={SHARED_WITH: "team-a,Team B,"})
+    notes = unkept(of, exposed=exposed, providers={"ovn"})
+    assert notes == {
+        "KuryrAnnotationIgnored": f"annotation {SHARED_WITH}: no names of namespaces: 'Team B'"
+    }
+    _settings, problems = settings_of(of, conf, exposed=exposed)
+    assert not problems
