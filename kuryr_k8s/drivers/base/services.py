@@ -19,6 +19,9 @@ class ServiceProjectDriver(Driver):
     async def project(self, service: Service) -> str:
         """Return the id of the project that the Service's load balancer belongs to.
 
+        It is one that ``[neutron_defaults] project`` or ``[policy] projects`` names: what is in
+        another project is nobody's, so a Service in one is refused.
+
         :raises kuryr_k8s.errors.Refused: the namespace asks for what is not granted to it.
         """
 

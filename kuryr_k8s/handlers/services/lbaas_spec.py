@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.services.endpoints import PublishedEndpoints
 from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
@@ -32,7 +33,7 @@ class LBaaSSpecHandler(Handler):
                 "[kubernetes] enabled_handlers: lbaas_spec needs the handler loadbalancer"
             )
         self._classes = Classes.read(context.conf)
-        self._specs = ServiceSpecs(context.drivers)
+        self._specs = ServiceSpecs(context.drivers, projects(context.conf))
         self._endpoints = PublishedEndpoints(context)
 
     def watches(self) -> Sequence[Watch[Any]]:

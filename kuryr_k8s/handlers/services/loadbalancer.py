@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver
+from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.services.desired import desired_of, owners_of
@@ -60,7 +61,7 @@ class LoadBalancerHandler(Handler):
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        self._service_specs = ServiceSpecs(context.drivers)
+        self._service_specs = ServiceSpecs(context.drivers, projects(context.conf))
         self._pod_subnets = context.drivers[PodSubnetsDriver]
         self._services = context.informers.of(SERVICES)
         self._endpoints = PublishedEndpoints(context)

@@ -6,7 +6,7 @@ Handlers ask here; the annotations are for others to read.
 import dataclasses
 import ipaddress
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
@@ -23,9 +23,14 @@ from kuryr_k8s.model.service import LOAD_BALANCER, Service
 
 
 class ServiceSpecs:
-    """Specs of Services, as the drivers decide."""
+    """Specs of Services, as the drivers decide.
 
-    def __init__(self, drivers: Drivers) -> None:
+    :param known: the projects that Services can belong to. What is in another one is not found
+        again.
+    """
+
+    def __init__(self, drivers: Drivers, known: Collection[str]) -> None:
+        self._known = known
         self._projects = drivers[ServiceProjectDriver]
         self._subnets = drivers[ServiceSubnetsDriver]
         self._groups = drivers[ServiceSecurityGroupsDriver]
@@ -33,9 +38,15 @@ class ServiceSpecs:
     async def of(self, service: Service) -> tuple[LBaaSServiceSpec, ...]:
         """Return a spec for each ClusterIP, in their order; all else of them is the same.
 
-        :raises errors.Refused: a driver does; or an address is in no subnet of Services.
+        :raises errors.Refused: a driver does; or it chooses a project that kuryr.conf does not
+            name; or an address is in no subnet of Services.
         """
         project = await self._projects.project(service)
+        if project not in self._known:
+            raise errors.Refused(
+                f"the load balancer would belong to project {project}, which neither "
+                "[neutron_defaults] project nor [policy] projects names"
+            )
         subnets = await self._subnets.subnets(service, project)
         groups = await self._groups.security_groups(service, project)
         return _specs_of(service, project, subnets, groups)
