@@ -3,7 +3,8 @@
 Those that bear the mark of another cluster show that ``resource_tags`` overlap, for example by a
 copied ``kuryr.conf``. Then no sweep removes anything, since its lists are of two clusters; Pods
 and Services are served as ever. Those without any mark were made by hand or by a version that had
-no marks, and no object of this cluster names them.
+no marks, and no object of this cluster names them. Those with our own mark in projects that
+Services cannot belong to are what a narrower ``[policy] projects`` has left there.
 """
 
 import logging
@@ -21,6 +22,7 @@ from kuryr_k8s.k8s.events import EventRecorder, Reference
 LOG = logging.getLogger(__name__)
 OVERLAP = "KuryrTagsOverlap"
 UNMARKED = "KuryrUnmarked"
+ELSEWHERE = "KuryrProjectUnknown"
 NAMED = 5  # ids in a message, at most
 
 
@@ -29,6 +31,7 @@ class Found(NamedTuple):
 
     others: frozenset[str] = frozenset()
     unmarked: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
 
 
 class Strangers(Collector):
@@ -50,15 +53,24 @@ class Strangers(Collector):
         """True while objects with our tags bear the mark of another cluster."""
         return any(found.others for found in self._found.values())
 
-    async def listed(self, kind: str, *, others: Iterable[str], unmarked: Iterable[str]) -> None:
+    async def listed(
+        self,
+        kind: str,
+        *,
+        others: Iterable[str],
+        unmarked: Iterable[str],
+        elsewhere: Iterable[str] = (),
+    ) -> None:
         """Report the strangers of a kind.
 
         :param kind: In words, in the plural.
         :param others: The ids of those that bear the mark of another cluster.
         :param unmarked: The ids of those that bear no mark, and that nothing of ours names.
+        :param elsewhere: The ids of those with our mark in projects that are not ours.
         """
         before = self._found.get(kind, Found())
-        found = self._found[kind] = Found(frozenset(others), frozenset(unmarked))
+        found = Found(frozenset(others), frozenset(unmarked), frozenset(elsewhere))
+        self._found[kind] = found
         await self._report(
             kind,
             OVERLAP,
@@ -73,6 +85,14 @@ class Strangers(Collector):
             found.unmarked,
             "bear no mark of a cluster, and nothing of this cluster names them; they are left "
             "alone",
+        )
+        await self._report(
+            kind,
+            ELSEWHERE,
+            before.elsewhere,
+            found.elsewhere,
+            "bear the mark of this cluster, in projects that kuryr.conf does not name; they are "
+            "left alone",
         )
 
     async def _report(
@@ -123,11 +143,18 @@ class Strangers(Collector):
             "Objects with our tags and no mark, which nothing of this cluster names",
             labels=["kind"],
         )
+        elsewhere = GaugeMetricFamily(
+            "kuryr_other_projects_objects",
+            "Objects with our mark in projects that kuryr.conf does not name",
+            labels=["kind"],
+        )
         for kind, found in self._found.items():
             others.add_metric([kind], len(found.others))
             unmarked.add_metric([kind], len(found.unmarked))
+            elsewhere.add_metric([kind], len(found.elsewhere))
         yield others
         yield unmarked
+        yield elsewhere
         yield CounterMetricFamily(
             "kuryr_refused_ports",
             "Ports that KuryrPorts named and that their Pods did not have",

@@ -69,13 +69,12 @@ class Octavia:
     ) -> list[Parts]:
         """Return all load balancers that match, with what is in them, by few lists.
 
-        :param concerns: tells whether a load balancer matters; others are left out.
+        :param concerns: tells whether a load balancer matters; others come without their parts.
         :param reading: where the lists stay as far as they were read, for the next attempt.
         """
         reading = reading or Reading()
         listed = await self._list(LOAD_BALANCERS, query, reading)
-        load_balancers = list(filter(concerns, listed))
-        projects = sorted({load_balancer["project_id"] for load_balancer in load_balancers})
+        projects = sorted({row["project_id"] for row in listed if concerns(row)})
         listeners, pools = await _together(
             [
                 self._list_by(kind, "loadbalancers", projects, reading)
@@ -86,7 +85,7 @@ class Octavia:
         monitored = sorted({pool["project_id"] for pool in every if pool.get("healthmonitor_id")})
         monitors = await self._list_by(MONITORS, "pools", monitored, reading)
         found = []
-        for load_balancer in load_balancers:
+        for load_balancer in listed:
             own = pools[load_balancer["id"]]
             of_pools = {pool["id"]: monitor for pool in own for monitor in monitors[pool["id"]]}
             found.append(Parts(load_balancer, listeners[load_balancer["id"]], own, of_pools))

@@ -65,12 +65,14 @@ class Owned(NamedTuple):
     :param namespace: may be empty.
     :param clusters: the uids of the clusters whose marks it bears. Nothing is swept that does not
         bear the mark of this cluster, and of this cluster only.
+    :param elsewhere: it is in a project that no Service can belong to: it is reported only.
     """
 
     owner: Owner
     namespace: str
     id: str
     clusters: frozenset[str] = frozenset()
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

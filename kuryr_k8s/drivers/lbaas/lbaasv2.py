@@ -194,7 +194,13 @@ class LBaaSv2(LBaaSDriver):
 
     async def list_owned(self) -> list[Owned]:
         owned = [
-            Owned(owner, owner_tags.namespace_of(row["tags"]), row["id"], clusters_on(row["tags"]))
+            Owned(
+                owner,
+                owner_tags.namespace_of(row["tags"]),
+                row["id"],
+                clusters_on(row["tags"]),
+                elsewhere=not self._records.concerns(row),
+            )
             for row in await self._records.list_all()
             if (owner := owner_tags.owner_of(row["tags"])) is not None
         ]

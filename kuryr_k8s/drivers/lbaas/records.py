@@ -107,7 +107,10 @@ class Records:
         return Owned(owner, owner_tags.namespace_of(tags), load_balancer_id)
 
     async def list_all(self) -> list[Json]:
-        """List all load balancers of the cluster, and correct the records by that."""
+        """List all load balancers of the cluster, and correct the records by that.
+
+        Those with our mark of projects that no Service can belong to are listed, and not recorded.
+        """
         return await self.survey.repeat()
 
     def created(self, owner: Owner, answer: FoundLoadBalancer) -> View:
@@ -160,6 +163,12 @@ class Records:
     def _is_ours(self, row: Json) -> bool:
         return self.concerns(row) and not self._mark.others_on(row["tags"])
 
+    def _is_elsewhere(self, row: Json) -> bool:
+        """Return whether a load balancer of a project that is not ours bears our mark alone."""
+        tags = row["tags"]
+        foreign = not self.concerns(row)
+        return foreign and self._mark.is_on(tags) and not self._mark.others_on(tags)
+
     async def _list_all(self, reading: Reading) -> list[Json]:
         before = {record.owner: record.own for record in self if record.own is not None}
         query = {"tags": ",".join(self._tags)}
@@ -169,7 +178,7 @@ class Records:
         by_owner: defaultdict[Owner, list[Json]] = defaultdict(list)
         for row in _existing(each.load_balancer for each in listed):
             owner = owner_tags.owner_of(row["tags"])
-            if owner is not None:
+            if owner is not None and (self.concerns(row) or self._is_elsewhere(row)):
                 rows.append(row)
                 if self._is_ours(row):
                     by_owner[owner].append(row)

@@ -66,12 +66,14 @@ class OrphanSweep(Sweep[Owned]):
 
     async def search(self) -> list[Owned]:
         """Have all Services looked at again; return what none of them needs."""
-        owned = await self._list_owned()
+        listed = await self._list_owned()
+        owned = [each for each in listed if not each.elsewhere]
         unmarked = self.still_unwanted([each for each in owned if not each.clusters])
         await self._strangers.listed(
             f"{self._kind}s",
             others=(each.id for each in owned if self._mark.others_of(each.clusters)),
             unmarked=(each.id for each in unmarked),
+            elsewhere=(each.id for each in listed if each.elsewhere),
         )
         ours = [each for each in owned if each.clusters == {self._mark.uid}]
         unwanted = [] if self._strangers.overlap else self.still_unwanted(ours)

@@ -93,6 +93,36 @@ async def test_cluster_with_our_tags_in_a_project_of_no_service_stops_no_sweep(s
         await cloud.wait_for(lambda: list(cloud.load_balancers) == [theirs["id"]])
 
 
+async def test_what_a_project_that_is_ours_no_more_has_is_reported_and_stays(services):
+    cloud, options = services.cloud, {"sweep_interval": "1"}
+    cloud.promote("admin")
+    former = cloud.add_project("former")
+    async with services.controller(neutron_defaults=options):
+        await services.add_service("web", HTTP)
+        await services.until_published("web")
+    [balancer_id] = cloud.load_balancers
+    cloud.octavia.store.part(balancer_id)["project_id"] = former
+    await services.delete_service("web")
+    await services.until_service_gone("web")
+    async with services.controller(neutron_defaults=options) as app:
+
+        def reported():
+            name, kind = "kuryr_other_projects_objects", {"kind": "load balancers"}
+            return app.registry.get_sample_value(name, kind)
+
+        await cloud.wait_for(lambda: reported() == 1)
+
+        async def told():
+            return "KuryrProjectUnknown" in await services.cluster_events()
+
+        await services.until(told)
+        begun = listed(cloud)
+        await cloud.wait_for(lambda: listed(cloud) >= begun + 6)
+        assert list(cloud.load_balancers) == [balancer_id]
+        cloud.octavia.remove(balancer_id)
+        await cloud.wait_for(lambda: reported() == 0)
+
+
 async def test_load_balancer_of_an_earlier_version_gets_the_mark_once(services):
     cloud = services.cloud
     async with services.controller():
