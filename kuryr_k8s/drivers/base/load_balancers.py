@@ -84,6 +84,19 @@ class LBaaSDriver(Driver):
         :raises errors.CloudError: the cloud has refused the call, or has not answered.
         """
 
+    async def follow(
+        self, owner: Owner, wanted: Callable[[FoundLoadBalancer], LoadBalancer]
+    ) -> list[FoundLoadBalancer]:
+        """Change the members of what the owner has, in any load balancer, and nothing else of it.
+
+        :param wanted: returns the desired state of a load balancer; only the members of its pools
+            matter. Pools that it lacks lose all members.
+        :returns: the load balancers with the owner's parts; empty if it has nothing.
+        :raises errors.Wait: the cloud is at work on it.
+        :raises errors.Refused: it is in ERROR.
+        """
+        return []
+
     @abc.abstractmethod
     async def attach(
         self, owner: Owner, load_balancer_id: str, desired: LoadBalancer

@@ -88,6 +88,21 @@ class Attachments:
         self._work.refuse_taken(view, look.own, taken)
         return look.own
 
+    async def follow(
+        self, owner: Owner, wanted: Callable[[FoundLoadBalancer], LoadBalancer]
+    ) -> list[FoundLoadBalancer]:
+        """Bring the members of the owner's parts in line; see :meth:`LBaaSDriver.follow`."""
+        self.survey.check(owner)
+        record, found = self._records.known(owner), []
+        for view in list(record.places.values()) if record is not None else ():
+            if view.used:
+                try:
+                    found.append(await self._work.follow(view, wanted))
+                except Gone:
+                    self.lost(view.id)
+                    raise
+        return found
+
     def name(self, owner: Owner, load_balancer_id: str) -> Record:
         """Note which load balancer the owner names."""
         record = self._records.of(owner)

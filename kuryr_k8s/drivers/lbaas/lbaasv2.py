@@ -123,6 +123,20 @@ class LBaaSv2(LBaaSDriver):
         await self._remove_duplicates(view)
         return await self._bring_in_line(view, desired)
 
+    async def follow(
+        self, owner: Owner, wanted: Callable[[FoundLoadBalancer], LoadBalancer]
+    ) -> list[FoundLoadBalancer]:
+        found = await self._attached.follow(owner, wanted)
+        view = await self._records.own_view(owner)
+        if view is not None:
+            try:
+                found.append(await self._work.follow(view, wanted))
+            except Gone:
+                self._attached.lost(view.id)
+                self._records.doubt(view.owner)
+                raise
+        return found
+
     async def attach(
         self, owner: Owner, load_balancer_id: str, desired: LoadBalancer
     ) -> FoundLoadBalancer:

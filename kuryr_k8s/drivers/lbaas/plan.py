@@ -115,6 +115,24 @@ def steps_inside(desired: LoadBalancer, found: FoundLoadBalancer) -> Iterator[Pe
         yield from _Tree(attainable(desired, found.provider), found).steps()
 
 
+def steps_of_members(
+    desired: LoadBalancer, found: FoundLoadBalancer
+) -> Iterator[Pending | Change]:
+    """Yield the steps that set members, whatever else differs.
+
+    A pool that is not desired loses its members: others may have their addresses.
+    """
+    if found.is_pending():
+        yield Pending(found.id)
+        return
+    wanted = {pool.name: pool.members for pool in attainable(desired, found.provider).pools}
+    for pool in found.pools:
+        members = wanted.get(pool.pool.name, ())
+        if pool.provisioning_status != ERROR and not same_members(members, pool):
+            added = added_members(members, pool)
+            yield AddMembers(pool.id, added) if added else SetMembers(pool.id, members)
+
+
 def attainable(desired: LoadBalancer, provider: str | None = None) -> LoadBalancer:
     """Return the desired state without what the provider cannot have.
 

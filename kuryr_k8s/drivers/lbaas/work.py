@@ -14,7 +14,7 @@ from kuryr_k8s.drivers.lbaas import ownership, steps
 from kuryr_k8s.drivers.lbaas.admission import Admission, Urgency
 from kuryr_k8s.drivers.lbaas.capabilities import Capabilities, check_replacement
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
-from kuryr_k8s.drivers.lbaas.plan import attainable
+from kuryr_k8s.drivers.lbaas.plan import attainable, steps_of_members
 from kuryr_k8s.drivers.lbaas.record import (
     Created,
     Listed,
@@ -34,7 +34,13 @@ from kuryr_k8s.drivers.lbaas.repairs import (
     part_mended,
 )
 from kuryr_k8s.drivers.lbaas.turns import Turns
-from kuryr_k8s.model.load_balancer import ACTIVE, DELETED, FoundLoadBalancer, LoadBalancer
+from kuryr_k8s.model.load_balancer import (
+    ACTIVE,
+    DELETED,
+    ERROR,
+    FoundLoadBalancer,
+    LoadBalancer,
+)
 from kuryr_k8s.model.owner import Owner
 
 LOG = logging.getLogger(__name__)
@@ -224,6 +230,23 @@ class Work:
         LOG.warning("load balancer %s goes although parts of it are PENDING_CREATE", view.id)
 
     # -- changing
+
+    async def follow(
+        self, view: View, wanted: Callable[[FoundLoadBalancer], LoadBalancer]
+    ) -> FoundLoadBalancer:
+        """Bring the members of the owner's parts in line; see :meth:`LBaaSDriver.follow`.
+
+        :raises Gone: the load balancer does not exist.
+        """
+        self.check_idle(view)
+        look = await self.look(view)
+        if look.own.provisioning_status == ERROR:
+            raise LoadBalancerFailed(
+                f"load balancer {view.id} is in ERROR: its members cannot be changed"
+            )
+        planned = steps_of_members(wanted(look.own), look.own)
+        await self.take(view, look, ownership.NOTHING, planned)
+        return look.own
 
     async def take(
         self, view: View, look: Look, desired: LoadBalancer, planned: Iterable[steps.Step]

@@ -285,7 +285,7 @@ class LoadBalancerHandler(Handler):
         """Return how the Service is reached from outside, after making it so.
 
         If annotations cannot be read, it is what they asked for before; where that is not known,
-        everything stays.
+        everything but members stays.
 
         :returns: None if it is not.
         """

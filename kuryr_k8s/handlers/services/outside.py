@@ -36,6 +36,7 @@ from kuryr_k8s.handlers.services.desired import (
     family_of,
     needs_external,
     owners_of,
+    shared_of,
 )
 from kuryr_k8s.handlers.services.protocols import is_transparent
 from kuryr_k8s.handlers.services.reconcile import Exposure, Outcome, Place, Reconcile, ServedPort
@@ -44,7 +45,7 @@ from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import check_containers
 from kuryr_k8s.handlers.services.sharing import NotShared, Sharing
 from kuryr_k8s.k8s.resources import Key
-from kuryr_k8s.model.load_balancer import ACTIVE, Address, FoundLoadBalancer
+from kuryr_k8s.model.load_balancer import ACTIVE, Address, FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
 from kuryr_k8s.model.service_annotations import PREFIX, Settings
@@ -185,6 +186,7 @@ class Outside:
         :raises NotOffered: Octavia, or its provider, cannot do what is asked for.
         """
         given, settings = reconcile.given, reconcile.settings
+        reconcile.asked.add(owner)
         try:
             outcome = await self._requests.ensure(
                 reconcile.service, owner, external_of(given, place, owner.role)
@@ -242,27 +244,59 @@ class Outside:
 
     async def _has_own(self, service: Service) -> bool:
         """Return whether the Service has an address or a load balancer outside of its own."""
-        return await self._public_ips.has(Owner(service.uid)) or await self._has_balancer(service)
-
-    async def _has_balancer(self, service: Service) -> bool:
-        """Return whether the Service has a load balancer outside of its own."""
+        if await self._public_ips.has(Owner(service.uid)):
+            return True
         return any([await self._lbaas.ids_of(owner) for owner in external_owners_of(service)])
 
     async def settle_refused(self, reconcile: Reconcile) -> None:
-        """Note after a refusal whether something outside does not have the members that it should.
+        """Have what is outside follow the Pods after a refusal; note whether all of it does.
 
-        They are not waited for in load balancers that there are not.
+        What Octavia was asked for is as desired as far as that can be had. Of the rest only the
+        members change: nothing that is refused may leave connections to addresses that others
+        have by now. Members are not waited for in load balancers that there are not.
         """
-        if reconcile.outside_settled or await self._lbaas.places_of(reconcile.owner(Role.SHARED)):
-            return
         there: list[Outcome] = []
-        for owner in external_owners_of(reconcile.service):
-            if await self._lbaas.ids_of(owner):
-                found = await self._lbaas.last_seen(owner)
-                if found is None or not _has_members(found, reconcile.inner):
-                    return
-                there.append(Outcome(found))
-        reconcile.further, reconcile.outside_settled = there, True
+        settled = True
+        for owner in (*external_owners_of(reconcile.service), reconcile.owner(Role.SHARED)):
+            try:
+                followed = await self._following(reconcile, owner)
+            except errors.KuryrError as error:
+                reconcile.problems.append(error)
+                followed = None
+            settled = settled and followed is not None
+            there += followed or ()
+        if settled and not reconcile.outside_settled:
+            reconcile.further, reconcile.outside_settled = there, True
+
+    async def _following(self, reconcile: Reconcile, owner: Owner) -> list[Outcome] | None:
+        """Return the load balancers in which the owner has what follows the Pods.
+
+        :returns: None if something that Octavia was asked for lacks members.
+        :raises errors.Wait: Octavia is at work on members.
+        """
+        if owner in reconcile.asked:
+            return await self._with_members(reconcile, owner)
+        if owner.role is Role.SHARED and self._sharing.is_leaving(reconcile.key):
+            return []
+
+        def wanted(found: FoundLoadBalancer) -> LoadBalancer:
+            if owner.role is Role.SHARED:
+                return shared_of(reconcile.given)
+            place = Place(family=family_of(found.vip_address))
+            return external_of(reconcile.given, place, owner.role)
+
+        return list(map(Outcome, await self._requests.follow(reconcile.key, owner, wanted)))
+
+    async def _with_members(self, reconcile: Reconcile, owner: Owner) -> list[Outcome] | None:
+        """Return what the owner has that Octavia was asked for; None if it lacks members."""
+        if await self._lbaas.places_of(owner):
+            return None
+        if not await self._lbaas.ids_of(owner):
+            return []
+        found = await self._lbaas.last_seen(owner)
+        if found is None or not _has_members(found, reconcile.inner):
+            return None
+        return [Outcome(found)]
 
     async def release(self, key: Key, service: Service, *, keep: bool) -> None:
         """Remove everything; what never existed costs nothing.

@@ -139,7 +139,9 @@ class Reconcile:
     :param unreadable: what cannot be read of the annotations, in words for users.
     :param settings_known: the settings are what the annotations ask for, or asked for before.
     :param inner: outcomes for the ClusterIPs, by address.
-    :param further: the load balancers outside that are none of a ClusterIP's, and as desired.
+    :param further: the load balancers outside that are none of a ClusterIP's, and as desired; or
+        whose members at least are.
+    :param asked: whose load balancers or parts outside Octavia was asked for.
     :param outside_settled: no load balancer outside is wanted that is not as desired.
     :param exposure: None if the Service has nothing outside.
     :param problems: what went wrong; one problem does not hold up the rest.
@@ -152,6 +154,7 @@ class Reconcile:
     settings_known: bool = True
     inner: dict[str, Outcome] = field(default_factory=dict)
     further: list[Outcome] = field(default_factory=list)
+    asked: set[Owner] = field(default_factory=set)
     outside_settled: bool = False
     exposure: Exposure | None = None
     problems: list[errors.KuryrError] = field(default_factory=list)

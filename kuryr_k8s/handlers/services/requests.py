@@ -17,7 +17,7 @@ from kuryr_k8s.engine.clock import Clock
 from kuryr_k8s.handlers.services.reconcile import Outcome, ServedPort
 from kuryr_k8s.handlers.services.refusals import Refusal, shape_of, without_refused
 from kuryr_k8s.k8s.resources import Key
-from kuryr_k8s.model.load_balancer import LoadBalancer
+from kuryr_k8s.model.load_balancer import FoundLoadBalancer, LoadBalancer
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.service import Service
 
@@ -108,6 +108,19 @@ class Requests:
                 self._refusals.pop(owner, None)
                 return outcome
         return await self._ask_for_less(service, owner, desired, refusal, plain)
+
+    async def follow(
+        self, key: Key, owner: Owner, wanted: Callable[[FoundLoadBalancer], LoadBalancer]
+    ) -> list[FoundLoadBalancer]:
+        """Have only the members follow of what the owner has; see :meth:`LBaaSDriver.follow`.
+
+        :raises errors.Wait: Octavia is at work.
+        """
+        self._note(key, owner)
+        asked = self._asked.get(key, {}).get(owner)
+        if asked is not None:
+            asked.done = False  # what it is not any more, it is not by others
+        return await self._lbaas.follow(owner, wanted)
 
     async def _standing_refusal(
         self, owner: Owner, desired: LoadBalancer, plain: LoadBalancer | None, into: str | None

@@ -98,6 +98,10 @@ class Sharing:
                 break
         self._leaving.pop(key, None)
 
+    def is_leaving(self, key: Key) -> bool:
+        """Return whether the Service's parts are being removed, as it may have none any more."""
+        return key in self._leaving
+
     async def ensure(self, reconcile: Reconcile) -> Outcome:
         """Return the load balancer that the settings name, with the Service's parts in it.
 
@@ -114,6 +118,7 @@ class Sharing:
             await self._leave_others(reconcile, named, owned)
             await self._lbaas.wish(reconcile.owner(Role.SHARED), named)
             raise
+        reconcile.asked.add(reconcile.owner(Role.SHARED))
         return await self._requests.ensure(
             service,
             reconcile.owner(Role.SHARED),

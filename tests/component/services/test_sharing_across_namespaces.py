@@ -196,6 +196,42 @@ async def test_guest_that_names_one_without_consent_leaves_the_other_one(service
         assert on(services, second) == {MINE}
 
 
+@pytest.mark.parametrize("own_part", ["external", "shared"])
+async def test_members_follow_the_pods_of_a_guest_while_something_is_refused(
+    services, guests, own_part
+):
+    """In the load balancer outside that the guest has, or in its parts in the owner's."""
+    async with services.controller():
+        shared, address = await own(services, guests, shares=own_part == "shared")
+        await guests.set_slice("a", "10.62.0.9", ports=PORTS, service="web")
+        named = marks(load_balancer_id=shared)
+        if own_part == "shared":
+            await guests.add_service("web", DNS, type="LoadBalancer", annotations=named)
+            await until_ingress(guests, [address])
+            await guests.patch_service(metadata={"annotations": marks(vip_sg_ids=shared)})
+        else:
+            ranges = ["198.51.100.0/24"]
+            await guests.add_service(
+                "web", DNS, type="LoadBalancer", loadBalancerSourceRanges=ranges
+            )
+            await until_reached(guests)
+            await guests.patch_service(metadata={"annotations": named})
+        await until_condition(guests, READY, "False")
+        await guests.set_slice("a", "10.62.0.10", ports=PORTS, service="web")
+        await services.cloud.wait_for(lambda: guests_members(services) == {"10.62.0.10"})
+
+
+def guests_members(services):
+    """The addresses of the members of all listeners of the guest's port."""
+    return {
+        member["address"]
+        for tree in services.trees()
+        for listener in tree["listeners"]
+        if (listener["protocol"], listener["protocol_port"]) == GUESTS
+        for member in listener["pool"]["members"]
+    }
+
+
 async def test_guest_whose_annotations_cannot_be_read_holds_up_no_deletion(services, guests):
     async with services.controller():
         shared, address = await own(services, guests)

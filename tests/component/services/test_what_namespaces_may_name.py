@@ -120,6 +120,54 @@ async def test_what_is_not_granted_any_more_stays_as_it_is(services):
     assert (await services.service())["status"]["loadBalancer"]["ingress"] == ingress
 
 
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        ("ports", port),
+        ("networks", subnet),
+        ("security_groups", security_group),
+        ("tls_containers", container),
+    ],
+)
+async def test_members_follow_the_pods_where_something_is_not_granted_any_more(
+    services, kind, make
+):
+    _named, asked = make(services.cloud)
+    async with services.controller():
+        await expose(services, **asked)
+        ingress = await until_reached(services)
+        before = without_members(services)
+    async with services.controller(policy={kind: ""}):
+        for address in ("10.62.0.6", "10.62.0.7"):  # nothing of it was asked for yet; it was
+            await services.set_slice("a", address, ports=[("http", 8080)])
+            await services.cloud.wait_for(lambda now=address: members(services) == [now])
+        await services.until_event("KuryrNotGranted")
+        await until_condition(services, READY, "False")
+        assert (without_members(services), await until_reached(services)) == (before, ingress)
+    async with services.controller():
+        await until_condition(services, READY, "True")
+    assert members(services) == ["10.62.0.7"]
+
+
+def members(services):
+    """The addresses of the members of all listeners of the load balancer outside."""
+    return [
+        member["address"]
+        for listener in balancer(services, "external")["listeners"]
+        for member in listener["pool"]["members"]
+    ]
+
+
+def without_members(services):
+    tree = balancer(services, "external")
+    return tree | {
+        "listeners": [
+            listener | {"pool": listener["pool"] | {"members": []}}
+            for listener in tree["listeners"]
+        ]
+    }
+
+
 async def test_address_that_the_service_has_needs_no_grant(services):
     _named, asked = floating_ip(services.cloud)
     async with services.controller():

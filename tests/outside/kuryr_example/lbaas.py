@@ -1,6 +1,6 @@
 """A driver of load balancers that has another one make them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned
@@ -29,6 +29,12 @@ class Delegating(LBaaSDriver):
     async def ensure(self, owner: Owner, desired: LoadBalancer) -> FoundLoadBalancer:
         """Pass it on."""
         return await self._driver.ensure(owner, desired)
+
+    async def follow(
+        self, owner: Owner, wanted: Callable[[FoundLoadBalancer], LoadBalancer]
+    ) -> list[FoundLoadBalancer]:
+        """Pass it on."""
+        return await self._driver.follow(owner, wanted)
 
     async def attach(
         self, owner: Owner, load_balancer_id: str, desired: LoadBalancer

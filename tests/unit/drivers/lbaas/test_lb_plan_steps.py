@@ -47,6 +47,26 @@ def test_drained_member_goes_where_the_provider_knows_no_weights():
     assert [(member.address, member.weight) for member in step.members] == [("10.2.0.2", 1)]
 
 
+def members_alone(desired, found):
+    """{pool: addresses} of the steps of members."""
+    return {
+        step.pool_id: [member.address for member in step.members]
+        for step in lb_plan.steps_of_members(desired, found)
+    }
+
+
+def test_members_alone_are_changed_whatever_else_differs():
+    old = wanted(listener(), pool(), listener("dns", 53, "UDP"), pool("dns", "UDP"))
+    found = made(old)
+    web, dns = (each.id for each in found.pools)
+    new = wanted(
+        listener(protocol="HTTP"), pool(protocol="HTTP", members=["10.2.0.9"]), vip_address=None
+    )
+    new = replace(new, project_id="other", vip_port_id="port")
+    assert members_alone(new, found) == {web: ["10.2.0.9"], dns: []}
+    assert members_alone(old, found) == {}
+
+
 def test_members_that_come_are_added_and_the_others_are_not_sent_again():
     old = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"]))
     new = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2", "10.2.0.3"]))
