@@ -277,7 +277,7 @@ class LoadBalancerHandler(Handler):
         )
         if refused and not isinstance(problem, errors.Wait):
             try:
-                await self._outside.settle_refused(reconcile)
+                await self._outside.settle_refused(reconcile, problem)
             except errors.KuryrError as error:
                 reconcile.problems.append(error)
 

@@ -248,12 +248,17 @@ class Outside:
             return True
         return any([await self._lbaas.ids_of(owner) for owner in external_owners_of(service)])
 
-    async def settle_refused(self, reconcile: Reconcile) -> None:
+    async def settle_refused(
+        self, reconcile: Reconcile, problem: errors.KuryrError | None
+    ) -> None:
         """Have what is outside follow the Pods after a refusal; note whether all of it does.
 
         What Octavia was asked for is as desired as far as that can be had. Of the rest only the
         members change: nothing that is refused may leave connections to addresses that others
-        have by now. Members are not waited for in load balancers that there are not.
+        have by now. Members are not waited for in load balancers that there are not. Whatever is
+        refused, no address stays published of a load balancer that the Service had to leave.
+
+        :param problem: what is wrong outside; None if something else is.
         """
         there: list[Outcome] = []
         settled = True
@@ -267,6 +272,11 @@ class Outside:
             there += followed or ()
         if settled and not reconcile.outside_settled:
             reconcile.further, reconcile.outside_settled = there, True
+        unserved = problem is not None and reconcile.exposure is None
+        if unserved and await self._sharing.had_to_leave(reconcile):
+            reconcile.exposure = Exposure(
+                load_balancer_id="", addresses=(), ingress=(), problem=problem
+            )
 
     async def _following(self, reconcile: Reconcile, owner: Owner) -> list[Outcome] | None:
         """Return the load balancers in which the owner has what follows the Pods.

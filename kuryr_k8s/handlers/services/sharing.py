@@ -24,7 +24,12 @@ from kuryr_k8s.k8s.resources import SERVICES, Key
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import Service
-from kuryr_k8s.model.service_annotations import SHARED_WITH, Settings, is_shared_with
+from kuryr_k8s.model.service_annotations import (
+    SHARED_WITH,
+    WRITTEN_ID,
+    Settings,
+    is_shared_with,
+)
 
 REFRESH = 60.0  # seconds after which Neutron is asked again for the floating IP
 
@@ -97,6 +102,26 @@ class Sharing:
                 await self.release(key, service, refused=True)
                 break
         self._leaving.pop(key, None)
+
+    async def had_to_leave(self, reconcile: Reconcile) -> bool:
+        """Return whether the address that is published is one that the Service had to leave.
+
+        It has no parts in any load balancer of others, and may have none in the one that it names.
+
+        :raises errors.Wait: that is not known yet.
+        """
+        service, owner = reconcile.service, reconcile.owner(Role.SHARED)
+        published = dict(service.annotations).get(WRITTEN_ID) == ""  # with an id that users wrote
+        if not published or await self._lbaas.places_of(owner):
+            return False
+        named = reconcile.settings.load_balancer_id
+        if named is None:
+            return True
+        try:
+            self._check(service, named, await self._lbaas.owner_of(named, owner))
+        except (NotShared, granted.NotGranted):
+            return True
+        return False
 
     def is_leaving(self, key: Key) -> bool:
         """Return whether the Service's parts are being removed, as it may have none any more."""

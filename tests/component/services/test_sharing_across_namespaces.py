@@ -11,6 +11,7 @@ from tests.kit.load_balancer_services import (
     HTTP,
     ID,
     INTERNAL,
+    PREFIX,
     READY,
     expose,
     ingress_of,
@@ -194,6 +195,39 @@ async def test_guest_that_names_one_without_consent_leaves_the_other_one(service
         assert (reason, second in message) == ("KuryrLoadBalancerNotShared", True)
         await until_ingress(guests, [])
         assert on(services, second) == {MINE}
+
+
+WRONG = {
+    "unreadable": marks(connection_limit="many"),
+    "groups": marks(vip_sg_ids="6f1c9a52-1111-4222-8333-444455556666"),
+    "id": marks(load_balancer_id="none"),
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+async def test_withdrawn_consent_takes_the_address_whatever_else_is_refused(
+    services, guests, wrong, restarted
+):
+    async with services.controller():
+        shared, address = await own(services, guests)
+        await share(guests, shared)
+        await until_ingress(guests, [address])
+        await guests.patch_service(metadata={"annotations": wrong})
+        reason, _message = await until_condition(guests, READY, "False")
+        assert [each["ip"] for each in await ingress_of(guests)] == [address]
+        assert on(services, shared) == {MINE, GUESTS}
+        if not restarted:
+            await say(services, None)
+            await until_ingress(guests, [])
+    if restarted:
+        await say(services, None)
+        async with services.controller():
+            await until_ingress(guests, [])
+    assert on(services, shared) == {MINE}
+    assert (await until_condition(guests, READY, "False"))[0] == reason
+    annotations = (await guests.service())["metadata"]["annotations"]
+    assert f"{PREFIX}load-balancer-address" not in annotations
 
 
 @pytest.mark.parametrize("own_part", ["external", "shared"])
