@@ -118,7 +118,7 @@ class View:
 
     def doubt(self) -> None:
         """Have the contents read again before they are relied on."""
-        if isinstance(self.phase, Settled):
+        if isinstance(self.phase, Settled | Listed):
             self.phase = Unread()
 
     def begin(self) -> None:

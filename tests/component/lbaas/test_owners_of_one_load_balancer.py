@@ -184,6 +184,18 @@ async def test_owner_that_goes_leaves_the_load_balancer_to_the_others_until_the_
     assert not cloud.load_balancers
 
 
+async def test_owner_that_goes_after_a_restart_leaves_what_others_have_attached_since(
+    make_worker, cloud
+):
+    async with make_worker() as worker:
+        x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
+    async with make_worker() as worker:
+        await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
+        worker.want(OWNER, None)
+        assert (await worker.trouble(OWNER)).reason == "KuryrLoadBalancerShared"
+        assert shown(cloud) == {("UDP", 53): (SECOND.uid, POD)}
+
+
 async def test_last_that_leaves_lets_the_owner_go_at_once(make_worker, cloud):
     async with make_worker(PATIENT) as worker:
         x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
