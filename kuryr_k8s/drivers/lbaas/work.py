@@ -168,12 +168,15 @@ class Work:
     async def _listed(self, view: View) -> FoundLoadBalancer | None:
         """Return what the lists of the start tell.
 
-        :returns: None if they tell nothing, or not everything was ACTIVE then.
+        :returns: None if they tell nothing any more, or not everything was ACTIVE then.
         """
         if not isinstance(view.phase, Listed):
             return None
         parts, view.phase = view.phase.parts, Unread()
-        found = await self._octavia.complete(parts)
+        try:
+            found = await self._octavia.complete(parts)
+        except errors.NotFound:
+            return None  # a part is gone, and perhaps no more than that
         return found if found.statuses() == {ACTIVE} else None
 
     def at_work(self, view: View, delay: float | None = None) -> errors.Wait | StillPending:

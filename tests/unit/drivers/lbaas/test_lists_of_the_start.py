@@ -10,11 +10,11 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.lbaas import ownership
 from kuryr_k8s.drivers.lbaas.records import Records
-from kuryr_k8s.drivers.lbaas.work import Work
+from kuryr_k8s.drivers.lbaas.work import Gone, Work
 from kuryr_k8s.model.owner import Owner, Role
 from tests.kit.contexts import driver_context
 from tests.kit.fakes import FakeCloud
-from tests.kit.fakes.octavia.kinds import LISTENER
+from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.load_balancer_worker import furnish, wanted
 
 OWNER = Owner("6f1c9a52-1111-4222-8333-444455556666")
@@ -96,3 +96,18 @@ async def test_what_a_second_list_shows_to_be_changed_is_read_anew(
 async def test_what_a_second_list_shows_unchanged_costs_no_read(cloud, records, work, view):
     await records.list_all()
     assert not (await work.look(view)).fresh
+
+
+async def test_part_that_went_after_the_lists_does_not_pass_for_the_load_balancer(
+    cloud, octavia, work, view
+):
+    (pool_id,) = cloud.octavia.store.of(POOL)
+    await octavia.delete_pool(pool_id)
+    look = await work.look(view)
+    assert look.fresh
+    assert [each.listener.port for each in look.own.listeners] == [80]
+    assert look.own.pools == ()
+    cloud.octavia.remove(view.id)
+    view.doubt()
+    with pytest.raises(Gone):
+        await work.look(view)
