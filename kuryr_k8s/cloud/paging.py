@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.page_size import PAGE
 from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
-PAGE = 500
 # Neutron does not sort the pages of all kinds by itself.
 BY_ID = {"sort_key": "id", "sort_dir": "asc"}
 NO_MARKER = (400, 404)  # statuses where the object that a page follows is gone
@@ -27,13 +27,9 @@ def in_queries(ids: Iterable[str]) -> Iterator[Sequence[str]]:
 
 
 class Reading:
-    """Lists that may take several attempts: a page that was read stays when a later one fails.
-
-    ``size`` is the number of objects in a page for which there was time.
-    """
+    """Lists that may take several attempts: a page that was read stays when a later one fails."""
 
     def __init__(self) -> None:
-        self.size = PAGE
         self._lists: dict[tuple[str, str], _List] = {}
 
     @property
@@ -44,7 +40,7 @@ class Reading:
     def of(self, path: str, query: Query) -> "_List":
         """Return the list as far as it has been read."""
         key = path, str(sorted(query.items()))
-        return self._lists.setdefault(key, _List(self, path, query))
+        return self._lists.setdefault(key, _List(path, query))
 
 
 async def read_all(
@@ -76,13 +72,13 @@ async def read_all(
 class _List:
     """One list, as far as it has been read."""
 
-    def __init__(self, reading: Reading, path: str, query: Query) -> None:
+    def __init__(self, path: str, query: Query) -> None:
         self.found: dict[str, Json] = {}
         self.ended = False
-        self._reading = reading
         self._path = path
         self._query = query
         self._kind = path.rpartition("/")[2].replace("-", "_")
+        self._shape = self._kind, str(query.get("fields"))  # on which the time of a page depends
         self._markers: list[str] = []  # the last object of each page that was read
         self._nothing_follows = False  # the last marker, if that exists at all
 
@@ -96,7 +92,8 @@ class _List:
         if self._nothing_follows:
             await self._end(transport)
             return
-        size = min(self._reading.size, most)
+        learned = transport.page_sizes[self._shape]
+        size = min(learned.value, most)
         position = {"marker": self._markers[-1]} if self._markers else {}
         query = {**self._query, "limit": str(size), **position}
         try:
@@ -107,10 +104,10 @@ class _List:
             raise self._step_back() from error
         except errors.CloudError as error:
             if error.status in NO_ANSWER:
-                self._reading.size = max(1, size // 2)
+                learned.late(size)
             raise
-        self._reading.size = min(2 * size, most)
         rows: list[Json] = answer[self._kind]
+        learned.came(size, len(rows))
         # a server that does not find the marker may begin again
         self.found |= {row["id"]: row for row in rows}
         if any(link["rel"] == "next" for link in answer.get(f"{self._kind}_links") or ()):

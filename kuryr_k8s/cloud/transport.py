@@ -9,6 +9,7 @@ import asyncio
 import functools
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -17,6 +18,7 @@ import requests
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.deadline import Deadline, NotSent
+from kuryr_k8s.cloud.page_size import PageSize
 from kuryr_k8s.engine.limit import AdaptiveLimit, Slot, current_priority
 
 T = TypeVar("T")
@@ -65,6 +67,8 @@ class Transport:
     :param deadline: Returns the seconds that a request may take at this moment; called in a thread
         right before the request is sent. When they have passed, the request is not sent any more.
         If it was, its answer is not awaited any longer, though the server may still carry it out.
+
+    ``page_sizes`` are what all lists have learned, by the kind of the objects and their fields.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Transport:
         self._adapter = adapter
         self._name, self._serves = name, serves
         self.limit = AdaptiveLimit(limit)
+        self.page_sizes: defaultdict[tuple[str, str], PageSize] = defaultdict(PageSize)
         self._size = limit
         self._threads = self._make_threads()
         self._deadline = deadline

@@ -17,7 +17,8 @@ from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia import found as octavia_found
 from kuryr_k8s.cloud.octavia import refusals as octavia_refusals
 from kuryr_k8s.cloud.octavia.found import Parts, StatusTree
-from kuryr_k8s.cloud.paging import PAGE, Reading, read_all
+from kuryr_k8s.cloud.page_size import PAGE
+from kuryr_k8s.cloud.paging import Reading, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Member
 

@@ -1,12 +1,14 @@
 """Lists that go on where they stopped."""
 
+import contextlib
 import json
 
 import pytest
 import requests
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.paging import PAGE, Reading, read_all
+from kuryr_k8s.cloud.page_size import PAGE
+from kuryr_k8s.cloud.paging import Reading, read_all
 from kuryr_k8s.cloud.transport import Transport
 
 PATH = "/lbaas/pools"
@@ -154,3 +156,63 @@ async def test_pages_are_as_large_as_ever_after_an_outage(server, transport):
     assert found == server.rows
     assert failed == 20
     assert len(server.pages) < 14
+
+
+def too_slow_for(most):
+    """Larger pages never come in time; how many were asked for stands in the list."""
+    late = []
+
+    def refuse(query):
+        if int(query["limit"]) <= most:
+            return 200
+        late.append(query)
+        return 504
+
+    return refuse, late
+
+
+async def test_list_that_begins_anew_each_time_ends_though_no_large_page_comes(server, transport):
+    server.most = PAGE
+    server.refuse, _late = too_slow_for(10)
+    for _attempt in range(9):
+        with contextlib.suppress(errors.CloudError):
+            rows = await read_all(transport, PATH, {})
+            break
+    assert [row["id"] for row in rows] == server.rows
+
+
+@pytest.mark.parametrize("most", [100, 250, 499])
+async def test_size_that_failed_is_tried_again_ever_more_rarely(server, transport, most):
+    server.most = PAGE
+    server.refuse, late = too_slow_for(most)
+    server.rows = [f"id{number:05}" for number in range(50 * most)]
+    found, failed = await attempts(transport, Reading(), {})
+    assert found == server.rows
+    assert failed == len(late) <= 8
+    late.clear()
+    server.pages.clear()
+    await attempts(transport, Reading(), {})
+    assert len(late) <= 2, "the next list knows"
+    server.refuse = lambda _query: 200
+    server.pages.clear()
+    await attempts(transport, Reading(), {})
+    await attempts(transport, Reading(), {})
+    assert max(len(rows) for _marker, rows in server.pages) == PAGE
+
+
+async def test_small_pages_of_short_lists_tell_nothing_of_larger_ones(server, transport):
+    server.most = PAGE
+    server.refuse, late = too_slow_for(250)
+    for _attempt in range(100):
+        await attempts(transport, Reading(), {})
+    assert len(late) == 1
+
+
+async def test_lists_of_few_fields_keep_their_size(server, transport):
+    server.most = PAGE
+    server.refuse = lambda query: 504 if "fields" not in query else 200
+    server.rows = [f"id{number:04}" for number in range(PAGE)]
+    with pytest.raises(errors.CloudError):
+        await read_all(transport, PATH, {})
+    await read_all(transport, PATH, {"fields": ("id",)})
+    assert [len(rows) for _marker, rows in server.pages] == [PAGE, 0]
