@@ -4,14 +4,15 @@ Neutron and Octavia answer with no more objects than their ``pagination_max_limi
 are asked for. A short page is therefore not the last one: the last one has no link to a next page.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.page_size import PAGE
 from kuryr_k8s.cloud.transport import Query, Transport
 
 Json = dict[str, Any]
+T = TypeVar("T")
 # Neutron does not sort the pages of all kinds by itself.
 BY_ID = {"sort_key": "id", "sort_dir": "asc"}
 NO_MARKER = (400, 404)  # statuses where the object that a page follows is gone
@@ -31,6 +32,14 @@ class Reading:
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, str], _List] = {}
+        self._noted: list[Any] = []
+
+    def begin(self, note: Callable[[], T]) -> T:
+        """Return what ``note`` has returned when the first attempt began."""
+        if not self._noted:
+            self._noted.append(note())
+        noted: T = self._noted[0]
+        return noted
 
     @property
     def rows(self) -> int:

@@ -15,8 +15,9 @@ class Survey(Generic[K, T]):
 
     One list after the start tells of everything. From then on the driver's memory is right, except
     about an owner for whom a write was not answered: the cloud is asked about that owner again.
+    And except for what others have changed since a page was read: the next list shows it.
 
-    The first list goes on where it stopped, whoever asks for it again: so it ends however long it
+    Each list goes on where it stopped, whoever asks for it again: so it ends however long it
     takes.
 
     :param list_all: lists everything and corrects the memory.
@@ -25,7 +26,7 @@ class Survey(Generic[K, T]):
     def __init__(self, list_all: Callable[[Reading], Awaitable[T]]) -> None:
         self._list_all = list_all
         self._lock = asyncio.Lock()
-        self._first = Reading()
+        self._reading = Reading()
         self._shown = 0
         self.done = False
         self.doubtful: set[K] = set()
@@ -33,7 +34,7 @@ class Survey(Generic[K, T]):
     @property
     def objects(self) -> int:
         """The number of objects that the first list has shown so far."""
-        return self._shown + self._first.rows
+        return self._shown if self.done else self._reading.rows
 
     async def require(self) -> None:
         """List everything, unless that has been done."""
@@ -60,9 +61,8 @@ class Survey(Generic[K, T]):
             self.doubtful.discard(owner)
 
     async def _run(self) -> T:
-        if self.done:
-            return await self._list_all(Reading())
-        found = await self._list_all(self._first)
-        self.done = True
-        self._shown, self._first = self._first.rows, Reading()  # the rows themselves go
+        found = await self._list_all(self._reading)
+        if not self.done:
+            self._shown, self.done = self._reading.rows, True
+        self._reading = Reading()
         return found

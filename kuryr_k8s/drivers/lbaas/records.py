@@ -170,7 +170,7 @@ class Records:
         return foreign and self._mark.is_on(tags) and not self._mark.others_on(tags)
 
     async def _list_all(self, reading: Reading) -> list[Json]:
-        before = {record.owner: record.own for record in self if record.own is not None}
+        before = reading.begin(self._own_views)
         query = {"tags": ",".join(self._tags)}
         listed = await self._octavia.survey(query, self.concerns, reading)
         parts = {each.load_balancer["id"]: each for each in listed}
@@ -190,6 +190,9 @@ class Records:
             if self._own(owner) is before.get(owner) and owner not in self.survey.doubtful:
                 self._compare(self._note(owner, found), parts)
         return rows
+
+    def _own_views(self) -> dict[Owner, View]:
+        return {record.owner: record.own for record in self if record.own is not None}
 
     def _own(self, owner: Owner) -> View | None:
         record = self._records.get(owner)

@@ -74,8 +74,7 @@ class Records:
 
         No query finds both those with our tags and those with our description only.
         """
-        doubtful = set(self._survey.doubtful)
-        self._touched.clear()
+        doubtful = reading.begin(self._begin)
         rows = [
             row
             for some in in_queries(sorted(self._projects))
@@ -94,6 +93,11 @@ class Records:
             for owner, by_id in self._by_owner(rows).items()
             for each in by_id.values()
         ]
+
+    def _begin(self) -> set[Owner]:
+        """Note who is touched from now on; return who is in doubt."""
+        self._touched.clear()
+        return set(self._survey.doubtful)
 
     def _is_anothers(self, row: FloatingIP) -> bool:
         """Return whether the floating IP bears the mark of another cluster."""

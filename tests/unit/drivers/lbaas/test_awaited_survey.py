@@ -119,6 +119,20 @@ async def test_sweep_that_fails_leaves_nobody_waiting_for_ever(survey_of):
     assert woken == OWNERS[:1]
 
 
+async def test_later_list_goes_on_where_it_stopped_and_the_next_one_begins_again(survey_of):
+    lists = Lists()
+    survey, _woken = survey_of(lists)
+    await survey.repeat()
+    lists.problems = [errors.CloudError("busy", status=503)]
+    with pytest.raises(errors.CloudError):
+        await survey.repeat()
+    await survey.repeat()
+    await survey.repeat()
+    first, failed, again, last = lists.readings
+    assert failed is again
+    assert len({id(each) for each in (first, again, last)}) == 3
+
+
 async def test_controller_that_stands_by_waits_for_nothing(survey_of):
     survey, _woken = survey_of(Lists())
     assert not survey.is_running

@@ -3,6 +3,7 @@
 import openstack
 import pytest
 
+from kuryr_k8s import errors
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.octavia import bodies
@@ -13,7 +14,7 @@ from kuryr_k8s.drivers.lbaas.records import Records
 from kuryr_k8s.drivers.lbaas.work import Gone, Work
 from kuryr_k8s.model.owner import Owner, Role
 from tests.kit.contexts import driver_context
-from tests.kit.fakes import FakeCloud
+from tests.kit.fakes import FakeCloud, answer
 from tests.kit.fakes.octavia.kinds import LISTENER, POOL
 from tests.kit.load_balancer_worker import furnish, wanted
 
@@ -111,3 +112,15 @@ async def test_part_that_went_after_the_lists_does_not_pass_for_the_load_balance
     view.doubt()
     with pytest.raises(Gone):
         await work.look(view)
+
+
+async def test_load_balancer_that_went_between_two_attempts_at_a_later_list_stays_forgotten(
+    cloud, octavia, records, view
+):
+    cloud.faults.add(method="GET", path="/lbaas/pools$", action=answer(503))
+    with pytest.raises(errors.CloudError):
+        await records.list_all()
+    await octavia.delete_load_balancer(view.id)
+    records.released(OWNER)
+    await records.list_all()
+    assert await records.own_view(OWNER) is None
