@@ -1,7 +1,7 @@
 """The first survey of Octavia after the start, which may take long: owners wait for it."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from kuryr_k8s import errors
@@ -17,12 +17,14 @@ T = TypeVar("T")
 
 
 class AwaitedSurvey(Survey[Owner, T]):
-    """Survey whose first list is read by a loop of its own, page by page until it ends.
+    """Survey whose first list is read page by page until it ends, by a loop of its own.
 
-    No reconcile reads it, as each has a deadline.
+    Or by a sweep that comes first; but by no reconcile of an owner, as each has a deadline. Owners
+    wait. While Octavia tells nothing, they get its error, so that users hear of an outage.
 
     :param name: of the loop.
-    :param wake: called for each owner that waited, when everything is known.
+    :param wake: called for each owner that waited, when everything is known; and when an attempt
+        has read nothing.
     """
 
     KEY = "all"
@@ -39,6 +41,8 @@ class AwaitedSurvey(Survey[Owner, T]):
         self._wake = wake
         self._waiting: dict[Owner, None] = {}  # an ordered set
         self._begun = False
+        self._problem: errors.KuryrError | None = None  # of the last attempt, if it read nothing
+        self._objects_then = 0
         self.loop = Controller[str](
             name,
             self._read,
@@ -58,6 +62,7 @@ class AwaitedSurvey(Survey[Owner, T]):
         """Make sure that everything has been listed once.
 
         :raises errors.Wait: it has not; the owner is woken when it has.
+        :raises errors.KuryrError: so it is, and Octavia has told nothing when it was last asked.
         """
         if self.done:
             return
@@ -65,26 +70,39 @@ class AwaitedSurvey(Survey[Owner, T]):
         if not self._waiting:  # from now on the loop goes on by itself until it has ended
             self.loop.queue.add(self.KEY)
         self._waiting[owner] = None
+        if self._problem is not None and self.objects == self._objects_then:
+            raise self._problem.with_traceback(None)
         raise errors.Wait(
             "what is in Octavia is being listed first", delay=self._patience.first_survey
         )
 
     async def _read(self, _key: str) -> None:
-        before = self.objects
         try:
             await self.require()
         except errors.KuryrError:
-            if self.objects > before:
+            if self._problem is None:
                 self.loop.queue.forget(self.KEY)  # only an attempt that reads nothing is a failure
             raise
 
     async def _run(self) -> T:
-        is_first = not self.done
+        if self.done:
+            return await super()._run()
         self._begun = True
-        found = await super()._run()
-        if is_first:
-            LOG.info("%s has ended: %d objects", self.loop.name, self.objects)
-            waiting, self._waiting = self._waiting, {}
-            for owner in waiting:
-                self._wake(owner)
+        before, told = self.objects, self._problem is not None
+        try:
+            found = await super()._run()
+        except errors.KuryrError as error:
+            self._objects_then = self.objects
+            self._problem = error if self.objects == before else None
+            if not told and self._problem is not None:
+                self._wake_all(self._waiting)
+            raise
+        LOG.info("%s has ended: %d objects", self.loop.name, self.objects)
+        self._problem = None
+        waiting, self._waiting = self._waiting, {}
+        self._wake_all(waiting)
         return found
+
+    def _wake_all(self, owners: Iterable[Owner]) -> None:
+        for owner in list(owners):
+            self._wake(owner)

@@ -1,9 +1,11 @@
 """A controller that starts beside many Services first learns what Octavia has."""
 
 import aiohttp
+import pytest
 
 from tests.component.services.web import UP, run
-from tests.kit.fakes.faults import Hang
+from tests.kit.fakes.faults import Hang, answer
+from tests.kit.load_balancer_services import READY, expose, open_up, until_condition
 
 RUNNING = "kuryr_load_balancer_survey_running"
 OBJECTS = "kuryr_load_balancer_survey_objects"
@@ -45,3 +47,26 @@ async def test_start_that_takes_long_is_shown_and_changes_nothing(services, cont
     after = await services.more_state()
     assert after["status of services"] == before["status of services"]
     assert services.members() == UP | {("TCP", 81): {("10.62.0.7", 8080): 1}}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(500, "OpenStackFailed"), (403, "OpenStackRefused")]
+)
+async def test_outage_at_the_start_is_told_and_ends(services, status, reason):
+    open_up(services)
+    services.cloud.faults.add(
+        method="GET", path="/lbaas/loadbalancers$", times=None, action=answer(status)
+    )
+    soon = {"first_refused": 0.1, "refused": 0.2, "sweep_retry": 0.2}
+
+    async def told():
+        return reason in {each for each, _note in await services.events()}
+
+    async with services.controller(patience=soon):
+        await expose(services)
+        await services.until(told)
+        if status == 403:  # what may pass by itself is no condition
+            assert (await until_condition(services, READY, "False"))[0] == reason
+        services.cloud.faults.clear()
+        await until_condition(services, READY, "True")
+        await services.until_members({("TCP", 80): {("10.62.0.5", 8080): 1}})

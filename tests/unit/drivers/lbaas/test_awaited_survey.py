@@ -48,8 +48,8 @@ def survey_of(clock):
     return make
 
 
-def refuse(survey, owner):
-    with pytest.raises(errors.Wait):
+def refuse(survey, owner, kind=errors.Wait):
+    with pytest.raises(kind):
         survey.check(owner)
 
 
@@ -80,9 +80,10 @@ async def test_attempt_goes_on_where_the_one_before_stopped_without_being_asked(
     refuse(survey, OWNERS[0])
     for _ in range(2):
         await step(survey)
-        refuse(survey, OWNERS[1])
+        refuse(survey, OWNERS[1], errors.CloudError)
         assert not len(survey.loop.queue), "an owner that waits does not hasten it"
         clock.advance(60.0)
+    woken.clear()
     await step(survey)
     assert woken == OWNERS
     first, *others = lists.readings
@@ -114,9 +115,47 @@ async def test_sweep_that_fails_leaves_nobody_waiting_for_ever(survey_of):
     with pytest.raises(errors.CloudError):
         await survey.repeat()
     assert survey.is_running
-    refuse(survey, OWNERS[0])
+    refuse(survey, OWNERS[0], errors.CloudError)
     await step(survey)
     assert woken == OWNERS[:1]
+
+
+async def test_owners_hear_of_an_outage_once_and_of_its_end(survey_of, clock):
+    problem = errors.CloudError("down", status=503)
+    lists = Lists(problem, problem, problem)
+    survey, woken = survey_of(lists)
+    refuse(survey, OWNERS[0])
+    await step(survey)
+    assert woken == OWNERS[:1], "it does not wait in vain for the list to end"
+    for _ in range(2):
+        for owner in OWNERS:
+            with pytest.raises(errors.CloudError, match="down"):
+                survey.check(owner)
+        clock.advance(60.0)
+        await step(survey)
+    assert woken == OWNERS[:1]
+    clock.advance(60.0)
+    await step(survey)
+    assert woken == [OWNERS[0], *OWNERS]
+    survey.check(OWNERS[0])
+
+
+async def test_outage_is_told_no_more_as_soon_as_something_is_read(survey_of, clock):
+    problem = errors.CloudError("down", status=503)
+    lists = Lists(problem)
+    survey, _woken = survey_of(lists)
+    refuse(survey, OWNERS[0])
+    await step(survey)
+    clock.advance(60.0)
+    lists.begun.clear()
+    lists.go_on.clear()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(step(survey))
+        await lists.begun.wait()
+        refuse(survey, OWNERS[0], errors.CloudError)
+        lists.readings[-1].of("/pools", {}).found["a"] = {}
+        refuse(survey, OWNERS[0])
+        lists.go_on.set()
 
 
 async def test_later_list_goes_on_where_it_stopped_and_the_next_one_begins_again(survey_of):
