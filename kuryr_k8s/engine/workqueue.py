@@ -107,7 +107,18 @@ class WorkQueue(Generic[K]):
 
     def wake(self, key: K) -> None:
         """Request a reconcile of a key that waited; it stays as urgent as it is."""
-        urgent = self._active.get(key, key not in self._calm)
+        self._add_as_it_is(key, otherwise=True)
+
+    def revisit(self, key: K) -> None:
+        """Request a reconcile that nobody waits for; a key that waits stays as urgent as it is."""
+        self._add_as_it_is(key, otherwise=False)
+
+    def _add_as_it_is(self, key: K, *, otherwise: bool) -> None:
+        """Request a reconcile.
+
+        :param otherwise: whether it is urgent if the queue does not know it.
+        """
+        urgent = self._active.get(key, key not in self._calm and otherwise)
         if (delayed := self._delayed.get(key)) is not None:
             urgent = delayed.urgent
         self.add(key, urgent=urgent)

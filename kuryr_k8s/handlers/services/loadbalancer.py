@@ -117,7 +117,7 @@ class LoadBalancerHandler(Handler):
 
     def _compare_again(self, key: Key) -> None:
         """Compare a Service with what it has, when nothing more urgent is to be done."""
-        self.queue.add(key, urgent=False)
+        self.queue.revisit(key)
 
     async def reconcile(self, key: Key) -> float | None:
         service = self._services.get(key)

@@ -232,9 +232,10 @@ def test_calm_key_stays_calm_while_it_fails_and_waits():
     assert [queue.take() for _ in range(3)] == ["pod", "failed", "early"]
 
 
+@pytest.mark.parametrize("again", [WorkQueue.wake, WorkQueue.revisit])
 @pytest.mark.parametrize("urgent", [False, True])
 @pytest.mark.parametrize("when", ["queued", "active", "waiting"])
-def test_key_that_is_woken_stays_as_urgent_as_it_is(when, urgent):
+def test_key_that_is_woken_or_visited_again_stays_as_urgent_as_it_is(when, urgent, again):
     """After a start hundreds wait for the same thing, and nobody for most of them."""
     queue = WorkQueue(ManualClock())
     queue.add("service", urgent=urgent)
@@ -243,11 +244,20 @@ def test_key_that_is_woken_stays_as_urgent_as_it_is(when, urgent):
     if when == "waiting":
         queue.add_after("service", 60.0)
         queue.done("service")
-    queue.wake("service")
+    again(queue, "service")
     if when == "active":
         queue.done("service")
     queue.take()
     assert queue.is_urgent("service") == urgent
+
+
+def test_visit_is_calm_where_nobody_waits():
+    queue = WorkQueue(ManualClock())
+    queue.revisit("service")
+    queue.wake("pod")
+    assert [queue.take() for _ in range(2)] == ["pod", "service"]
+    assert queue.is_urgent("pod")
+    assert not queue.is_urgent("service")
 
 
 def test_urgent_key_stays_urgent_while_it_fails():
