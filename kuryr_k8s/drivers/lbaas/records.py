@@ -189,6 +189,8 @@ class Records:
             # what has changed while the lists were read, they may tell wrongly
             if self._own(owner) is before.get(owner) and owner not in self.survey.doubtful:
                 self._compare(self._note(owner, found), parts)
+                if len(found) > 1:  # before one goes, Octavia is asked again
+                    self.survey.doubtful.add(owner)
         return rows
 
     def _own_views(self) -> dict[Owner, View]:

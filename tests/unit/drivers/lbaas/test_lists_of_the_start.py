@@ -124,3 +124,24 @@ async def test_load_balancer_that_went_between_two_attempts_at_a_later_list_stay
     records.released(OWNER)
     await records.list_all()
     assert await records.own_view(OWNER) is None
+
+
+async def test_second_load_balancer_is_none_if_the_first_went_after_the_lists(
+    cloud, octavia, records
+):
+    oldest, second = await create(cloud, octavia), await create(cloud, octavia)
+    cloud.load_balancers[oldest]["created_at"] = "2020-01-01T00:00:00"
+    await records.survey.require()
+    await octavia.delete_load_balancer(oldest)
+    view = await records.own_view(OWNER)
+    assert view.id == second
+    assert not view.duplicates
+
+
+async def test_second_load_balancer_is_one_if_octavia_still_says_so(cloud, octavia, records):
+    oldest, second = await create(cloud, octavia), await create(cloud, octavia)
+    cloud.load_balancers[oldest]["created_at"] = "2020-01-01T00:00:00"
+    await records.survey.require()
+    view = await records.own_view(OWNER)
+    assert view.id == oldest
+    assert view.duplicates == {second}
