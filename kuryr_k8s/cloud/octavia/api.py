@@ -76,12 +76,11 @@ class Octavia:
         reading = reading or Reading()
         listed = await self._list(LOAD_BALANCERS, query, reading)
         projects = sorted({row["project_id"] for row in listed if concerns(row)})
-        listeners, pools = await _together(
-            [
-                self._list_by(kind, "loadbalancers", projects, reading)
-                for kind in (LISTENERS, POOLS)
-            ]
+        lists = (
+            self._list_by(kind, "loadbalancers", projects, reading) for kind in (LISTENERS, POOLS)
         )
+        # each to its end: what one has read is not lost because the other has failed
+        listeners, pools = map(_answered, await _together([_outcome(each) for each in lists]))
         every = (pool for some in pools.values() for pool in some)
         monitored = sorted({pool["project_id"] for pool in every if pool.get("healthmonitor_id")})
         monitors = await self._list_by(MONITORS, "pools", monitored, reading)
@@ -321,23 +320,28 @@ class Octavia:
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Make calls at the same time, each to its end; return the answers, or raise the first error.
+    """Make calls at the same time; return the answers, or raise the first error.
 
-    What an attempt has read is not lost because another part of it failed.
+    Calls that wait for a slot then are not made any more.
     """
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_outcome(call)) for call in calls]
-    answers: list[T] = []
-    for task in tasks:
-        outcome = task.result()
-        if isinstance(outcome, errors.CloudError):
-            raise outcome
-        answers.append(outcome)
-    return answers
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def _outcome(call: Coroutine[Any, Any, T]) -> T | errors.CloudError:
+    """Return the answer, or the error that the call has raised."""
     try:
         return await call
     except errors.CloudError as error:
         return error
+
+
+def _answered(outcome: T | errors.CloudError) -> T:
+    """Return the answer, or raise the error."""
+    if isinstance(outcome, errors.CloudError):
+        raise outcome
+    return outcome
