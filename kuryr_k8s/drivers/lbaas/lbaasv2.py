@@ -66,7 +66,8 @@ class LBaaSv2(LBaaSDriver):
         )
         self._vip_ports = VIPPortSweep(context)
         self._stray_parts = StrayPartSweep(context)
-        self._surveys = (self._records.survey, self._attached.survey)
+        self._surveys = first, second = (self._records.survey, self._attached.survey)
+        first.beside, second.beside = second, first
 
     @property
     def _tags(self) -> Sequence[str]:

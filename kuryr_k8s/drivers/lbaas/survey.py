@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.paging import Reading
@@ -25,6 +25,8 @@ class AwaitedSurvey(Survey[Owner, T]):
     :param name: of the loop.
     :param wake: called for each owner that waited, when everything is known; and when an attempt
         has read nothing.
+
+    ``beside`` is another one that runs at the same time: what has waited for both is woken once.
     """
 
     KEY = "all"
@@ -37,6 +39,7 @@ class AwaitedSurvey(Survey[Owner, T]):
         wake: Callable[[Owner], None],
     ) -> None:
         super().__init__(list_all)
+        self.beside: AwaitedSurvey[Any] | None = None
         self._patience = context.patience
         self._wake = wake
         self._waiting: dict[Owner, None] = {}  # an ordered set
@@ -67,14 +70,17 @@ class AwaitedSurvey(Survey[Owner, T]):
         if self.done:
             return
         self._begun = True
-        if not self._waiting:  # from now on the loop goes on by itself until it has ended
-            self.loop.queue.add(self.KEY)
-        self._waiting[owner] = None
+        self._await(owner)
         if self._problem is not None and self.objects == self._objects_then:
             raise self._problem.with_traceback(None)
         raise errors.Wait(
             "what is in Octavia is being listed first", delay=self._patience.first_survey
         )
+
+    def _await(self, owner: Owner) -> None:
+        if not self._waiting:  # from now on the loop goes on by itself until it has ended
+            self.loop.queue.add(self.KEY)
+        self._waiting[owner] = None
 
     async def _read(self, _key: str) -> None:
         try:
@@ -100,7 +106,12 @@ class AwaitedSurvey(Survey[Owner, T]):
         LOG.info("%s has ended: %d objects", self.loop.name, self.objects)
         self._problem = None
         waiting, self._waiting = self._waiting, {}
-        self._wake_all(waiting)
+        beside = self.beside
+        if beside is not None and beside.is_running and beside._problem is None:
+            for owner in waiting:
+                beside._await(owner)
+        else:
+            self._wake_all(waiting)
         return found
 
     def _wake_all(self, owners: Iterable[Owner]) -> None:

@@ -90,6 +90,56 @@ async def test_attempt_goes_on_where_the_one_before_stopped_without_being_asked(
     assert all(reading is first for reading in others)
 
 
+async def pair(survey_of, *problems):
+    """Two surveys for which the first owner waits, and the second owner for one of them."""
+    first, woken = survey_of(Lists())
+    second, more = survey_of(Lists(*problems))
+    first.beside, second.beside = second, first
+    for survey in (first, second):
+        refuse(survey, OWNERS[0])
+    refuse(first, OWNERS[1])
+    return first, second, lambda: woken + more
+
+
+async def test_owner_that_waits_for_two_surveys_is_woken_once_when_both_have_ended(survey_of):
+    first, second, woken = await pair(survey_of)
+    await step(first)
+    assert woken() == []
+    await step(second)
+    assert woken() == OWNERS
+
+
+async def test_owner_does_not_wait_for_a_survey_beside_that_reads_nothing(survey_of):
+    first, second, woken = await pair(survey_of, errors.CloudError("down", status=503))
+    await step(second)
+    assert woken() == OWNERS[:1], "it is told"
+    await step(first)
+    assert sorted(woken()) == sorted([*OWNERS, OWNERS[0]])
+
+
+async def test_survey_that_only_a_sweep_has_begun_goes_on_for_those_that_come_from_another(
+    survey_of,
+):
+    attempts = []
+
+    async def list_all(reading):
+        attempts.append(reading)
+        if len(attempts) == 1:
+            reading.of("/pools", {}).found["a"] = {}
+            raise errors.CloudError("busy", status=503)
+
+    first, woken = survey_of(Lists())
+    second, more = survey_of(list_all)
+    first.beside, second.beside = second, first
+    refuse(first, OWNERS[0])
+    with pytest.raises(errors.CloudError):
+        await second.repeat()
+    await step(first)
+    assert woken == []
+    await step(second)
+    assert more == OWNERS[:1]
+
+
 async def test_sweep_that_comes_first_reads_for_all(survey_of):
     lists = Lists()
     survey, woken = survey_of(lists)
