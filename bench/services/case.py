@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -10,6 +11,7 @@ from bench.report import percentile
 from bench.services.floor import Floor
 from bench.services.load import Resize, ServiceTimes
 from bench.testbed.processes import Memory
+from kuryr_k8s.cloud.page_size import PAGE
 
 AT_A_TIME = 12  # reads for which nobody waits: three quarters of [octavia_defaults] max_calls
 
@@ -84,13 +86,18 @@ class LargeService:
     created: ServiceTimes
     changes: Sequence[Resize]
 
+    @property
+    def alone(self) -> float:
+        """Seconds that Octavia takes for one write, while PENDING, and for one look."""
+        return 2 * self.delays.latency + self.delays.pending
+
 
 @dataclass(frozen=True)
 class Restart:
     """A start of the controller beside Services whose load balancers need no change.
 
-    `ready` are the seconds from exec until the caches are synced, `done` until Octavia's last
-    call.
+    Each has a listener, and a pool with members. `ready` are the seconds from exec until the
+    caches are synced, `done` until Octavia's last call.
     """
 
     number: int
@@ -105,9 +112,26 @@ class Restart:
     memory: Memory
 
     @property
+    def pages(self) -> int:
+        """Pages of each kind of object, which only come one after another."""
+        return max(1, math.ceil(self.number / PAGE))
+
+    @property
+    def reads_needed(self) -> int:
+        """Reads that tell everything: what Octavia lists, and the members of each pool.
+
+        It lists load balancers, listeners, pools, and both kinds of parts that may be in the load
+        balancers of others.
+        """
+        return 3 * self.pages + 2 + self.number
+
+    @property
     def alone(self) -> float:
-        """Seconds that Octavia takes for as many reads, so many at a time."""
-        return self.octavia_reads * self.delays.latency / AT_A_TIME
+        """Seconds that Octavia takes for these reads at the least.
+
+        Listeners and pools are listed at the same time, after the load balancers.
+        """
+        return self.delays.latency * (2 * self.pages + math.ceil(self.number / AT_A_TIME))
 
 
 def read_delays(texts: Iterable[str]) -> list[Delays]:

@@ -14,6 +14,7 @@ ABOVE = 0.2  # seconds beyond Octavia's own, for a single Service
 OCTAVIA_WRITES, KUBERNETES_WRITES = 2.0, 4.0  # a Service
 MANY, RATIO = 500, 1.3  # ratio to the time that Octavia alone takes for as many
 RESTART = 10.0  # seconds until a controller that starts has asked Octavia for everything
+LARGE_RATIO = 2.0  # the same for a change of one endpoint among thousands
 RATE = 1.0  # writes to Octavia a second, for a Service that changes all the time
 
 
@@ -27,7 +28,7 @@ def services_report(
     figures = {
         "cases": [figures_of(case) for case in cases],
         "churns": [asdict(delays) | asdict(churn) for delays, churn in churns],
-        "larges": [asdict(large) for large in larges],
+        "larges": [asdict(large) | {"alone": large.alone} for large in larges],
         "restarts": [_figures_of_restart(restart) for restart in restarts],
     }
     tables = []
@@ -39,7 +40,8 @@ def services_report(
         tables.append(_of_larges(larges))
     if restarts:
         tables.append(_of_restarts(restarts))
-    return Report("services", tables, list(_targets(cases, churns, restarts)), figures)
+    targets = [*_targets(cases, churns, restarts), *_targets_of_larges(larges)]
+    return Report("services", tables, targets, figures)
 
 
 def figures_of(case: ServiceCase) -> dict[str, Any]:
@@ -68,7 +70,8 @@ def figures_of(case: ServiceCase) -> dict[str, Any]:
 def _figures_of_restart(restart: Restart) -> dict[str, Any]:
     figures = asdict(restart)
     # names of figures stay, and earlier reports have this one
-    return {"weather": figures.pop("delays"), **figures}
+    alone = {"reads_needed": restart.reads_needed, "alone": restart.alone}
+    return {"weather": figures.pop("delays"), **figures, **alone}
 
 
 def _targets(
@@ -94,6 +97,16 @@ def _targets(
         yield Target(f"{name}: done", restart.done, RESTART, "s")
         yield Target(f"{name}: Octavia writes", restart.octavia_writes, 0)
         yield Target(f"{name}: Kubernetes writes", restart.writes, 0)
+
+
+def _targets_of_larges(larges: Iterable[LargeService]) -> Iterable[Target]:
+    for large in larges:
+        for change in large.changes:
+            name = f"{large.endpoints} to {change.endpoints} endpoints, Octavia {large.delays} s"
+            if large.delays.latency:
+                ratio = change.seconds / large.alone
+                yield Target(f"{name}: published", ratio, LARGE_RATIO, "x Octavia")
+            yield Target(f"{name}: Octavia writes", change.cost.octavia_writes, 1)
 
 
 def _of_times(cases: Iterable[ServiceCase]) -> Table:
@@ -190,7 +203,6 @@ def _of_churns(churns: Iterable[tuple[Delays, Churn]]) -> Table:
 def _of_larges(larges: Iterable[LargeService]) -> Table:
     rows = []
     for large in larges:
-        alone = 2 * large.delays.latency + large.delays.pending
         steps = [
             ("created", large.created.total, large.created.cost),
             *((f"{each.endpoints} endpoints", each.seconds, each.cost) for each in large.changes),
@@ -198,7 +210,7 @@ def _of_larges(larges: Iterable[LargeService]) -> Table:
         rows += [
             (
                 f"{large.endpoints}, {large.delays}: {what}",
-                *(seconds, alone, cost.octavia_writes, cost.octavia_reads),
+                *(seconds, large.alone, cost.octavia_writes, cost.octavia_reads),
                 *(cost.writes, cost.cpu_seconds, cost.memory.resident, cost.memory.peak),
             )
             for what, seconds, cost in steps

@@ -1,5 +1,6 @@
 """The report of `bench services`: its figures and its targets."""
 
+import dataclasses
 import json
 
 import pytest
@@ -59,10 +60,16 @@ def test_each_promise_is_a_target(found, names):
 
 
 def test_restart_may_not_take_longer_however_much_it_reads():
-    report = services_report([], [], [restart(reads=1000, done=25.0)])
+    report = services_report([], [], [restart(reads=1000, done=10.1)])
     (done, *_writes) = report.targets
     assert not done.reached
-    assert report.tables[0].rows[0][2] == 25.0, "ALONE: 1000 * 0.3 / 12"
+
+
+def test_what_a_restart_needs_is_counted_from_the_services_and_not_from_its_calls():
+    (figures,) = services_report([], [], [restart(reads=9999)]).figures["restarts"]
+    assert figures["reads_needed"] == 3 + 2 + 500
+    assert figures["alone"] == pytest.approx(0.3 * (2 + 42))  # 500 pools, 12 at a time
+    assert dataclasses.replace(restart(), number=501).pages == 2
 
 
 def test_costs_are_reported_for_each_service_however_often_the_case_ran():
@@ -94,16 +101,30 @@ def test_members_are_counted_where_each_controller_publishes_them():
     assert STATUS.path("shop") == "/apis/openstack.org/v1/namespaces/shop/kuryrloadbalancers"
 
 
-def test_large_service_is_shown_beside_one_write_and_one_look():
-    cost = Cost(1, 2, {}, 1, 0, {}, 0.5, 0.5, Memory(80.0, 90.0))
+def large(*, seconds=2.5, octavia=1):
+    cost = Cost(octavia, 2, {}, 1, 0, {}, 0.5, 0.5, Memory(80.0, 90.0))
     made = ServiceTimes([4.0], 3.0, 4.0, cost)
-    large = LargeService(5000, SLOW, made, [Resize(4999, 2.5, cost)])
-    report = services_report([], [], [], [large])
+    return LargeService(5000, SLOW, made, [Resize(4999, seconds, cost)])
+
+
+def test_large_service_is_shown_beside_one_write_and_one_look():
+    report = services_report([], [], [], [large()])
     (table,) = report.tables
     assert [(row[0].rpartition(": ")[2], *row[1:3]) for row in table.rows] == [
         ("created", 4.0, 1.6),
         ("4999 endpoints", 2.5, 1.6),
     ]
+    (figures,) = report.figures["larges"]
+    assert figures["alone"] == 1.6
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [({}, []), ({"seconds": 3.3}, ["published"]), ({"octavia": 2}, ["Octavia writes"])],
+)
+def test_one_endpoint_among_thousands_is_one_write_in_twice_octavias_time(found, names):
+    targets = services_report([], [], [], [large(**found)]).targets
+    assert [each.name.rpartition(": ")[2] for each in targets if not each.reached] == names
 
 
 @pytest.mark.parametrize(("endpoints", "sizes"), [(0, [0]), (100, [100]), (250, [100, 100, 50])])
