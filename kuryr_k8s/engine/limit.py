@@ -1,4 +1,4 @@
-"""Limits of calls in flight: fewer when the API is overloaded, Pods' calls first.
+"""Limits of calls in flight: fewer when the API is overloaded; watches' and Pods' calls first.
 
 A limit falls and rises as TCP's congestion window does. It is halved when the API answers that it
 is overloaded, or does not answer. It rises by one after as many answers as it allows calls.
@@ -51,9 +51,9 @@ class AdaptiveLimit:
     """Slots for calls, given out by priority, and first come, first served within a priority.
 
     Only watches' and Pods' calls may take every slot. The others leave a quarter of the slots
-    free (at least one, if there are two or more), so that a Pod's call need not wait until one of
-    theirs has ended. While Pods' calls wait, no other call begins, but for one: of three slots or
-    more, one is for clean-up, which frees what others may wait for.
+    free (at least one, if there are two or more), so that those need not wait until one of theirs
+    has ended. While a call of higher priority waits, none of lower begins, but for one: of three
+    slots or more, one is for clean-up, which frees what others may wait for.
 
     :param maximum: Number of slots at the beginning; there are never more.
     :param minimum: Number of slots that are left however overloaded the API is.
@@ -140,7 +140,7 @@ class AdaptiveLimit:
         return priority <= Priority.POD or others < self._value - self._kept()
 
     def _kept(self) -> int:
-        """Return the number of slots that only Pods' calls may take; 0 of a single slot."""
+        """Return the number of slots for watches and Pods alone; 0 of a single slot."""
         return min(max(1, self._value // 4), self._value - 1)
 
     def answered(self, status: int, window: int) -> None:
