@@ -146,6 +146,7 @@ class Octavia:
         :param concerns: tells whether a pool of the load balancer matters; members and monitors
             of other pools are not read. None if all matter.
         :raises errors.NotFound: there is none that we may see, or it is deleted.
+        :raises errors.CloudError: among others, if a part of it went while it was read.
         """
         query = {"loadbalancer_id": load_balancer_id}
         [load_balancer], listeners, pools = await _together(
@@ -157,7 +158,12 @@ class Octavia:
         )
         if concerns is not None:
             pools = [pool if concerns(load_balancer, pool) else pool | UNKNOWN for pool in pools]
-        return await self.complete(Parts(load_balancer, listeners, pools, {}))
+        try:
+            return await self.complete(Parts(load_balancer, listeners, pools, {}))
+        except errors.NotFound as error:
+            raise errors.CloudError(
+                f"load balancer {load_balancer_id} has changed while it was read"
+            ) from error
 
     async def complete(self, parts: Parts) -> FoundLoadBalancer:
         """Return the load balancer with all that it contains.

@@ -114,6 +114,16 @@ async def test_part_that_went_after_the_lists_does_not_pass_for_the_load_balance
         await work.look(view)
 
 
+async def test_part_that_goes_while_its_load_balancer_is_read_does_not_pass_for_that_either(
+    cloud, work, view
+):
+    view.doubt()
+    cloud.faults.add(method="GET", path="/members$", action=answer(404))
+    with pytest.raises(errors.CloudError, match="has changed while it was read"):
+        await work.look(view)
+    assert (await work.look(view)).own.id == view.id
+
+
 async def test_load_balancer_that_went_between_two_attempts_at_a_later_list_stays_forgotten(
     cloud, octavia, records, view
 ):
