@@ -190,6 +190,7 @@ async def test_owner_that_goes_after_a_restart_leaves_what_others_have_attached_
     async with make_worker() as worker:
         x = (await worker.have(OWNER, wanted(cloud, OWNER, ports=["http"]))).id
     async with make_worker() as worker:
+        await worker.driver.list_owned()  # the surveys are over
         await worker.have_in(SECOND, x, wanted(cloud, SECOND, ports=["dns"], pods=1))
         worker.want(OWNER, None)
         assert (await worker.trouble(OWNER)).reason == "KuryrLoadBalancerShared"
