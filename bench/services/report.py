@@ -102,7 +102,7 @@ def _targets(
 def _targets_of_larges(larges: Iterable[LargeService]) -> Iterable[Target]:
     for large in larges:
         for change in large.changes:
-            name = f"{large.endpoints} to {change.endpoints} endpoints, Octavia {large.delays} s"
+            name = f"large, changed to {change.endpoints} endpoints, Octavia {large.delays} s"
             if large.delays.latency:
                 ratio = change.seconds / large.alone
                 yield Target(f"{name}: published", ratio, LARGE_RATIO, "x Octavia")
