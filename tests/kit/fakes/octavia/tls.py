@@ -61,12 +61,8 @@ def with_choices(listener: Json) -> Json:
 
 
 def chosen_again(changes: Json) -> Json:
-    """Octavia chooses ciphers where null is sent; it has a minimum of versions, and fails."""
-    if changes.get("tls_versions", "") is None:
-        raise Answer(500, message="'NoneType' object is not iterable")
-    if changes.get("tls_ciphers", "") is None:
-        return changes | {"tls_ciphers": _CHOSEN["tls_ciphers"]}
-    return changes
+    """Octavia chooses again where null is sent."""
+    return {name: _CHOSEN.get(name) if value is None else value for name, value in changes.items()}
 
 
 def _check_versions(versions: list[str] | None) -> None:
