@@ -824,6 +824,7 @@ async def test_pod_waits_until_octavia_answers_again(services):
     patience = {"slow_gate": 0.3, "first_retry": 0.1}
     async with services.controller(patience=patience) as app:
         await serve(services)
+        await services.until_published()  # while it is at work, nobody would be told why
         outage = {"path": "/lbaas/", "times": None}
         services.cloud.faults.add(**outage, action=answer(503, message="down for repairs"))
         pod = await add_pod(services)
