@@ -7,10 +7,37 @@ from dataclasses import dataclass
 
 from kuryr_k8s import errors
 from kuryr_k8s.model.load_balancer import LoadBalancer
+from kuryr_k8s.model.service_annotations import PREFIX
 
 NOT_IMPLEMENTED = 501  # HTTP status: the provider's own refusal
 LIMITS = ("allowed_cidrs", "vip_sg_ids")  # what limits the clients
 TRY_AGAIN = 600.0  # seconds until what was refused is asked for again
+# what users write for what Octavia refuses (errors.Unsupported.feature)
+ASKED_BY = {
+    "allowed_cidrs": "loadBalancerSourceRanges",
+    "insert_headers": f"annotation {PREFIX}x-forwarded-for",
+    "default_tls_container_ref": f"annotation {PREFIX}default-tls-container-ref, or of another "
+    "container of certificates",
+    "tls_versions": f"annotation {PREFIX}tls-versions",
+    "tls_ciphers": f"annotation {PREFIX}tls-ciphers",
+    "client_authentication": f"annotation {PREFIX}client-ca-tls-container-ref, "
+    "client-authentication or client-crl-container-ref",
+    "protocol": f"annotation {PREFIX}x-forwarded-for, proxy-protocol or default-tls-container-ref",
+    "flavor_id": f"annotation {PREFIX}flavor-id",
+    "availability_zone": f"annotation {PREFIX}availability-zone",
+    "vip_sg_ids": f"annotation {PREFIX}vip-sg-ids",
+    "additional_vips": f"annotation {PREFIX}additional-vip-subnet-ids",
+    "vip_port_id": f"annotation {PREFIX}port-id",
+    "vip_network_id": f"annotation {PREFIX}network-id",
+    "lb_algorithm": f"annotation {PREFIX}lb-method",
+    "health_monitor": f"annotation {PREFIX}enable-health-monitor or health-monitor-type",
+}
+
+
+class NotOffered(errors.Refused):
+    """Octavia, or its provider, cannot do what is asked for outside."""
+
+    reason = errors.Unsupported.reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.services.outside import FORCED_INTERNAL, SHARED
+from kuryr_k8s.handlers.services.addresses import FORCED_INTERNAL, SHARED
 from kuryr_k8s.handlers.services.publishing import Publishing
 from kuryr_k8s.handlers.services.reconcile import Reconcile
 from kuryr_k8s.handlers.services.settings import REASONS, unkept
