@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 
 from tests.kit.clock import SkippingClock
 from tests.kit.controllers import Crash, Keeper
@@ -138,11 +139,14 @@ class Pair(Keeper):
     async def _until_taken(self, successor):
         """The successor has taken the Lease.
 
-        The steps are so small that a step too many does not cost it the Lease.
+        Its clock skips as long as the Lease lasts, then a second at a time: its write may be under
+        way for many looks, and must not come too late for a Lease that has begun with it.
         """
         former = await self._holder()
-        while await self._holder() == former:
-            successor.clock.skip(LEASE / 3)
+        for step in itertools.chain([LEASE / 3] * 3, itertools.repeat(1.0)):
+            if await self._holder() != former:
+                return
+            successor.clock.skip(step)
             await asyncio.sleep(LOOK)
 
     async def _holder(self):
