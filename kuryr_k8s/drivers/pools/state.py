@@ -42,7 +42,8 @@ class PoolState:
         """
         if known := self._given.get(claim.pod_uid, {}).get(claim.ifname):
             return known.port
-        pool = self._expecting(alternatives, claim) or self._open(key, now)
+        preferred = self._open(key, now)
+        pool = self._expecting(alternatives, claim) or preferred
         if self._waiting.get(claim.pod_uid, {}).get(claim.ifname) is not pool:
             self._wait_no_more(claim)  # its request has changed
         record = self._next_port(alternatives or (key,))

@@ -51,6 +51,14 @@ def test_an_unchecked_port_is_given_to_whoever_waits_as_soon_as_it_is_checked():
     assert places(state) == {"in_use": ["a"]}
 
 
+def test_a_pool_that_was_emptied_fills_itself_again_for_who_waits_for_a_port_that_returns():
+    state = returned("a", minimum=2)
+    state.empty(KEY, None, 10.0)
+    assert state.pools[KEY].target(10.0) == 0
+    assert state.take(KEY, claim(7), 11.0, [KEY, OTHER]) is None
+    assert state.pools[KEY].target(11.0) == 2
+
+
 def test_who_waits_does_not_count_on_a_port_whose_check_failed():
     state = returned("a b")
     for number in (7, 8):
