@@ -16,7 +16,7 @@ Fronts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class State:
-    """What was forwarded to from this moment of time.monotonic() on."""
+    """Weights of the members of each front, from a moment of time.monotonic() on."""
 
     since: float
     fronts: Fronts

@@ -29,6 +29,18 @@ def marks(**annotations):
     return {f"{PREFIX}{name.replace('_', '-')}": str(text) for name, text in annotations.items()}
 
 
+async def belong_to(services, project_id):
+    """The Services of the namespace are another project's."""
+    cloud = services.cloud
+    cloud.share(cloud.services["id"], project_id)
+    shared = {"object_type": "security_group", "action": "access_as_shared"}
+    shared |= {"object_id": cloud.group["id"], "target_tenant": project_id}
+    cloud.store.add("rbac_policy", shared | {"project_id": cloud.project_id})
+    path = f"/api/v1/namespaces/{services.cluster.namespace}"
+    mark = {"metadata": {"annotations": {"openstack.org/kuryr-project": project_id}}}
+    await services.client.patch(path, mark)
+
+
 async def expose(services, *ports, annotations=None, endpoints=("10.62.0.5",), **spec):
     """A Service of type LoadBalancer with endpoints is created."""
     await services.set_slice("a", *endpoints, ports=[("http", 8080), ("dns", 5353, "UDP")])

@@ -33,7 +33,7 @@ class Survey(Generic[K, T]):
 
     @property
     def objects(self) -> int:
-        """The number of objects that the first list has shown so far."""
+        """Count the objects that the first list has shown so far."""
         return self._shown if self.done else self._reading.rows
 
     async def require(self) -> None:

@@ -7,7 +7,7 @@ what is unchanged costs no call, and a change costs one write.
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.registry import Collector
@@ -130,12 +130,8 @@ class LBaaSv2(LBaaSDriver):
         found = await self._attached.follow(owner, wanted)
         view = await self._records.own_view(owner)
         if view is not None:
-            try:
+            with self._noting_loss(view):
                 found.append(await self._work.follow(view, wanted))
-            except Gone:
-                self._attached.lost(view.id)
-                self._records.doubt(view.owner)
-                raise
         return found
 
     async def attach(
@@ -231,19 +227,25 @@ class LBaaSv2(LBaaSDriver):
 
         Ports that attached owners have are left to them: whoever comes later is refused.
         """
-        try:
+        with self._noting_loss(view):
             look = await self._work.look(view)
             check_groups(desired, desired.provider or look.own.provider)
             others = look.others.listeners if look.others else ()
             taken = ownership.find_taken(desired.listeners, others)
             fitting = ownership.without(desired, taken)
             await self._work.take(view, look, fitting, plan.steps(fitting, look.own))
+        self._work.refuse_taken(view, look.own, taken)
+        return look.own
+
+    @contextlib.contextmanager
+    def _noting_loss(self, view: View) -> Iterator[None]:
+        """Note that a load balancer is gone, with what others had in it, where that shows."""
+        try:
+            yield
         except Gone:
             self._attached.lost(view.id)
             self._records.doubt(view.owner)
             raise
-        self._work.refuse_taken(view, look.own, taken)
-        return look.own
 
     async def _create(self, owner: Owner, desired: LoadBalancer) -> errors.Wait | StillPending:
         """Have Octavia begin to create the load balancer; return the error to wait with.

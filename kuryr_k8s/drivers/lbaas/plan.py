@@ -71,6 +71,7 @@ from kuryr_k8s.model.load_balancer import (
     FoundPool,
     Front,
     LoadBalancer,
+    Member,
     Pool,
 )
 
@@ -129,8 +130,13 @@ def steps_of_members(
     for pool in found.pools:
         members = wanted.get(pool.pool.name, ())
         if pool.provisioning_status != ERROR and not same_members(members, pool):
-            added = added_members(members, pool)
-            yield AddMembers(pool.id, added) if added else SetMembers(pool.id, members)
+            yield _set_members(members, pool)
+
+
+def _set_members(wanted: tuple[Member, ...], found: FoundPool) -> Change:
+    """Return the step that gives a pool its members; where only some are added, it adds them."""
+    added = added_members(wanted, found)
+    return AddMembers(found.id, added) if added else SetMembers(found.id, wanted)
 
 
 def attainable(desired: LoadBalancer, provider: str | None = None) -> LoadBalancer:
@@ -244,9 +250,7 @@ class _Tree:
         """Set members, also those in ERROR."""
         for name, found in self._kept.items():
             if name in self._unfilled or ERROR in found.member_statuses.values():
-                wanted = self._pools[name].members
-                added = added_members(wanted, found)
-                yield AddMembers(found.id, added) if added else SetMembers(found.id, wanted)
+                yield _set_members(self._pools[name].members, found)
 
     def _create_pool(self) -> Iterator[Change]:
         for name, wanted in self._pools.items():

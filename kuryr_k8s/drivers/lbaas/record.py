@@ -155,7 +155,7 @@ class Record:
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids of all load balancers that the owner has, and has had, as far as known."""
+        """Return the ids of all load balancers that the owner has and has had, as far as known."""
         if self.own is None:
             return self.former
         return self.former | self.own.former | self.own.duplicates | {self.own.id}

@@ -58,7 +58,7 @@ class AwaitedSurvey(Survey[Owner, T]):
 
     @property
     def is_running(self) -> bool:
-        """Whether the first list has begun and not ended."""
+        """Return whether the first list has begun and not ended."""
         return self._begun and not self.done
 
     def check(self, owner: Owner) -> None:

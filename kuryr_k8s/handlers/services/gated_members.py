@@ -24,7 +24,7 @@ Labels = Sequence[tuple[str, str]]
 
 
 class Lack(NamedTuple):
-    """What a Pod lacks, in words, and the seconds after which it is to be looked at again.
+    """Lack of a Pod, in words, and the seconds after which the Pod is to be looked at again.
 
     :param look_after: infinite if the next reconcile of the Service will tell.
     """
@@ -42,7 +42,7 @@ class _Member(NamedTuple):
 
 @dataclass(slots=True)
 class _Served:
-    """What is known of the load balancers of a Service.
+    """State of the load balancers of a Service, as far as known.
 
     :param uid: the Service's.
     :param members: Pods that are not Ready and were members when all was last settled. They are

@@ -179,8 +179,7 @@ class LoadBalancerHandler(Handler):
         settings, unreadable = settings_of(service, self._context.conf, exposed=exposed)
         known = not unreadable
         if unreadable:
-            last = self._settings.get(key)
-            if last is not None and last.uid == service.uid:
+            if (last := self._last(key, service.uid)) is not None:
                 settings, known = last.settings, last.exposed == exposed
         else:
             self._settings[key] = _Settings(service.uid, settings, exposed)
@@ -199,8 +198,12 @@ class LoadBalancerHandler(Handler):
         )
 
     def _last_settings(self, key: Key, uid: str) -> Settings | None:
+        last = self._last(key, uid)
+        return last.settings if last is not None else None
+
+    def _last(self, key: Key, uid: str) -> _Settings | None:
         last = self._settings.get(key)
-        return last.settings if last is not None and last.uid == uid else None
+        return last if last is not None and last.uid == uid else None
 
     async def _specs(self, key: Key, service: Service) -> tuple[LBaaSServiceSpec, ...]:
         """Return the Service's present specs, once they stand on the Service; Endpoints may wait.

@@ -15,6 +15,7 @@ from tests.kit.load_balancer_services import (
     READY,
     UNSUPPORTED,
     balancer,
+    belong_to,
     expose,
     floating,
     ingress_of,
@@ -757,13 +758,7 @@ async def test_default_tls_container_ref_of_a_service_of_another_project_is_refu
     cloud.keystone.users[cloud.kuryr.id] = dataclasses.replace(
         cloud.kuryr, roles=(*cloud.kuryr.roles, "admin")
     )
-    cloud.share(cloud.services["id"], other)
-    theirs = {"object_type": "security_group", "action": "access_as_shared"}
-    theirs |= {"object_id": cloud.group["id"], "target_tenant": other}
-    cloud.store.add("rbac_policy", theirs | {"project_id": cloud.project_id})
-    path = f"/api/v1/namespaces/{services.cluster.namespace}"
-    mark = {"metadata": {"annotations": {"openstack.org/kuryr-project": other}}}
-    await services.client.patch(path, mark)
+    await belong_to(services, other)
     driver = {"service_project_driver": "annotation"}
     policy = {"projects": f"{services.cluster.namespace}:{other}"}
     async with services.controller(kubernetes=driver, policy=policy):

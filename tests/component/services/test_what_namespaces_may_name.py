@@ -9,6 +9,7 @@ from tests.kit.load_balancer_services import (
     INTERNAL,
     READY,
     balancer,
+    belong_to,
     expose,
     floating,
     marks,
@@ -200,18 +201,6 @@ async def test_grant_of_an_id_reaches_what_is_another_projects(services, kind):
         await expose(services, annotations=asked | {INTERNAL: "true"})
         await until_reached(services)
     assert balancer(services, "external")["project_id"] == other
-
-
-async def belong_to(services, project_id):
-    """The Services of the namespace are another project's."""
-    cloud = services.cloud
-    cloud.share(cloud.services["id"], project_id)
-    shared = {"object_type": "security_group", "action": "access_as_shared"}
-    shared |= {"object_id": cloud.group["id"], "target_tenant": project_id}
-    cloud.store.add("rbac_policy", shared | {"project_id": cloud.project_id})
-    path = f"/api/v1/namespaces/{services.cluster.namespace}"
-    mark = {"metadata": {"annotations": {"openstack.org/kuryr-project": project_id}}}
-    await services.client.patch(path, mark)
 
 
 async def test_what_a_class_names_needs_no_grant(services):

@@ -112,23 +112,25 @@ async def test_port_that_returns_serves_a_pod_that_waits_for_another_subnet(tmp_
     assert site.cloud.subnets() == {"second": 1}
 
 
-async def test_pod_waits_for_a_port_that_returns_to_the_full_subnet(tmp_path):
+async def site_with_port_returning(tmp_path):
+    """The first subnet is full, a port is in use in the second, and one returns to the first."""
     site = await site_with(tmp_path)
     await run(site, "one")
     site.cloud.full = {"first"}
     assert await run(site, "two") == "second"
     await site.pool.release_unrecorded("one")
+    return site
+
+
+async def test_pod_waits_for_a_port_that_returns_to_the_full_subnet(tmp_path):
+    site = await site_with_port_returning(tmp_path)
     assert await site.request("three", "node1", **TWO) is None
     assert await run(site, "three") == "first"
     assert site.cloud.subnets() == {"first": 1, "second": 1}
 
 
 async def test_port_that_returns_is_awaited_by_one_pod_alone(tmp_path):
-    site = await site_with(tmp_path)
-    await run(site, "one")
-    site.cloud.full = {"first"}
-    assert await run(site, "two") == "second"
-    await site.pool.release_unrecorded("one")
+    site = await site_with_port_returning(tmp_path)
     for pod in ("three", "four"):
         assert await site.request(pod, "node1", **TWO) is None
     assert await run(site, "four") == "second"
@@ -136,11 +138,7 @@ async def test_port_that_returns_is_awaited_by_one_pod_alone(tmp_path):
 
 
 async def test_pod_gets_another_port_when_the_one_that_returned_is_spoilt(tmp_path):
-    site = await site_with(tmp_path)
-    await run(site, "one")
-    site.cloud.full = {"first"}
-    assert await run(site, "two") == "second"
-    await site.pool.release_unrecorded("one")
+    site = await site_with_port_returning(tmp_path)
     assert await site.request("three", "node1", **TWO) is None
     (returned,) = (port for port in site.cloud.ports.values() if "first" in port.key.subnet_ids)
     del site.cloud.ports[returned.id]
