@@ -126,7 +126,7 @@ class NodeHandler(Handler):
         self._reviewed = True
         for node in self._nodes.values():
             if network is None or not self._is_well(node, owned[node.uid], network, occupied):
-                self.queue.add(Key("", node.name), urgent=False)
+                self.queue.revisit(Key("", node.name))
 
     def _is_well(
         self, node: Node, ports: Sequence[Json], network: NodeNetwork, occupied: Occupied
