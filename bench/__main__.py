@@ -18,6 +18,7 @@ MODULES = {
     "lab": "bench.lab.pods",
     "lab_services": "bench.lab.services",
     "lab_rollout": "bench.lab.rollout",
+    "lab_burst": "bench.lab.burst",
     "nested": "bench.node.nested",
     "ancestor": "bench.ancestor.benchmark",
 }

@@ -2,7 +2,7 @@
 
 A Pod on one node sends requests all the time; the Pods of a Deployment answer, and are replaced
 one by one. Without the gate, Kubernetes deletes a Pod as soon as the new one serves, whether or
-not Octavia knows it.
+not Octavia knows it. The more Services select the Pods, the more Octavia has to do for each.
 """
 
 from __future__ import annotations
@@ -19,27 +19,25 @@ from bench.lab.web import (
     NAMESPACE,
     SERVICES,
     deployed,
-    no_other_services,
     ready,
     service,
     wait_for,
-    with_client,
+    with_each,
 )
 from bench.options import add_values
 from bench.report import Report, Table, Target
 from lab import facts
 from lab.kubernetes.client import Kube
-from lab.kuryr.installation import Installation, kubectl
+from lab.kuryr.installation import kubectl
 from lab.kuryr.services import PROVIDERS
-from lab.progress import Progress
 
 GATE = "kuryr.openstack.org/load-balancer-ready"
-ADDRESS = "10.96.200.254"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
     parser.add_argument("--replicas", type=int, default=2, help="Pods of the Deployment (2)")
+    add_values(parser, "--services", int, (1, 20), "Services that select the Pods")
     add_values(parser, "--drain", int, (DRAIN, 1), "seconds for which a deleted Pod serves")
     add_values(parser, "--provider", str, tuple(PROVIDERS), "providers of the load balancers")
 
@@ -53,6 +51,7 @@ class Rollout:
     """
 
     provider: str
+    services: int
     drain: int
     gated: bool
     seconds: float
@@ -66,30 +65,38 @@ def measure(options: argparse.Namespace) -> Report:
 
     Afterwards the controller makes no load balancers.
     """
-    quiet = Progress(quiet=True)
-    lab = facts.load()
-    kube = Kube(lab)
-    found: list[Rollout] = []
-    for provider in options.provider:
-        Installation(progress=quiet, with_services=True, provider=provider).up()
-        with no_other_services(lab, kube), with_client(lab, kube):
-            kube.call("POST", SERVICES, service(APP, ADDRESS))
+
+    def measure_one(lab: facts.Lab, kube: Kube, provider: str) -> list[Rollout]:
+        found = []
+        for number in range(max(options.services)):
+            kube.call("POST", SERVICES, service(f"{APP}-{number}", _address(number)))
+            if number + 1 not in options.services:
+                continue
             for drain in options.drain:
                 for gated in (False, True):
                     gates = [GATE] if gated else []
                     with deployed(lab, kube, options.replicas, drain=drain, gates=gates):
-                        rollout = _roll_out(lab, kube, options.replicas, drain)
-                    found.append(Rollout(provider, drain, gated, *rollout))
-    Installation(progress=quiet).up()
-    return _report(found)
+                        measured = _roll_out(lab, kube, options.replicas, drain, number)
+                    found.append(Rollout(provider, number + 1, drain, gated, *measured))
+        return found
+
+    by_provider = with_each(options.provider, measure_one)
+    return _report([each for found in by_provider.values() for each in found])
+
+
+def _address(number: int) -> str:
+    return f"10.96.200.{number + 1}"
 
 
 def _roll_out(
-    lab: facts.Lab, kube: Kube, replicas: int, drain: int
+    lab: facts.Lab, kube: Kube, replicas: int, drain: int, asked: int
 ) -> tuple[float, int, int, float]:
-    """Replace all Pods; return the fields of a Rollout that are measured."""
+    """Replace all Pods; return the fields of a Rollout that are measured.
+
+    :param asked: number of the Service that is asked.
+    """
     of = ("-n", NAMESPACE, "rollout")
-    with Requests(lab, NAMESPACE, CLIENT, f"http://{ADDRESS}/") as requests:
+    with Requests(lab, NAMESPACE, CLIENT, f"http://{_address(asked)}/") as requests:
         wait_for(
             lambda: all(requests.first(pod) for pod in ready(kube)) and requests.answers,
             "all Pods answer",
@@ -111,6 +118,7 @@ def _report(found: list[Rollout]) -> Report:
     rows = [
         (
             f"{each.provider}, {'with' if each.gated else 'without'} the gate",
+            each.services,
             each.drain,
             each.seconds,
             each.asked,
@@ -120,7 +128,11 @@ def _report(found: list[Rollout]) -> Report:
         for each in found
     ]
     targets = [
-        Target(f"{each.provider}, with the gate: requests failed", each.failed, 0)
+        Target(
+            f"{each.provider}, {each.services} Services, with the gate: requests failed",
+            each.failed,
+            0,
+        )
         for each in found
         if each.gated and each.drain >= DRAIN
     ]
@@ -128,6 +140,6 @@ def _report(found: list[Rollout]) -> Report:
         f"Rollouts; a request every {INTERVAL:g} s, each on a connection of its own; DRAIN and "
         "GAP (the longest time without an answer) in seconds"
     )
-    columns = ("", "DRAIN", "SECONDS", "REQUESTS", "FAILED", "GAP")
+    columns = ("", "SERVICES", "DRAIN", "SECONDS", "REQUESTS", "FAILED", "GAP")
     figures = {"rollouts": [vars(each) for each in found]}
     return Report("lab_rollout", [Table(title, columns, rows)], targets, figures)

@@ -18,19 +18,18 @@ from bench.lab.web import (
     NAMESPACE,
     SERVICES,
     deployed,
-    no_other_services,
     ready,
     service,
+    until_answered,
     wait_for,
-    with_client,
+    with_each,
 )
 from bench.options import add_values
 from bench.report import Report, Table, Target, percentile
 from lab import facts
 from lab.kubernetes.client import Kube
-from lab.kuryr.installation import Installation, kubectl
+from lab.kuryr.installation import kubectl
 from lab.kuryr.services import PROVIDERS
-from lab.progress import Progress
 
 QUIET = 2.5  # seconds without an answer of a Pod after which the last one was its last
 REPLICAS = 3
@@ -63,37 +62,17 @@ def measure(options: argparse.Namespace) -> Report:
 
     Afterwards the controller makes no load balancers.
     """
-    quiet = Progress(quiet=True)
-    lab = facts.load()
-    kube = Kube(lab)
-    found: dict[str, Measurements] = {}
-    for provider in options.provider:
-        Installation(progress=quiet, with_services=True, provider=provider).up()
-        measured = found[provider] = Measurements()
-        with no_other_services(lab, kube), with_client(lab, kube), deployed(lab, kube, REPLICAS):
+
+    def measure_one(lab: facts.Lab, kube: Kube, _provider: str) -> Measurements:
+        measured = Measurements()
+        with deployed(lab, kube, REPLICAS):
             for number in range(options.runs):
-                measured.answered.append(_until_answered(lab, kube, number))
+                address = f"10.96.200.{number + 1}"
+                measured.answered.append(until_answered(lab, kube, f"web-{number}", address))
             _scale_events(lab, kube, options.runs, measured)
-    Installation(progress=quiet).up()
-    return _report(found)
+        return measured
 
-
-def _until_answered(lab: facts.Lab, kube: Kube, number: int) -> float:
-    """Create a Service at an address that none had before, and delete it.
-
-    :returns: the seconds until the first answer.
-    """
-    name, address = f"web-{number}", f"10.96.200.{number + 1}"
-    with Requests(lab, NAMESPACE, CLIENT, f"http://{address}/") as requests:
-        wait_for(lambda: requests.answers, "the Pod sends requests")
-        begun = time.monotonic()
-        kube.call("POST", SERVICES, service(name, address))
-        wait_for(lambda: requests.first(since=begun), f"{name} is answered")
-        answered = requests.first(since=begun)
-    kube.call("DELETE", f"{SERVICES}/{name}")
-    wait_for(lambda: not _names(kube, SERVICES), f"{name} is gone")
-    assert answered is not None
-    return answered - begun
+    return _report(with_each(options.provider, measure_one))
 
 
 def _scale_events(lab: facts.Lab, kube: Kube, runs: int, measured: Measurements) -> None:
@@ -138,10 +117,6 @@ def _answering(requests: Requests, pods: set[str]) -> bool:
 
 def _scale(lab: facts.Lab, replicas: int) -> None:
     kubectl(lab, "-n", NAMESPACE, "scale", "deployment", APP, f"--replicas={replicas}")
-
-
-def _names(kube: Kube, path: str) -> list[str]:
-    return [item["metadata"]["name"] for item in kube.items(path)]
 
 
 def _report(found: dict[str, Measurements]) -> Report:

@@ -6,14 +6,18 @@ They keep serving for a while when they are deleted, as Pods behind a load balan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from bench import waiting
 from bench.lab.objects import IMAGE, deployment
+from bench.lab.requests import Requests
 from lab import facts
 from lab.kubernetes import dns
 from lab.kubernetes.client import Json, Kube, is_ready
-from lab.kuryr.installation import kubectl
+from lab.kuryr.installation import Installation, kubectl
+from lab.progress import Progress
 
 NAMESPACE, CLIENT, APP = "kuryr-bench-services", "client", "web"
 SERVE = "mkdir -p /www && hostname > /www/index.html && exec httpd -f -p 8080 -h /www"
@@ -23,6 +27,48 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+Result = TypeVar("Result")
+
+
+def with_each(
+    providers: Iterable[str], measure: Callable[[facts.Lab, Kube, str], Result]
+) -> dict[str, Result]:
+    """Measure with one provider of load balancers after the other, with the Pod that asks.
+
+    Afterwards the controller makes no load balancers.
+    """
+    quiet = Progress(quiet=True)
+    lab = facts.load()
+    kube = Kube(lab)
+    found: dict[str, Result] = {}
+    for provider in providers:
+        Installation(progress=quiet, with_services=True, provider=provider).up()
+        with _no_other_services(lab, kube), _with_client(lab, kube):
+            found[provider] = measure(lab, kube, provider)
+    Installation(progress=quiet).up()
+    return found
+
+
+def until_answered(lab: facts.Lab, kube: Kube, name: str, address: str) -> float:
+    """Create a Service at an address that none had before, and delete it.
+
+    :returns: the seconds until the first answer.
+    """
+    with Requests(lab, NAMESPACE, CLIENT, f"http://{address}/") as requests:
+        wait_for(lambda: requests.answers, "the Pod sends requests")
+        begun = time.monotonic()
+        kube.call("POST", SERVICES, service(name, address))
+        wait_for(lambda: requests.first(since=begun), f"{name} is answered")
+        answered = requests.first(since=begun)
+    kube.call("DELETE", f"{SERVICES}/{name}")
+    wait_for(lambda: name not in names(kube), f"{name} is gone")
+    assert answered is not None
+    return answered - begun
+
+
+def names(kube: Kube) -> set[str]:
+    """Return the names of the Services in the namespace."""
+    return {item["metadata"]["name"] for item in kube.items(SERVICES)}
 
 
 def ready(kube: Kube) -> set[str]:
@@ -43,7 +89,7 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 @contextlib.contextmanager
-def no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
+def _no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
     """Release the load balancers of the cluster's own Services at the end."""
     label = ("label", "service", "kubernetes", "--overwrite")
     try:
@@ -60,7 +106,7 @@ def no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def with_client(lab: facts.Lab, kube: Kube) -> Iterator[None]:
+def _with_client(lab: facts.Lab, kube: Kube) -> Iterator[None]:
     """Create the namespace with the Pod that asks, and delete it at the end with all in it."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     kube.call("POST", "/api/v1/namespaces", namespace)
@@ -91,9 +137,12 @@ def deployed(
         wait_for(lambda: not kube.items(PODS, labelSelector=f"app={APP}"), "the Pods are gone")
 
 
-def service(name: str, address: str) -> Json:
-    """Return a Service of the Deployment's Pods."""
-    spec = {"selector": {"app": APP}, "clusterIP": address}
+def service(name: str, address: str | None = None) -> Json:
+    """Return a Service of the Deployment's Pods.
+
+    :param address: its ClusterIP; None: Kubernetes chooses one.
+    """
+    spec = {"selector": {"app": APP}} | ({"clusterIP": address} if address else {})
     return {
         "apiVersion": "v1",
         "kind": "Service",
