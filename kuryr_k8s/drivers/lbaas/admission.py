@@ -6,7 +6,8 @@ load balancer with members before an empty one, and the deletion of what never s
 not wanted any more by then is never sent.
 
 The limit is found by how long changes take. It doubles while they take as long as they ever do,
-and falls when they queue up.
+and falls when they queue up. It rises only while it is made use of: calm times tell nothing of how
+much the provider can do at a time.
 """
 
 import bisect
@@ -129,9 +130,8 @@ class Admission:
         """How many owners wait for their turn."""
         return len(self._line)
 
-    @contextlib.contextmanager
-    def sending(self, owner: Owner, urgency: Urgency) -> Iterator[None]:
-        """Send a change in this block; what becomes PENDING by it is watched at its end.
+    def check(self, owner: Owner, urgency: Urgency) -> None:
+        """Make sure that it is the owner's turn, before a change is prepared by calls.
 
         :raises errors.Wait: enough is PENDING, or others need it more.
         """
@@ -139,6 +139,14 @@ class Admission:
         mine = self._line.join(owner, urgency, now)
         if mine not in self._line.first(self._free(), now):
             raise errors.Wait("Octavia has enough to do", delay=AGAIN)
+
+    @contextlib.contextmanager
+    def sending(self, owner: Owner, urgency: Urgency) -> Iterator[None]:
+        """Send a change in this block; what becomes PENDING by it is watched at its end.
+
+        :raises errors.Wait: enough is PENDING, or others need it more.
+        """
+        self.check(owner, urgency)
         self._line.leave(owner)
         self._sending.add(owner)
         try:
@@ -155,8 +163,9 @@ class Admission:
 
         :param durations: seconds that each has taken.
         """
+        at_work = self._pending(math.inf) + len(self._sending) + len(durations)
         for seconds in durations:
-            self._adapt(seconds)
+            self._adapt(seconds, at_work)
         for waiting in self._line.first(self._free(), self._clock.now()):
             self._wake(waiting.owner)
 
@@ -165,7 +174,11 @@ class Admission:
         stuck_after = max(STUCK, STUCK_TIMES * shortest if shortest < math.inf else 0.0)
         return self.limit - self._pending(stuck_after) - len(self._sending)
 
-    def _adapt(self, seconds: float) -> None:
+    def _adapt(self, seconds: float, at_work: int) -> None:
+        """Adapt the limit to a change.
+
+        :param at_work: how many load balancers were PENDING at its end.
+        """
         now = self._clock.now()
         if now - self._window > WINDOW:
             self._window, self._shortest = now, [self._shortest[1], math.inf]
@@ -176,5 +189,5 @@ class Admission:
             if self._ended >= self._limit:  # those sent before it fell say nothing new
                 self._limit = max(LEAST, self._limit * LESS)
                 self._ended = 0
-        else:
+        elif at_work * 2 > self._limit:
             self._limit = min(MOST, self._limit + (1.0 if self._grows else 1.0 / self._limit))

@@ -334,9 +334,10 @@ class LBaaSv2(LBaaSDriver):
             pending.watch(load_balancer_id, view.owner, "")
             return
         if deletion is None:
+            urgency = Urgency.NEVER_SERVED if view.seen is None else Urgency.USUAL
+            self._work.admission.check(view.owner, urgency)
             if load_balancer_id == view.id:
                 await self._work.await_parts(view)
-            urgency = Urgency.NEVER_SERVED if view.seen is None else Urgency.USUAL
             with self._work.admission.sending(view.owner, urgency):
                 if load_balancer_id == view.id:
                     view.begin()

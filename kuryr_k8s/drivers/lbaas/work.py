@@ -215,7 +215,7 @@ class Work:
 
         With ovn the load balancer is ACTIVE before its parts. If it goes before them, the provider
         never ends their creation: listeners and pools are left that nobody can delete, and that
-        count against the quota.
+        count against the quota. The owner gives up its turn meanwhile.
 
         :raises errors.Wait: parts are being made.
         """
@@ -229,6 +229,7 @@ class Work:
             return
         problem = self._parts_pending(view)
         if isinstance(problem, errors.Wait):
+            self.admission.forget(view.owner)
             raise problem
         LOG.warning("load balancer %s goes although parts of it are PENDING_CREATE", view.id)
 

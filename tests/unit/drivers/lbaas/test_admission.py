@@ -87,8 +87,29 @@ def test_one_that_comes_no_more_blocks_nobody(provider):
 
 def test_limit_grows_with_a_provider_that_works_side_by_side(provider):
     for _ in range(200):
-        provider.admission.ended([60.0])
+        provider.fill()
+        provider.work(60.0)
     assert provider.admission.limit == MOST
+
+
+def test_limit_does_not_grow_in_calm_times(provider):
+    """The next burst would all be in the provider's queue before it is known how fast it is."""
+    for number in range(200):
+        assert provider.send(f"s{number}")
+        provider.work(0.1)
+    assert provider.admission.limit == FIRST
+
+
+def test_who_prepares_a_change_keeps_its_turn_until_it_gives_it_up(provider):
+    provider.admission.ended([0.1])
+    provider.fill()
+    for name in ("first", "second"):
+        assert not provider.send(name)
+    provider.work(60.0)
+    provider.admission.check(Owner("first"), Urgency.SERVING)
+    assert not provider.send("second")
+    provider.admission.forget(Owner("first"))
+    assert provider.send("second")
 
 
 def test_limit_falls_to_what_a_provider_works_off_one_by_one(provider):
