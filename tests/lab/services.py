@@ -222,6 +222,12 @@ def url_of(address, number):
     return f"http://[{address}]:{number}/" if ":" in address else f"http://{address}:{number}/"
 
 
+def status_of(url):
+    """Return the HTTP status that the URL answers to this machine; 000 where nobody answers."""
+    shown = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5"]
+    return run(["curl", *shown, url], check=False).strip()
+
+
 def answered(url, *, netns=None):
     """Return what the URL answers to this machine, or within a network namespace; empty where
     nobody answers."""

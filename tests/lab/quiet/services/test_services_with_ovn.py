@@ -8,7 +8,6 @@ import itertools
 import pytest
 
 from lab.install import images
-from lab.process import run
 from tests.lab.cluster import pod
 from tests.lab.service_cases import (
     test_load_balancer_is_reached_from_outside_at_the_address_in_its_status,
@@ -20,7 +19,7 @@ from tests.lab.service_cases import (
     test_service_of_ipv6_is_answered,
     test_services_on_one_load_balancer_are_answered_each_by_its_own_pods,
 )
-from tests.lab.services import PROXY_NAME, answered, service, url_of, web
+from tests.lab.services import PROXY_NAME, answered, service, status_of, url_of, web
 
 __all__ = [
     "test_load_balancer_is_reached_from_outside_at_the_address_in_its_status",
@@ -109,9 +108,3 @@ def test_health_check_port_of_a_node_answers_while_an_endpoint_is_ready(cluster)
     cluster.wait_for("a Pod is ready", lambda: status_of(url) == "200")
     cluster.delete("pod", "a")
     cluster.wait_for("nothing is ready", lambda: status_of(url) == "503")
-
-
-def status_of(url):
-    """Return the HTTP status that the URL answers to this machine; 000 where nobody answers."""
-    shown = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5"]
-    return run(["curl", *shown, url], check=False).strip()
