@@ -103,6 +103,33 @@ async def test_events_are_dropped_doubled_and_held(
     assert kube_proxy.watching("pods") == 0
 
 
+@pytest.mark.parametrize("lost", [False, True])
+async def test_no_server_tells_of_progress_past_an_event_that_was_lost(
+    cluster: Cluster, kube_proxy: KubeProxy, proxied: KubeClient, lost: bool
+) -> None:
+    """The real one does so again and again, at least shortly before the watch ends."""
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    kinds: list[str] = []
+
+    async def follow() -> None:
+        query = {"allowWatchBookmarks": "true", "timeoutSeconds": "4"}
+        async for event in proxied.watch(path, **query):
+            kinds.append(event["type"])  # noqa: PERF401 - looked at meanwhile
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(follow())
+        await kube_proxy.wait_for(lambda: kube_proxy.watching("pods"))
+        if lost:
+            kube_proxy.events.drop(1, "pods")
+        await cluster.add_pod("one")
+        passed = 0 if lost else 1
+        await kube_proxy.wait_for(
+            lambda: not kube_proxy.events.dropping and kube_proxy.events.passed == passed
+        )
+        before = len(kinds)
+    assert ("BOOKMARK" in kinds[before:]) is not lost
+
+
 async def test_watches_expire_and_are_refused(
     cluster: Cluster, kube_proxy: KubeProxy, proxied: KubeClient
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from kuryr_k8s.k8s.informer import INITIAL_EVENTS_END
 from kuryr_k8s.k8s.json_text import parse_now
 from tests.kit.fakes.faults import drop
 from tests.kit.fakes.observing import Changes
@@ -30,7 +31,9 @@ _EXPIRED = {
 class Events:
     """What is to happen to events; a resource is a plural, None stands for all of them.
 
-    Bookmarks are neither dropped nor doubled: they carry nothing but a version.
+    Bookmarks are neither dropped nor doubled: they carry nothing but a version. But after a lost
+    event, its connection gets none any more, but for the end of a list: no server says that a
+    client has everything up to a version, and leaves something out.
     """
 
     told: Counter[tuple[str, str]] = field(default_factory=Counter)  # by resource and name
@@ -104,6 +107,7 @@ class Stream:
         self._events, self._changes = events, changes
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._version = ""  # of what was sent last
+        self._has_lost = False
 
     def end(self, how: str) -> None:
         """End it: "cut" is the connection, "expired" sends ERROR 410, "over" is regular."""
@@ -132,11 +136,23 @@ class Stream:
 
     async def _pump(self) -> None:
         while line := await self._answer.content.readline():
-            for _ in range(await self._events.pass_through(self.resource, line)):
+            times = await self._events.pass_through(self.resource, line)
+            self._has_lost |= times == 0
+            if self._has_lost and _is_progress(line):
+                continue
+            for _ in range(times):
                 await self._response.write(line)
                 self._version = parse_now(line)["object"]["metadata"].get("resourceVersion", "")
             self._changes.notify()
         self.end("over")
+
+
+def _is_progress(line: bytes) -> bool:
+    """Return whether it is a bookmark, and not the one that ends a list."""
+    event = parse_now(line)
+    if event["type"] != "BOOKMARK":
+        return False
+    return INITIAL_EVENTS_END not in (event["object"]["metadata"].get("annotations") or {})
 
 
 def _use(left: dict[str | None, int], resource: str) -> bool:
