@@ -3,7 +3,7 @@
 The tests are built from Kubernetes' module, and their images by hand. By default all specs of
 [sig-network] run that are [Conformance]; with --more those that any cluster without kube-proxy can
 be asked. Prints a table; ends with 1 if a spec failed whose failure has no reason in specs.py. The
-lab is up, with the product and its Services on it.
+lab is up without virtual machines, with the product and its Services on it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lab import facts
 from lab.conformance import images, results, specs
 from lab.install import binaries
 from lab.install.images import import_archive
@@ -32,6 +33,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--focus", help="a regular expression of the specs to run instead")
     options = parser.parse_args(arguments)
     lab = Lab()
+    if facts.load(lab.paths.facts).workers:
+        print("nodes that are virtual machines lack the images: python3 -m lab up --vm 0")
+        return 2
     programs = binaries.ensure(["e2e.test", "kubectl"], lab.paths)
     archives = images.archives(lab.paths).values()
     for node in lab.nodes:
@@ -67,7 +71,7 @@ def _run(lab: Lab, programs: dict[str, Path], focus: str, skip: str | None, repo
         f"--kubectl-path={programs['kubectl']}",
         "--provider=skeleton",
         "--disable-log-dump",
-        "--num-nodes=2",
+        f"--num-nodes={len(lab.nodes)}",
         f"--report-dir={report}",
         f"--ginkgo.focus={focus}",
         "--ginkgo.timeout=3h",
