@@ -282,6 +282,8 @@ class Pool:
     def shrink(self, now: float) -> None:
         """Dismiss ports beyond the maximum, and ports that were unused for too long."""
         unneeded = self.is_closed() or self.is_idle(now)
+        if unneeded or self.is_full():  # as it is before ports that are old make room
+            self.ordered = 0  # an order that found no room is not met at some later time
         target = self.target(now)
         for record in list(self.available.values()):
             count = len(self.available)
@@ -291,8 +293,6 @@ class Pool:
             if not (unneeded or excess or old):
                 break
             self.dismiss(record, now)
-        if unneeded or self.is_full():
-            self.ordered = 0  # an order that found no room is not met at some later time
         if unneeded:
             for record in list(self.returning.values()):
                 self.dismiss(record, now)

@@ -127,6 +127,13 @@ def test_an_order_above_the_maximum_is_forgotten_when_the_pool_is_full():
     assert state.wanted(KEY, 2.0) == (0, 0)
 
 
+def test_an_order_above_the_maximum_does_not_replace_ports_that_become_too_old():
+    state = state_of("a b", minimum=1, maximum=2, ttl=60.0)
+    state.order(KEY, 7, 0.0)
+    state.shrink(KEY, 60.0)
+    assert state.wanted(KEY, 60.0) == (0, 0)
+
+
 def test_an_order_that_could_not_be_met_before_the_pool_was_idle_is_forgotten():
     state = state_of(idle=60.0)
     state.order(KEY, 7, 0.0)
