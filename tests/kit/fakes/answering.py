@@ -26,6 +26,7 @@ def middleware(cloud: FakeCloud) -> Any:
     async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
         resource = request.match_info.route.resource
         what = resource.canonical if resource is not None else request.path
+        await request.read()  # if its client dies before, the request has never come
         cloud.calls.append(Call(request.method, what, request.path, request.query_string))
 
         async def proceed() -> web.StreamResponse:

@@ -172,6 +172,7 @@ class KubeProxy:
                 stream.end(how)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        await request.read()  # if its client dies before, the request has never come
         verb, resource = kind_of(request)
         self.calls.append(Call(verb, resource, request.path, request.query_string))
         forward = self._stream if verb == "watch" else self._forward

@@ -9,6 +9,7 @@ from typing import Any
 import openstack
 import pytest
 from keystoneauth1 import exceptions as ksa
+from yarl import URL
 
 from tests.kit.fakes import FakeCloud, Hang, answer, cut, delay, garble, lose_reply, make_some
 
@@ -137,6 +138,19 @@ async def test_a_request_is_held_until_it_is_released(cloud: FakeCloud, client: 
 async def test_a_delayed_request_is_applied_later(cloud: FakeCloud, client: Client) -> None:
     cloud.faults.add(method="POST", action=delay(0.05))
     assert (await client.create()).status_code == 201
+
+
+async def test_a_request_has_come_when_all_of_it_has(cloud: FakeCloud, client: Client) -> None:
+    url = URL(cloud.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"POST /v2.0/ports HTTP/1.1\r\nHost: cloud\r\nContent-Length: 2\r\n\r\n")
+    await client.request("GET", "/ports")  # comes after it
+    assert cloud.calls.count("POST", "/v2.0/ports") == 0
+    writer.write(b"{}")
+    assert b"401" in await reader.readline()
+    assert cloud.calls.count("POST", "/v2.0/ports") == 1
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_a_client_logs_in_again_when_its_token_has_expired(
