@@ -74,10 +74,13 @@ def shape_of(desired: LoadBalancer) -> LoadBalancer:
 
 
 def without_refused(
-    desired: LoadBalancer, refused: Sequence[errors.BadRequest]
+    desired: LoadBalancer,
+    refused: Sequence[errors.BadRequest],
+    plain: LoadBalancer | None = None,
 ) -> LoadBalancer | None:
     """Leave out what cannot be had: ports of some protocols, health monitors, additional VIPs.
 
+    :param plain: what to have instead of the whole; its algorithm replaces one that is refused.
     :returns: None if nothing would be left, or something else is refused.
     """
     less: LoadBalancer | None = desired
@@ -89,6 +92,8 @@ def without_refused(
             less = _without_monitors(less)
         elif less is not None and feature == "additional_vips" and less.additional_vips:
             less = dataclasses.replace(less, additional_vips=())
+        elif less is not None and feature == "lb_algorithm" and plain is not None:
+            less = _with_algorithms_of(plain, less)
         else:
             return None
     return less
@@ -99,6 +104,15 @@ def _without_monitors(desired: LoadBalancer) -> LoadBalancer | None:
         return None
     pools = tuple(dataclasses.replace(pool, health_monitor=None) for pool in desired.pools)
     return dataclasses.replace(desired, pools=pools)
+
+
+def _with_algorithms_of(plain: LoadBalancer, desired: LoadBalancer) -> LoadBalancer | None:
+    algorithms = {pool.name: pool.lb_algorithm for pool in plain.pools}
+    pools = tuple(
+        dataclasses.replace(pool, lb_algorithm=algorithms.get(pool.name, pool.lb_algorithm))
+        for pool in desired.pools
+    )
+    return None if pools == desired.pools else dataclasses.replace(desired, pools=pools)
 
 
 def _without_ports(desired: LoadBalancer, text: str) -> LoadBalancer | None:

@@ -135,7 +135,8 @@ class Requests:
             return None
         if not refusal.concerns(shape_of(desired), into, self._clock.now()):
             return None
-        can_be_less = plain is not None or without_refused(desired, refusal.answers) is not None
+        less = without_refused(desired, refusal.answers, plain)
+        can_be_less = plain is not None or less is not None
         if can_be_less or refusal.limits:
             return refusal
         exists = into is not None or await self._lbaas.last_seen(owner) is not None
@@ -150,7 +151,7 @@ class Requests:
         plain: LoadBalancer | None,
     ) -> Outcome:
         """Return the load balancer without what is refused."""
-        while (less := without_refused(desired, refusal.answers) or plain) is not None:
+        while (less := without_refused(desired, refusal.answers, plain) or plain) is not None:
             try:
                 outcome = await self._ask(service, owner, less, refusal.into)
             except errors.Unsupported as error:

@@ -380,6 +380,19 @@ async def test_lb_method_that_the_provider_does_not_know(services):
         await services.until_members({("TCP", 80): {("10.62.0.9", 8080): 1}})
 
 
+async def test_lb_method_that_is_refused_takes_no_other_annotation_away(services):
+    async with services.controller():
+        await served(services, marks(lb_method="LEAST_CONNECTIONS", timeout_client_data=12345))
+        await annotate(services, marks(lb_method="SOURCE_IP_PORT", timeout_member_data=23456))
+        note = await services.until_event("KuryrPortRefused")
+        assert "SOURCE_IP_PORT" in note
+        await until_same(
+            services, lambda: listener(services)["pool"]["lb_algorithm"], "ROUND_ROBIN"
+        )
+        await until_same(services, lambda: listener(services)["timeout_member_data"], 23456)
+        assert listener(services)["timeout_client_data"] == 12345
+
+
 @pytest.mark.parametrize(
     "name",
     [
