@@ -17,6 +17,7 @@ HTTP = ("http", 80)
 PORTS = [("http", 8080), ("admin", 9001)]
 TWO = {("10.62.0.5", 8080), ("10.62.0.6", 8080)}
 DNS = [("dns", 5353, "UDP")]
+UNREADABLE = marks(enable_health_monitor="perhaps")
 RANGES = {"loadBalancerSourceRanges": ["192.0.2.0/24"]}
 # What Octavia's answers do is the table of the driver (component/lbaas).
 KUBE = frozenset({"kube"})
@@ -157,6 +158,43 @@ async def exposed(stage, _keeper, at):
     await at("end")
 
 
+# No Events there: each controller tells once what it cannot read.
+@life(
+    environment="outside",
+    options={"kubernetes": {"use_events": "false"}},
+    answers=KUBE,
+    shared="reached",
+)
+async def followed(stage, keeper, at):
+    """Nobody can tell any more what is asked for outside; its members follow, and it is deleted."""
+    await stage.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+    await stage.add_endpoints("web")
+    await stage.add_service("web", HTTP, endpoints=False, type="LoadBalancer", **RANGES)
+    await until_condition(stage, READY, "True")
+    await stage.until_published()
+    await at("reached")
+    await stage.patch_service(metadata={"annotations": UNREADABLE})
+    await until_condition(stage, READY, "False")
+    await keeper.restart()
+    await stage.set_slice("a", "10.62.0.7", ports=[("http", 8080)])
+
+    async def follow():
+        members = [
+            member["address"]
+            for tree in stage.trees()
+            for listener in tree["listeners"]
+            for member in listener["pool"]["members"]
+        ]
+        return members == ["10.62.0.7"] * 2
+
+    await stage.until(follow)
+    await stage.until_shown({("10.62.0.7", 8080)})
+    await at("followed")
+    await stage.delete_service()
+    await stage.until_service_gone()
+    await at("end")
+
+
 @life(
     environment="services",
     answers=KUBE,
@@ -208,4 +246,4 @@ async def _run(stage):
     await stage.until_shown(TWO)
 
 
-LIVES = (served, given_another_port, waited_for, turned_away, exposed, attached)
+LIVES = (served, given_another_port, waited_for, turned_away, exposed, followed, attached)
