@@ -26,7 +26,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ class Component:
     needs: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     netns: str | None = None
+    # The name of the machine, as the daemon and its children see it; None: the machine's own.
+    hostname: str | None = None
     cwd: str | None = None
     # Seconds until it must be ready, and seconds between SIGTERM and SIGKILL.
     timeout: float = 90
@@ -230,7 +232,7 @@ class Supervisor:
             log.replace(log.with_suffix(".log.old"))
         with log.open("ab") as output:
             child = subprocess.Popen(
-                in_namespace(component.argv, component.netns),
+                in_namespace(_named(component), component.netns),
                 cwd=component.cwd or "/",
                 env=self.environment(component),
                 stdin=subprocess.DEVNULL,
@@ -299,6 +301,14 @@ class Supervisor:
                 if child.poll() is not None:
                     _children.remove(child)
         return not process.alive
+
+
+def _named(component: Component) -> Sequence[str]:
+    """Return the command, which runs under a name of the machine of its own if it is to."""
+    if component.hostname is None:
+        return component.argv
+    script = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
+    return ("unshare", "--uts", "sh", "-c", script, component.hostname, *component.argv)
 
 
 def _record_from_json(data: Mapping[str, Any]) -> Record:

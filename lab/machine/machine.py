@@ -79,6 +79,7 @@ def inside(paths: Paths, worker: Worker, component: Component) -> Component:
         ready=ready,
         needs=(*component.needs, name(worker)),
         netns=None,
+        hostname=None,
         timeout=component.timeout * 3,
         grace=component.grace * 2,
         keeps_children=False,

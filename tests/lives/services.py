@@ -166,7 +166,7 @@ async def exposed(stage, _keeper, at):
     shared="reached",
 )
 async def followed(stage, keeper, at):
-    """Nobody can tell any more what is asked for outside; its members follow, and it is deleted."""
+    """Nobody can tell any more what is asked for outside; its members follow all the same."""
     await stage.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
     await stage.add_endpoints("web")
     await stage.add_service("web", HTTP, endpoints=False, type="LoadBalancer", **RANGES)
