@@ -189,7 +189,7 @@ MACHINE_PUBLIC = "172.24.4.1"  # the machine, as somebody outside who uses float
 # addresses but floating IPs.
 CLOUD_ROUTER_V4, CLOUD_ROUTER_V6 = "172.24.4.10", "fd24::a"
 # What nodes answer by way of `router` if it asks them at their InternalIPs.
-BEHIND_ROUTER = ("pods", "services", "vms", "workers")
+BEHIND_ROUTER = ("pods", "nodes", "services", "vms", "workers")
 TENANT_NETWORK = Network("tenant2-net", "10.65.0.0/24")
 SHARED_NETWORK = Network("shared-net", "10.66.0.0/24")
 LB_MANAGEMENT = Network("lb-mgmt-net", "10.67.0.0/24")
