@@ -38,10 +38,11 @@ LBAAS_SPEC_VERSION = "openstack.org/kuryr-lbaas-spec-version"
 LBAAS_STATE = "openstack.org/kuryr-lbaas-state"
 LBAAS_STATE_CUT = "openstack.org/kuryr-lbaas-state-members"
 # The annotations by which users configure a Service are in service_annotations.py.
-# Labels that Kubernetes defines: the proxy that serves a Service, if not kube-proxy; nobody is to
-# serve the Service; the Service's name on a slice.
+# Labels that Kubernetes defines: the proxy that serves a Service or a slice, if not kube-proxy;
+# nobody is to serve it; the Service's name on a slice.
 PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
+OF_OTHERS = frozenset({PROXY_NAME_LABEL, HEADLESS_LABEL})
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 # The kubelet's, on mirror Pods of static Pods.

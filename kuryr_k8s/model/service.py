@@ -218,7 +218,8 @@ class Endpoint:
 class EndpointSlice:
     """A part of a Service's endpoints, of one address family (``IPv4`` or ``IPv6``).
 
-    All endpoints of a slice listen on all of its ports; another slice may have other ports.
+    All endpoints of a slice listen on all of its ports; another slice may have other ports. A
+    slice that is not ours to serve by its labels, as a Service may be, has no endpoints.
     """
 
     namespace: str
@@ -233,14 +234,16 @@ class EndpointSlice:
     @classmethod
     def read(cls, item: Json) -> Self:
         meta = item["metadata"]
+        labels = meta.get("labels") or {}
         family = sys.intern(item["addressType"])
-        named = family in ("IPv4", "IPv6")  # else they are names of hosts, which nobody uses
+        # else they are names of hosts, which nobody uses, or another's to serve
+        used = family in ("IPv4", "IPv6") and labels.keys().isdisjoint(annotations.OF_OTHERS)
         return cls(
             namespace=sys.intern(meta["namespace"]),
             name=meta["name"],
             uid=meta["uid"],
             resource_version=meta["resourceVersion"],
-            service=(meta.get("labels") or {}).get(annotations.SERVICE_NAME_LABEL, ""),
+            service=labels.get(annotations.SERVICE_NAME_LABEL, ""),
             family=family,
             ports=tuple(
                 EndpointPort(
@@ -251,7 +254,7 @@ class EndpointSlice:
                 for port in item.get("ports") or ()
                 if port.get("port")
             ),
-            endpoints=tuple(map(Endpoint.read, item.get("endpoints") or ())) if named else (),
+            endpoints=tuple(map(Endpoint.read, item.get("endpoints") or ())) if used else (),
         )
 
 

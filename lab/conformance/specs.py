@@ -28,6 +28,9 @@ REASONS: dict[str, str] = {  # by a regular expression of the names of specs
     r"rejected (for evicted pods|when no endpoints exist)": (
         "provider ovn: a VIP without members is in no table of OVN, and a connection times out"
     ),
+    r"different Service CIDRs": (
+        "ClusterIPs are addresses of a subnet of Neutron: a ServiceCIDR beyond it has an Event"
+    ),
     r"ExternalIP": "externalIPs are no addresses of Neutron's subnets",
     r"endpoints using hostNetwork": (
         "provider ovn: what a node asks of its own address comes back with that address as its "

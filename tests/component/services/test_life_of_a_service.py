@@ -209,6 +209,23 @@ async def test_services_of_others_are_left_alone(services):
     assert not await services.events()
 
 
+@pytest.mark.parametrize("label", ["headless", "service-proxy-name"])
+async def test_slice_of_others_has_no_members(services, label):
+    """Kubernetes' own slices are in use beside it."""
+    name = f"service.kubernetes.io/{label}"
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{services.cluster.namespace}/endpointslices/b"
+    both = {("TCP", 80): {("10.62.0.5", 8080): 1, ("10.62.0.9", 8080): 1}}
+    async with services.controller():
+        await services.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+        await services.set_slice("b", "10.62.0.9", ports=[("http", 8080)])
+        await services.add_service("web", HTTP)
+        await services.until_members(both)
+        await services.client.patch(path, {"metadata": {"labels": {name: "other"}}})
+        await services.until_members({("TCP", 80): {("10.62.0.5", 8080): 1}})
+        await services.client.patch(path, {"metadata": {"labels": {name: None}}})
+        await services.until_members(both)
+
+
 async def delete_before_octavia(services):
     """A Service is served, and deleted while Octavia ends nothing; its load balancer."""
     await run(services)
