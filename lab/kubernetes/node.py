@@ -51,7 +51,7 @@ def _containerd(paths: Paths, node: Node | Worker) -> Component:
             ),
         ),
         netns=node.netns,
-        hostname=node.name,  # which Pods in the node's network see
+        hostname=node.name,  # what hostNetwork Pods see
         timeout=60,
         keeps_children=True,
         files=(str(own.root / "containerd.toml"),),

@@ -70,7 +70,7 @@ class Component:
     needs: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     netns: str | None = None
-    # The name of the machine, as the daemon and its children see it; None: the machine's own.
+    # The hostname that the daemon and its children see; None: the machine's.
     hostname: str | None = None
     cwd: str | None = None
     # Seconds until it must be ready, and seconds between SIGTERM and SIGKILL.
@@ -304,7 +304,7 @@ class Supervisor:
 
 
 def _named(component: Component) -> Sequence[str]:
-    """Return the command, which runs under a name of the machine of its own if it is to."""
+    """Return the command line; a component with a hostname runs in a UTS namespace of its own."""
     if component.hostname is None:
         return component.argv
     script = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'

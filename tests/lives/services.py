@@ -158,7 +158,7 @@ async def exposed(stage, _keeper, at):
     await at("end")
 
 
-# No Events there: each controller tells once what it cannot read.
+# No Events: each controller reports once what it cannot read.
 @life(
     environment="outside",
     options={"kubernetes": {"use_events": "false"}},
@@ -166,7 +166,7 @@ async def exposed(stage, _keeper, at):
     shared="reached",
 )
 async def followed(stage, keeper, at):
-    """Nobody can tell any more what is asked for outside; its members follow all the same."""
+    """Its annotations cannot be read any more; its members outside follow all the same."""
     await stage.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
     await stage.add_endpoints("web")
     await stage.add_service("web", HTTP, endpoints=False, type="LoadBalancer", **RANGES)

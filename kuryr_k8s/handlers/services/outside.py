@@ -190,7 +190,7 @@ class Outside:
         :returns: None if something that Octavia was asked for lacks members.
         :raises errors.Wait: Octavia is at work on members.
         """
-        if owner in reconcile.asked and owner.role is not Role.SHARED:
+        if owner in reconcile.asked:
             return await self._external.with_members(reconcile, owner)
         if owner.role is Role.SHARED and self._sharing.is_leaving(reconcile.key):
             return []

@@ -80,7 +80,7 @@ def without_refused(
 ) -> LoadBalancer | None:
     """Leave out what cannot be had: ports of some protocols, health monitors, additional VIPs.
 
-    :param plain: what to have instead of the whole; its algorithm replaces one that is refused.
+    :param plain: its algorithms replace one that is refused.
     :returns: None if nothing would be left, or something else is refused.
     """
     less: LoadBalancer | None = desired

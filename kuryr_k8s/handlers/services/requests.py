@@ -81,7 +81,7 @@ class Requests:
     ) -> Outcome:
         """Return the load balancer, or what of it the provider can do and others leave free.
 
-        :param plain: what to have instead where the provider refuses what is asked for.
+        :param plain: what to have if nothing less can be had; its algorithm replaces a refused one.
         :param into: id of the load balancer of another owner in which all of it is to be.
         :raises errors.Wait: Octavia is at work; or there was a change less than a second ago.
         """
@@ -135,8 +135,7 @@ class Requests:
             return None
         if not refusal.concerns(shape_of(desired), into, self._clock.now()):
             return None
-        less = without_refused(desired, refusal.answers, plain)
-        can_be_less = plain is not None or less is not None
+        can_be_less = plain is not None or without_refused(desired, refusal.answers) is not None
         if can_be_less or refusal.limits:
             return refusal
         exists = into is not None or await self._lbaas.last_seen(owner) is not None
@@ -154,12 +153,16 @@ class Requests:
         while (less := without_refused(desired, refusal.answers, plain) or plain) is not None:
             try:
                 outcome = await self._ask(service, owner, less, refusal.into)
-            except errors.Unsupported as error:
+            except errors.BadRequest as error:
                 asked = self._asked[_key(service)][owner]
-                if less == plain or asked.served == shape_of(less):
+                if asked.served == shape_of(less):
+                    raise
+                answers = (*refusal.answers, error)
+                can_be_less = without_refused(desired, answers, plain) is not None
+                if not can_be_less and plain in (None, less):
                     raise
                 asked.at = -PACE
-                refusal = dataclasses.replace(refusal, answers=(*refusal.answers, error))
+                refusal = dataclasses.replace(refusal, answers=answers)
                 self._refusals[owner] = refusal
             else:
                 return _without(desired, less, refusal, outcome)
