@@ -379,6 +379,25 @@ async def test_only_the_route_that_would_cut_the_node_off_is_left_out(switch, po
         await eventually(lambda: "10.96.0.0/16" in destinations())
 
 
+async def test_other_ways_of_the_node_to_the_same_networks_do_not_matter(switch, pods, nodes):
+    """The main table leads what is not ours by the node's own network: answers, for example."""
+    shell("ip link add underlay type veth peer name far")
+    try:
+        shell("ip link set far up")
+        shell("ip link set underlay up")
+        shell("ip address add 198.18.0.1/24 dev underlay")
+        shell("ip address add fd18::1/64 dev underlay nodad")
+        for destination in ("10.62.0.0/16", "10.63.0.0/24"):
+            shell(f"ip route add {destination} via 198.18.0.254 dev underlay")
+        for destination in ("fd62::/64", "fd63::/64"):
+            shell(f"ip -6 route add {destination} via fd18::fe dev underlay")
+        async with plugged(switch, nodes):
+            await until_reached(POD, POD6)
+            assert destinations() == DESTINATIONS
+    finally:
+        shell("ip link delete underlay")
+
+
 async def test_encapsulation_in_the_pods_network_leaves_its_route_out(switch, nodes):
     async with plugged(switch, nodes):
         switch.vsctl(

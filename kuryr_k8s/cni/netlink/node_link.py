@@ -180,11 +180,12 @@ def _of_addresses(home: rtnl.Rtnl, index: int, wanted: NodeLink) -> Iterator[tup
 
 
 def _of_routes(home: rtnl.Rtnl, index: int, wanted: NodeLink) -> Iterator[tuple[str, Request]]:
+    """Yield the changes of routes: those to the link first, which lead to the gateways."""
     found = {route for version in (4, 6) for route in _routes(home, version)}
     keep = {(index, route) for route in wanted.routes}
     for owner, route in found - keep:
         yield f"no route to {route.destination}", _route(DELROUTE, owner, route)
-    for _, route in keep - found:
+    for _, route in sorted(keep - found, key=lambda each: each[1].gateway is not None):
         yield f"route to {route.destination}", _route(rtnl.NEWROUTE, index, route)
 
 
@@ -306,11 +307,14 @@ def _address(kind: int, index: int, address: Interface) -> Request:
 
 def _route(kind: int, index: int, route: NodeRoute) -> Request:
     to, via = route.destination, route.gateway
+    # IPv6 asks the main table where such a gateway is, which may lead there by another interface;
+    # without the flag it asks ours.
+    on_link = ONLINK if via is not None and to.version == 4 else 0
     scope = RT_LINK if via is None and to.version == 4 else 0
     head = struct.pack(
         "=BBBBBBBBI",
         *(rtnl.FAMILY[to.version], to.prefixlen, 0, 0, TABLE, PROTOCOL, scope, rtnl.UNICAST),
-        ONLINK if via else 0,
+        on_link,
     )
     body = head + attribute(rtnl.RTA_DST, to.network_address.packed)
     body += attribute(rtnl.RTA_GATEWAY, via.packed) if via else b""

@@ -81,7 +81,8 @@ class Requests:
     ) -> Outcome:
         """Return the load balancer, or what of it the provider can do and others leave free.
 
-        :param plain: what to have if nothing less can be had; its algorithm replaces a refused one.
+        :param plain: what to have if nothing less can be had; its algorithm replaces one that is
+            refused.
         :param into: id of the load balancer of another owner in which all of it is to be.
         :raises errors.Wait: Octavia is at work; or there was a change less than a second ago.
         """
