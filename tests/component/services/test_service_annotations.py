@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from tests.kit.confs import TAG
+from tests.kit.fakes.faults import Answer
 from tests.kit.fakes.octavia.kinds import HEALTH_MONITOR
 from tests.kit.load_balancer_services import (
     HTTP,
@@ -505,6 +506,22 @@ OVN = {
     "kubernetes": {"endpoints_driver_octavia_provider": "ovn"},
     "octavia_defaults": {"lb_algorithm": "SOURCE_IP_PORT", "member_mode": "L2"},
 }
+
+
+async def test_clusterip_is_served_where_more_than_the_algorithm_is_refused(services):
+    async def refuse_timeouts(request, proceed):
+        body = await request.text()
+        if "23456" in body and "LEAST_CONNECTIONS" not in body:
+            raise Answer(400, message="no such timeout")
+        return await proceed()
+
+    services.cloud.faults.add(method="POST", path="/lbaas/", times=None, action=refuse_timeouts)
+    async with services.controller(**OVN):
+        asked = marks(lb_method="LEAST_CONNECTIONS", timeout_client_data=23456)
+        await services.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+        await services.add_service("web", HTTP, type="LoadBalancer", annotations=asked)
+        await services.until_members({("TCP", 80): {("10.62.0.5", 8080): 1}})
+        assert "no such timeout" in await services.until_event("KuryrPortRefused")
 
 
 @pytest.mark.parametrize("part", ["", "external"])
