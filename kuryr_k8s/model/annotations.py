@@ -42,7 +42,6 @@ LBAAS_STATE_CUT = "openstack.org/kuryr-lbaas-state-members"
 # nobody is to serve it; the Service's name on a slice.
 PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
-OF_OTHERS = frozenset({PROXY_NAME_LABEL, HEADLESS_LABEL})
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 # The kubelet's, on mirror Pods of static Pods.

@@ -85,6 +85,7 @@ class Service:
     :param session_timeout: seconds of ``sessionAffinity: ClientIP``, else None.
     :param selector: labels of the Pods that it selects; empty if it selects none.
     :param traffic_local: ``internalTrafficPolicy: Local``.
+    :param of_others: its labels say that it is not ours to serve.
     :param annotations: those in ``service_annotations.NAMES``: of users, and our answers.
     :param lbaas_spec: the annotation's text, like ``lbaas_spec_version``.
     :param lbaas_state: digest of the state annotations, see :func:`digest`.
@@ -109,7 +110,7 @@ class Service:
     external_ips: tuple[str, ...]
     traffic_local: bool
     traffic_distribution: str | None
-    proxy_name: str | None
+    of_others: bool
     deleting: bool
     finalizers: tuple[str, ...]
     annotations: tuple[tuple[str, str], ...]
@@ -136,7 +137,7 @@ class Service:
                 canonical(address) for address in addresses if address not in ("", HEADLESS)
             ),
             ip_families=tuple(map(sys.intern, spec.get("ipFamilies") or ())),
-            headless=HEADLESS in addresses or annotations.HEADLESS_LABEL in labels,
+            headless=HEADLESS in addresses,
             ports=tuple(ServicePort.read(port) for port in spec.get("ports") or ()),
             selector=tuple(sorted((spec.get("selector") or {}).items())),
             session_timeout=client_ip.get("timeoutSeconds") if affine else None,
@@ -147,7 +148,7 @@ class Service:
             external_ips=tuple(spec.get("externalIPs") or ()),
             traffic_local=spec.get("internalTrafficPolicy") == "Local",
             traffic_distribution=spec.get("trafficDistribution"),
-            proxy_name=labels.get(annotations.PROXY_NAME_LABEL),
+            of_others=_is_of_others(labels),
             deleting="deletionTimestamp" in meta,
             finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
             annotations=tuple(
@@ -237,7 +238,7 @@ class EndpointSlice:
         labels = meta.get("labels") or {}
         family = sys.intern(item["addressType"])
         # else they are names of hosts, which nobody uses, or another's to serve
-        used = family in ("IPv4", "IPv6") and labels.keys().isdisjoint(annotations.OF_OTHERS)
+        used = family in ("IPv4", "IPv6") and not _is_of_others(labels)
         return cls(
             namespace=sys.intern(meta["namespace"]),
             name=meta["name"],
@@ -282,6 +283,11 @@ class Endpoints:
             lbaas_spec_version=annotation(item, annotations.LBAAS_SPEC_VERSION),
             lbaas_state=_state_digest(item),
         )
+
+
+def _is_of_others(labels: Json) -> bool:
+    """Return whether labels keep a Service or a slice from those who serve ClusterIPs."""
+    return not labels.keys().isdisjoint((annotations.PROXY_NAME_LABEL, annotations.HEADLESS_LABEL))
 
 
 def canonical(address: str) -> str:

@@ -36,7 +36,7 @@ def is_handled(service: Service) -> bool:
         bool(service.cluster_ips)
         and not service.headless
         and service.type != EXTERNAL_NAME
-        and service.proxy_name is None
+        and not service.of_others
     )
 
 

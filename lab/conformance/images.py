@@ -20,7 +20,8 @@ BUSYBOX = f"{REGISTRY}/busybox:1.37.0-1"
 NGINX = f"{REGISTRY}/nginx:1.15-4"
 PAUSE = "registry.k8s.io/pause:3.10.2"
 IMAGES = (AGNHOST, DNS, BUSYBOX, NGINX, PAUSE)
-# Programs of the machine that the tests run, beside those of busybox.
+# Programs of the machine that the tests run, beside those of busybox, whose wget ends with a
+# segmentation fault.
 _PACKAGES = ("bash", "bind9-dnsutils", "curl", "iproute2", "libc-bin", "netcat-openbsd", "wget")
 _PROGRAMS = ("bash", "dig", "curl", "ip", "ss", "getent", "nc.openbsd", "wget")
 _HTTPD = ["httpd", "-f", "-p", "80", "-h", "/www"]
@@ -74,5 +75,4 @@ def _layer(paths: Paths) -> Layer:
     layer = images.programs_layer(paths, _PROGRAMS)
     layer.link("bin/sh", "/usr/bin/bash")  # busybox's would run its own nc, whatever PATH says
     layer.link("usr/bin/nc", "nc.openbsd")
-    layer.link("bin/wget", "/usr/bin/wget")  # busybox's ends with a segmentation fault
     return layer

@@ -49,7 +49,6 @@ class Late(Kill):
         self._write = None  # that did not arrive yet
 
     async def __call__(self, request, proceed):
-        await request.read()  # while it is connected
         self._write = proceed
         self.victim.cut()
         self.struck.set()

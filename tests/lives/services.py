@@ -134,11 +134,7 @@ async def turned_away(stage, _keeper, at):
 )
 async def exposed(stage, _keeper, at):
     """It is reached by a load balancer of its own; turned into a ClusterIP; deleted."""
-    await stage.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
-    await stage.add_endpoints("web")  # late ones would have their state after the status
-    await stage.add_service("web", HTTP, endpoints=False, type="LoadBalancer", **RANGES)
-    await until_condition(stage, READY, "True")
-    await stage.until_published()
+    await _expose(stage)
     await at("reached")
     none = dict.fromkeys(RANGES)
     await stage.patch_service(spec={"type": "ClusterIP"} | none)
@@ -167,11 +163,7 @@ async def exposed(stage, _keeper, at):
 )
 async def followed(stage, keeper, at):
     """Its annotations cannot be read any more; its members outside follow all the same."""
-    await stage.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
-    await stage.add_endpoints("web")
-    await stage.add_service("web", HTTP, endpoints=False, type="LoadBalancer", **RANGES)
-    await until_condition(stage, READY, "True")
-    await stage.until_published()
+    await _expose(stage)
     await at("reached")
     await stage.patch_service(metadata={"annotations": UNREADABLE})
     await until_condition(stage, READY, "False")
@@ -244,6 +236,14 @@ async def _run(stage):
     await stage.set_slice("a", "10.62.0.5", "10.62.0.6", ports=PORTS)
     await stage.add_service("web", HTTP)
     await stage.until_shown(TWO)
+
+
+async def _expose(stage):
+    await stage.set_slice("a", "10.62.0.5", ports=[("http", 8080)])
+    await stage.add_endpoints("web")  # late ones would have their state after the status
+    await stage.add_service("web", HTTP, endpoints=False, type="LoadBalancer", **RANGES)
+    await until_condition(stage, READY, "True")
+    await stage.until_published()
 
 
 LIVES = (served, given_another_port, waited_for, turned_away, exposed, followed, attached)

@@ -151,7 +151,8 @@ class Requests:
         plain: LoadBalancer | None,
     ) -> Outcome:
         """Return the load balancer without what is refused."""
-        while (less := without_refused(desired, refusal.answers, plain) or plain) is not None:
+        less = without_refused(desired, refusal.answers, plain) or plain
+        while less is not None:
             try:
                 outcome = await self._ask(service, owner, less, refusal.into)
             except errors.BadRequest as error:
@@ -159,12 +160,13 @@ class Requests:
                 if asked.served == shape_of(less):
                     raise
                 answers = (*refusal.answers, error)
-                can_be_less = without_refused(desired, answers, plain) is not None
-                if not can_be_less and plain in (None, less):
+                fewer = without_refused(desired, answers, plain)
+                if fewer is None and plain in (None, less):
                     raise
                 asked.at = -PACE
                 refusal = dataclasses.replace(refusal, answers=answers)
                 self._refusals[owner] = refusal
+                less = fewer or plain
             else:
                 return _without(desired, less, refusal, outcome)
         raise refusal.answers[-1]
