@@ -143,9 +143,11 @@ class LBaaSDriver(Driver):
     async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         """Return the owner's load balancer as it was when last read, however it is now.
 
-        An address can lead there while the cloud is at work on it.
+        An address can lead there while the cloud is at work on it. If the owner has parts in that
+        of another owner, it is that one, with those parts.
 
-        :returns: None if there is none, or none that has been ACTIVE, or it has not been read yet.
+        :returns: None if there is none, or none that has been ACTIVE, or it has not been read yet;
+            or if the owner is still to leave another one.
         """
         return None
 

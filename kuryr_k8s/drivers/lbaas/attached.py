@@ -130,6 +130,15 @@ class Attachments:
         places = record.places.values() if record is not None else ()
         return frozenset(view.id for view in places if view.used)
 
+    def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
+        """Return the load balancer with the owner's parts as it was when last read.
+
+        :returns: None if it has not been read, or if the owner has parts in none or in several.
+        """
+        record = self._records.known(owner)
+        used = [view for view in record.places.values() if view.used] if record is not None else []
+        return used[0].seen if len(used) == 1 else None
+
     # -- questions of the load balancers' owners
 
     def is_named(self, load_balancer_id: str) -> bool:

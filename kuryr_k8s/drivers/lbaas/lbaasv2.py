@@ -173,7 +173,7 @@ class LBaaSv2(LBaaSDriver):
 
     async def last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         view = await self._records.own_view(owner)
-        return view.seen if view is not None else None
+        return view.seen if view is not None else self._attached.last_seen(owner)
 
     async def not_online(self, found: FoundLoadBalancer) -> frozenset[str]:
         pools = [each for each in found.pools if each.pool.health_monitor is not None]

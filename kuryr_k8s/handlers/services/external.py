@@ -94,9 +94,7 @@ class ExternalLoadBalancers:
 
     async def with_members(self, reconcile: Reconcile, owner: Owner) -> list[Outcome] | None:
         """Return what the owner has that Octavia was asked for; None if it lacks members."""
-        if await self._lbaas.places_of(owner):
-            return None
-        if not await self._lbaas.ids_of(owner):
+        if not (await self._lbaas.ids_of(owner) or await self._lbaas.places_of(owner)):
             return []
         found = await self._lbaas.last_seen(owner)
         if found is None or not _has_members(found, reconcile.inner):

@@ -8,7 +8,7 @@ import yaml
 from kuryr_k8s.model.load_balancer import DELETED
 from tests.component.services.web import HTTP
 from tests.kit.fakes.faults import Hang, answer, cut, lose_reply
-from tests.kit.fakes.octavia.kinds import MEMBER
+from tests.kit.fakes.octavia.kinds import MEMBER, POOL
 from tests.kit.gated_pods import GATES, UNREADY, GatedPod
 from tests.kit.kube.objects import make_pod, path_of
 from tests.kit.load_balancer_services import (
@@ -296,8 +296,9 @@ async def has_member(services, service, address):
     return any(
         member["address"] == address
         for tree in services.trees()
-        if tree["name"].endswith(f"/{service}")
+        if f"/{tree['name']}".endswith(f"/{service}")
         for listener in tree["listeners"]
+        if listener["pool"] is not None
         for member in listener["pool"]["members"]
     )
 
@@ -624,6 +625,53 @@ async def test_pod_waits_only_for_members_where_octavia_refuses_something_else(s
         assert await pod.gate() is None
         services.cloud.octavia.progress.stalled = lambda _each: False
         services.cloud.octavia.progress.finish(outside)
+        assert await pod.until_passed() == "LoadBalancerMember"
+
+
+REFUSAL = answer(400, message="no such timeout")
+
+
+async def serve_in_operators(services):
+    """A Service with one endpoint in an operator's load balancer, whose listener is refused."""
+    named = operators(services)
+    await serve(services, type="LoadBalancer", annotations=marks(load_balancer_id=named))
+    await services.until(lambda: has_member(services, "operators", OLD))
+    services.cloud.faults.add(method="PUT", path="/listeners/", times=None, action=REFUSAL)
+    await services.patch_service(metadata={"annotations": marks(timeout_client_data=1234)})
+    _reason, message = await until_condition(services, READY, "False")
+    assert "no such timeout" in message
+    return named
+
+
+async def test_pod_waits_only_for_members_where_octavia_refuses_a_part_in_anothers(services):
+    open_up(services)
+    async with services.controller(patience={"first_refused": 0.2, "refused": 0.2}) as app:
+        named = await serve_in_operators(services)
+        services.cloud.octavia.progress.stalled = lambda each: each["id"] == named
+        pod = await add_pod(services)
+        await services.until(lambda: has_member(services, "operators", NEW))
+        await services.until(lambda: has_member(services, "web", NEW))
+        await until_waiting(services, app)
+        assert await pod.gate() is None
+        services.cloud.octavia.progress.stalled = lambda _each: False
+        services.cloud.octavia.progress.finish(named)
+        assert await pod.until_passed() == "LoadBalancerMember"
+
+
+async def test_pod_waits_where_its_pool_in_anothers_is_in_error(services):
+    """One that is refused at the same time does not hide it."""
+    open_up(services)
+    quick = {"slow_gate": 0.3, "first_refused": 0.2, "refused": 0.2, "first_repair": 600.0}
+    async with services.controller(patience=quick):
+        named = await serve_in_operators(services)
+        pools = services.cloud.octavia.store.of(POOL).values()
+        (pool,) = [each for each in pools if each["load_balancer_id"] == named]
+        services.cloud.octavia.set_error(pool["id"])
+        pod = await add_pod(services)
+        await services.until(lambda: has_member(services, "web", NEW))
+        await services.until_event(WAITING)
+        assert await pod.gate() is None
+        services.cloud.octavia.store.set_status(pool, "ACTIVE")
         assert await pod.until_passed() == "LoadBalancerMember"
 
 
