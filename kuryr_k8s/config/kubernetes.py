@@ -66,7 +66,22 @@ _parts = [
     cfg.ListOpt(
         "multi_vif_drivers",
         default=["noop"],
-        help="Drivers that decide which further interfaces a Pod gets.",
+        deprecated_name="enabled_vif_drivers",
+        help="Drivers that decide which further interfaces a Pod gets, in the order of their "
+        "interfaces: noop (none), additional_subnets, specific_ports, npwg_multiple_interfaces.",
+    ),
+    cfg.BoolOpt(
+        "specific_ports",
+        default=True,
+        help="Whether Pods may name Neutron ports that their users made, also if "
+        "multi_vif_drivers does not list specific_ports.",
+    ),
+    cfg.StrOpt(
+        "additional_ifname_prefix",
+        default="eth",
+        regex=r"^[A-Za-z][-A-Za-z0-9_.]{0,11}$",
+        help="Begin of the names of further interfaces to which the Pod gives none; a number from "
+        "1 on follows.",
     ),
     cfg.StrOpt(
         "service_project_driver",

@@ -139,16 +139,24 @@ policy = [
     _grants(
         "ports",
         "namespace:id, of Neutron ports that Services may name by the annotation "
-        "loadbalancer.openstack.org/port-id",
+        "loadbalancer.openstack.org/port-id, and Pods by openstack.org/spec-ports",
     ),
     _grants(
         "networks",
         "namespace:id, of networks that Services may name, or name a subnet of, by the "
-        "annotations network-id, subnet-id, additional-vip-subnet-ids and floating-network-id",
+        "annotations network-id, subnet-id, additional-vip-subnet-ids, floating-network-id, and "
+        "of which Pods may name subnets",
     ),
     _grants(
         "security_groups",
         "namespace:id, of security groups that Services may name by the annotation vip-sg-ids",
+    ),
+    cfg.ListOpt(
+        "port_security",
+        item_type=_GRANT,
+        default=[],
+        help="Pairs namespace:id, of networks in which a Namespace's Pods may have ports without "
+        "port security: such a Pod may send with anybody's address.",
     ),
     _grants(
         "floating_ips",

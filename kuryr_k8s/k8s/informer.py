@@ -33,6 +33,7 @@ from kuryr_k8s.patience import PATIENCE, Patience
 LOG = logging.getLogger(__name__)
 SHORT = 2.0  # seconds; a watch that ends sooner is a failure, even if the server says nothing
 IMPOSSIBLE = (400, 410)  # to a version: it is none, or not one that the server knows any more
+LONGEST_KEPT = 8192  # characters of an annotation; users may write 256 KiB
 AWAY = 1  # failures without a word: that a watch was cut; after more, the server was away
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -104,6 +105,8 @@ class Informer(Generic[T]):
 
     def keep(self, *names: str) -> None:
         """Keep these annotations of the objects that have them, for :meth:`annotation`.
+
+        What is longer than LONGEST_KEPT is cut, to one character more than that.
 
         :raises LookupError: the cache has been filled without them.
         """
@@ -289,7 +292,7 @@ class Informer(Generic[T]):
 
     def _known_of(self, item: Json) -> _Known[T]:
         found = item["metadata"].get("annotations") or {}
-        kept = {name: found[name] for name in self._kept & found.keys()}
+        kept = {name: found[name][: LONGEST_KEPT + 1] for name in self._kept & found.keys()}
         return _Known(self._read(item), kept or NO_ANNOTATIONS)
 
     def _replace(self, fresh: dict[Key, _Known[T]], version: str) -> None:

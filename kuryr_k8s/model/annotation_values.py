@@ -1,4 +1,4 @@
-"""Values of Services' annotations: how each kind is read. Pure.
+"""Values of annotations: how each kind is read. Pure.
 
 Each function returns the value, or raises a ValueError whose words follow the annotation's name
 and its value: «is no number from 1 to 10».

@@ -1,10 +1,11 @@
 """KuryrPort (``openstack.org/v1``), the record of the interfaces of a Pod.
 
 spec:   podUid, podNodeName, podStatic
-status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versioned object>}}
+status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versioned object>}},
+        specificPorts: {<id of a port that a user made>: {<field>: <value before the Pod had it>}}
 
 An interface that does not follow the security groups of its Pod has ``ownSecurityGroups: true``
-beside its ``vif``.
+beside its ``vif``; one in a network that users name, its ``attachment``.
 """
 
 import hashlib
@@ -12,8 +13,9 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 from kuryr_k8s.model import annotations
@@ -23,6 +25,7 @@ from kuryr_k8s.model.vif import VIFBase
 Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
 OWN_GROUPS = "ownSecurityGroups"
+ATTACHMENT = "attachment"
 DATA = "versioned_object.data"
 DEEPEST = 50  # levels of an interface; ours have 16
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -36,6 +39,7 @@ class KuryrPort:
         ``active``, as long as that is true or false; empty while there are none.
     :param vifs_packed: ``status.vifs`` compressed, empty while there are none. It is read only a
         few times, and takes a fiftieth of the memory that dictionaries would take.
+    :param specific_ports: ``status.specificPorts`` as (id, fields), the fields as pairs.
     """
 
     namespace: str
@@ -53,6 +57,7 @@ class KuryrPort:
     security_groups: tuple[str, ...]
     vifs_granted: bytes
     vifs_packed: bytes
+    specific_ports: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -78,6 +83,10 @@ class KuryrPort:
             security_groups=tuple(map(sys.intern, status.get("securityGroupIds") or ())),
             vifs_granted=_digest(vifs) if vifs else b"",
             vifs_packed=zlib.compress(json.dumps(vifs).encode(), level=1) if vifs else b"",
+            specific_ports=tuple(
+                (port_id, tuple(sorted(fields.items())))
+                for port_id, fields in sorted((status.get("specificPorts") or {}).items())
+            ),
         )
 
     def vifs(self) -> dict[str, VIFBase]:
@@ -98,6 +107,14 @@ class KuryrPort:
         vifs, entries = self.vifs(), self.vifs_json()
         names = sorted(vifs, key=lambda name: name != DEFAULT_IFNAME)
         return [vifs[name] for name in names if not entries[name].get(OWN_GROUPS)]
+
+    def attachments(self) -> dict[str, str]:
+        """Return the names that users know networks by, by the interfaces' names."""
+        return {
+            name: str(entry[ATTACHMENT])
+            for name, entry in self.vifs_json().items()
+            if isinstance(entry, dict) and entry.get(ATTACHMENT)
+        }
 
     @property
     def has_vifs(self) -> bool:
@@ -195,13 +212,19 @@ def _without_active(entry: Any) -> Any:
     return shown
 
 
-def write_vifs(vifs: dict[str, VIFBase], own_groups: Collection[str] = ()) -> Json:
+def write_vifs(
+    vifs: dict[str, VIFBase],
+    own_groups: Collection[str] = (),
+    attachments: Mapping[str, str] = MappingProxyType({}),
+) -> Json:
     """Return ``status.vifs`` for these interfaces.
 
     :param own_groups: the names of those that do not follow the security groups of the Pod.
+    :param attachments: the names that users know the networks by, by the interfaces' names.
     """
     return {
         name: {"default": name == DEFAULT_IFNAME, "vif": vif.to_json()}
         | ({OWN_GROUPS: True} if name in own_groups else {})
+        | ({ATTACHMENT: attachments[name]} if attachments.get(name) else {})
         for name, vif in vifs.items()
     }

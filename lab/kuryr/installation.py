@@ -29,12 +29,13 @@ from lab.kuryr.in_pods import InPods
 from lab.lifecycle import probes
 from lab.lifecycle.supervisor import Component, Supervisor
 from lab.machine import machine
-from lab.paths import REPOSITORY, Paths, locked, write_atomic
+from lab.paths import REPOSITORY, SOURCE, Paths, locked, write_atomic
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 
 CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
+_FURTHER_CRDS = SOURCE / "kubernetes" / "crds"  # kinds of others that the product reads
 HEALTH, DAEMON_HEALTH = 8082, 8090
 # Also what the libraries say of requests and answers; but not every message of netlink.
 _EVERYTHING = (
@@ -222,10 +223,12 @@ class Installation:
         if shared_token.exists():  # of an earlier version: the policy refuses what it writes
             for name in (*self.lab.nodes, *self.lab.workers):
                 self.supervisor.stop(daemon(name))
-        files = [f"--filename={self._shipped / part}" for part in ("crds", "rbac")]
+        directories = (self._shipped / "crds", self._shipped / "rbac", _FURTHER_CRDS)
+        files = [f"--filename={directory}" for directory in directories]
         kubectl(self.lab, "apply", *files)
         shared_token.unlink(missing_ok=True)
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
+        crds.append("crd/network-attachment-definitions.k8s.cni.cncf.io")
         kubectl(self.lab, "wait", "--for=condition=Established", *crds, "--timeout=30s")
 
     def register_controller(self, number: int) -> str:
@@ -265,6 +268,9 @@ class Installation:
             handlers = services.HANDLERS.split(",")
             handlers.remove("node")
             settings["kubernetes"]["enabled_handlers"] = ",".join(handlers)
+        if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "additional_subnets.py").exists():
+            drivers = "additional_subnets,npwg_multiple_interfaces"
+            settings["kubernetes"]["multi_vif_drivers"] = drivers
         if self.lab.workers:
             workers = cloud.networks["workers"].v4
             assert workers is not None

@@ -156,6 +156,32 @@ async def test_an_update_for_another_revision_is_refused(side: Side, pods: Json)
     assert reply.body["port"]["allowed_address_pairs"][0]["ip_address"] == "10.213.0.250"
 
 
+async def test_a_port_that_is_taken_and_given_back_is_as_it_was(side: Side, pods: Json) -> None:
+    port = await side.kuryr.create("port", network_id=pods["id"], name="theirs")
+    path = f"/ports/{port['id']}"
+    free = {"device_id": "", "device_owner": "", "binding:host_id": ""}
+    assert {name: port[name] for name in free} == free
+    taken = {
+        "device_id": "pod-1",
+        "device_owner": f"compute:kuryr-specific:{side.mark}",
+        "binding:host_id": side.host,
+    }
+    reply = await side.kuryr.put(
+        path, {"port": taken}, If_Match=f"revision_number={port['revision_number']}"
+    )
+    assert reply.status == 200
+    assert {name: reply.body["port"][name] for name in taken} == taken
+    assert reply.body["port"]["binding:vif_type"] == "ovs"
+    found = await side.kuryr.get("/ports", device_owner=taken["device_owner"], fields="id")
+    assert found.body["ports"] == [{"id": port["id"]}]
+    assert (await side.kuryr.put(path, {"port": free})).status == 200
+    shown = (await side.kuryr.get(path)).body["port"]
+    changing = ("revision_number", "updated_at", "status")
+    assert {name: shown[name] for name in shown.keys() - changing} == {
+        name: port[name] for name in port.keys() - changing
+    }
+
+
 async def test_a_port_is_deleted_only_in_the_revision_that_is_named(
     side: Side, pods: Json
 ) -> None:

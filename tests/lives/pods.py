@@ -1,8 +1,12 @@
 """Lives of a Pod, each from its creation until nothing of it is left."""
 
+import json
+
 from tests.lives.life import life
 
 POD = "web"
+ANNOTATION = "openstack.org/kuryr-additional-subnets"
+NAMED = "openstack.org/spec-ports"
 LONG = 150.0  # seconds that a step may take with a fault in it
 WRITES = (
     "kube create kuryrports",
@@ -91,12 +95,44 @@ async def other_groups(stage, keeper, at):
     await _give_back(stage, at)
 
 
-LIVES = (deleted, finished, made_again, deleted_early, other_groups)
+@life(
+    options={"kubernetes": {"multi_vif_drivers": "additional_subnets"}},
+    batched={"/v2.0/ports": 1},  # ports that are asked for at the same time
+)
+async def three_interfaces(stage, _keeper, at):
+    """It asks for two further interfaces, and runs until it is deleted."""
+    storage = stage.cloud.add_network("storage", "10.70.0.0/24", "fd70::/64")
+    pod = await run(stage, annotations={ANNOTATION: json.dumps(storage["subnets"])})
+    await at("running")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
 
 
-async def run(stage):
+@life()
+async def specific_port(stage, _keeper, at):
+    """It has a port that its user made, which is there afterwards."""
+    network = stage.cloud.add_network("storage", "10.70.0.0/24")
+    port = stage.cloud.add_port(network["id"], name="theirs")
+    pod = await run(stage, annotations={NAMED: json.dumps([port["id"]])})
+    await at("running")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
+LIVES = (
+    deleted,
+    finished,
+    made_again,
+    deleted_early,
+    other_groups,
+    three_interfaces,
+    specific_port,
+)
+
+
+async def run(stage, **pod):
     """It is scheduled and runs."""
-    pod = await stage.cluster.add_pod(POD, node=stage.node)
+    pod = await stage.cluster.add_pod(POD, node=stage.node, **pod)
     await stage.until_plugged_in(POD, within=LONG)
     await stage.activate(POD)
     return pod

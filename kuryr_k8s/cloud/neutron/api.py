@@ -19,6 +19,7 @@ from kuryr_k8s.cloud.neutron.full_subnets import FullSubnets
 from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG, OwnPorts
 from kuryr_k8s.cloud.neutron.port_batches import PortBatches
 from kuryr_k8s.cloud.neutron.security_groups import SecurityGroups
+from kuryr_k8s.cloud.neutron.specific_ports import SpecificPorts
 from kuryr_k8s.cloud.neutron.trunks import Trunks
 from kuryr_k8s.cloud.paging import BY_ID, in_queries, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
@@ -100,6 +101,7 @@ class Neutron:
         self.trunks = Trunks(transport)
         self.floating_ips = FloatingIPs(transport)
         self.security_groups = SecurityGroups(transport)
+        self.specific_ports = SpecificPorts(transport, self.mark)
         self._transport = transport
         # by project and priority: one of its callers sends a batch for all of them
         self._batches: defaultdict[tuple[str, Priority], PortBatches] = defaultdict(

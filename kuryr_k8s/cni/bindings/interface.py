@@ -30,8 +30,9 @@ def wiring(attachment: Attachment, vif: VIFBase, *, offload: bool) -> netlink.Wi
 
 
 def describe(attachment: Attachment, vif: VIFBase, host: str, host_mac: str) -> result.Result:
-    """Return the result of an ADD: the node's end, then the Pod's."""
+    """Return the result of an ADD: the node's end, then the Pod's; name servers of eth0 alone."""
     mtu = vif.network.mtu if vif.network else None
+    subnets = _subnets(vif) if attachment.ifname == DEFAULT_IFNAME else ()
     return result.Result(
         interfaces=(
             result.Interface(name=host, mac=host_mac, mtu=mtu),
@@ -47,7 +48,7 @@ def describe(attachment: Attachment, vif: VIFBase, host: str, host_mac: str) -> 
             result.Route(destination=destination, gateway=gateway)
             for destination, gateway in routes(attachment, vif)
         ),
-        nameservers=tuple(name for subnet in _subnets(vif) for name in subnet.dns),
+        nameservers=tuple(name for subnet in subnets for name in subnet.dns),
     )
 
 

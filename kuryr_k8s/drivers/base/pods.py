@@ -2,7 +2,7 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -104,6 +104,17 @@ class PodNetwork:
         return tuple(sorted(subnet.id for subnet in self.subnets if not subnet.is_automatic))
 
 
+def check_subnets(subnets: Sequence[Subnet]) -> None:
+    """Check that subnets can belong to one interface.
+
+    :raises kuryr_k8s.errors.Refused: they belong to several networks, or one is listed twice.
+    """
+    if len({subnet.network_id for subnet in subnets}) > 1:
+        raise errors.Refused("the subnets of an interface must belong to one network")
+    if len({subnet.id for subnet in subnets}) < len(subnets):
+        raise errors.Refused("a subnet is listed twice")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortRequest:
     """A request for the port of an interface that a Pod needs.
@@ -115,6 +126,7 @@ class PortRequest:
     :param port_id: of an existing port to use; None: make one.
     :param vnic_type: Neutron's ``binding:vnic_type``.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
+    :param mac: None: any.
     :param port_security: None: as the network has it.
     """
 
@@ -130,6 +142,7 @@ class PortRequest:
     port_id: str | None = None
     vnic_type: str = NORMAL
     addresses: tuple[str, ...] = ()
+    mac: str | None = None
     port_security: bool | None = None
 
     @property
@@ -144,6 +157,7 @@ class PortRequest:
             "port_id": self.port_id is not None,
             "vnic_type": self.vnic_type != NORMAL,
             "addresses": bool(self.addresses),
+            "mac": self.mac is not None,
             "port_security": self.port_security is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
@@ -338,37 +352,52 @@ def releaser_of(vif: VIFBase, drivers: Iterable[PodVIFDriver]) -> PodVIFDriver |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceRequest:
-    """An interface that a Pod asks for besides its default one.
+    """An interface that a Pod asks for besides its default one, or instead of it.
 
-    :param ifname: its name in the Pod.
+    :param ifname: its name in the Pod; None: the next one of ``[kubernetes]
+        additional_ifname_prefix`` and a number that is free. That of the default interface
+        replaces it.
     :param pod_network: where it is plugged.
-    :param port_id: of an existing port to use; None: a port is made.
+    :param port_id: of an existing port to use, which is given back afterwards; None: a port is
+        made.
+    :param as_found: what of the fields that are changed for the Pod was not empty before; None if
+        the Pod has the port already.
     :param vif_driver: entry point name of the pod_vif driver that makes it; None: that of the
         Pod's node. Its Multi-VIF driver must have asked for that driver in its constructor
         (``context.drivers.named(PodVIFDriver, name)``).
     :param vnic_type: Neutron's ``binding:vnic_type``.
     :param security_groups: None: those of the Pod's default interface, now and when they change.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
+    :param mac: None: any.
     :param port_security: None: as the network has it.
+    :param gateways: of the Pod's default routes, which then lead through this interface; empty:
+        those of its subnets; None: the default routes are not this interface's.
+    :param attachment: name of the network, as the Pod's users know it; empty: it has none.
     """
 
-    ifname: str
     pod_network: PodNetwork
+    ifname: str | None = None
     port_id: str | None = None
+    as_found: Mapping[str, str] | None = None
     vif_driver: str | None = None
     vnic_type: str = NORMAL
     security_groups: tuple[str, ...] | None = None
     addresses: tuple[str, ...] = ()
+    mac: str | None = None
     port_security: bool | None = None
+    gateways: tuple[str, ...] | None = None
+    attachment: str = ""
 
     @property
     def has_own_groups(self) -> bool:
         """True if the interface does not follow the security groups of the Pod."""
+        if self.port_security is False:
+            return True  # it cannot have any
         return self.security_groups is not None or self.port_id is not None
 
 
 class MultiVIFDriver(Driver):
-    """Reads what interfaces a Pod asks for besides its default one; makes none itself.
+    """Reads what interfaces a Pod asks for; makes none itself.
 
     A driver whose users ask by an annotation has the cache of Pods keep it, in its constructor
     (``context.informers.of(PODS).keep(NAME)``). Nothing else parses that annotation.

@@ -17,6 +17,7 @@ from kuryr_k8s.drivers.base import (
     PodNetwork,
     PodSubnetsDriver,
     ServiceSubnetsDriver,
+    check_subnets,
     granted,
 )
 from kuryr_k8s.engine.controller import Controller
@@ -103,7 +104,7 @@ class _ConfiguredSubnets(Driver):
             subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in self._ids])
         except errors.NotFound as error:
             raise errors.Refused(f"no such subnet in Neutron: {error}") from error
-        check_network(subnets)
+        check_subnets(subnets)
         first: dict[int, Subnet] = {}
         for subnet in subnets:
             first.setdefault(subnet.ip_version, subnet)
@@ -158,17 +159,6 @@ class DefaultServiceSubnets(_ConfiguredSubnets, ServiceSubnetsDriver):
 
     async def all_subnets(self) -> tuple[Subnet, ...]:
         return (await self._network()).subnets
-
-
-def check_network(subnets: tuple[Subnet, ...]) -> None:
-    """Check that subnets can belong to one interface.
-
-    :raises errors.Refused: They belong to several networks, or one is listed twice.
-    """
-    if len({subnet.network_id for subnet in subnets}) > 1:
-        raise errors.Refused("the subnets of an interface must belong to one network")
-    if len({subnet.id for subnet in subnets}) < len(subnets):
-        raise errors.Refused("a subnet is listed twice")
 
 
 class _FullSubnetsCollector(Collector):

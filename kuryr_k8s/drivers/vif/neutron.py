@@ -5,6 +5,7 @@ It serves Pods on bare metal, and wherever the node's own Open vSwitch is part o
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
@@ -30,6 +31,16 @@ Json = dict[str, Any]
 HOSTS = 80  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
+# Neutron's names of the error that another port has an address, or the MAC, that is asked for
+TAKEN = ("IpAddressAlreadyAllocated", "IpAddressInUse", "MacAddressInUse")
+
+
+class AddressInUse(errors.Refused):
+    """Another port has the address, or the MAC, that is asked for."""
+
+    reason = "KuryrAddressInUse"
+
+
 class NeutronVIF(TaggedPorts):
     """Ports bound to the nodes' hosts, identified by (cluster tag, Pod uid, interface name).
 
@@ -45,7 +56,9 @@ class NeutronVIF(TaggedPorts):
         self._bridge = context.conf.neutron_defaults.ovs_bridge
 
     async def ensure(self, request: PortRequest) -> VIFBase:
-        request.require_plain("neutron-vif")
+        if request.port_id is not None:
+            return await self._take(request.port_id, request)
+        replace(request, addresses=(), mac=None, port_security=None).require_plain("neutron-vif")
         port = await self._find(request) if request.may_exist else None
         if port is None:
             port = await self._create(request)
@@ -56,6 +69,15 @@ class NeutronVIF(TaggedPorts):
         except BindingFailed:
             await self._neutron.delete_port(port["id"])
             raise
+
+    async def _take(self, port_id: str, request: PortRequest) -> VIFBase:
+        replace(request, port_id=None).require_plain("neutron-vif")
+        host_id = vif_plan.host_id_of(request.node)
+        try:
+            port = await self._neutron.specific_ports.take(port_id, request.pod_uid, host_id)
+        except errors.NotFound as error:
+            raise errors.Refused(f"there is no port {port_id} any more") from error
+        return vif_plan.vif_of(port, request.pod_network, self._bridge, self._mtu)
 
     async def _find(self, request: PortRequest) -> Json | None:
         """Find the port that an earlier attempt made.
@@ -73,25 +95,30 @@ class NeutronVIF(TaggedPorts):
 
     async def _adopt(self, port: Json, request: PortRequest) -> Json:
         """Bring a port of an earlier attempt up to date: the configuration may have changed."""
-        if not request.pod_network.may_have(asked_subnet_ids_of(port)):
+        fits = request.pod_network.may_have(asked_subnet_ids_of(port))
+        if not (fits and vif_plan.has_what_is_asked(port, request)):
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         wanted: Json = {
             "binding:host_id": vif_plan.host_id_of(request.node),
             "security_groups": sorted(request.security_groups),
-        }
-        if wanted == {
-            "binding:host_id": port.get("binding:host_id"),
-            "security_groups": sorted(port["security_groups"]),
-        }:
+        } | vif_plan.asked_fields_of(request)
+        present = {name: port.get(name) for name in wanted}
+        if wanted == present | {"security_groups": sorted(port["security_groups"])}:
             return port
         return await self._neutron.update_port(port["id"], wanted)
 
     async def _create(self, request: PortRequest) -> Json:
         host_id = vif_plan.host_id_of(request.node)
-        return await self._create_for(
-            request, lambda chosen: vif_plan.port_body(chosen, host_id, self._tags)
-        )
+        try:
+            return await self._create_for(
+                request, lambda chosen: vif_plan.port_body(chosen, host_id, self._tags)
+            )
+        except errors.Conflict as error:
+            if error.kind not in TAKEN:
+                raise
+            asked = ", ".join(filter(None, (*request.addresses, request.mac)))
+            raise AddressInUse(f"{asked}: {error.brief}") from error
 
     async def release(self, vif: VIFBase) -> None:
         await self._neutron.delete_port(vif.id)

@@ -68,11 +68,14 @@ def pod_uid_of(port: Json) -> str | None:
 
 
 def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json:
-    """Make the body of a port that is bound, tagged and named from its creation."""
+    """Make the body of a port that is bound, tagged and named from its creation.
+
+    :raises kuryr_k8s.errors.Refused: an address is asked for that is in none of its subnets.
+    """
     return {
         "network_id": request.pod_network.network.id,
         "project_id": request.project_id,
-        "fixed_ips": [{"subnet_id": subnet.id} for subnet in request.pod_network.subnets],
+        "fixed_ips": fixed_ips_of(request),
         "device_id": request.pod_uid,
         "device_owner": DEVICE_OWNER,
         "binding:host_id": host_id,
@@ -80,7 +83,42 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
         "name": request.pod_name[:NAME_LIMIT],
         "admin_state_up": True,
         "tags": [*tags, interface_tag(request.ifname)],
-    }
+    } | asked_fields_of(request)
+
+
+def fixed_ips_of(request: PortRequest) -> list[Json]:
+    """Return the subnets of a port, each with the address that is asked for.
+
+    :raises kuryr_k8s.errors.Refused: an address is in none of them.
+    """
+    asked = {subnet.id: {"subnet_id": subnet.id} for subnet in request.pod_network.subnets}
+    for address in request.addresses:
+        for subnet in request.pod_network.subnets:
+            if ipaddress.ip_address(address) in ipaddress.ip_network(subnet.cidr):
+                asked[subnet.id]["ip_address"] = address
+                break
+        else:
+            cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
+            raise errors.Refused(f"address {address} is not in {cidrs}")
+    return list(asked.values())
+
+
+def asked_fields_of(request: PortRequest) -> Json:
+    """Return the fields of a port that only some requests ask for."""
+    fields: Json = {}
+    if request.mac is not None:
+        fields["mac_address"] = request.mac
+    if request.port_security is not None:
+        fields["port_security_enabled"] = request.port_security
+        if not request.port_security:
+            fields["security_groups"] = []
+    return fields
+
+
+def has_what_is_asked(port: Json, request: PortRequest) -> bool:
+    """Return whether a port of an earlier attempt has the addresses and the MAC of a request."""
+    has = {ip["ip_address"] for ip in port["fixed_ips"]}
+    return set(request.addresses) <= has and request.mac in (None, port["mac_address"])
 
 
 def pool_device(cluster_uid: str) -> str:

@@ -78,9 +78,9 @@ class TaggedPorts(PooledVIFDriver):
         if not found:
             every = (*self._tags, *tags)
             found = await self._list_untagged(untagged, every)
-            for port in found[:1]:
-                await self._neutron.adopt_port(port, every)
-        oldest = min(found, key=lambda port: (port["created_at"], port["id"]), default=None)
+            if found:
+                await self._neutron.adopt_port(_oldest(found), every)
+        oldest = _oldest(found) if found else None
         if oldest is not None and is_unmarked(oldest, self._resource_tags):
             await self._neutron.mark_port(oldest)
         return oldest
@@ -105,3 +105,7 @@ class TaggedPorts(PooledVIFDriver):
         if self._neutron.keeps_tags:
             return []
         return await self._neutron.list_ports(query | {"not-tags-any": ",".join(tags)})
+
+
+def _oldest(ports: Sequence[Json]) -> Json:
+    return min(ports, key=lambda port: (port["created_at"], port["id"]))

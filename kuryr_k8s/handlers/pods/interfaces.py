@@ -1,5 +1,9 @@
 """The interfaces of a Pod, each made and released by the driver whose kind it is."""
 
+import asyncio
+import itertools
+from collections.abc import Sequence
+
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     Drivers,
@@ -21,16 +25,24 @@ class Interfaces:
 
     Interfaces of the node's own kind are the pool's business; all others go straight to the
     pod_vif driver that their request names. What kind a recorded VIF is of tells who releases it.
+
+    :param prefix: of the names of interfaces whose requests name none.
+    :param specific_ports: whether Pods may name ports also where no option lists that driver.
     """
 
-    def __init__(self, drivers: Drivers) -> None:
+    def __init__(self, drivers: Drivers, *, prefix: str, specific_ports: bool) -> None:
+        self._prefix = prefix
         self._subnets = drivers[PodSubnetsDriver]
-        self._multi_vif = drivers.several(MultiVIFDriver)
+        self._multi_vif = list(drivers.several(MultiVIFDriver))
+        if specific_ports:
+            specific = drivers.named(MultiVIFDriver, "specific_ports")
+            if specific not in self._multi_vif:
+                self._multi_vif.append(specific)
         self._pool = drivers[VIFPoolDriver]
         self._drivers = drivers
 
-    async def wanted(self, pod: Pod, project_id: str) -> list[InterfaceRequest]:
-        """Return the requests for all interfaces of the Pod, the default one first.
+    async def wanted(self, pod: Pod, project_id: str) -> dict[str, InterfaceRequest]:
+        """Return the requests for all interfaces of the Pod by name, the default one first.
 
         :raises errors.Refused: two interfaces have one name, or a driver refuses.
         """
@@ -38,12 +50,50 @@ class Interfaces:
         requests = [InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)]
         for driver in self._multi_vif:
             requests += await driver.request_additional_vifs(pod, project_id)
-        names = [request.ifname for request in requests]
-        if len(set(names)) < len(names):
-            raise errors.Refused(f"two interfaces of the Pod have one name: {', '.join(names)}")
-        return requests
+        if any(request.ifname == DEFAULT_IFNAME for request in requests[1:]):
+            del requests[0]
+        return self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
 
-    async def ensure(self, request: PortRequest, vif_driver: str | None) -> VIFBase:
+    def _named(self, requests: Sequence[InterfaceRequest]) -> dict[str, InterfaceRequest]:
+        """Return the requests by name; those without one get the next that is free."""
+        asked = [request.ifname for request in requests if request.ifname is not None]
+        if len(set(asked)) < len(asked):
+            raise errors.Refused(f"two interfaces of the Pod have one name: {', '.join(asked)}")
+        numbered = (f"{self._prefix}{number}" for number in itertools.count(1))
+        free = (name for name in numbered if name not in asked)
+        return {request.ifname or next(free): request for request in requests}
+
+    async def ensure_all(
+        self, requests: Sequence[tuple[PortRequest, str | None]]
+    ) -> tuple[dict[str, VIFBase], list[Exception]]:
+        """Make the interfaces of one Pod, those that do not exist.
+
+        They are made at the same time, unless ports of an earlier try are looked for: before such
+        a port has its tags, it does not show which interface it is for.
+
+        :param requests: each with the entry point name of its pod_vif driver; None: that of the
+            Pod's node.
+        :returns: the interfaces by name; and what went wrong with the others.
+        """
+        made: dict[str, VIFBase] = {}
+        failures: list[Exception] = []
+
+        async def ensure(request: PortRequest, vif_driver: str | None) -> None:
+            try:
+                made[request.ifname] = await self._ensure(request, vif_driver)
+            except Exception as error:  # that of the others has to end, too
+                failures.append(error)
+
+        if len(requests) == 1 or any(request.may_exist for request, _ in requests):
+            for request, vif_driver in requests:
+                await ensure(request, vif_driver)
+        else:
+            async with asyncio.TaskGroup() as group:
+                for request, vif_driver in requests:
+                    group.create_task(ensure(request, vif_driver))
+        return made, failures
+
+    async def _ensure(self, request: PortRequest, vif_driver: str | None) -> VIFBase:
         """Return the interface, made if need be.
 
         :param vif_driver: entry point name of its pod_vif driver; None: that of the Pod's node.

@@ -9,11 +9,12 @@ being deleted    → wait until the node's finalizer is gone → release ports �
 import contextlib
 import functools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
+    InterfaceRequest,
     NodeNotReady,
     PodProjectDriver,
     PodSecurityGroupsDriver,
@@ -23,7 +24,10 @@ from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.pods.default_routes import led_through
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
+from kuryr_k8s.handlers.pods.network_status import NetworkStatus
+from kuryr_k8s.handlers.pods.specific_ports import SpecificPorts, SpecificPortSweep
 from kuryr_k8s.handlers.pods.starved import StarvedPods
 from kuryr_k8s.handlers.pods.sweep import PortSweep
 from kuryr_k8s.handlers.pods.takeover import sign_late
@@ -55,10 +59,17 @@ class KuryrPortHandler(Handler):
         super().__init__(context)
         self._projects = context.drivers[PodProjectDriver]
         self._groups = context.drivers[PodSecurityGroupsDriver]
-        self._interfaces = Interfaces(context.drivers)
+        self._interfaces = Interfaces(
+            context.drivers,
+            prefix=context.conf.kubernetes.additional_ifname_prefix,
+            specific_ports=context.conf.kubernetes.specific_ports,
+        )
+        self._specific_ports = SpecificPorts(context)
+        self._network_status = NetworkStatus(context)
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
+        self._partial: dict[Key, str] = {}  # those of which some may be made, and others are not
         # done in Neutron, not yet recorded in the KuryrPort
         self._unrecorded: dict[Key, tuple[str, object]] = {}
         self._granted: dict[Key, KuryrPort] = {}  # the last state with interfaces as we wrote them
@@ -110,8 +121,8 @@ class KuryrPortHandler(Handler):
         )
 
     def loops(self) -> Sequence[Controller[Any]]:
-        """Return the sweep of ports, by which pools recover as well."""
-        return (PortSweep(self._context).loop,)
+        """Return the sweep of ports, by which pools recover as well, and that of users' ports."""
+        return (PortSweep(self._context).loop, SpecificPortSweep(self._context).loop)
 
     async def reconcile(self, key: Key) -> float | None:
         recorded = self._context.informers.of(KURYRPORTS).get(key)
@@ -171,6 +182,7 @@ class KuryrPortHandler(Handler):
         if recorded.has_vifs:
             self._starved.discard(key)
             await self._follow_groups(key, recorded, groups)
+            await self._network_status.write(key, pod, recorded)
             return
         if pod.deleting:
             return  # it will not start any more
@@ -179,22 +191,30 @@ class KuryrPortHandler(Handler):
         if recorded.may_be_given_vifs_by_another(self._context.incarnation):
             recorded = await sign_late(self._context, recorded)
         try:
-            vifs, own_groups = await self._request(key, recorded, pod, project, groups)
-        except errors.OverQuota:
-            self._starved.add(key, project)
+            requests = await self._interfaces.wanted(pod, project)
+            recorded = await self._specific_ports.record(key, recorded, requests.values())
+            vifs = await self._make(key, recorded, requests, project, groups)
+        except (errors.Refused, errors.OverQuota) as error:
+            if isinstance(error, errors.OverQuota):
+                self._starved.add(key, project)
+            await self._give_up(key, recorded)
             raise
         for other in self._starved.take(project, WOKEN):  # there may be room for them, too
             self.wake(other)
+        own_groups = {name for name, request in requests.items() if request.has_own_groups}
+        attachments = {name: request.attachment for name, request in requests.items()}
         status = {
             "projectId": project,
             "securityGroupIds": list(groups),
-            "vifs": write_vifs(vifs, own_groups),
+            "vifs": write_vifs(vifs, own_groups, attachments),
         }
         try:
             await self._patch_status(key, recorded, status)
         except (errors.KubeNotFound, errors.KubeConflict):
             await self._release_unnamed(key, recorded)
             raise
+        if any(attachments.values()):
+            await self._network_status.write(key, pod, self._granted[key])
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
 
     async def _project_of(self, recorded: KuryrPort, pod: Pod) -> str:
@@ -204,41 +224,64 @@ class KuryrPortHandler(Handler):
             return project
         return await self._projects.project(pod)
 
-    async def _request(
-        self, key: Key, recorded: KuryrPort, pod: Pod, project: str, groups: tuple[str, ...]
-    ) -> tuple[dict[str, VIFBase], frozenset[str]]:
-        """Ensure all interfaces of the Pod; those made by an earlier try are found again.
-
-        :returns: the interfaces, and the names of those with security groups of their own.
-        """
+    async def _make(
+        self,
+        key: Key,
+        recorded: KuryrPort,
+        requests: Mapping[str, InterfaceRequest],
+        project: str,
+        groups: tuple[str, ...],
+    ) -> dict[str, VIFBase]:
+        """Make all interfaces of the Pod; those of an earlier try are found."""
         node = self._node(recorded.node)
-        requests = await self._interfaces.wanted(pod, project)
         may_exist = self._may_exist(key, recorded)
         self._tried[key] = recorded.pod_uid
-        vifs = {
-            request.ifname: await self._interfaces.ensure(
-                PortRequest(
-                    pod_uid=recorded.pod_uid,
-                    pod_name=str(key),
-                    node=node,
-                    ifname=request.ifname,
-                    project_id=project,
-                    pod_network=request.pod_network,
-                    security_groups=(
-                        groups if request.security_groups is None else request.security_groups
-                    ),
-                    may_exist=may_exist,
-                    wake=functools.partial(self.wake, key),
-                    port_id=request.port_id,
-                    vnic_type=request.vnic_type,
-                    addresses=request.addresses,
-                    port_security=request.port_security,
+        ports = [
+            PortRequest(
+                pod_uid=recorded.pod_uid,
+                pod_name=str(key),
+                node=node,
+                ifname=ifname,
+                project_id=project,
+                pod_network=request.pod_network,
+                security_groups=(
+                    groups if request.security_groups is None else request.security_groups
                 ),
-                request.vif_driver,
+                may_exist=may_exist,
+                wake=functools.partial(self.wake, key),
+                port_id=request.port_id,
+                vnic_type=request.vnic_type,
+                addresses=request.addresses,
+                mac=request.mac,
+                port_security=request.port_security,
             )
-            for request in requests
-        }
-        return vifs, frozenset(request.ifname for request in requests if request.has_own_groups)
+            for ifname, request in requests.items()
+        ]
+        drivers = [request.vif_driver for request in requests.values()]
+        if len(ports) > 1:
+            self._partial[key] = recorded.pod_uid
+        made, failures = await self._interfaces.ensure_all(list(zip(ports, drivers, strict=True)))
+        if failures:
+            raise min(failures, key=_weight)
+        used = {request.port_id for request in requests.values() if request.port_id is not None}
+        await self._specific_ports.give_back(recorded, but=used)
+        vifs = {ifname: made[ifname] for ifname in requests}
+        for ifname, request in requests.items():
+            if request.gateways is not None:
+                return led_through(vifs, ifname, request.gateways)
+        return vifs
+
+    async def _give_up(self, key: Key, recorded: KuryrPort) -> None:
+        """Release what was made of the Pod's interfaces, as it does not get all: for others."""
+        if self._partial.get(key) != recorded.pod_uid and not recorded.specific_ports:
+            return
+        try:
+            await self._release_unrecorded(key, recorded)
+            await self._specific_ports.give_back(recorded)
+        except errors.KuryrError as error:  # why the Pod does not get them matters more
+            LOG.warning("Pod %s: interfaces are not released yet: %s", key, error)
+        else:
+            self._partial.pop(key, None)
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
         """Return whether anybody can have made ports for the Pod.
@@ -253,6 +296,7 @@ class KuryrPortHandler(Handler):
     def _forget(self, key: Key) -> None:
         self._starved.discard(key)
         self._tried.pop(key, None)
+        self._partial.pop(key, None)
         self._unrecorded.pop(key, None)
         self._released.pop(key, None)
         if (granted := self._granted.pop(key, None)) is not None:
@@ -316,6 +360,7 @@ class KuryrPortHandler(Handler):
         self._context.informers.of(KURYRPORTS).learn(live)  # changed by other hands: so it is now
         if live is None or live["metadata"]["uid"] != recorded.uid:
             await self._release_unrecorded(key, recorded)
+            await self._specific_ports.give_back(recorded)
 
     # -- releasing
 
@@ -337,6 +382,7 @@ class KuryrPortHandler(Handler):
     async def _release_and_let_go(self, key: Key, recorded: KuryrPort) -> None:
         if self._unrecorded.get(key) != (recorded.uid, RELEASED):
             await self._release_ports(key, recorded)
+            await self._specific_ports.give_back(recorded)
             self._unrecorded[key] = (recorded.uid, RELEASED)
         answer = await self._context.kube.remove_finalizers(
             KURYRPORTS,
@@ -359,9 +405,9 @@ class KuryrPortHandler(Handler):
         if uid != recorded.uid:
             released = set()
             self._released[key] = recorded.uid, released
-        is_doubtful = False
+        is_doubtful, specific = False, dict(recorded.specific_ports)
         for vif in vifs.values():
-            if vif.id in released:
+            if vif.id in released or vif.id in specific:
                 continue
             is_held = await self._interfaces.holds(vif, recorded.pod_uid)
             if is_held:
@@ -447,3 +493,13 @@ def _what_matters_of(node: Node) -> object:
 
 def _ids(vifs: dict[str, VIFBase]) -> list[str]:
     return [vif.id for vif in vifs.values()]
+
+
+def _weight(failure: Exception) -> int:
+    """Return the place of a failure among those of one Pod's interfaces, the weightiest first.
+
+    A refusal tells most; what only has to wait tells least.
+    """
+    if isinstance(failure, errors.Refused | errors.OverQuota):
+        return 0
+    return 2 if isinstance(failure, errors.Wait) else 1

@@ -242,7 +242,11 @@ def nameless(
         return (
             not recorded.has_vifs
             or recorded.may_name(port["id"])
-            or any(is_anothers(vif.id, pod_uid) for vif in recorded.vifs().values())
+            or any(
+                is_anothers(vif.id, pod_uid)
+                for vif in recorded.vifs().values()
+                if vif.id not in dict(recorded.specific_ports)
+            )
         )
 
     return [port for port in ports if not named(port)]

@@ -10,6 +10,7 @@ _PLURALS = {
     "Endpoints": "endpoints", "Ingress": "ingresses", "NetworkPolicy": "networkpolicies",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "NetworkAttachmentDefinition": "network-attachment-definitions",
 }  # fmt: skip
 _OF_CLUSTER = {
     "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",

@@ -121,6 +121,12 @@ def test_only_eth0_gets_default_routes():
     assert [r for r, _ in interface.routes(attachment("net1"), ovs_vif(1))] == ["10.99.0.0/16"]
 
 
+def test_only_eth0_gives_name_servers():
+    """The resolver of a Pod is not bound to an interface."""
+    described = interface.describe(attachment("net1"), ovs_vif(1), "tap1", "02:00:00:00:00:01")
+    assert described.nameservers == ()
+
+
 def test_offload_is_the_callers_word():
     wiring = interface.wiring(attachment(), ovs_vif(1), offload=False)
     assert not wiring.offload

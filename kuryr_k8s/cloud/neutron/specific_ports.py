@@ -1,0 +1,105 @@
+"""Ports that users made for Pods: taken for one Pod, and given back as they were.
+
+While a Pod has such a port, ``device_id`` names the Pod and ``device_owner`` the cluster. It gets
+no tags: nothing that deletes ports ever finds it. Each change needs the revision that was looked
+at (``If-Match``): of two that want the port, one is late.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.mark import ClusterMark, clusters_on
+from kuryr_k8s.cloud.paging import BY_ID, read_all
+from kuryr_k8s.cloud.transport import Transport
+
+Json = dict[str, Any]
+HOST = "binding:host_id"
+ATTEMPTS = 2  # Neutron itself changes ports, too
+
+
+class PortInUse(errors.Refused):
+    """Somebody else has the port that a Pod asks for."""
+
+    reason = "KuryrPortInUse"
+
+
+class SpecificPorts:
+    """The changes of ports that users made; every error of Neutron is a CloudError.
+
+    :param mark: of this cluster; it may become known later.
+    """
+
+    def __init__(self, transport: Transport, mark: ClusterMark) -> None:
+        self._transport = transport
+        self._mark = mark
+
+    def is_free(self, port: Mapping[str, Any], pod_uid: str) -> bool:
+        """Return whether nobody has the port; False: the Pod has it already.
+
+        :raises PortInUse: somebody else has it, or a cluster made it.
+        """
+        if self._is_taken_for(port, pod_uid):
+            return False
+        if port["device_id"] or port["device_owner"] or clusters_on(port.get("tags") or ()):
+            owner = port["device_owner"]
+            whose = "another Pod" if owner.startswith("compute:kuryr") else owner or "somebody"
+            raise PortInUse(f"port {port['id']} is in use by {whose}")
+        return True
+
+    async def take(self, port_id: str, pod_uid: str, host_id: str) -> Json:
+        """Take the port for a Pod, bound to a host.
+
+        :returns: the port.
+        :raises PortInUse: somebody else has it, or was faster.
+        :raises errors.NotFound: there is no such port that we may see.
+        """
+        wanted = {"device_id": pod_uid, "device_owner": self._owner, HOST: host_id}
+        conflict: errors.Conflict | None = None
+        for _ in range(ATTEMPTS):
+            port = await self._get(port_id)
+            self.is_free(port, pod_uid)
+            if all(port.get(name) == value for name, value in wanted.items()):
+                return port
+            try:
+                return await self._change(port, wanted)
+            except errors.Conflict as error:
+                conflict = error
+        raise PortInUse(f"port {port_id} is being changed by somebody else") from conflict
+
+    async def give_back(self, port_id: str, pod_uid: str, as_found: Mapping[str, str]) -> None:
+        """Give the port back as it was, unless the Pod does not have it any more.
+
+        :param as_found: what of its fields was not empty.
+        :raises errors.Conflict: somebody has changed the port just now.
+        """
+        try:
+            port = await self._get(port_id)
+            if self._is_taken_for(port, pod_uid):
+                free = {"device_id": "", "device_owner": "", HOST: as_found.get(HOST) or ""}
+                await self._change(port, free)
+        except errors.NotFound:
+            return
+
+    async def list_taken(self) -> list[Json]:
+        """List all ports that Pods of this cluster have; ``id`` and ``device_id`` of each."""
+        query = {"device_owner": self._owner, "fields": ("id", "device_id"), **BY_ID}
+        return await read_all(self._transport, "/ports", query)
+
+    @property
+    def _owner(self) -> str:
+        return f"compute:kuryr-specific:{self._mark.uid}"
+
+    def _is_taken_for(self, port: Mapping[str, Any], pod_uid: str) -> bool:
+        return (port["device_owner"], port["device_id"]) == (self._owner, pod_uid)
+
+    async def _get(self, port_id: str) -> Json:
+        found: Json = (await self._transport.call("GET", f"/ports/{port_id}"))["port"]
+        return found
+
+    async def _change(self, port: Json, fields: Json) -> Json:
+        headers = {"If-Match": f"revision_number={port['revision_number']}"}
+        path, body = f"/ports/{port['id']}", {"port": fields}
+        answer = await self._transport.call("PUT", path, body=body, headers=headers)
+        changed: Json = answer["port"]
+        return changed

@@ -1,0 +1,119 @@
+"""The Multi-VIF driver ``specific_ports``: Pods name Neutron ports that their users made.
+
+``openstack.org/spec-ports: '["<port>", …]'``: a JSON list of ids, with an interface for each.
+``openstack.org/spec-default-port: <port>``: the Pod's default interface.
+"""
+
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron.specific_ports import HOST
+from kuryr_k8s.drivers.base import (
+    NORMAL,
+    DriverContext,
+    InterfaceRequest,
+    MultiVIFDriver,
+    PodNetwork,
+    granted,
+)
+from kuryr_k8s.drivers.multi_vif.annotations import asked, read_ids, refusal, shown
+from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
+from kuryr_k8s.k8s.resources import PODS
+from kuryr_k8s.model.annotation_values import identifier
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
+from kuryr_k8s.model.pod import Pod
+
+Json = dict[str, Any]
+ANNOTATION, ALIAS = "openstack.org/spec-ports", "spec-ports"
+DEFAULT = "openstack.org/spec-default-port"
+
+
+class SpecificPorts(MultiVIFDriver):
+    """Requests an interface for each port that the Pod names, by the node's pod_vif driver."""
+
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        self._pods = context.informers.of(PODS)
+        self._pods.keep(ANNOTATION, ALIAS, DEFAULT)
+        self._networks = NamedNetworks(context)
+
+    async def start(self) -> None:
+        if not self._context.conf.kubernetes.specific_ports:
+            raise errors.ConfigError(
+                "[kubernetes] multi_vif_drivers lists specific_ports, and specific_ports is false"
+            )
+
+    async def request_additional_vifs(
+        self, pod: Pod, project_id: str
+    ) -> tuple[InterfaceRequest, ...]:
+        named = self._named(pod)
+        return tuple(
+            [
+                await self._request(pod, project_id, annotation, port_id)
+                for port_id, annotation in named.items()
+            ]
+        )
+
+    def _named(self, pod: Pod) -> dict[str, str]:
+        """Return the annotation that names each port.
+
+        :raises errors.Refused: one of them cannot be read, or a port is named twice.
+        """
+        named: dict[str, str] = {}
+        for annotation in (DEFAULT, ANNOTATION, ALIAS):
+            text = asked(self._pods, pod, annotation)
+            if text is None:
+                continue
+            try:
+                ids = [identifier(text)] if annotation == DEFAULT else read_ids(text)
+            except ValueError as error:
+                raise errors.Refused(f"annotation {annotation} {error}: {shown(text)}") from error
+            for port_id in ids:
+                if port_id in named:
+                    raise errors.Refused(f"annotation {annotation}: {port_id} is named twice")
+                named[port_id] = annotation
+        return named
+
+    async def _request(
+        self, pod: Pod, project_id: str, annotation: str, port_id: str
+    ) -> InterfaceRequest:
+        by_id = granted.check_named(self._context.conf, "ports", pod.namespace, port_id)
+        try:
+            port = await self._granted(port_id, None if by_id else project_id)
+            is_free = self._context.neutron.specific_ports.is_free(port, pod.identity)
+            network = await self._network_of([ip["subnet_id"] for ip in port["fixed_ips"]])
+        except errors.Refused as error:
+            raise refusal(annotation, error) from error
+        return InterfaceRequest(
+            pod_network=network,
+            ifname=DEFAULT_IFNAME if annotation == DEFAULT else None,
+            port_id=port_id,
+            as_found={HOST: port.get(HOST) or ""} if is_free else None,
+        )
+
+    async def _granted(self, port_id: str, project_id: str | None) -> Json:
+        """Return the port.
+
+        :param project_id: None if it may be of any project.
+        :raises errors.Refused: there is none, or it is not for Pods.
+        """
+        try:
+            port = await self._context.neutron.get_port(port_id)
+        except errors.NotFound as error:
+            raise errors.Refused(_unknown(port_id, project_id)) from error
+        if project_id not in (None, port["project_id"]):
+            raise errors.Refused(_unknown(port_id, project_id))
+        vnic_type = port.get("binding:vnic_type", NORMAL)
+        if vnic_type != NORMAL:
+            raise errors.Refused(f"port {port_id}: its vnic_type is {vnic_type}, not {NORMAL}")
+        return port
+
+    async def _network_of(self, subnet_ids: list[str]) -> PodNetwork:
+        if not subnet_ids:
+            raise errors.Refused("a port without an address cannot be an interface")
+        return await self._networks.read(list(dict.fromkeys(subnet_ids)))
+
+
+def _unknown(port_id: str, project_id: str | None) -> str:
+    """Return the same words whether there is no such port, or it is another project's."""
+    return f"there is no port {port_id}" + (f" of project {project_id}" if project_id else "")

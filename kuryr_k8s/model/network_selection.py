@@ -1,0 +1,147 @@
+"""The annotation ``k8s.v1.cni.cncf.io/networks``: which networks a Pod selects. Pure.
+
+Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3, section 4.1; the name
+of an interface in the short form is Multus' own.
+"""
+
+import ipaddress
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+MOST = 32  # interfaces
+# keys of the standard that a Neutron port has nothing for
+UNSUPPORTED = (
+    "infiniband-guid",
+    "ipam-claim-reference",
+    "portMappings",
+    "bandwidth",
+    "cni-args",
+)
+_NAME = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SHORT = re.compile(rf"(?:({_NAME})/)?({_NAME})(?:@(\S+))?")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+# the kernel takes more, but for "%", "/", ":" and blanks; names come into tags of ports, too
+_IFNAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,14}")
+_RESERVED = ("lo", "all", "default")  # there already, or the kernel's for all interfaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSelection:
+    """One element of the annotation.
+
+    :param interface: the name of the interface; None: any.
+    :param ips: the addresses that the interface is to have; empty: any.
+    :param gateways: of the Pod's default routes, which then lead through this interface; empty:
+        the network's own; None: the default routes are not this interface's.
+    """
+
+    namespace: str
+    name: str
+    interface: str | None = None
+    ips: tuple[str, ...] = ()
+    mac: str | None = None
+    gateways: tuple[str, ...] | None = None
+
+
+def read_selections(text: str, namespace: str) -> list[NetworkSelection]:
+    """Read the annotation, in its short form or as JSON.
+
+    :param namespace: of the Pod; that of a network whose element names none.
+    :raises ValueError: anything in it is wrong; its words follow the annotation's name. Then no
+        element counts (section 4.1.2).
+    """
+    elements = _read_json(text) if set('[{"') & set(text) else _read_short(text)
+    if len(elements) > MOST:
+        raise ValueError(f"has {len(elements)} elements, and a Pod may have {MOST}")
+    selections = [_read(element, namespace) for element in elements]
+    interfaces = [each.interface for each in selections if each.interface is not None]
+    if len(set(interfaces)) < len(interfaces):
+        raise ValueError("names an interface twice")
+    if sum(each.gateways is not None for each in selections) > 1:
+        raise ValueError("has more than one default-route")
+    return selections
+
+
+def _read_json(text: str) -> list[Any]:
+    try:
+        elements = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("is no JSON") from None
+    if not isinstance(elements, list):
+        raise ValueError("is no list")  # noqa: TRY004 - of the user's text
+    return elements
+
+
+def _read_short(text: str) -> list[dict[str, Any]]:
+    elements = []
+    for part in text.split(","):
+        found = _SHORT.fullmatch(part.strip())
+        if found is None:
+            raise ValueError("has an element that is not [namespace/]name[@interface]")
+        keys = ("namespace", "name", "interface")
+        elements.append(
+            {key: each for key, each in zip(keys, found.groups(), strict=True) if each}
+        )
+    return elements
+
+
+def _read(element: Any, namespace: str) -> NetworkSelection:
+    if not isinstance(element, dict):
+        raise ValueError("has an element that is no object")  # noqa: TRY004
+    for key in UNSUPPORTED:
+        if element.get(key):
+            raise ValueError(f"asks for {key}, which ports of Neutron do not have")
+    name = _text(element, "name")
+    if name is None:
+        raise ValueError("has an element without a name")
+    for value in (name, element.get("namespace")):
+        if value and not re.fullmatch(_NAME, value):
+            raise ValueError("names what cannot be a network or a namespace")
+    mac = _text(element, "mac")
+    if mac is not None:
+        mac = mac.lower().replace("-", ":")
+        if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
+            raise ValueError("has a mac that is no address of an interface")
+    gateways = element.get("default-route")
+    return NetworkSelection(
+        namespace=_text(element, "namespace") or namespace,
+        name=name,
+        interface=_interface(element),
+        ips=_addresses(element, "ips"),
+        mac=mac,
+        gateways=None if gateways is None else _addresses(element, "default-route"),
+    )
+
+
+def _text(element: dict[str, Any], key: str) -> str | None:
+    value = element.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"has a {key} that is no string")
+    return value or None
+
+
+def _interface(element: dict[str, Any]) -> str | None:
+    """Return the name of the interface, as the kernel takes it."""
+    name = _text(element, "interface")
+    if name is not None and (not _IFNAME.fullmatch(name) or name in _RESERVED):
+        raise ValueError("has an interface that cannot be the name of one")
+    return name
+
+
+def _addresses(element: dict[str, Any], key: str) -> tuple[str, ...]:
+    """Return the addresses of a list, without the lengths of prefixes; one of each family."""
+    values = element.get(key)
+    if values is None:
+        return ()
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise ValueError(f"has {key} that are no list of addresses")
+    try:
+        found = [ipaddress.ip_interface(each).ip for each in values]
+    except ValueError:
+        raise ValueError(f"has {key} that are no list of addresses") from None
+    if len({address.version for address in found}) < len(found):
+        raise ValueError(f"has {key} with more than one address of a family")
+    return tuple(map(str, found))

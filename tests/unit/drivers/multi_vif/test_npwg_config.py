@@ -1,0 +1,64 @@
+"""What NetworkAttachmentDefinitions say about Neutron."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kuryr_k8s.drivers.multi_vif.npwg import Config, read_config
+
+A = "5e2e6f4e-4a55-4b0f-8a0e-0d2c8c0f4b1a"
+B = "c9b2a7e0-7d3d-4d0e-9d53-5f4a7c8f9e10"
+
+
+@pytest.mark.parametrize(
+    ("fields", "config"),
+    [
+        ({"subnetId": A}, Config(subnets=(A,))),
+        ({"subnetId": f"{A},{B}"}, Config(subnets=(A, B))),
+        (
+            {"subnetId": A, "driverType": "neutron-vif"},  # as kuryr-kubernetes' users write it
+            Config(subnets=(A,), driver="neutron-vif"),
+        ),
+        ({"subnetId": A, "securityGroupIds": []}, Config(subnets=(A,), security_groups=())),
+        ({"subnetId": A, "securityGroupIds": [B]}, Config(subnets=(A,), security_groups=(B,))),
+        ({"subnetId": A, "portSecurity": False}, Config(subnets=(A,), port_security=False)),
+    ],
+)
+def test_configuration_is_read(fields, config):
+    assert read_config(json.dumps(fields)) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no JSON"),
+        ("[]", "is no object"),
+        ("{}", "has no subnetId"),
+        ('{"subnetId": 1}', "has no subnetId"),
+        ('{"subnetId": "../ports"}', "subnetId that is no id"),
+        (f'{{"subnetId": "{A}", "driverType": 1}}', "driverType that is no string"),
+        (f'{{"subnetId": "{A}", "securityGroupIds": "{B}"}}', "no list of ids"),
+        (f'{{"subnetId": "{A}", "securityGroupIds": ["x"]}}', "securityGroupIds that is no id"),
+        (f'{{"subnetId": "{A}", "portSecurity": "no"}}', "neither true nor false"),
+        (f'{{"subnetId": "{A}", "subnetID": "{B}"}}', "the key subnetID"),
+    ],
+)
+def test_what_is_wrong_is_said(text, words):
+    with pytest.raises(ValueError, match=words):
+        read_config(text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.just(A),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+KEYS = ("subnetId", "driverType", "securityGroupIds", "portSecurity")
+
+
+@given(st.text() | st.dictionaries(st.sampled_from(KEYS), JSON).map(json.dumps))
+def test_whatever_is_written_is_read_or_refused(text):
+    with contextlib.suppress(ValueError):
+        assert read_config(text).subnets
