@@ -167,6 +167,7 @@ class ControllerApp:
         def for_drivers(drivers: Drivers) -> DriverContext:
             return DriverContext(
                 conf=self.conf,
+                kube=kube,
                 neutron=neutron,
                 octavia=octavia,
                 drivers=drivers,

@@ -12,6 +12,8 @@ from typing import Any
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 MOST = 32  # interfaces
+SHOWN = 60  # characters of a key that means nothing
+SUPPORTED = ("name", "namespace", "interface", "ips", "mac", "default-route")
 # keys of the standard that a Neutron port has nothing for
 UNSUPPORTED = (
     "infiniband-guid",
@@ -91,9 +93,12 @@ def _read_short(text: str) -> list[dict[str, Any]]:
 def _read(element: Any, namespace: str) -> NetworkSelection:
     if not isinstance(element, dict):
         raise ValueError("has an element that is no object")  # noqa: TRY004
-    for key in UNSUPPORTED:
-        if element.get(key):
+    for key, value in element.items():
+        if key in UNSUPPORTED and value:
             raise ValueError(f"asks for {key}, which ports of Neutron do not have")
+        # those of others have a dot in their names (section 4.1.2)
+        if key not in (*SUPPORTED, *UNSUPPORTED) and "." not in key:
+            raise ValueError(f"has the key {key[:SHOWN]}, which means nothing")
     name = _text(element, "name")
     if name is None:
         raise ValueError("has an element without a name")

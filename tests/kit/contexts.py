@@ -10,6 +10,7 @@ def driver_context(conf, neutron, octavia=None, drivers=None, patience=PATIENCE,
     """Return a context whose caches stay empty, and whose other drivers are a dict's by slot."""
     return DriverContext(
         conf=conf,
+        kube=None,
         neutron=neutron,
         octavia=octavia,
         drivers={} if drivers is None else drivers,

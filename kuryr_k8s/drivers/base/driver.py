@@ -13,6 +13,7 @@ from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers import registry
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.controller import Controller, Observer
+from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.informer import Informers
 from kuryr_k8s.patience import PATIENCE, Patience
@@ -34,6 +35,7 @@ class SlotLookup(Protocol):
 class DriverContext:
     """The objects that every driver is handed when it is made.
 
+    :param kube: reads of objects that no cache has.
     :param drivers: the other drivers; ask for those that you need in the constructor.
     :param informers: caches of Kubernetes objects; ask for those that you need in the constructor.
     :param events: for Events on objects.
@@ -41,6 +43,7 @@ class DriverContext:
     """
 
     conf: cfg.ConfigOpts
+    kube: KubeApi
     neutron: Neutron
     octavia: Octavia
     drivers: SlotLookup

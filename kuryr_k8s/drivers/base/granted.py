@@ -89,17 +89,22 @@ class Grants:
         self._passed.clear()
 
 
+async def may_use_network(neutron: Neutron, network: Network, project_id: str) -> bool:
+    """Return whether the network belongs to the project, or is shared with it."""
+    if network.project_id == project_id:
+        return True
+    # «shared» is about our own project only
+    if network.shared and project_id == await neutron.own_project():
+        return True
+    return bool({project_id, "*"} & await neutron.shares("network", network.id))
+
+
 async def check_network(neutron: Neutron, network: Network, project_id: str) -> None:
     """Check that a project may use a network.
 
     :raises errors.Refused: The network neither belongs to the project nor is shared with it.
     """
-    if network.project_id == project_id:
-        return
-    # «shared» is about our own project only
-    if network.shared and project_id == await neutron.own_project():
-        return
-    if not {project_id, "*"} & await neutron.shares("network", network.id):
+    if not await may_use_network(neutron, network, project_id):
         raise errors.Refused(
             f"network {network.id} ({network.name}) neither belongs to project {project_id} nor "
             "is shared with it (Neutron rbac-policy access_as_shared)"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron.api import Network
 from kuryr_k8s.drivers.base import DriverContext, PodNetwork, check_subnets, granted
 
 MOST_KNOWN = 1000
@@ -39,16 +40,33 @@ class NamedNetworks:
     ) -> PodNetwork:
         """Return the network of these subnets, if the namespace and its project may use it.
 
-        :raises errors.Refused: see :meth:`read`; or they may not.
+        :raises errors.Refused: see :meth:`read`; or they may not. The words say nothing of the
+            network that the user did not say.
         """
         found = await self.read(subnet_ids)
-        if not granted.check_named(self._conf, "networks", namespace, found.network.id):
-            known = self._known_of(subnet_ids)
-            async with known.lock:
-                if project_id not in known.projects:
-                    await granted.check_network(self._neutron, found.network, project_id)
-                    known.projects.add(project_id)
+        asked = f"the network of subnet {' and '.join(subnet_ids)}"
+        try:
+            by_id = granted.check_named(self._conf, "networks", namespace, found.network.id)
+        except granted.NotGranted as error:
+            raise granted.NotGranted(
+                f"{asked} is not granted to namespace {namespace} ([policy] networks in "
+                "kuryr.conf)"
+            ) from error
+        if not by_id and not await self._may_use(project_id, subnet_ids, found.network):
+            raise errors.Refused(
+                f"{asked} neither belongs to project {project_id} nor is shared with it (Neutron "
+                "rbac-policy access_as_shared)"
+            )
         return found
+
+    async def _may_use(self, project_id: str, subnet_ids: Sequence[str], network: Network) -> bool:
+        known = self._known_of(subnet_ids)
+        async with known.lock:
+            if project_id not in known.projects:
+                if not await granted.may_use_network(self._neutron, network, project_id):
+                    return False
+                known.projects.add(project_id)
+        return True
 
     async def read(self, subnet_ids: Sequence[str]) -> PodNetwork:
         """Return the network of these subnets, at most one of each address family.

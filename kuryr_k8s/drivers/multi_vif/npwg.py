@@ -2,11 +2,13 @@
 
 A Pod selects them by its annotation ``k8s.v1.cni.cncf.io/networks``. What each is in Neutron
 stands in its own annotation ``openstack.org/kuryr-config``: ``{"subnetId": …, "driverType": …}``.
+They are read when a Pod selects them, and not watched: clusters without the kind work as well, and
+no Pod gets what a definition was before.
 """
 
 import json
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Network
@@ -27,33 +29,8 @@ LONGEST = 8192  # characters of a configuration
 DRIVERS = ("", "neutron-vif", "nested-vlan")  # served by the pod_vif driver of the Pod's node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkAttachmentDefinition:
-    """A NetworkAttachmentDefinition as the cache keeps it.
-
-    :param config: its annotation ``openstack.org/kuryr-config``; None if it has none.
-    """
-
-    uid: str
-    resource_version: str
-    config: str | None
-
-    @classmethod
-    def read(cls, item: dict[str, Any]) -> Self:
-        """Read a NetworkAttachmentDefinition from the API's JSON."""
-        config = annotation(item, CONFIG)
-        return cls(
-            uid=item["metadata"]["uid"],
-            resource_version=item["metadata"]["resourceVersion"],
-            config=None if config is None else config[:LONGEST],
-        )
-
-
-NADS = Resource(
-    "NetworkAttachmentDefinition",
-    "network-attachment-definitions",
-    group="k8s.cni.cncf.io",
-    view=NetworkAttachmentDefinition.read,
+NADS: Resource[Any] = Resource(
+    "NetworkAttachmentDefinition", "network-attachment-definitions", group="k8s.cni.cncf.io"
 )
 
 
@@ -79,7 +56,6 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         super().__init__(context)
         self._pods = context.informers.of(PODS)
         self._pods.keep(NETWORKS)
-        self._nads = context.informers.of(NADS)
         self._networks = NamedNetworks(context)
 
     async def request_additional_vifs(
@@ -99,7 +75,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
     ) -> InterfaceRequest:
         name = f"{selection.namespace}/{selection.name}"
         try:
-            config = self._config(selection, pod.namespace)
+            config = await self._config(selection, pod.namespace)
             network = await self._networks.granted(pod.namespace, project_id, config.subnets)
             self._check_owner(selection, config, pod.namespace, network.network, project_id)
             for group_id in config.security_groups or ():
@@ -137,18 +113,20 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
                 f"ips and mac can be had in networks of project {project_id} alone"
             )
 
-    def _config(self, selection: NetworkSelection, namespace: str) -> Config:
+    async def _config(self, selection: NetworkSelection, namespace: str) -> Config:
         if selection.interface == DEFAULT_IFNAME:
             raise errors.Refused(f"{DEFAULT_IFNAME} is the Pod's default interface")
-        nad = self._nads.get(Key(selection.namespace, selection.name))
+        key = Key(selection.namespace, selection.name)
+        nad = await self._context.kube.find(NADS, key)
         if nad is None:
             raise errors.Refused("there is no such NetworkAttachmentDefinition")
-        if nad.config is None:
+        text = annotation(nad, CONFIG)
+        if text is None:
             raise errors.Refused(f"the NetworkAttachmentDefinition has no annotation {CONFIG}")
         try:
-            config = read_config(nad.config)
+            config = read_config(text)
         except ValueError as error:
-            said = f": {shown(nad.config)}" if selection.namespace == namespace else ""
+            said = f": {shown(text)}" if selection.namespace == namespace else ""
             raise errors.Refused(f"annotation {CONFIG} {error}{said}") from error
         if config.driver not in DRIVERS:
             raise errors.Refused(f"{DRIVER} {config.driver!r} is none of {', '.join(DRIVERS[1:])}")
@@ -160,6 +138,8 @@ def read_config(text: str) -> Config:
 
     :raises ValueError: its words follow the annotation's name.
     """
+    if len(text) > LONGEST:
+        raise ValueError(f"has more than {LONGEST} characters")
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):

@@ -102,7 +102,7 @@ class NeutronVIF(TaggedPorts):
         wanted: Json = {
             "binding:host_id": vif_plan.host_id_of(request.node),
             "security_groups": sorted(request.security_groups),
-        } | vif_plan.asked_fields_of(request)
+        } | vif_plan.port_security_of(request)
         present = {name: port.get(name) for name in wanted}
         if wanted == present | {"security_groups": sorted(port["security_groups"])}:
             return port

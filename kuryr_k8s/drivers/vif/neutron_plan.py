@@ -68,10 +68,7 @@ def pod_uid_of(port: Json) -> str | None:
 
 
 def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json:
-    """Make the body of a port that is bound, tagged and named from its creation.
-
-    :raises kuryr_k8s.errors.Refused: an address is asked for that is in none of its subnets.
-    """
+    """Make the body of a port that is bound, tagged and named from its creation."""
     return {
         "network_id": request.pod_network.network.id,
         "project_id": request.project_id,
@@ -83,36 +80,35 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
         "name": request.pod_name[:NAME_LIMIT],
         "admin_state_up": True,
         "tags": [*tags, interface_tag(request.ifname)],
-    } | asked_fields_of(request)
+        **mac_of(request),
+        **port_security_of(request),
+    }
 
 
 def fixed_ips_of(request: PortRequest) -> list[Json]:
-    """Return the subnets of a port, each with the address that is asked for.
-
-    :raises kuryr_k8s.errors.Refused: an address is in none of them.
-    """
-    asked = {subnet.id: {"subnet_id": subnet.id} for subnet in request.pod_network.subnets}
-    for address in request.addresses:
-        for subnet in request.pod_network.subnets:
-            if ipaddress.ip_address(address) in ipaddress.ip_network(subnet.cidr):
-                asked[subnet.id]["ip_address"] = address
-                break
-        else:
-            cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.subnets)
-            raise errors.Refused(f"address {address} is not in {cidrs}")
-    return list(asked.values())
+    """Return the subnets of a port, each with the address in it that is asked for."""
+    fixed_ips = []
+    for subnet in request.pod_network.subnets:
+        network = ipaddress.ip_network(subnet.cidr)
+        inside = (each for each in request.addresses if ipaddress.ip_address(each) in network)
+        address = next(inside, None)
+        asked = {} if address is None else {"ip_address": address}
+        fixed_ips.append({"subnet_id": subnet.id, **asked})
+    return fixed_ips
 
 
-def asked_fields_of(request: PortRequest) -> Json:
-    """Return the fields of a port that only some requests ask for."""
-    fields: Json = {}
-    if request.mac is not None:
-        fields["mac_address"] = request.mac
-    if request.port_security is not None:
-        fields["port_security_enabled"] = request.port_security
-        if not request.port_security:
-            fields["security_groups"] = []
-    return fields
+def mac_of(request: PortRequest) -> Json:
+    """Return the field of a port's MAC if one is asked for; it does not change any more."""
+    return {} if request.mac is None else {"mac_address": request.mac}
+
+
+def port_security_of(request: PortRequest) -> Json:
+    """Return the fields of a port's security if it is asked for; without it, it has no groups."""
+    if request.port_security is None:
+        return {}
+    if request.port_security:
+        return {"port_security_enabled": True}
+    return {"port_security_enabled": False, "security_groups": []}
 
 
 def has_what_is_asked(port: Json, request: PortRequest) -> bool:

@@ -1,27 +1,41 @@
 """The default routes of a Pod: which of its interfaces they lead through. Pure.
 
 The node gives ``eth0`` the default routes of its subnets' gateways. Where another interface is to
-have them, the VIFs say so: that one has a host route to everywhere, and ``eth0`` no gateway.
+have them, the VIFs say so: that one has a host route to everywhere, and ``eth0`` no gateway. Of
+subnets' own host routes, those to everywhere count for ``eth0`` alone.
 """
 
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import InterfaceRequest
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.vif import Route, Subnet, VIFBase
 
 EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def led_through(
+def routed(
+    vifs: Mapping[str, VIFBase], requests: Mapping[str, InterfaceRequest]
+) -> dict[str, VIFBase]:
+    """Return the VIFs with default routes through one interface for each address family."""
+    settled = {
+        ifname: vif if ifname == DEFAULT_IFNAME else _with(vif, _without_default_route)
+        for ifname, vif in vifs.items()
+    }
+    for ifname, request in requests.items():
+        if request.gateways is not None:
+            return _led_through(settled, ifname, request.gateways)
+    return settled
+
+
+def _led_through(
     vifs: Mapping[str, VIFBase], ifname: str, gateways: tuple[str, ...]
 ) -> dict[str, VIFBase]:
     """Return the VIFs with the default routes of an interface.
 
     :param gateways: empty: those of its subnets. Address families without one stay as they are.
-    :raises errors.Refused: a gateway is in none of its subnets.
     """
     vif = vifs[ifname]
     by_version: dict[int, str] = {}
@@ -31,16 +45,15 @@ def led_through(
         gateway = next(inside, None) if gateways else subnet.gateway
         if gateway is not None:
             by_version[network.version] = gateway
-    missing = set(gateways) - set(by_version.values())
-    if missing:
-        raise errors.Refused(
-            f"interface {ifname}: default-route {', '.join(sorted(missing))} is in none of its "
-            "subnets"
-        )
     if ifname == DEFAULT_IFNAME:
         return {**vifs, ifname: _with_gateways(vif, by_version)}
     without = _with_gateways(vifs[DEFAULT_IFNAME], dict.fromkeys(by_version))
     return {**vifs, DEFAULT_IFNAME: without, ifname: _with_routes(vif, by_version)}
+
+
+def _without_default_route(subnet: Subnet) -> Subnet:
+    routes = tuple(route for route in subnet.routes if route.cidr not in EVERYWHERE.values())
+    return replace(subnet, routes=routes)
 
 
 def _with_gateways(vif: VIFBase, gateways: Mapping[int, str | None]) -> VIFBase:
@@ -48,7 +61,9 @@ def _with_gateways(vif: VIFBase, gateways: Mapping[int, str | None]) -> VIFBase:
 
     def change(subnet: Subnet) -> Subnet:
         version = _version(subnet)
-        return replace(subnet, gateway=gateways[version]) if version in gateways else subnet
+        if version not in gateways:
+            return subnet
+        return replace(_without_default_route(subnet), gateway=gateways[version])
 
     return _with(vif, change)
 

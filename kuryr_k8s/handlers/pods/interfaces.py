@@ -1,6 +1,7 @@
 """The interfaces of a Pod, each made and released by the driver whose kind it is."""
 
 import asyncio
+import ipaddress
 import itertools
 from collections.abc import Sequence
 
@@ -44,7 +45,8 @@ class Interfaces:
     async def wanted(self, pod: Pod, project_id: str) -> dict[str, InterfaceRequest]:
         """Return the requests for all interfaces of the Pod by name, the default one first.
 
-        :raises errors.Refused: two interfaces have one name, or a driver refuses.
+        :raises errors.Refused: two interfaces have one name, an address or a gateway is in none of
+            its interface's subnets, or a driver refuses.
         """
         pod_network = await self._subnets.pod_network(pod, project_id)
         requests = [InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)]
@@ -52,7 +54,10 @@ class Interfaces:
             requests += await driver.request_additional_vifs(pod, project_id)
         if any(request.ifname == DEFAULT_IFNAME for request in requests[1:]):
             del requests[0]
-        return self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
+        named = self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
+        for ifname, request in named.items():
+            _check_addresses(ifname, request)
+        return named
 
     def _named(self, requests: Sequence[InterfaceRequest]) -> dict[str, InterfaceRequest]:
         """Return the requests by name; those without one get the next that is free."""
@@ -155,4 +160,24 @@ class Interfaces:
         raise errors.Refused(
             f"no pod_vif driver in use knows a {type(vif).__name__} (port {vif.id}): enable the "
             "Multi-VIF driver that asked for it"
+        )
+
+
+def _check_addresses(ifname: str, request: InterfaceRequest) -> None:
+    """Check the addresses and gateways that an interface is to have, before any port is made."""
+    subnets = request.pod_network.subnets
+    cidrs = [subnet.cidr for subnet in subnets]
+    networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
+    asked = {"address": request.addresses, "default-route": request.gateways or ()}
+    for what, addresses in asked.items():
+        for address in addresses:
+            if not any(ipaddress.ip_address(address) in network for network in networks):
+                raise errors.Refused(
+                    f"interface {ifname}: {what} {address} is in none of its subnets "
+                    f"({', '.join(cidrs)})"
+                )
+    if request.gateways == () and not any(subnet.gateway_ip for subnet in subnets):
+        raise errors.Refused(
+            f"interface {ifname}: default-route: none of its subnets has a gateway "
+            f"({', '.join(cidrs)})"
         )

@@ -24,7 +24,7 @@ from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.pods.default_routes import led_through
+from kuryr_k8s.handlers.pods.default_routes import routed
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
 from kuryr_k8s.handlers.pods.specific_ports import SpecificPorts, SpecificPortSweep
@@ -69,7 +69,8 @@ class KuryrPortHandler(Handler):
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
-        self._partial: dict[Key, str] = {}  # those of which some may be made, and others are not
+        # of which some ports may be made, and others not; empty: it was seen to that none is
+        self._partial: dict[Key, str] = {}
         # done in Neutron, not yet recorded in the KuryrPort
         self._unrecorded: dict[Key, tuple[str, object]] = {}
         self._granted: dict[Key, KuryrPort] = {}  # the last state with interfaces as we wrote them
@@ -265,15 +266,13 @@ class KuryrPortHandler(Handler):
             raise min(failures, key=_weight)
         used = {request.port_id for request in requests.values() if request.port_id is not None}
         await self._specific_ports.give_back(recorded, but=used)
-        vifs = {ifname: made[ifname] for ifname in requests}
-        for ifname, request in requests.items():
-            if request.gateways is not None:
-                return led_through(vifs, ifname, request.gateways)
-        return vifs
+        return routed({ifname: made[ifname] for ifname in requests}, requests)
 
     async def _give_up(self, key: Key, recorded: KuryrPort) -> None:
         """Release what was made of the Pod's interfaces, as it does not get all: for others."""
-        if self._partial.get(key) != recorded.pod_uid and not recorded.specific_ports:
+        ours = recorded.creator == self._context.incarnation
+        partial = self._partial.get(key, "" if ours else recorded.pod_uid)
+        if partial != recorded.pod_uid and not recorded.specific_ports:
             return
         try:
             await self._release_unrecorded(key, recorded)
@@ -281,7 +280,7 @@ class KuryrPortHandler(Handler):
         except errors.KuryrError as error:  # why the Pod does not get them matters more
             LOG.warning("Pod %s: interfaces are not released yet: %s", key, error)
         else:
-            self._partial.pop(key, None)
+            self._partial[key] = ""
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
         """Return whether anybody can have made ports for the Pod.

@@ -138,8 +138,9 @@ async def test_network_may_have_groups_of_its_own_or_no_port_security(stage, sto
         ('[{"name": "shared", "mac": "02:23:45:67:89:ab"}]', "ips and mac can be had in networks"),
         ('[{"name": "storage", "interface": "lo"}]', "cannot be the name of one"),
         ("dpdk", "driverType 'nested-dpdk' is none of"),
-        ('[{"name": "storage", "ips": ["192.0.2.1"]}]', "192.0.2.1 is not in"),
+        ('[{"name": "storage", "ips": ["192.0.2.1"]}]', "address 192.0.2.1 is in none"),
         ('[{"name": "storage", "default-route": ["192.0.2.1"]}]', "192.0.2.1 is in none"),
+        ('[{"name": "blind", "default-route": []}]', "none of its subnets has a gateway"),
         ('[{"name": "storage", "bandwidth": {"ingressRate": 1}}]', "asks for bandwidth"),
         ('[{"name": "storage", "interface": "eth0"}]', "default interface"),
         ("storage@net1,storage@net1", "names an interface twice"),
@@ -153,6 +154,9 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(
     tenant = stage.cloud.add_project("tenant")
     theirs = stage.cloud.add_network("theirs", "10.77.0.0/24", project_id=tenant, shared=True)
     await define(stage, "shared", subnetId=theirs["subnets"][0])
+    blind = stage.cloud.add_network("blind", "10.78.0.0/24")
+    stage.cloud.subnets[blind["subnets"][0]]["gateway_ip"] = None
+    await define(stage, "blind", subnetId=blind["subnets"][0])
     await define(stage, "dpdk", subnetId=storage["subnets"][0], driverType="nested-dpdk")
     async with stage.controller(kubernetes=OPTIONS, patience=PATIENCE):
         await stage.cluster.add_pod("web", node=NODE, annotations={NETWORKS: selected})

@@ -106,6 +106,7 @@ def test_one_element_that_is_wrong_makes_the_annotation_invalid(element, words):
         ('{"name": "a"}', "is no list"),
         ("[" * 100_000, "is no JSON"),
         ('[{"name": "a", "interface": "x"}, {"name": "b", "interface": "x"}]', "twice"),
+        ('[{"name": "a", "interfce": "x"}]', "the key interfce"),
         ('[{"name": "a", "default-route": []}, {"name": "b", "default-route": []}]', "more than"),
         (",".join(["a"] * (MOST + 1)), f"has {MOST + 1} elements"),
     ],

@@ -1,11 +1,14 @@
 """The default routes of a Pod, by the interface that they lead through."""
 
+from dataclasses import replace
+
 import pytest
 
-from kuryr_k8s import errors
 from kuryr_k8s.cni.bindings import interface
 from kuryr_k8s.cni.bindings.base import Attachment
-from kuryr_k8s.handlers.pods.default_routes import led_through
+from kuryr_k8s.drivers.base import InterfaceRequest, PodNetwork
+from kuryr_k8s.handlers.pods.default_routes import routed
+from kuryr_k8s.model.vif import Route
 from tests.kit.node.fakes import ovs_vif
 
 EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -43,22 +46,44 @@ def test_default_routes_lead_through_the_default_interface_if_nobody_asks():
     assert default_routes(VIFS) == {"eth0": BOTH, "net1": []}
 
 
+def asking(ifname, gateways):
+    """The requests of interfaces of which one asks for the default routes."""
+    network = PodNetwork(network=None, subnets=())
+    return {
+        name: InterfaceRequest(pod_network=network, gateways=gateways if name == ifname else None)
+        for name in VIFS
+    }
+
+
 @pytest.mark.parametrize("ifname", ["net1", "eth0"])
 def test_gateways_of_the_subnets_serve_if_none_is_named(ifname):
-    found = default_routes(led_through(VIFS, ifname, ()))
+    found = default_routes(routed(VIFS, asking(ifname, ())))
     assert found == {"eth0": [], "net1": []} | {ifname: BOTH}
 
 
 def test_only_the_family_of_the_gateway_changes():
-    found = default_routes(led_through(VIFS, "net1", ("10.77.0.9",)))
+    found = default_routes(routed(VIFS, asking("net1", ("10.77.0.9",))))
     assert found == {"eth0": BOTH[1:], "net1": [("0.0.0.0/0", "10.77.0.9")]}
 
 
 def test_default_interface_may_have_another_gateway():
-    found = default_routes(led_through(VIFS, "eth0", ("10.77.0.9",)))
+    found = default_routes(routed(VIFS, asking("eth0", ("10.77.0.9",))))
     assert found == {"eth0": [("0.0.0.0/0", "10.77.0.9"), BOTH[1]], "net1": []}
 
 
-def test_gateway_must_be_in_a_subnet_of_the_interface():
-    with pytest.raises(errors.Refused, match=r"192\.0\.2\.1 is in none"):
-        led_through(VIFS, "net1", ("192.0.2.1",))
+def with_host_route(vif):
+    """The VIF, with a host route to everywhere in its first subnet."""
+    first, *others = vif.network.subnets
+    first = replace(first, routes=(Route(cidr="0.0.0.0/0", gateway="10.77.0.3"),))
+    return replace(vif, network=replace(vif.network, subnets=(first, *others)))
+
+
+@pytest.mark.parametrize("ifname", [None, "net1"])
+def test_host_routes_to_everywhere_count_for_the_default_interface_alone(ifname):
+    vifs = {name: with_host_route(vif) for name, vif in VIFS.items()}
+    found = default_routes(routed(vifs, asking(ifname, ())))
+    if ifname is None:
+        assert found["eth0"][0] == ("0.0.0.0/0", "10.77.0.3")
+        assert found["net1"] == []
+    else:
+        assert found == {"eth0": [], "net1": BOTH}
