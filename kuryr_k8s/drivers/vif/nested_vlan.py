@@ -58,7 +58,7 @@ class NestedVLAN(TaggedPorts):
         return isinstance(vif, VIFVlanNested | VIFOpenVSwitch)
 
     async def ensure(self, request: PortRequest) -> VIFBase:
-        request.require_plain("nested-vlan")
+        vif_plan.refuse_what_cannot_be_made(request, "nested-vlan")
         trunk = await self._trunks.of_node(request.node)
         port = await self._find(request) if request.may_exist else None
         found = port is not None
@@ -86,14 +86,11 @@ class NestedVLAN(TaggedPorts):
     async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
         """Bring a port of an earlier attempt up to date: options or the VM may have changed."""
         elsewhere = nested_plan.parent_of(port) not in ("", trunk.parent)
-        is_right = request.pod_network.may_have(asked_subnet_ids_of(port))
-        if elsewhere or not is_right:
+        fits = request.pod_network.may_have(asked_subnet_ids_of(port))
+        if elsewhere or not (fits and vif_plan.has_what_is_asked(port, request)):
             await self._remove(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
-        groups = sorted(request.security_groups)
-        if sorted(port["security_groups"]) == groups:
-            return port
-        return await self._neutron.update_port(port["id"], {"security_groups": groups})
+        return await self._bring_up_to_date(port, vif_plan.security_of(request))
 
     async def _create(self, request: PortRequest) -> Json:
         return await self._create_for(

@@ -31,16 +31,6 @@ Json = dict[str, Any]
 HOSTS = 80  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
-# Neutron's names of the error that another port has an address, or the MAC, that is asked for
-TAKEN = ("IpAddressAlreadyAllocated", "IpAddressInUse", "MacAddressInUse")
-
-
-class AddressInUse(errors.Refused):
-    """Another port has the address, or the MAC, that is asked for."""
-
-    reason = "KuryrAddressInUse"
-
-
 class NeutronVIF(TaggedPorts):
     """Ports bound to the nodes' hosts, identified by (cluster tag, Pod uid, interface name).
 
@@ -58,7 +48,7 @@ class NeutronVIF(TaggedPorts):
     async def ensure(self, request: PortRequest) -> VIFBase:
         if request.port_id is not None:
             return await self._take(request.port_id, request)
-        replace(request, addresses=(), mac=None, port_security=None).require_plain("neutron-vif")
+        vif_plan.refuse_what_cannot_be_made(request, "neutron-vif")
         port = await self._find(request) if request.may_exist else None
         if port is None:
             port = await self._create(request)
@@ -99,26 +89,14 @@ class NeutronVIF(TaggedPorts):
         if not (fits and vif_plan.has_what_is_asked(port, request)):
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
-        wanted: Json = {
-            "binding:host_id": vif_plan.host_id_of(request.node),
-            "security_groups": sorted(request.security_groups),
-        } | vif_plan.port_security_of(request)
-        present = {name: port.get(name) for name in wanted}
-        if wanted == present | {"security_groups": sorted(port["security_groups"])}:
-            return port
-        return await self._neutron.update_port(port["id"], wanted)
+        host = {"binding:host_id": vif_plan.host_id_of(request.node)}
+        return await self._bring_up_to_date(port, host | vif_plan.security_of(request))
 
     async def _create(self, request: PortRequest) -> Json:
         host_id = vif_plan.host_id_of(request.node)
-        try:
-            return await self._create_for(
-                request, lambda chosen: vif_plan.port_body(chosen, host_id, self._tags)
-            )
-        except errors.Conflict as error:
-            if error.kind not in TAKEN:
-                raise
-            asked = ", ".join(filter(None, (*request.addresses, request.mac)))
-            raise AddressInUse(f"{asked}: {error.brief}") from error
+        return await self._create_for(
+            request, lambda chosen: vif_plan.port_body(chosen, host_id, self._tags)
+        )
 
     async def release(self, vif: VIFBase) -> None:
         await self._neutron.delete_port(vif.id)

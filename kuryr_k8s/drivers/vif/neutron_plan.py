@@ -1,6 +1,7 @@
 """Pure translation between requests, Neutron ports and VIFs."""
 
 import ipaddress
+from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
@@ -76,12 +77,11 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
         "device_id": request.pod_uid,
         "device_owner": DEVICE_OWNER,
         "binding:host_id": host_id,
-        "security_groups": list(request.security_groups),
         "name": request.pod_name[:NAME_LIMIT],
         "admin_state_up": True,
         "tags": [*tags, interface_tag(request.ifname)],
         **mac_of(request),
-        **port_security_of(request),
+        **security_of(request),
     }
 
 
@@ -102,13 +102,20 @@ def mac_of(request: PortRequest) -> Json:
     return {} if request.mac is None else {"mac_address": request.mac}
 
 
-def port_security_of(request: PortRequest) -> Json:
-    """Return the fields of a port's security if it is asked for; without it, it has no groups."""
+def security_of(request: PortRequest) -> Json:
+    """Return the fields of a port's security: its groups, and port security if it is asked for."""
     if request.port_security is None:
-        return {}
-    if request.port_security:
-        return {"port_security_enabled": True}
-    return {"port_security_enabled": False, "security_groups": []}
+        return {"security_groups": sorted(request.security_groups)}
+    groups = sorted(request.security_groups) if request.port_security else []
+    return {"port_security_enabled": request.port_security, "security_groups": groups}
+
+
+def refuse_what_cannot_be_made(request: PortRequest, driver: str) -> None:
+    """Refuse a request that asks for what ports of a driver cannot have.
+
+    :raises kuryr_k8s.errors.Refused: it asks for more than addresses, MAC and port security.
+    """
+    replace(request, addresses=(), mac=None, port_security=None).require_plain(driver)
 
 
 def has_what_is_asked(port: Json, request: PortRequest) -> bool:

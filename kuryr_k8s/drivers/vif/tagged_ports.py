@@ -16,6 +16,14 @@ from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.vif import VIFBase
 
 Json = dict[str, Any]
+# Neutron's names of the error that another port has an address, or the MAC, that is asked for
+TAKEN = ("IpAddressAlreadyAllocated", "IpAddressInUse", "MacAddressInUse")
+
+
+class AddressInUse(errors.Refused):
+    """Another port has the address, or the MAC, that is asked for."""
+
+    reason = "KuryrAddressInUse"
 
 
 class TaggedPorts(PooledVIFDriver):
@@ -51,6 +59,7 @@ class TaggedPorts(PooledVIFDriver):
         """Create a port in the first subnets that are not full.
 
         :param body_of: makes the body for a request, in its subnets of each family.
+        :raises AddressInUse: another port has what the request asks for.
         """
         pod_network, full = request.pod_network, self._neutron.full_subnets
         chosen: PodNetwork | None = pod_network.first_with_room(full.has_room)
@@ -64,9 +73,21 @@ class TaggedPorts(PooledVIFDriver):
                 )
             except errors.OverQuota as error:
                 failure = error
+            except errors.Conflict as error:
+                if error.kind not in TAKEN:
+                    raise
+                asked = ", ".join(filter(None, (*request.addresses, request.mac)))
+                raise AddressInUse(f"{asked}: {error.brief}") from error
             may_go_on = isinstance(failure, errors.NoAddress) and pod_network.further
             chosen = pod_network.with_room(full.has_room) if may_go_on else None
         raise vif_plan.explained(failure, request) from failure
+
+    async def _bring_up_to_date(self, port: Json, wanted: Json) -> Json:
+        """Give a port these fields, the groups among them, unless it has them."""
+        present = {name: port.get(name) for name in wanted}
+        if wanted == present | {"security_groups": sorted(port["security_groups"])}:
+            return port
+        return await self._neutron.update_port(port["id"], wanted)
 
     async def _find_tagged(self, query: Json, tags: Sequence[str], untagged: Json) -> Json | None:
         """Find the oldest port with these tags, and give it its tags if they are missing.

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import ipaddress
 
 import pytest
 
@@ -46,6 +47,25 @@ async def test_two_interfaces_of_a_pod_have_two_subports(driver, request_port, c
     first = await driver.ensure(await request_port())
     second = await driver.ensure(await request_port(ifname="eth1", may_exist=True))
     assert subports(cloud) == {first.id: 1, second.id: 2}
+
+
+async def test_subport_has_the_address_and_the_mac_that_are_asked_for(
+    driver, context, request_port, cloud
+):
+    v4 = cloud.subnets[cloud.pods["subnets"][0]]
+    address = str(ipaddress.ip_network(v4["cidr"])[77])
+    asked = {"addresses": (address,), "mac": "02:23:45:67:89:ab", "port_security": False}
+    first = await driver.ensure(await request_port(**asked))
+    port = cloud.ports[first.id]
+    assert address in {ip["ip_address"] for ip in port["fixed_ips"]}
+    assert (first.address, port["mac_address"]) == (asked["mac"], asked["mac"])
+    assert (port["port_security_enabled"], port["security_groups"]) == (False, [])
+    again = await NestedVLAN(context).ensure(await request_port(**asked, may_exist=True))
+    assert (again.id, subports(cloud)) == (first.id, {first.id: 1})
+    other = asked | {"mac": "02:23:45:67:89:ac"}
+    replaced = await NestedVLAN(context).ensure(await request_port(**other, may_exist=True))
+    assert subports(cloud) == {replaced.id: replaced.vlan_id}
+    assert replaced.address == other["mac"]
 
 
 async def test_vlan_ids_are_those_of_the_trunk_alone(

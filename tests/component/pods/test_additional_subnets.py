@@ -6,6 +6,7 @@ import pytest
 
 from tests.component.pools.pods import OPTIONS, end
 from tests.kit.confs import NODE
+from tests.kit.fakes.faults import answer
 
 ANNOTATION = "openstack.org/kuryr-additional-subnets"
 SUBNETS = {"kubernetes": {"multi_vif_drivers": "additional_subnets"}}
@@ -154,3 +155,16 @@ async def test_interfaces_come_from_pools_of_their_networks(stage, storage):
         await stage.until_plugged_in("second")
         assert set(stage.cloud.ports) == before
         assert list(await interfaces(stage, "second")) == ["eth0", "eth1"]
+
+
+async def test_what_an_earlier_controller_made_goes_if_the_pod_is_refused_now(stage, storage):
+    refused = stage.proxy.faults.add(
+        method="PATCH", path="/kuryrports/web/status", times=None, action=answer(500)
+    )
+    async with stage.controller(**SUBNETS):
+        annotations = asking(*storage["subnets"])
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
+        await stage.cloud.wait_for(lambda: len(stage.ports_of(pod)) == 3)
+    refused.remove()
+    async with stage.controller(**SUBNETS, policy={"networks": "elsewhere:*"}):
+        await stage.cloud.wait_for(lambda: not stage.cloud.ports)

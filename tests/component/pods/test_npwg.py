@@ -192,3 +192,31 @@ async def test_definition_that_changes_or_goes_does_not_change_a_pod_that_runs(s
         assert ports["eth1"]["id"] in stage.cloud.ports
         await end(stage, "web", pod)
         assert ports["eth1"]["id"] not in stage.cloud.ports
+
+
+async def test_pod_that_selects_what_is_defined_later_runs_then(stage, storage):
+    async with stage.controller(kubernetes=OPTIONS, patience=PATIENCE):
+        await stage.cluster.add_pod("web", node=NODE, annotations={NETWORKS: "later"})
+
+        async def told():
+            return any("no such Network" in note for _, note in await stage.events())
+
+        await stage.until(told)
+        await define(stage, "later", subnetId=storage["subnets"][0])
+        await stage.until_plugged_in("web")
+
+
+async def test_cluster_without_the_kind_serves_pods_that_select_nothing(stage):
+    missing = stage.proxy.faults.add(
+        method="GET", path="/network-attachment-definitions", times=None, action=answer(404)
+    )
+    async with stage.controller(kubernetes=OPTIONS, patience=PATIENCE):
+        await stage.cluster.add_pod("plain", node=NODE)
+        await stage.until_plugged_in("plain")
+        await stage.cluster.add_pod("web", node=NODE, annotations={NETWORKS: "storage"})
+
+        async def told():
+            return any("no such Network" in note for _, note in await stage.events())
+
+        await stage.until(told)
+    assert missing
