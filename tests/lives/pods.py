@@ -2,11 +2,17 @@
 
 import json
 
+from lab.paths import REPOSITORY
+from tests.kit.kube.objects import path_of
 from tests.lives.life import life
 
 POD = "web"
 ANNOTATION = "openstack.org/kuryr-additional-subnets"
 NAMED = "openstack.org/spec-ports"
+CONFIG = "openstack.org/kuryr-config"
+SELECTED = "k8s.v1.cni.cncf.io/networks"
+SHOWN = "k8s.v1.cni.cncf.io/network-status"
+CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 LONG = 150.0  # seconds that a step may take with a fault in it
 WRITES = (
     "kube create kuryrports",
@@ -119,6 +125,37 @@ async def specific_port(stage, _keeper, at):
     await _give_back(stage, at)
 
 
+@life(
+    options={"kubernetes": {"multi_vif_drivers": "npwg_multiple_interfaces"}},
+    batched={"/v2.0/ports": 1},
+)
+async def selected_network(stage, _keeper, at):
+    """It selects a NetworkAttachmentDefinition, and says afterwards what it got."""
+    await stage.cluster.install_crds(CRDS)
+    network = stage.cloud.add_network("storage", "10.70.0.0/24")
+    await stage.client.create(
+        {
+            "apiVersion": "k8s.cni.cncf.io/v1",
+            "kind": "NetworkAttachmentDefinition",
+            "metadata": {
+                "name": "storage",
+                "namespace": stage.cluster.namespace,
+                "annotations": {CONFIG: json.dumps({"subnetId": network["subnets"][0]})},
+            },
+        }
+    )
+    pod = await run(stage, annotations={SELECTED: "storage"})
+
+    async def says_so():
+        live = await stage.client.find(path_of(pod))
+        return "eth1" in live["metadata"].get("annotations", {}).get(SHOWN, "")
+
+    await stage.until(says_so, within=LONG)
+    await at("running")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
 LIVES = (
     deleted,
     finished,
@@ -127,6 +164,7 @@ LIVES = (
     other_groups,
     three_interfaces,
     specific_port,
+    selected_network,
 )
 
 

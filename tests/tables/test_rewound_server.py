@@ -6,6 +6,7 @@ cloud is not set back: what Neutron has is what was made in the past that never 
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 
@@ -113,6 +114,59 @@ async def set_back_at(stage, past, keeper, side, method, path, *, activate=False
     await go_away(stage, pod)
 
 
+async def before_the_port_of_a_user_was_taken(stage, past, keeper):
+    """The Pod names a port that its user made; nobody has recorded yet what that was like."""
+    port = port_of_a_user(stage)
+    held = Hang()
+    stage.proxy.faults.add(method="PATCH", path="/status$", action=held)
+    pod = await stage.cluster.add_pod(POD, node=stage.node, annotations=naming(port))
+    await held.reached.wait()
+    await past.copy()
+    held.release()
+    await stage.until_plugged_in(POD)
+    await past.come_back(keeper)
+
+    async def has_both():
+        vifs = ((await stage.kuryrport(POD) or {}).get("status") or {}).get("vifs") or {}
+        found = {each: vifs[each]["vif"]["versioned_object.data"]["id"] for each in vifs}
+        return len(found) == 2 and found["eth1"] == port["id"] and found["eth0"]
+
+    own = await stage.until(has_both)
+    assert set(stage.cloud.ports) == {own, port["id"]}
+    await stage.cluster.delete_pod(pod)
+    await stage.until_deleting(POD)
+    await stage.let_go(POD)
+    await stage.until_gone(POD)
+    assert is_free(stage, port)
+
+
+async def before_the_pod_that_names_a_port(stage, past, keeper):
+    """The Pod never was: what it had is its user's again."""
+    port = port_of_a_user(stage)
+    await past.copy()
+    await stage.cluster.add_pod(POD, node=stage.node, annotations=naming(port))
+    await stage.until_plugged_in(POD)
+    await past.come_back(keeper)
+    await nothing_is_left_of_the_pod(stage, lambda: is_free(stage, port))
+
+
+def port_of_a_user(stage):
+    """A port that somebody made in a network of its own."""
+    network = stage.cloud.add_network("storage", "10.70.0.0/24")
+    return stage.cloud.add_port(network["id"], name="theirs")
+
+
+def naming(port):
+    return {"openstack.org/spec-ports": json.dumps([port["id"]])}
+
+
+def is_free(stage, port):
+    """Whether the port is there as it was made, and no other one is."""
+    live = stage.cloud.ports[port["id"]]
+    used = (live["device_id"], live["device_owner"], live["binding:host_id"])
+    return set(stage.cloud.ports) == {port["id"]} and not any(used)
+
+
 async def after_the_deletion_began(stage, past, keeper):
     """The Pod is gone, its KuryrPort waits for the node."""
     pod = await stage.cluster.add_pod(POD, node=stage.node)
@@ -146,13 +200,16 @@ async def before_the_pod(stage, past, keeper):
     await stage.cluster.add_pod(POD, node=stage.node)
     await stage.until_plugged_in(POD)
     await past.come_back(keeper)
+    await nothing_is_left_of_the_pod(stage, lambda: not stage.cloud.ports)
 
+
+async def nothing_is_left_of_the_pod(stage, is_as_before):
     async def nothing_is_left():
         recorded = await stage.kuryrport(POD)  # of a Pod that a cache still had, perhaps
         if recorded and "deletionTimestamp" in recorded["metadata"]:
             with contextlib.suppress(KubeRefusal):  # it went meanwhile
                 await stage.let_go(POD)
-        return recorded is None and not stage.cloud.ports
+        return recorded is None and is_as_before()
 
     await stage.until(nothing_is_left)
 
@@ -164,7 +221,10 @@ POINTS = (
     after_the_deletion_began,
     while_it_runs,
     before_the_pod,
+    before_the_port_of_a_user_was_taken,
+    before_the_pod_that_names_a_port,
 )
+SWEPT = (before_the_pod, before_the_pod_that_names_a_port)  # sweeps see to what is left
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["it lives on", "it is restarted"])
@@ -175,7 +235,7 @@ async def test_controller_over_a_rewound_api_server_leaves_each_pod_one_port(lan
     async def life(point):
         # the Lease outlives the server's absence
         groups = {"kubernetes": {"lease_duration": "180"}}
-        if point is before_the_pod:
+        if point in SWEPT:
             groups["neutron_defaults"] = {"sweep_interval": "3"}
         async with lanes.open() as stage:
             crash = Crash(applied=False).on(stage)
