@@ -29,6 +29,7 @@ BEFORE_VIFS = {
     ("kube", "create", "kuryrports"),
     ("kube", "patch", "kuryrports/status"),
     ("neutron", "POST", "/v2.0/ports"),
+    ("neutron", "PUT", "/v2.0/ports/{id}"),  # takes a port that a user made
     ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports"),
 }
 
