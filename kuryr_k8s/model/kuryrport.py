@@ -134,6 +134,10 @@ class KuryrPort:
         found: Json = json.loads(zlib.decompress(self.vifs_packed)) if self.has_vifs else {}
         return found
 
+    def specific_ports_json(self) -> Json:
+        """Return ``status.specificPorts`` as it is."""
+        return {port_id: dict(fields) for port_id, fields in self.specific_ports}
+
     def uuids(self) -> set[str]:
         """Return the ids of the ports, and all UUIDs in an interface that is unreadable."""
         found: set[str] = set()

@@ -137,7 +137,7 @@ class KuryrPortHandler(Handler):
         return None
 
     def _as_granted(self, key: Key, recorded: KuryrPort) -> KuryrPort:
-        """Return the KuryrPort with the interfaces that we wrote, whatever others wrote since.
+        """Return the KuryrPort with what we wrote of the interfaces, whatever others wrote since.
 
         Interfaces from before our start count as granted, if they can be read: whose their ports
         are is asked before each use.
@@ -163,10 +163,15 @@ class KuryrPortHandler(Handler):
         if granted is recorded:
             return True
         await self._context.strangers.forged(_reference(recorded))
-        wanted = merge_patch_to(granted.vifs_json(), recorded.vifs_json())
+        wanted = {
+            "vifs": merge_patch_to(granted.vifs_json(), recorded.vifs_json()),
+            "specificPorts": merge_patch_to(
+                granted.specific_ports_json(), recorded.specific_ports_json()
+            ),
+        }
         patch = {
             "metadata": {"uid": recorded.uid, "resourceVersion": recorded.resource_version},
-            "status": {"vifs": wanted},
+            "status": {name: patch for name, patch in wanted.items() if patch},
         }
         informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
         informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
@@ -198,7 +203,8 @@ class KuryrPortHandler(Handler):
         except (errors.Refused, errors.OverQuota) as error:
             if isinstance(error, errors.OverQuota):
                 self._starved.add(key, project)
-            await self._give_up(key, recorded)
+            if not isinstance(error, NodeNotReady):  # which is a matter of seconds
+                await self._give_up(key, recorded)
             raise
         for other in self._starved.take(project, WOKEN):  # there may be room for them, too
             self.wake(other)
@@ -381,7 +387,7 @@ class KuryrPortHandler(Handler):
     async def _release_and_let_go(self, key: Key, recorded: KuryrPort) -> None:
         if self._unrecorded.get(key) != (recorded.uid, RELEASED):
             await self._release_ports(key, recorded)
-            await self._specific_ports.give_back(recorded)
+            await self._specific_ports.give_back(self._as_granted(key, recorded))
             self._unrecorded[key] = (recorded.uid, RELEASED)
         answer = await self._context.kube.remove_finalizers(
             KURYRPORTS,
@@ -404,7 +410,7 @@ class KuryrPortHandler(Handler):
         if uid != recorded.uid:
             released = set()
             self._released[key] = recorded.uid, released
-        is_doubtful, specific = False, dict(recorded.specific_ports)
+        is_doubtful, specific = False, dict(granted.specific_ports)
         for vif in vifs.values():
             if vif.id in released or vif.id in specific:
                 continue
@@ -469,12 +475,16 @@ class KuryrPortHandler(Handler):
 def _what_matters(port: KuryrPort | None) -> object:
     if port is None:
         return None
-    groups = port.security_groups
-    return (port.uid, port.deleting, port.finalizers, groups, port.vifs_granted)
+    granted = _granted(port) if port.has_vifs else port.uid
+    return (port.deleting, port.finalizers, port.security_groups, granted)
 
 
 def _same_grant(one: KuryrPort, other: KuryrPort) -> bool:
-    return (one.uid, one.vifs_granted) == (other.uid, other.vifs_granted)
+    return _granted(one) == _granted(other)
+
+
+def _granted(port: KuryrPort) -> object:
+    return (port.uid, port.vifs_granted, port.specific_ports)
 
 
 def _reference(recorded: KuryrPort) -> Reference:

@@ -37,7 +37,7 @@ class SpecificPorts:
         :returns: the KuryrPort as it is then.
         :raises errors.Refused: the API server does not keep the record.
         """
-        known = {port_id: dict(fields) for port_id, fields in recorded.specific_ports}
+        known = recorded.specific_ports_json()
         new: dict[str, dict[str, str]] = {}
         for request in requests:
             port_id, as_found = request.port_id, request.as_found

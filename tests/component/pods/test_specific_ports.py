@@ -152,6 +152,11 @@ async def test_port_that_is_not_named_any_more_is_given_back(stage):
         pod = await stage.cluster.add_pod("web", node=NODE, annotations=naming(first))
         await stage.cloud.wait_for(lambda: as_it_is(stage, first) != before)
         await stage.client.patch(path_of(pod), {"metadata": {"annotations": naming(second)}})
+
+        async def has_recorded_the_second():
+            return second["id"] in (await stage.kuryrport("web"))["status"]["specificPorts"]
+
+        await stage.until(has_recorded_the_second)
         broken.remove()
         await stage.until_plugged_in("web")
         assert (await ids(stage, "web"))["eth1"] == second["id"]
@@ -212,3 +217,23 @@ async def test_port_of_a_pod_that_is_gone_is_given_back(stage):
     await stage.client.request("DELETE", stage.path("web"))
     async with stage.controller(**groups):
         await stage.cloud.wait_for(lambda: as_it_is(stage, port) == before)
+
+
+async def test_what_a_port_was_like_is_restored_where_others_have_changed_the_record(stage):
+    port = made(stage, **{"binding:host_id": "of-the-user"})
+    before = as_it_is(stage, port)
+    path = f"/apis/openstack.org/v1/namespaces/{stage.cluster.namespace}/kuryrports/web/status"
+    async with stage.controller():
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations=naming(port))
+        await stage.until_plugged_in("web")
+        recorded = (await stage.kuryrport("web"))["status"]["specificPorts"]
+        assert recorded == {port["id"]: {"binding:host_id": "of-the-user"}}
+        for forged in (None, {port["id"]: {"binding:host_id": "elsewhere"}, "another": {}}):
+            await stage.client.patch(path, {"status": {"specificPorts": forged}})
+
+            async def restored():
+                return (await stage.kuryrport("web"))["status"].get("specificPorts") == recorded
+
+            await stage.until(restored)
+        await end(stage, "web", pod)
+    assert as_it_is(stage, port) == before
