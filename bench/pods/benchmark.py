@@ -9,7 +9,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from bench.options import add_latency, add_pods, add_profile, add_repetitions, repetitions
+from bench.options import (
+    add_latency,
+    add_pods,
+    add_profile,
+    add_repetitions,
+    add_values,
+    repetitions,
+)
 from bench.pods.case import Delays
 from bench.pods.floor import Floors
 from bench.pods.pool import MODES, Pool
@@ -37,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="noop",
         help="without a pool of ports, with an empty one (cold) or with a full one (warm) (noop)",
     )
+    add_values(parser, "--interfaces", int, (1,), "interfaces of each Pod, 4 at most")
     add_profile(parser)
 
 
@@ -52,9 +60,13 @@ async def _measure(options: argparse.Namespace) -> Report:
         await testbed.cluster.add_namespace("floor")
         floors = Floors(testbed, options.pods)
         await floors.measure()
-        runner = PodRunner(testbed, ThisProject(), pool)
         delays = [Delays(latency, options.per_port) for latency in options.latency]
         runs = {number: repetitions(options, number) for number in options.pods}
-        cases = await runner.run(delays, runs)
+        cases = []
+        for interfaces in options.interfaces:
+            several = {"kubernetes": {"multi_vif_drivers": "additional_subnets"}}
+            asked = several if interfaces > 1 else None
+            runner = PodRunner(testbed, ThisProject(), pool, asked, interfaces)
+            cases += await runner.run(delays, runs)
         await floors.measure()
     return pods_report(cases, pool, floors.medians(), runner.idle)

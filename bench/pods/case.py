@@ -26,13 +26,17 @@ class Delays:
 
 @dataclass(frozen=True)
 class Case:
-    """A number of Pods created at once, in one or several runs, with a mode of the pool."""
+    """A number of Pods created at once, in one or several runs, with a mode of the pool.
+
+    :param interfaces: of each Pod.
+    """
 
     pool: str
     delays: Delays
     number: int
     runs: list[PodTimes]
     cost: Cost
+    interfaces: int = 1
 
     @property
     def latency(self) -> float:
@@ -74,6 +78,11 @@ class Case:
     def until_active(self) -> float:
         """Neutron's calls for each Pod until all were ACTIVE, those for a pool included."""
         return sum(times.calls_until_active for times in self.runs) / self.pods
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of the controller's processor for each Pod's whole life."""
+        return self.cost.cpu_seconds / self.pods
 
     @property
     def writes(self) -> float:
@@ -119,6 +128,7 @@ class Case:
             "latency": self.latency,
             "latency_per_port": self.delays.per_port,
             "pods": self.number,
+            "interfaces": self.interfaces,
             "plays": len(self.runs),
             **{f"{name}_seconds": value for name, value in (spreads | totals).items()},
             **{f"{step}_p50_above_seconds": values[0] for step, values in above.items()},

@@ -89,6 +89,7 @@ class PodLoad:
 
     :param user: the controller's user, whose requests are counted.
     :param pooled: ports outlive their Pods, since a pool takes them back.
+    :param annotations: of each Pod.
     """
 
     def __init__(
@@ -99,12 +100,14 @@ class PodLoad:
         user: str,
         *,
         pooled: bool = False,
+        annotations: dict[str, str] | None = None,
     ) -> None:
         self._testbed = testbed
         self.process = controller.process
         self._daemon = daemon
         self._user = user
         self._pooled = pooled
+        self._annotations = annotations
 
     async def run(self, names: list[str]) -> PodTimes:
         """Create all Pods at once, delete them once they are ACTIVE, and wait until all are gone.
@@ -184,8 +187,9 @@ class PodLoad:
         return times, cost
 
     async def _create(self, name: str) -> None:
-        namespace = self._testbed.cluster.namespace
-        await self._testbed.admin.create(make_pod(name, namespace, node=self._daemon.node))
+        namespace, node = self._testbed.cluster.namespace, self._daemon.node
+        pod = make_pod(name, namespace, node=node, annotations=self._annotations)
+        await self._testbed.admin.create(pod)
 
     async def _delete(self, name: str) -> None:
         path = f"/api/v1/namespaces/{self._testbed.cluster.namespace}/pods/{name}"

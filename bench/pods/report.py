@@ -13,6 +13,7 @@ from bench.testbed.processes import Memory
 MANY = 400
 OVERHEAD, FLOORS, MEMORY = 0.05, 2.0, 120.0  # seconds, ratio to the floor, MiB
 SINGLE, TOGETHER = 2.0, 1.2  # calls of Neutron for a Pod's whole life
+SHARE = 1 / 3  # of a Pod's cost for a further interface
 WRITES, READS = 6.0, 0.0  # of Kubernetes for a Pod's whole life
 # Figures that were published for kuryr-kubernetes on comparable fakes: seconds until all Pods had
 # their VIFs, and until all were ACTIVE; calls for a Pod's whole life; MiB before and at the peak.
@@ -44,6 +45,7 @@ def pods_report(cases: list[Case], pool: Pool, floors: dict[int, Floor], idle: M
         _of_times(cases, floors),
         _beside_ancestor(cases),
         _of_costs(cases),
+        *_of_interfaces(cases),
         _of_kinds(cases),
     ]
     return Report("pods", tables, list(_targets(cases, floors)), figures)
@@ -53,17 +55,20 @@ def _targets(cases: list[Case], floors: dict[int, Floor]) -> list[Target]:
     targets = []
     for case in cases:
         given = f"Neutron {case.latency:g} s"
-        if case.number == 1:
+        if case.number == 1 and case.interfaces == 1:
             above = case.above("plugged")[0]
             targets.append(Target(f"1 Pod, {given}: VIFs, p50 above it", above, OVERHEAD, "s"))
             targets.append(Target(f"1 Pod, {given}: Neutron calls", case.neutron, SINGLE, "a Pod"))
-        if case.number == MANY:
+        if case.number == MANY and case.interfaces == 1:
             many = f"{MANY} Pods, {given}"
             if case.latency == case.delays.per_port == 0:
                 ratio = case.total("plugged") / floors[MANY].creation
                 targets.append(Target(f"{many}: VIFs of all", ratio, FLOORS, "x floor"))
             targets.append(Target(f"{many}: Neutron calls", case.neutron, TOGETHER, "a Pod"))
             targets.append(Target(f"{many}: memory, peak", case.cost.rss_peak, MEMORY, "MiB"))
+        for what, share in _shares(case, cases).items():
+            further = f"{_name(case)}: a further interface, {what}"
+            targets.append(Target(further, share, SHARE, "x"))
         targets.append(Target(f"{_name(case)}: Kubernetes writes", case.writes, WRITES, "a Pod"))
         targets.append(Target(f"{_name(case)}: Kubernetes reads", case.reads, READS, "a Pod"))
     return targets
@@ -127,6 +132,32 @@ def _of_costs(cases: list[Case]) -> Table:
     return Table(title, columns, [*rows, theirs])
 
 
+def _of_interfaces(cases: list[Case]) -> list[Table]:
+    """Return a table with the cost of a further interface, if there are any."""
+    shares = {_name(case): _shares(case, cases) for case in cases}
+    rows = [(name, *found.values()) for name, found in shares.items() if found]
+    columns = ("CASE", "VIFs of all", "CPU", "NEUTRON", "WRITES")
+    title = "Cost of a further interface, in Pods with one interface"
+    return [Table(title, columns, rows)] if rows else []
+
+
+def _shares(case: Case, cases: list[Case]) -> dict[str, float]:
+    """Return what a further interface costs, as shares of a Pod with one."""
+    alike = (case.number, case.delays)
+    single = [each for each in cases if (each.number, each.delays) == alike]
+    plain = next((each for each in single if each.interfaces == 1), None)
+    if plain is None or case.interfaces == 1:
+        return {}
+    costs = {
+        "time of all": (case.total("plugged"), plain.total("plugged")),
+        "CPU": (case.cpu, plain.cpu),
+        "Neutron calls": (case.neutron, plain.neutron),
+        "writes": (case.writes, plain.writes),
+    }
+    further = case.interfaces - 1
+    return {what: (ours / one - 1) / further for what, (ours, one) in costs.items()}
+
+
 def _of_kinds(cases: list[Case]) -> Table:
     """Return a table with a row for each kind of call and a column for each case."""
     counted = [
@@ -148,4 +179,5 @@ def _of_kinds(cases: list[Case]) -> Table:
 
 
 def _name(case: Case) -> str:
-    return f"{case.number} at {case.latency:g} s"
+    each = f", {case.interfaces} interfaces each" if case.interfaces > 1 else ""
+    return f"{case.number} at {case.latency:g} s{each}"

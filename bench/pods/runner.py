@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,6 +17,7 @@ from bench.testbed.implementations import Implementation, Options
 from bench.testbed.node_daemon import NodeDaemon
 from bench.testbed.processes import Memory
 from bench.testbed.testbed import Controller, Testbed
+from kuryr_k8s.drivers.multi_vif.additional_subnets import ANNOTATION
 
 QUIET = 2.0  # seconds without a call of Neutron after which no pool is being filled
 PATIENCE = 300.0
@@ -34,6 +36,7 @@ class Session:
 class PodRunner:
     """The cases of one implementation with one kind of pool.
 
+    Pods have so many interfaces, the further ones by the Multi-VIF driver additional_subnets.
     `idle` is the memory of the first controller before its first case; `churn` is the last churn.
     """
 
@@ -43,10 +46,12 @@ class PodRunner:
         implementation: Implementation,
         pool: Pool,
         options: Options | None = None,
+        interfaces: int = 1,
     ) -> None:
         self._testbed = testbed
         self._implementation = implementation
         self.pool = pool
+        self._interfaces = interfaces
         self.idle = Memory(0.0, 0.0)
         self.churn: Churn | None = None
         self._options = {
@@ -122,7 +127,11 @@ class PodRunner:
     def _load(self, controller: Controller, daemon: NodeDaemon) -> PodLoad:
         pooled = self.pool.mode != "noop"
         user = self._implementation.user
-        return PodLoad(self._testbed, controller, daemon, user, pooled=pooled)
+        further = self._testbed.facts["further_subnets"][: self._interfaces - 1]
+        annotations = {ANNOTATION: json.dumps(further)} if further else None
+        return PodLoad(
+            self._testbed, controller, daemon, user, pooled=pooled, annotations=annotations
+        )
 
     async def _wait_until_full(self) -> None:
         """Wait until the first node's pool has its minimum, and Neutron is called no more."""
@@ -143,14 +152,17 @@ class PodRunner:
                 measured, cost = await session.load.run_counted([_names(0, number)])
             runs += measured
             costs.append(cost)
-        return Case(self.pool.mode, delays, number, runs, Cost.sum_of(costs))
+        return self._case(delays, number, runs, Cost.sum_of(costs))
+
+    def _case(self, delays: Delays, number: int, runs: list[PodTimes], cost: Cost) -> Case:
+        return Case(self.pool.mode, delays, number, runs, cost, self._interfaces)
 
     async def _run_case(self, session: Session, delays: Delays, number: int, times: int) -> Case:
         await self._set_delays(session, delays)
         names = [_names(run, number) for run in range(times)]
         if self.pool.mode == "noop":
             runs, cost = await session.load.run_counted(names)
-            return Case(self.pool.mode, delays, number, runs, cost)
+            return self._case(delays, number, runs, cost)
         runs = []
         costs: list[Cost] = []
         for names_of_run in names:
@@ -158,7 +170,7 @@ class PodRunner:
             runs += measured
             costs.append(cost)
             await self._refill(number)
-        return Case(self.pool.mode, delays, number, runs, Cost.sum_of(costs))
+        return self._case(delays, number, runs, Cost.sum_of(costs))
 
     async def _refill(self, number: int) -> None:
         """Wait until the pool has its ports back, which return when it is checked."""

@@ -21,6 +21,7 @@ from tests.kit.fakes.faults import Answer, Proceed
 
 Json = dict[str, Any]
 METHODS = ("GET", "POST", "PUT", "DELETE")
+FURTHER = 3  # networks for further interfaces of Pods
 # subnets of Services: range, gateway, and the addresses that Neutron chooses from by itself;
 # the latter are outside the range of ClusterIPs
 SERVICE_SUBNETS = (
@@ -207,6 +208,10 @@ def _add_networks(cloud: FakeCloud) -> Json:
     """
     pods = cloud.add_network("pods", "10.64.0.0/14", "fd64::/64", mtu=1442)
     group = cloud.add_security_group("pods")
+    further = [
+        cloud.add_network(f"further-{number}", f"10.{80 + number}.0.0/16")["subnets"][0]
+        for number in range(FURTHER)
+    ]
     services = cloud.add_network("services")
     for cidr, gateway, first, last in SERVICE_SUBNETS:
         pools = [{"start": first, "end": last}]
@@ -217,6 +222,7 @@ def _add_networks(cloud: FakeCloud) -> Json:
         "project": cloud.project_id,
         "network": pods["id"],
         "subnets": pods["subnets"],
+        "further_subnets": further,
         "group": group["id"],
         "service_subnets": services["subnets"],
     }
