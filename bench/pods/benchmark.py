@@ -23,8 +23,17 @@ from bench.pods.pool import MODES, Pool
 from bench.pods.report import pods_report
 from bench.pods.runner import NODES, PodRunner
 from bench.report import Report
+from bench.testbed.fake_cloud import FURTHER
 from bench.testbed.implementations import ThisProject
 from bench.testbed.testbed import running_testbed
+
+
+def _interfaces(text: str) -> int:
+    """Read a number of interfaces; the testbed has so many networks."""
+    number = int(text)
+    if not 1 <= number <= FURTHER + 1:
+        raise argparse.ArgumentTypeError(f"{number} is no number from 1 to {FURTHER + 1}")
+    return number
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="noop",
         help="without a pool of ports, with an empty one (cold) or with a full one (warm) (noop)",
     )
-    add_values(parser, "--interfaces", int, (1,), "interfaces of each Pod, 4 at most")
+    add_values(parser, "--interfaces", _interfaces, (1,), "interfaces of each Pod")
     add_profile(parser)
 
 

@@ -133,19 +133,19 @@ def _of_costs(cases: list[Case]) -> Table:
 
 
 def _of_interfaces(cases: list[Case]) -> list[Table]:
-    """Return a table with the cost of a further interface, if there are any."""
+    """Return a table with the cost of a further interface, if Pods with several were measured."""
     shares = {_name(case): _shares(case, cases) for case in cases}
     rows = [(name, *found.values()) for name, found in shares.items() if found]
     columns = ("CASE", "VIFs of all", "CPU", "NEUTRON", "WRITES")
-    title = "Cost of a further interface, in Pods with one interface"
+    title = "Cost of a further interface, as a share of a Pod with one"
     return [Table(title, columns, rows)] if rows else []
 
 
 def _shares(case: Case, cases: list[Case]) -> dict[str, float]:
     """Return what a further interface costs, as shares of a Pod with one."""
-    alike = (case.number, case.delays)
-    single = [each for each in cases if (each.number, each.delays) == alike]
-    plain = next((each for each in single if each.interfaces == 1), None)
+    alike = (case.number, case.delays, 1)
+    found = (each for each in cases if (each.number, each.delays, each.interfaces) == alike)
+    plain = next(found, None)
     if plain is None or case.interfaces == 1:
         return {}
     costs = {

@@ -36,8 +36,9 @@ class Session:
 class PodRunner:
     """The cases of one implementation with one kind of pool.
 
-    Pods have so many interfaces, the further ones by the Multi-VIF driver additional_subnets.
     `idle` is the memory of the first controller before its first case; `churn` is the last churn.
+
+    :param interfaces: of each Pod; the driver additional_subnets is asked for the further ones.
     """
 
     def __init__(

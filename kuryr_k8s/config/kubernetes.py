@@ -80,8 +80,8 @@ _parts = [
         "additional_ifname_prefix",
         default="eth",
         regex=r"^[A-Za-z][-A-Za-z0-9_.]{0,11}$",
-        help="Begin of the names of further interfaces to which the Pod gives none; a number from "
-        "1 on follows.",
+        help="Prefix of the names of further interfaces to which the Pod gives no name; a number, "
+        "from 1 on, follows.",
     ),
     cfg.StrOpt(
         "service_project_driver",

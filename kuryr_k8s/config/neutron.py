@@ -139,24 +139,27 @@ policy = [
     _grants(
         "ports",
         "namespace:id, of Neutron ports that Services may name by the annotation "
-        "loadbalancer.openstack.org/port-id, and Pods by openstack.org/spec-ports",
+        "loadbalancer.openstack.org/port-id, and Pods by openstack.org/spec-ports "
+        "and spec-default-port",
     ),
     _grants(
         "networks",
         "namespace:id, of networks that Services may name, or name a subnet of, by the "
-        "annotations network-id, subnet-id, additional-vip-subnet-ids, floating-network-id, and "
+        "annotations network-id, subnet-id, additional-vip-subnet-ids and floating-network-id; or "
         "of which Pods may name subnets",
     ),
     _grants(
         "security_groups",
-        "namespace:id, of security groups that Services may name by the annotation vip-sg-ids",
+        "namespace:id, of security groups that Services may name by the annotation vip-sg-ids, "
+        "and NetworkAttachmentDefinitions by securityGroupIds",
     ),
     cfg.ListOpt(
         "port_security",
         item_type=_GRANT,
         default=[],
         help="Pairs namespace:id, of networks in which a Namespace's Pods may have ports without "
-        "port security: such a Pod may send with anybody's address.",
+        "port security: such a Pod may send with anybody's address. * before the colon stands "
+        "for every Namespace; * after it, for every network of the Namespace's project.",
     ),
     _grants(
         "floating_ips",

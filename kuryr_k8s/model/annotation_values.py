@@ -5,6 +5,7 @@ and its value: «is no number from 1 to 10».
 """
 
 import ipaddress
+import json
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -179,6 +180,22 @@ def ciphers(value: str) -> str:
             f"is no list of ciphers of at most {LONGEST_CIPHERS} characters (ECDHE+AESGCM:!aNULL)"
         )
     return value
+
+
+def json_of(value: str) -> Any:
+    """Read JSON."""
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValueError("is no JSON") from None
+
+
+def json_list(value: str) -> list[Any]:
+    """Read a list in JSON."""
+    found = json_of(value)
+    if not isinstance(found, list):
+        raise ValueError("is no list")  # noqa: TRY004 - of the user's text
+    return found
 
 
 milliseconds = number(0, _LONGEST)

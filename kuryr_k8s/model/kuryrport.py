@@ -5,7 +5,7 @@ status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versione
         specificPorts: {<id of a port that a user made>: {<field>: <value before the Pod had it>}}
 
 An interface that does not follow the security groups of its Pod has ``ownSecurityGroups: true``
-beside its ``vif``; one in a network that users name, its ``attachment``.
+beside its ``vif``; one in a network that users name, its ``networkName``.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from kuryr_k8s.model.vif import VIFBase
 Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
 OWN_GROUPS = "ownSecurityGroups"
-ATTACHMENT = "attachment"
+NETWORK_NAME = "networkName"
 DATA = "versioned_object.data"
 DEEPEST = 50  # levels of an interface; ours have 16
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -108,12 +108,12 @@ class KuryrPort:
         names = sorted(vifs, key=lambda name: name != DEFAULT_IFNAME)
         return [vifs[name] for name in names if not entries[name].get(OWN_GROUPS)]
 
-    def attachments(self) -> dict[str, str]:
+    def network_names(self) -> dict[str, str]:
         """Return the names that users know networks by, by the interfaces' names."""
         return {
-            name: str(entry[ATTACHMENT])
+            name: str(entry[NETWORK_NAME])
             for name, entry in self.vifs_json().items()
-            if isinstance(entry, dict) and entry.get(ATTACHMENT)
+            if isinstance(entry, dict) and entry.get(NETWORK_NAME)
         }
 
     @property
@@ -219,16 +219,16 @@ def _without_active(entry: Any) -> Any:
 def write_vifs(
     vifs: dict[str, VIFBase],
     own_groups: Collection[str] = (),
-    attachments: Mapping[str, str] = MappingProxyType({}),
+    network_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Json:
     """Return ``status.vifs`` for these interfaces.
 
     :param own_groups: the names of those that do not follow the security groups of the Pod.
-    :param attachments: the names that users know the networks by, by the interfaces' names.
+    :param network_names: the names that users know the networks by, by the interfaces' names.
     """
     return {
         name: {"default": name == DEFAULT_IFNAME, "vif": vif.to_json()}
         | ({OWN_GROUPS: True} if name in own_groups else {})
-        | ({ATTACHMENT: attachments[name]} if attachments.get(name) else {})
+        | ({NETWORK_NAME: network_names[name]} if network_names.get(name) else {})
         for name, vif in vifs.items()
     }

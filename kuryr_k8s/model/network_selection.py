@@ -5,13 +5,14 @@ of an interface in the short form is Multus' own.
 """
 
 import ipaddress
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from kuryr_k8s.model.annotation_values import json_list
+
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
-MOST = 32  # interfaces
+MOST_INTERFACES = 32
 SHOWN = 60  # characters of a key that means nothing
 SUPPORTED = ("name", "namespace", "interface", "ips", "mac", "default-route")
 # keys of the standard that a Neutron port has nothing for
@@ -55,9 +56,11 @@ def read_selections(text: str, namespace: str) -> list[NetworkSelection]:
     :raises ValueError: anything in it is wrong; its words follow the annotation's name. Then no
         element counts (section 4.1.2).
     """
-    elements = _read_json(text) if set('[{"') & set(text) else _read_short(text)
-    if len(elements) > MOST:
-        raise ValueError(f"has {len(elements)} elements, and a Pod may have {MOST}")
+    if not text.strip():
+        return []  # as Multus reads it
+    elements = json_list(text) if set('[{"') & set(text) else _read_short(text)
+    if len(elements) > MOST_INTERFACES:
+        raise ValueError(f"has {len(elements)} elements, and a Pod may have {MOST_INTERFACES}")
     selections = [_read(element, namespace) for element in elements]
     interfaces = [each.interface for each in selections if each.interface is not None]
     if len(set(interfaces)) < len(interfaces):
@@ -65,16 +68,6 @@ def read_selections(text: str, namespace: str) -> list[NetworkSelection]:
     if sum(each.gateways is not None for each in selections) > 1:
         raise ValueError("has more than one default-route")
     return selections
-
-
-def _read_json(text: str) -> list[Any]:
-    try:
-        elements = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError("is no JSON") from None
-    if not isinstance(elements, list):
-        raise ValueError("is no list")  # noqa: TRY004 - of the user's text
-    return elements
 
 
 def _read_short(text: str) -> list[dict[str, Any]]:
@@ -102,7 +95,8 @@ def _read(element: Any, namespace: str) -> NetworkSelection:
     name = _text(element, "name")
     if name is None:
         raise ValueError("has an element without a name")
-    for value in (name, element.get("namespace")):
+    stated = _text(element, "namespace")
+    for value in (name, stated):
         if value and not re.fullmatch(_NAME, value):
             raise ValueError("names what cannot be a network or a namespace")
     mac = _text(element, "mac")
@@ -112,7 +106,7 @@ def _read(element: Any, namespace: str) -> NetworkSelection:
             raise ValueError("has a mac that is no address of an interface")
     gateways = element.get("default-route")
     return NetworkSelection(
-        namespace=_text(element, "namespace") or namespace,
+        namespace=stated or namespace,
         name=name,
         interface=_interface(element),
         ips=_addresses(element, "ips"),

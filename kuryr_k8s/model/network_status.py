@@ -9,24 +9,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
-from kuryr_k8s.model.vif import Subnet, VIFBase
+from kuryr_k8s.model.vif import EVERYWHERE, Subnet, VIFBase
 
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
-EVERYWHERE = ("0.0.0.0/0", "::/0")
 DEFAULT_NETWORK = "kuryr"  # the name in the CNI configuration that we install
 
 
-def network_status(vifs: Mapping[str, VIFBase], attachments: Mapping[str, str]) -> str:
+def network_status(vifs: Mapping[str, VIFBase], network_names: Mapping[str, str]) -> str:
     """Return the annotation for these interfaces, the default one first.
 
-    :param attachments: the names of networks by the interfaces' names; other interfaces, but the
+    :param network_names: the names of networks by the interfaces' names; other interfaces, but the
         default one, are left out.
     """
     names = sorted(vifs, key=lambda name: name != DEFAULT_IFNAME)
     shown = [
-        _element(name, vifs[name], attachments.get(name) or DEFAULT_NETWORK)
+        _element(name, vifs[name], network_names.get(name) or DEFAULT_NETWORK)
         for name in names
-        if name == DEFAULT_IFNAME or name in attachments
+        if name == DEFAULT_IFNAME or name in network_names
     ]
     return json.dumps(shown)
 
@@ -53,7 +52,9 @@ def _element(ifname: str, vif: VIFBase, network: str) -> dict[str, Any]:
 
 
 def _gateways(subnet: Subnet, is_default: bool) -> list[str]:
-    """Return the gateways of the default routes, of which the standard tells alone."""
+    """Return the gateways of the default routes; the standard shows no others."""
     if is_default:
         return [subnet.gateway] if subnet.gateway and subnet.ips else []
-    return [each.gateway for each in subnet.routes if each.cidr in EVERYWHERE and each.gateway]
+    return [
+        each.gateway for each in subnet.routes if each.cidr in EVERYWHERE.values() and each.gateway
+    ]

@@ -9,6 +9,8 @@ from typing import ClassVar
 
 from kuryr_k8s.model.codec import Versioned, model
 
+EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}  # by IP version
+
 
 @model
 class Route(Versioned):

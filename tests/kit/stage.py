@@ -188,6 +188,22 @@ class Stage:
 
         return await self.until(note)
 
+    async def until_told(self, *words):
+        """Wait for an Event whose note has all these words; its reason."""
+
+        async def reason():
+            told = await self.events()
+            return next((each for each, note in told if all(word in note for word in words)), None)
+
+        return await self.until(reason)
+
+    async def port_ids(self, name):
+        """Ids of the ports of a Pod by its interfaces, as its KuryrPort has them."""
+        vifs = (await self.kuryrport(name))["status"]["vifs"]
+        return {
+            ifname: entry["vif"]["versioned_object.data"]["id"] for ifname, entry in vifs.items()
+        }
+
     @staticmethod
     def both_finalizers():
         return [KURYRPORT_FINALIZER, NODE_FINALIZER]

@@ -15,6 +15,8 @@ from kuryr_k8s.cloud.transport import Transport
 
 Json = dict[str, Any]
 HOST = "binding:host_id"
+OF_PODS = "compute:kuryr"  # the device_owner of ports that were made for Pods
+TAKEN = "compute:kuryr-specific:"  # the beginning of that of users' ports that Pods have
 ATTEMPTS = 2  # Neutron itself changes ports, too
 
 
@@ -35,7 +37,7 @@ class SpecificPorts:
         self._mark = mark
 
     def is_free(self, port: Mapping[str, Any], pod_uid: str) -> bool:
-        """Return whether nobody has the port; False: the Pod has it already.
+        """Return whether the port is free; False: the Pod has it already.
 
         :raises PortInUse: somebody else has it, or a cluster made it.
         """
@@ -43,22 +45,37 @@ class SpecificPorts:
             return False
         if port["device_id"] or port["device_owner"] or clusters_on(port.get("tags") or ()):
             owner = port["device_owner"]
-            whose = "another Pod" if owner.startswith("compute:kuryr") else owner or "somebody"
+            whose = (
+                "another Pod"
+                if owner == OF_PODS or owner.startswith(TAKEN)
+                else owner or "somebody"
+            )
             raise PortInUse(f"port {port['id']} is in use by {whose}")
         return True
 
-    async def take(self, port_id: str, pod_uid: str, host_id: str) -> Json:
+    async def take(
+        self,
+        port_id: str,
+        pod_uid: str,
+        host_id: str,
+        *,
+        as_found: Mapping[str, str] | None,
+    ) -> Json:
         """Take the port for a Pod, bound to a host.
 
+        :param as_found: what is recorded of its fields; None if the Pod has it already.
         :returns: the port.
-        :raises PortInUse: somebody else has it, or was faster.
+        :raises PortInUse: somebody else has it, was faster, or has changed what is recorded.
         :raises errors.NotFound: there is no such port that we may see.
         """
         wanted = {"device_id": pod_uid, "device_owner": self._owner, HOST: host_id}
+        recorded = as_found or {}
         conflict: errors.Conflict | None = None
         for _ in range(ATTEMPTS):
             port = await self._get(port_id)
-            self.is_free(port, pod_uid)
+            is_free = self.is_free(port, pod_uid)
+            if is_free and any((port.get(name) or "") != recorded[name] for name in recorded):
+                break  # it is recorded again with the next attempt
             if all(port.get(name) == value for name, value in wanted.items()):
                 return port
             try:
@@ -88,7 +105,7 @@ class SpecificPorts:
 
     @property
     def _owner(self) -> str:
-        return f"compute:kuryr-specific:{self._mark.uid}"
+        return f"{TAKEN}{self._mark.uid}"
 
     def _is_taken_for(self, port: Mapping[str, Any], pod_uid: str) -> bool:
         return (port["device_owner"], port["device_id"]) == (self._owner, pod_uid)

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from kuryr_k8s.cni import netlink, result
 from kuryr_k8s.cni.bindings.base import Attachment
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
-from kuryr_k8s.model.vif import Subnet, VIFBase
-
-ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+from kuryr_k8s.model.vif import EVERYWHERE, Subnet, VIFBase
 
 
 def wiring(attachment: Attachment, vif: VIFBase, *, offload: bool) -> netlink.Wiring:
@@ -65,7 +63,7 @@ def routes(attachment: Attachment, vif: VIFBase) -> Iterator[tuple[str, str]]:
 
     These are the subnets' host routes and, for eth0 alone, one default route for each family.
     """
-    missing = dict(ANYWHERE) if attachment.ifname == DEFAULT_IFNAME else {}
+    missing = dict(EVERYWHERE) if attachment.ifname == DEFAULT_IFNAME else {}
     for subnet in _subnets(vif):
         for route in subnet.routes:
             if route.gateway:

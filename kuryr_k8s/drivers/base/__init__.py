@@ -36,9 +36,9 @@ from kuryr_k8s.drivers.base.pods import (
     PodSubnetsDriver,
     PodVIFDriver,
     PortRequest,
-    check_subnets,
     is_unmarked,
     maker_of,
+    read_subnets,
     releaser_of,
 )
 from kuryr_k8s.drivers.base.pools import (
@@ -111,9 +111,9 @@ __all__ = [
     "SlotLookup",
     "StillShared",
     "VIFPoolDriver",
-    "check_subnets",
     "is_unmarked",
     "keepers",
     "maker_of",
+    "read_subnets",
     "releaser_of",
 ]

@@ -2,19 +2,20 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import clusters_on
-from kuryr_k8s.cloud.neutron.api import Network, Subnet
+from kuryr_k8s.cloud.neutron.api import Network, Neutron, Subnet
 from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG
+from kuryr_k8s.cloud.neutron.specific_ports import OF_PODS
 from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
-DEVICE_OWNER = "compute:kuryr"  # of the ports that the drivers make
+DEVICE_OWNER = OF_PODS  # of the ports that the drivers make
 NAME_LIMIT = 255  # characters of a port's name
 PORT_FIELDS = (  # what drivers read of the ports that they are shown
     "id",
@@ -104,15 +105,21 @@ class PodNetwork:
         return tuple(sorted(subnet.id for subnet in self.subnets if not subnet.is_automatic))
 
 
-def check_subnets(subnets: Sequence[Subnet]) -> None:
-    """Check that subnets can belong to one interface.
+async def read_subnets(neutron: Neutron, subnet_ids: Sequence[str]) -> tuple[Subnet, ...]:
+    """Read the subnets of an interface.
 
-    :raises kuryr_k8s.errors.Refused: they belong to several networks, or one is listed twice.
+    :raises kuryr_k8s.errors.Refused: one does not exist or is listed twice, or they belong to
+        several networks.
     """
+    try:
+        subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in subnet_ids])
+    except errors.NotFound as error:
+        raise errors.Refused(f"no such subnet in Neutron: {error}") from error
     if len({subnet.network_id for subnet in subnets}) > 1:
         raise errors.Refused("the subnets of an interface must belong to one network")
     if len({subnet.id for subnet in subnets}) < len(subnets):
         raise errors.Refused("a subnet is listed twice")
+    return subnets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +131,10 @@ class PortRequest:
     :param may_exist: an earlier try may have made the port: look before making one.
     :param wake: to be called when a request that was answered with Wait can be met.
     :param port_id: of an existing port to use; None: make one.
+    :param as_found: what is recorded of the fields of that port; None if the Pod has it already.
     :param vnic_type: Neutron's ``binding:vnic_type``.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
-    :param mac: None: any.
+    :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
     """
 
@@ -140,6 +148,7 @@ class PortRequest:
     may_exist: bool
     wake: Callable[[], None] = lambda: None
     port_id: str | None = None
+    as_found: Mapping[str, str] | None = None
     vnic_type: str = NORMAL
     addresses: tuple[str, ...] = ()
     mac: str | None = None
@@ -162,15 +171,16 @@ class PortRequest:
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
 
-    def require_plain(self, driver: str) -> None:
+    def require_plain(self, driver: str, but: Collection[str] = ()) -> None:
         """Refuse the request on behalf of a driver that makes plain ports only.
 
+        :param but: particulars that its ports can have.
         :raises kuryr_k8s.errors.Refused: it asks for more.
         """
-        if self.particulars:
+        if unmet := [name for name in self.particulars if name not in but]:
             raise errors.Refused(
                 f"interface {self.ifname}: the pod_vif driver {driver} cannot honour "
-                f"{', '.join(self.particulars)}"
+                f"{', '.join(unmet)}"
             )
 
 
@@ -368,11 +378,11 @@ class InterfaceRequest:
     :param vnic_type: Neutron's ``binding:vnic_type``.
     :param security_groups: None: those of the Pod's default interface, now and when they change.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
-    :param mac: None: any.
+    :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
     :param gateways: of the Pod's default routes, which then lead through this interface; empty:
         those of its subnets; None: the default routes are not this interface's.
-    :param attachment: name of the network, as the Pod's users know it; empty: it has none.
+    :param network_name: name of the network, as the Pod's users know it; empty: it has none.
     """
 
     pod_network: PodNetwork
@@ -386,7 +396,7 @@ class InterfaceRequest:
     mac: str | None = None
     port_security: bool | None = None
     gateways: tuple[str, ...] | None = None
-    attachment: str = ""
+    network_name: str = ""
 
     @property
     def has_own_groups(self) -> bool:

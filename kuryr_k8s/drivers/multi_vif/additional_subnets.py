@@ -7,7 +7,7 @@ families.
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext, InterfaceRequest, MultiVIFDriver
-from kuryr_k8s.drivers.multi_vif.annotations import asked, read_pairs, refusal, shown
+from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, read_pairs, refusal, shown
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.k8s.resources import PODS
 from kuryr_k8s.model.pod import Pod
@@ -27,7 +27,7 @@ class AdditionalSubnets(MultiVIFDriver):
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
     ) -> tuple[InterfaceRequest, ...]:
-        text = asked(self._pods, pod, ANNOTATION)
+        text = annotation_of(self._pods, pod, ANNOTATION)
         if text is None:
             return ()
         try:

@@ -1,27 +1,27 @@
 """Networks that users name by ids of subnets: read from Neutron, and checked for their project."""
 
 import asyncio
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import Network
-from kuryr_k8s.drivers.base import DriverContext, PodNetwork, check_subnets, granted
+from kuryr_k8s.drivers.base import DriverContext, PodNetwork, granted, read_subnets
 
 MOST_KNOWN = 1000
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """A network as last read, and the projects that were seen then to be granted it.
+    """A network as last read, and the projects that may use it as far as was seen since.
 
-    :param lock: held while Neutron is asked: those that ask meanwhile share the answer.
+    :param lock: held while the network is read: those that ask meanwhile share the answer.
     """
 
+    projects: granted.Grants
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     network: PodNetwork | None = None
-    projects: set[str] = field(default_factory=set)
     until: float = -math.inf
 
 
@@ -44,29 +44,24 @@ class NamedNetworks:
             network that the user did not say.
         """
         found = await self.read(subnet_ids)
-        asked = f"the network of subnet {' and '.join(subnet_ids)}"
         try:
             by_id = granted.check_named(self._conf, "networks", namespace, found.network.id)
         except granted.NotGranted as error:
             raise granted.NotGranted(
-                f"{asked} is not granted to namespace {namespace} ([policy] networks in "
-                "kuryr.conf)"
+                f"{_network_of(subnet_ids)} is not granted to namespace {namespace} "
+                "([policy] networks in kuryr.conf)"
             ) from error
-        if not by_id and not await self._may_use(project_id, subnet_ids, found.network):
-            raise errors.Refused(
-                f"{asked} neither belongs to project {project_id} nor is shared with it (Neutron "
-                "rbac-policy access_as_shared)"
-            )
+        if not by_id:
+            await self._known_of(subnet_ids).projects.require(project_id)
         return found
 
-    async def _may_use(self, project_id: str, subnet_ids: Sequence[str], network: Network) -> bool:
-        known = self._known_of(subnet_ids)
-        async with known.lock:
-            if project_id not in known.projects:
-                if not await granted.may_use_network(self._neutron, network, project_id):
-                    return False
-                known.projects.add(project_id)
-        return True
+    async def _check(self, subnet_ids: Sequence[str], project_id: str) -> None:
+        network = (await self.read(subnet_ids)).network
+        if not await granted.may_use_network(self._neutron, network, project_id):
+            raise errors.Refused(
+                f"{_network_of(subnet_ids)} neither belongs to project {project_id} nor is shared "
+                "with it (Neutron rbac-policy access_as_shared)"
+            )
 
     async def read(self, subnet_ids: Sequence[str]) -> PodNetwork:
         """Return the network of these subnets, at most one of each address family.
@@ -77,25 +72,33 @@ class NamedNetworks:
         async with known.lock:
             if known.network is None or self._clock.now() >= known.until:
                 known.network = await self._read(subnet_ids)
-                known.projects.clear()
+                known.projects.forget()
                 known.until = self._clock.now() + self._longest
             return known.network
 
     def _known_of(self, subnet_ids: Sequence[str]) -> _Known:
         if len(self._known) > MOST_KNOWN:
             now = self._clock.now()
-            for asked, known in list(self._known.items()):
+            for old, known in list(self._known.items()):
                 if now >= known.until and not known.lock.locked():
-                    del self._known[asked]
-        return self._known.setdefault(tuple(subnet_ids), _Known())
+                    del self._known[old]
+        asked = tuple(subnet_ids)
+        if asked not in self._known:
+            grants = granted.Grants(functools.partial(self._check, asked))
+            self._known[asked] = _Known(grants)
+        return self._known[asked]
 
     async def _read(self, subnet_ids: Sequence[str]) -> PodNetwork:
-        try:
-            subnets = tuple([await self._neutron.get_subnet(each) for each in subnet_ids])
-        except errors.NotFound as error:
-            raise errors.Refused(f"no such subnet in Neutron: {error}") from error
-        check_subnets(subnets)
+        subnets = await read_subnets(self._neutron, subnet_ids)
         if len({subnet.ip_version for subnet in subnets}) < len(subnets):
             raise errors.Refused("an interface has one subnet of each address family at most")
-        network = await self._neutron.get_network(subnets[0].network_id)
+        try:
+            network = await self._neutron.get_network(subnets[0].network_id)
+        except errors.NotFound as error:
+            raise errors.Refused(f"no such network in Neutron: {error}") from error
         return PodNetwork(network=network, subnets=subnets)
+
+
+def _network_of(subnet_ids: Sequence[str]) -> str:
+    """Return words for a network that say nothing of it that the user did not say."""
+    return f"the network of subnet {' and '.join(subnet_ids)}"

@@ -16,7 +16,7 @@ from kuryr_k8s.drivers.base import (
     PodNetwork,
     granted,
 )
-from kuryr_k8s.drivers.multi_vif.annotations import asked, read_ids, refusal, shown
+from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, read_ids, refusal, shown
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.k8s.resources import PODS
 from kuryr_k8s.model.annotation_values import identifier
@@ -61,7 +61,7 @@ class SpecificPorts(MultiVIFDriver):
         """
         named: dict[str, str] = {}
         for annotation in (DEFAULT, ANNOTATION, ALIAS):
-            text = asked(self._pods, pod, annotation)
+            text = annotation_of(self._pods, pod, annotation)
             if text is None:
                 continue
             try:
@@ -77,9 +77,10 @@ class SpecificPorts(MultiVIFDriver):
     async def _request(
         self, pod: Pod, project_id: str, annotation: str, port_id: str
     ) -> InterfaceRequest:
-        by_id = granted.check_named(self._context.conf, "ports", pod.namespace, port_id)
         try:
+            by_id = granted.check_named(self._context.conf, "ports", pod.namespace, port_id)
             port = await self._granted(port_id, None if by_id else project_id)
+            self._check_security(pod.namespace, port)
             is_free = self._context.neutron.specific_ports.is_free(port, pod.identity)
             network = await self._network_of([ip["subnet_id"] for ip in port["fixed_ips"]])
         except errors.Refused as error:
@@ -106,7 +107,24 @@ class SpecificPorts(MultiVIFDriver):
         vnic_type = port.get("binding:vnic_type", NORMAL)
         if vnic_type != NORMAL:
             raise errors.Refused(f"port {port_id}: its vnic_type is {vnic_type}, not {NORMAL}")
+        if not port["admin_state_up"]:
+            raise errors.Refused(f"port {port_id}: its admin_state_up is false")
         return port
+
+    def _check_security(self, namespace: str, port: Json) -> None:
+        """Check that the Pod may have a port without port security, if this is one.
+
+        :raises granted.NotGranted: [policy] does not grant it.
+        """
+        if port.get("port_security_enabled") is False:
+            network_id = port["network_id"]
+            try:
+                granted.check_named(self._context.conf, "port_security", namespace, network_id)
+            except granted.NotGranted as error:
+                raise granted.NotGranted(
+                    f"port {port['id']} has no port security, which is not granted to namespace "
+                    f"{namespace} ([policy] port_security in kuryr.conf)"
+                ) from error
 
     async def _network_of(self, subnet_ids: list[str]) -> PodNetwork:
         if not subnet_ids:

@@ -17,8 +17,8 @@ from kuryr_k8s.drivers.base import (
     PodNetwork,
     PodSubnetsDriver,
     ServiceSubnetsDriver,
-    check_subnets,
     granted,
+    read_subnets,
 )
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
@@ -100,11 +100,7 @@ class _ConfiguredSubnets(Driver):
 
     async def _read(self) -> PodNetwork:
         neutron = self._context.neutron
-        try:
-            subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in self._ids])
-        except errors.NotFound as error:
-            raise errors.Refused(f"no such subnet in Neutron: {error}") from error
-        check_subnets(subnets)
+        subnets = await read_subnets(neutron, self._ids)
         first: dict[int, Subnet] = {}
         for subnet in subnets:
             first.setdefault(subnet.ip_version, subnet)

@@ -58,7 +58,7 @@ class NestedVLAN(TaggedPorts):
         return isinstance(vif, VIFVlanNested | VIFOpenVSwitch)
 
     async def ensure(self, request: PortRequest) -> VIFBase:
-        vif_plan.refuse_what_cannot_be_made(request, "nested-vlan")
+        request.require_plain("nested-vlan", but=vif_plan.CHOSEN)
         trunk = await self._trunks.of_node(request.node)
         port = await self._find(request) if request.may_exist else None
         found = port is not None

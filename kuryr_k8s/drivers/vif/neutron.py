@@ -5,7 +5,6 @@ It serves Pods on bare metal, and wherever the node's own Open vSwitch is part o
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
@@ -48,7 +47,7 @@ class NeutronVIF(TaggedPorts):
     async def ensure(self, request: PortRequest) -> VIFBase:
         if request.port_id is not None:
             return await self._take(request.port_id, request)
-        vif_plan.refuse_what_cannot_be_made(request, "neutron-vif")
+        request.require_plain("neutron-vif", but=vif_plan.CHOSEN)
         port = await self._find(request) if request.may_exist else None
         if port is None:
             port = await self._create(request)
@@ -61,10 +60,12 @@ class NeutronVIF(TaggedPorts):
             raise
 
     async def _take(self, port_id: str, request: PortRequest) -> VIFBase:
-        replace(request, port_id=None).require_plain("neutron-vif")
+        request.require_plain("neutron-vif", but=("port_id",))
         host_id = vif_plan.host_id_of(request.node)
         try:
-            port = await self._neutron.specific_ports.take(port_id, request.pod_uid, host_id)
+            port = await self._neutron.specific_ports.take(
+                port_id, request.pod_uid, host_id, as_found=request.as_found
+            )
         except errors.NotFound as error:
             raise errors.Refused(f"there is no port {port_id} any more") from error
         return vif_plan.vif_of(port, request.pod_network, self._bridge, self._mtu)

@@ -1,7 +1,6 @@
 """Pure translation between requests, Neutron ports and VIFs."""
 
 import ipaddress
-from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
@@ -24,6 +23,7 @@ from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
+CHOSEN = ("addresses", "mac", "port_security")  # what a new port can have of its own
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
 
 
@@ -110,16 +110,13 @@ def security_of(request: PortRequest) -> Json:
     return {"port_security_enabled": request.port_security, "security_groups": groups}
 
 
-def refuse_what_cannot_be_made(request: PortRequest, driver: str) -> None:
-    """Refuse a request that asks for what ports of a driver cannot have.
-
-    :raises kuryr_k8s.errors.Refused: it asks for more than addresses, MAC and port security.
-    """
-    replace(request, addresses=(), mac=None, port_security=None).require_plain(driver)
-
-
 def has_what_is_asked(port: Json, request: PortRequest) -> bool:
-    """Return whether a port of an earlier attempt has the addresses and the MAC of a request."""
+    """Return whether a port of an earlier attempt can become what is asked for.
+
+    That is: it has the addresses and the MAC, and no lack of port security that nobody asks for.
+    """
+    if request.port_security is None and port.get("port_security_enabled") is False:
+        return False
     has = {ip["ip_address"] for ip in port["fixed_ips"]}
     return set(request.addresses) <= has and request.mac in (None, port["mac_address"])
 

@@ -1,8 +1,8 @@
-"""The default routes of a Pod: which of its interfaces they lead through. Pure.
+"""The default routes of a Pod, by the interface that they lead through. Pure.
 
 The node gives ``eth0`` the default routes of its subnets' gateways. Where another interface is to
-have them, the VIFs say so: that one has a host route to everywhere, and ``eth0`` no gateway. Of
-subnets' own host routes, those to everywhere count for ``eth0`` alone.
+have them, the VIFs say so: that one has a host route to everywhere, and ``eth0`` no gateway. Host
+routes of subnets to everywhere are kept for ``eth0`` alone.
 """
 
 import ipaddress
@@ -11,9 +11,7 @@ from dataclasses import replace
 
 from kuryr_k8s.drivers.base import InterfaceRequest
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
-from kuryr_k8s.model.vif import Route, Subnet, VIFBase
-
-EVERYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+from kuryr_k8s.model.vif import EVERYWHERE, Route, Subnet, VIFBase
 
 
 def routed(

@@ -1,24 +1,20 @@
 """The interfaces of a Pod, each made and released by the driver whose kind it is."""
 
 import asyncio
-import ipaddress
-import itertools
+import logging
 from collections.abc import Sequence
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     Drivers,
-    InterfaceRequest,
-    MultiVIFDriver,
-    PodSubnetsDriver,
     PodVIFDriver,
     PortRequest,
     VIFPoolDriver,
     releaser_of,
 )
-from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
-from kuryr_k8s.model.pod import Pod
 from kuryr_k8s.model.vif import VIFBase
+
+LOG = logging.getLogger(__name__)
 
 
 class Interfaces:
@@ -26,51 +22,15 @@ class Interfaces:
 
     Interfaces of the node's own kind are the pool's business; all others go straight to the
     pod_vif driver that their request names. What kind a recorded VIF is of tells who releases it.
-
-    :param prefix: of the names of interfaces whose requests name none.
-    :param specific_ports: whether Pods may name ports also where no option lists that driver.
     """
 
-    def __init__(self, drivers: Drivers, *, prefix: str, specific_ports: bool) -> None:
-        self._prefix = prefix
-        self._subnets = drivers[PodSubnetsDriver]
-        self._multi_vif = list(drivers.several(MultiVIFDriver))
-        if specific_ports:
-            specific = drivers.named(MultiVIFDriver, "specific_ports")
-            if specific not in self._multi_vif:
-                self._multi_vif.append(specific)
+    def __init__(self, drivers: Drivers) -> None:
         self._pool = drivers[VIFPoolDriver]
         self._drivers = drivers
 
-    async def wanted(self, pod: Pod, project_id: str) -> dict[str, InterfaceRequest]:
-        """Return the requests for all interfaces of the Pod by name, the default one first.
-
-        :raises errors.Refused: two interfaces have one name, an address or a gateway is in none of
-            its interface's subnets, or a driver refuses.
-        """
-        pod_network = await self._subnets.pod_network(pod, project_id)
-        requests = [InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)]
-        for driver in self._multi_vif:
-            requests += await driver.request_additional_vifs(pod, project_id)
-        if any(request.ifname == DEFAULT_IFNAME for request in requests[1:]):
-            del requests[0]
-        named = self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
-        for ifname, request in named.items():
-            _check_addresses(ifname, request)
-        return named
-
-    def _named(self, requests: Sequence[InterfaceRequest]) -> dict[str, InterfaceRequest]:
-        """Return the requests by name; those without one get the next that is free."""
-        asked = [request.ifname for request in requests if request.ifname is not None]
-        if len(set(asked)) < len(asked):
-            raise errors.Refused(f"two interfaces of the Pod have one name: {', '.join(asked)}")
-        numbered = (f"{self._prefix}{number}" for number in itertools.count(1))
-        free = (name for name in numbered if name not in asked)
-        return {request.ifname or next(free): request for request in requests}
-
     async def ensure_all(
         self, requests: Sequence[tuple[PortRequest, str | None]]
-    ) -> tuple[dict[str, VIFBase], list[Exception]]:
+    ) -> dict[str, VIFBase]:
         """Make the interfaces of one Pod, those that do not exist.
 
         They are made at the same time, unless ports of an earlier try are looked for: before such
@@ -78,7 +38,8 @@ class Interfaces:
 
         :param requests: each with the entry point name of its pod_vif driver; None: that of the
             Pod's node.
-        :returns: the interfaces by name; and what went wrong with the others.
+        :returns: the interfaces by name, in the order of the requests.
+        :raises Exception: what went wrong; of several failures, the weightiest one.
         """
         made: dict[str, VIFBase] = {}
         failures: list[Exception] = []
@@ -96,7 +57,11 @@ class Interfaces:
             async with asyncio.TaskGroup() as group:
                 for request, vif_driver in requests:
                     group.create_task(ensure(request, vif_driver))
-        return made, failures
+        if failures:
+            for failure in failures:
+                LOG.debug("an interface is not made: %r", failure)
+            raise min(failures, key=_weight)
+        return {request.ifname: made[request.ifname] for request, _ in requests}
 
     async def _ensure(self, request: PortRequest, vif_driver: str | None) -> VIFBase:
         """Return the interface, made if need be.
@@ -163,21 +128,14 @@ class Interfaces:
         )
 
 
-def _check_addresses(ifname: str, request: InterfaceRequest) -> None:
-    """Check the addresses and gateways that an interface is to have, before any port is made."""
-    subnets = request.pod_network.subnets
-    cidrs = [subnet.cidr for subnet in subnets]
-    networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
-    asked = {"address": request.addresses, "default-route": request.gateways or ()}
-    for what, addresses in asked.items():
-        for address in addresses:
-            if not any(ipaddress.ip_address(address) in network for network in networks):
-                raise errors.Refused(
-                    f"interface {ifname}: {what} {address} is in none of its subnets "
-                    f"({', '.join(cidrs)})"
-                )
-    if request.gateways == () and not any(subnet.gateway_ip for subnet in subnets):
-        raise errors.Refused(
-            f"interface {ifname}: default-route: none of its subnets has a gateway "
-            f"({', '.join(cidrs)})"
-        )
+def _weight(failure: Exception) -> int:
+    """Return the place of a failure among those of one Pod's interfaces, the weightiest first.
+
+    A defect of ours comes before all; of the others, a refusal tells most, and what only has to
+    wait tells least.
+    """
+    if not isinstance(failure, errors.KuryrError):
+        return 0
+    if isinstance(failure, errors.Refused | errors.OverQuota):
+        return 1
+    return 3 if isinstance(failure, errors.Wait) else 2

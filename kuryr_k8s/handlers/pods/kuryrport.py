@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron.specific_ports import PortInUse
 from kuryr_k8s.drivers.base import (
     InterfaceRequest,
     NodeNotReady,
@@ -25,12 +26,14 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.default_routes import routed
+from kuryr_k8s.handlers.pods.interface_requests import InterfaceRequests
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
-from kuryr_k8s.handlers.pods.specific_ports import SpecificPorts, SpecificPortSweep
+from kuryr_k8s.handlers.pods.specific_port_records import SpecificPortRecords
+from kuryr_k8s.handlers.pods.specific_port_sweep import SpecificPortSweep
 from kuryr_k8s.handlers.pods.starved import StarvedPods
 from kuryr_k8s.handlers.pods.sweep import PortSweep
-from kuryr_k8s.handlers.pods.takeover import sign_late
+from kuryr_k8s.handlers.pods.takeover import sign_anew, sign_late
 from kuryr_k8s.handlers.pods.vif import (
     has_twin,
     is_needed,
@@ -59,18 +62,18 @@ class KuryrPortHandler(Handler):
         super().__init__(context)
         self._projects = context.drivers[PodProjectDriver]
         self._groups = context.drivers[PodSecurityGroupsDriver]
-        self._interfaces = Interfaces(
-            context.drivers,
-            prefix=context.conf.kubernetes.additional_ifname_prefix,
-            specific_ports=context.conf.kubernetes.specific_ports,
-        )
-        self._specific_ports = SpecificPorts(context)
+        self._requests = InterfaceRequests(context.drivers, context.conf)
+        self._interfaces = Interfaces(context.drivers)
+        self._specific_ports = SpecificPortRecords(context)
         self._network_status = NetworkStatus(context)
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
+        self._refused_ports: set[Key] = set()  # Pods that name ports which others have
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
-        # of which some ports may be made, and others not; empty: it was seen to that none is
+        # uids of Pods that may have some of their ports, not all; empty once those are released
         self._partial: dict[Key, str] = {}
+        # uids of Pods whose interfaces may have been recorded: the API server did not say
+        self._unanswered: dict[Key, str] = {}
         # done in Neutron, not yet recorded in the KuryrPort
         self._unrecorded: dict[Key, tuple[str, object]] = {}
         self._granted: dict[Key, KuryrPort] = {}  # the last state with interfaces as we wrote them
@@ -171,7 +174,7 @@ class KuryrPortHandler(Handler):
         }
         patch = {
             "metadata": {"uid": recorded.uid, "resourceVersion": recorded.resource_version},
-            "status": {name: patch for name, patch in wanted.items() if patch},
+            "status": {name: part for name, part in wanted.items() if part},
         }
         informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
         informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
@@ -189,6 +192,7 @@ class KuryrPortHandler(Handler):
             self._starved.discard(key)
             await self._follow_groups(key, recorded, groups)
             await self._network_status.write(key, pod, recorded)
+            await self._give_back_unused(key, recorded)
             return
         if pod.deleting:
             return  # it will not start any more
@@ -196,33 +200,41 @@ class KuryrPortHandler(Handler):
             refuse_twin(self._context.informers.of(KURYRPORTS), key, recorded.pod_uid)
         if recorded.may_be_given_vifs_by_another(self._context.incarnation):
             recorded = await sign_late(self._context, recorded)
+        requests: Mapping[str, InterfaceRequest] = {}
         try:
-            requests = await self._interfaces.wanted(pod, project)
+            requests = await self._requests.of(pod, project)
             recorded = await self._specific_ports.record(key, recorded, requests.values())
             vifs = await self._make(key, recorded, requests, project, groups)
         except (errors.Refused, errors.OverQuota) as error:
             if isinstance(error, errors.OverQuota):
                 self._starved.add(key, project)
+            elif isinstance(error, PortInUse):
+                self._refused_ports.add(key)
             if not isinstance(error, NodeNotReady):  # which is a matter of seconds
                 await self._give_up(key, recorded)
+            if isinstance(error, errors.OverQuota) and len(requests) > 1:
+                for other in self._starved.pass_on(key, project):  # it may need less
+                    self.wake(other)
             raise
         for other in self._starved.take(project, WOKEN):  # there may be room for them, too
             self.wake(other)
         own_groups = {name for name, request in requests.items() if request.has_own_groups}
-        attachments = {name: request.attachment for name, request in requests.items()}
+        network_names = {name: request.network_name for name, request in requests.items()}
         status = {
             "projectId": project,
             "securityGroupIds": list(groups),
-            "vifs": write_vifs(vifs, own_groups, attachments),
+            "vifs": write_vifs(vifs, own_groups, network_names),
         }
         try:
             await self._patch_status(key, recorded, status)
         except (errors.KubeNotFound, errors.KubeConflict):
             await self._release_unnamed(key, recorded)
             raise
-        if any(attachments.values()):
-            await self._network_status.write(key, pod, self._granted[key])
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
+        recorded = self._granted[key]
+        if any(network_names.values()):
+            await self._network_status.write(key, pod, recorded)
+        await self._give_back_unused(key, recorded)
 
     async def _project_of(self, recorded: KuryrPort, pod: Pod) -> str:
         """Return the project of the Pod's ports; the status is not believed in everything."""
@@ -257,6 +269,7 @@ class KuryrPortHandler(Handler):
                 may_exist=may_exist,
                 wake=functools.partial(self.wake, key),
                 port_id=request.port_id,
+                as_found=request.as_found,
                 vnic_type=request.vnic_type,
                 addresses=request.addresses,
                 mac=request.mac,
@@ -267,20 +280,33 @@ class KuryrPortHandler(Handler):
         drivers = [request.vif_driver for request in requests.values()]
         if len(ports) > 1:
             self._partial[key] = recorded.pod_uid
-        made, failures = await self._interfaces.ensure_all(list(zip(ports, drivers, strict=True)))
-        if failures:
-            raise min(failures, key=_weight)
-        used = {request.port_id for request in requests.values() if request.port_id is not None}
-        await self._specific_ports.give_back(recorded, but=used)
-        return routed({ifname: made[ifname] for ifname in requests}, requests)
+        made = await self._interfaces.ensure_all(list(zip(ports, drivers, strict=True)))
+        return routed(made, requests)
+
+    async def _give_back_unused(self, key: Key, recorded: KuryrPort) -> None:
+        """Give back what the Pod named before it got its interfaces, and has not."""
+        if not recorded.specific_ports:
+            return
+        used = {vif.id for vif in recorded.vifs().values()}
+        unused = [port_id for port_id, _ in recorded.specific_ports if port_id not in used]
+        if unused:
+            await self._specific_ports.give_back(recorded, but=used)
+            self._granted[key] = await self._specific_ports.forget(key, recorded, unused)
 
     async def _give_up(self, key: Key, recorded: KuryrPort) -> None:
-        """Release what was made of the Pod's interfaces, as it does not get all: for others."""
+        """Release what the Pod has of its interfaces: it does not get all, and others need them.
+
+        An earlier controller may have left some, too. If it may have them by now, as the record of
+        them was not answered, that is found out first.
+        """
         ours = recorded.creator == self._context.incarnation
         partial = self._partial.get(key, "" if ours else recorded.pod_uid)
         if partial != recorded.pod_uid and not recorded.specific_ports:
             return
         try:
+            if self._unanswered.get(key) == recorded.pod_uid:
+                recorded = await sign_anew(self._context, recorded)
+                self._unanswered.pop(key)
             await self._release_unrecorded(key, recorded)
             await self._specific_ports.give_back(recorded)
         except errors.KuryrError as error:  # why the Pod does not get them matters more
@@ -300,8 +326,10 @@ class KuryrPortHandler(Handler):
 
     def _forget(self, key: Key) -> None:
         self._starved.discard(key)
+        self._refused_ports.discard(key)
         self._tried.pop(key, None)
         self._partial.pop(key, None)
+        self._unanswered.pop(key, None)
         self._unrecorded.pop(key, None)
         self._released.pop(key, None)
         if (granted := self._granted.pop(key, None)) is not None:
@@ -352,17 +380,20 @@ class KuryrPortHandler(Handler):
         meta = {"uid": recorded.uid}
         if "vifs" in status:  # an earlier leader's word must not come after a later one's
             meta["resourceVersion"] = recorded.resource_version
+            self._unanswered[key] = recorded.pod_uid
         patch = {"metadata": meta, "status": status}
         informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
         answer = await kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
         if "vifs" in status:
             self._granted[key] = KuryrPort.read(answer)
+            self._unanswered.pop(key)
         informer.learn(answer)
 
     async def _release_unnamed(self, key: Key, recorded: KuryrPort) -> None:
         """Release ports that nobody will name if the KuryrPort went while they were made."""
         live = await self._context.kube.find(KURYRPORTS, key)
         self._context.informers.of(KURYRPORTS).learn(live)  # changed by other hands: so it is now
+        self._unanswered.pop(key, None)  # what was sent before was for another state of it
         if live is None or live["metadata"]["uid"] != recorded.uid:
             await self._release_unrecorded(key, recorded)
             await self._specific_ports.give_back(recorded)
@@ -389,6 +420,8 @@ class KuryrPortHandler(Handler):
             await self._release_ports(key, recorded)
             await self._specific_ports.give_back(self._as_granted(key, recorded))
             self._unrecorded[key] = (recorded.uid, RELEASED)
+            if recorded.specific_ports:
+                self._wake_refused()
         answer = await self._context.kube.remove_finalizers(
             KURYRPORTS,
             key,
@@ -468,6 +501,12 @@ class KuryrPortHandler(Handler):
         for key in self._starved.take_first():
             self.wake(key)
 
+    def _wake_refused(self) -> None:
+        """Wake all Pods that named ports which others had: one was given back."""
+        waiting, self._refused_ports = self._refused_ports, set()
+        for key in waiting:
+            self.wake(key)
+
     def about(self, key: Key) -> Reference | None:
         return reference(self._context.informers.of(PODS).get(key))
 
@@ -475,6 +514,7 @@ class KuryrPortHandler(Handler):
 def _what_matters(port: KuryrPort | None) -> object:
     if port is None:
         return None
+    # before there are interfaces, specificPorts changes by our own record alone
     granted = _granted(port) if port.has_vifs else port.uid
     return (port.deleting, port.finalizers, port.security_groups, granted)
 
@@ -502,13 +542,3 @@ def _what_matters_of(node: Node) -> object:
 
 def _ids(vifs: dict[str, VIFBase]) -> list[str]:
     return [vif.id for vif in vifs.values()]
-
-
-def _weight(failure: Exception) -> int:
-    """Return the place of a failure among those of one Pod's interfaces, the weightiest first.
-
-    A refusal tells most; what only has to wait tells least.
-    """
-    if isinstance(failure, errors.Refused | errors.OverQuota):
-        return 0
-    return 2 if isinstance(failure, errors.Wait) else 1

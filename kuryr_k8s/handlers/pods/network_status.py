@@ -26,10 +26,10 @@ class NetworkStatus:
 
     async def write(self, key: Key, pod: Pod, recorded: KuryrPort) -> None:
         """Write the annotation if it is to be there, and differs."""
-        attachments = recorded.attachments() if self._in_use else {}
-        if not attachments:
+        network_names = recorded.network_names() if self._in_use else {}
+        if not network_names:
             return
-        text = network_status(recorded.vifs(), attachments)
+        text = network_status(recorded.vifs(), network_names)
         if self._pods.annotation(key, NETWORK_STATUS) == text[: LONGEST_KEPT + 1]:
             return
         patch = {"metadata": {"uid": pod.uid, "annotations": {NETWORK_STATUS: text}}}

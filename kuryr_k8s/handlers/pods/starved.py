@@ -12,6 +12,7 @@ class StarvedPods:
     def __init__(self) -> None:
         self._projects: dict[Key, str] = {}
         self._keys: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        self._passed: set[Key] = set()  # that have passed on since something was released
 
     def __bool__(self) -> bool:
         return bool(self._projects)
@@ -31,8 +32,22 @@ class StarvedPods:
                 del self._keys[project]
 
     def take_first(self) -> list[Key]:
-        """Take the Pod that has waited longest out of each project."""
+        """Take the Pod that has waited longest out of each project, as something was released."""
+        self._passed.clear()
         return [key for project in tuple(self._keys) for key in self.take(project, 1)]
+
+    def pass_on(self, key: Key, project: str) -> list[Key]:
+        """Take another Pod, as this one could not use what was released.
+
+        :returns: empty if it has passed on already: two Pods do not wake each other for ever.
+        """
+        if key in self._passed:
+            return []
+        self._passed.add(key)
+        others = [other for other in self._keys.get(project, ()) if other not in self._passed][:1]
+        for other in others:
+            self.discard(other)
+        return others
 
     def take(self, project: str, count: int) -> list[Key]:
         """Take up to ``count`` Pods that have waited longest out of a project."""

@@ -122,7 +122,22 @@ async def sign_late(context: HandlerContext, recorded: KuryrPort) -> KuryrPort:
     return KuryrPort.read(answer)
 
 
-def _signature(incarnation: str, **precondition: str) -> Json:
+async def sign_anew(context: HandlerContext, recorded: KuryrPort) -> KuryrPort:
+    """Sign a KuryrPort once more, so that what this leader may still write of it is void.
+
+    The same signature would change nothing; so the one that it has is withdrawn before.
+
+    :returns: the KuryrPort as it is now.
+    :raises errors.KubeConflict: it has changed: perhaps it has interfaces by now.
+    """
+    key = Key(recorded.namespace, recorded.name)
+    patch = _signature(None, uid=recorded.uid, resourceVersion=recorded.resource_version)
+    answer = await context.kube.merge_patch(KURYRPORTS, key, patch)
+    context.informers.of(KURYRPORTS).learn(answer)
+    return await sign_late(context, KuryrPort.read(answer))
+
+
+def _signature(incarnation: str | None, **precondition: str) -> Json:
     """Return the patch by which a leader makes what earlier ones may still write void.
 
     :param precondition: ``uid``, and ``resourceVersion`` where the object must not have changed.

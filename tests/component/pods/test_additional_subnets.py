@@ -18,18 +18,12 @@ def asking(*entries):
 
 async def interfaces(stage, name):
     """The network, and the addresses, of each interface of a Pod by its name."""
-    vifs = (await stage.kuryrport(name))["status"]["vifs"]
-    ports = {
-        ifname: stage.cloud.ports[_data(entry["vif"])["id"]] for ifname, entry in vifs.items()
-    }
+    ids = await stage.port_ids(name)
+    ports = {ifname: stage.cloud.ports[port_id] for ifname, port_id in ids.items()}
     return {
         ifname: (port["network_id"], [ip["subnet_id"] for ip in port["fixed_ips"]])
         for ifname, port in ports.items()
     }
-
-
-def _data(entry):
-    return entry["versioned_object.data"]
 
 
 @pytest.fixture
@@ -94,12 +88,7 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, r
     annotations, words, policy = refused
     async with stage.controller(**SUBNETS, policy=policy):
         await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
-
-        async def told():
-            notes = [note for _, note in await stage.events()]
-            return [note for note in notes if ANNOTATION in note and words in note]
-
-        assert len(await stage.until(told)) == 1
+        await stage.until_told(ANNOTATION, words)
         assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})
         assert not stage.cloud.ports
 

@@ -30,22 +30,6 @@ def as_it_is(stage, port):
     return {name: value for name, value in live.items() if name not in CHANGING}
 
 
-async def ids(stage, name):
-    vifs = (await stage.kuryrport(name))["status"]["vifs"]
-    return {ifname: entry["vif"]["versioned_object.data"]["id"] for ifname, entry in vifs.items()}
-
-
-async def until_told(stage, *words):
-    async def told():
-        return [
-            (reason, note)
-            for reason, note in await stage.events()
-            if all(each in note for each in words)
-        ]
-
-    return (await stage.until(told))[0][0]
-
-
 @pytest.mark.parametrize("annotation", [ANNOTATION, "spec-ports"])
 async def test_named_port_is_an_interface_and_is_given_back_as_it_was(stage, annotation):
     port = made(stage, security_groups=[], description="of the user")
@@ -54,7 +38,7 @@ async def test_named_port_is_an_interface_and_is_given_back_as_it_was(stage, ann
         annotations = {annotation: json.dumps([port["id"]])}
         pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
         await stage.until_plugged_in("web")
-        found = await ids(stage, "web")
+        found = await stage.port_ids("web")
         assert list(found) == ["eth0", "eth1"]
         assert found["eth1"] == port["id"]
         live = stage.cloud.ports[port["id"]]
@@ -73,31 +57,41 @@ async def test_named_port_may_be_the_default_interface(stage):
         annotations = {DEFAULT: port["id"]}
         pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
         await stage.until_plugged_in("web")
-        assert await ids(stage, "web") == {"eth0": port["id"]}
+        assert await stage.port_ids("web") == {"eth0": port["id"]}
         await end(stage, "web", pod)
     assert set(stage.cloud.ports) == {port["id"]}
 
 
-@pytest.fixture(params=["in use", "missing", "tenant", "direct", "twice", "policy", "no JSON"])
+REFUSED = {  # what of the port is so, and the words of the Event
+    "in use": ({"device_owner": "compute:nova", "device_id": "vm"}, "is in use by compute:nova"),
+    "direct": ({"binding:vnic_type": "direct"}, "vnic_type is direct"),
+    "down": ({"admin_state_up": False}, "admin_state_up is false"),
+    "open": (
+        {"port_security_enabled": False, "security_groups": []},
+        "no port security, which is not granted",
+    ),
+    "tenant": ({}, "there is no port"),
+    "missing": ({}, "there is no port"),
+    "twice": ({}, "is named twice"),
+    "policy": ({}, "is not granted to namespace"),
+    "no JSON": ({}, "is no JSON"),
+}
+
+
+@pytest.fixture(params=list(REFUSED))
 def refused(request, stage):
     """What is asked for, the words of its Event, and the policy."""
-    cloud = stage.cloud
-    more = {
-        "in use": {"device_owner": "compute:nova", "device_id": "vm"},
-        "tenant": {"project_id": cloud.add_project("tenant")},
-        "direct": {"binding:vnic_type": "direct"},
+    cloud, (fields, words) = stage.cloud, REFUSED[request.param]
+    if request.param == "tenant":
+        fields = {"project_id": cloud.add_project("tenant")}
+    port = made(stage, **fields)
+    annotations = {
+        "missing": {ANNOTATION: json.dumps([cloud.pods["id"]])},
+        "twice": naming(port, port),
+        "no JSON": {ANNOTATION: port["id"]},
     }
-    port = made(stage, **more.get(request.param, {}))
-    missing = {ANNOTATION: json.dumps([cloud.pods["id"]])}
-    return {
-        "in use": (naming(port), "is in use by compute:nova", {}),
-        "missing": (missing, "there is no port", {}),
-        "tenant": (naming(port), "there is no port", {}),
-        "direct": (naming(port), "vnic_type is direct", {}),
-        "twice": (naming(port, port), "is named twice", {}),
-        "policy": (naming(port), "is not granted to namespace", {"ports": "elsewhere:*"}),
-        "no JSON": ({ANNOTATION: port["id"]}, "is no JSON", {}),
-    }[request.param]
+    policy = {"ports": "elsewhere:*"} if request.param == "policy" else {}
+    return annotations.get(request.param, naming(port)), words, policy
 
 
 async def test_what_cannot_be_is_an_event_and_nothing_is_changed(stage, refused):
@@ -105,7 +99,7 @@ async def test_what_cannot_be_is_an_event_and_nothing_is_changed(stage, refused)
     before = {port_id: as_it_is(stage, port) for port_id, port in stage.cloud.ports.items()}
     async with stage.controller(policy=policy):
         await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
-        await until_told(stage, words)
+        await stage.until_told(words)
         assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})
         await stage.cloud.wait_for(
             lambda: (
@@ -121,21 +115,21 @@ async def test_port_of_another_project_can_be_granted_by_its_id(stage):
     async with stage.controller(policy=policy):
         await stage.cluster.add_pod("web", node=NODE, annotations=naming(port))
         await stage.until_plugged_in("web")
-        assert (await ids(stage, "web"))["eth1"] == port["id"]
+        assert (await stage.port_ids("web"))["eth1"] == port["id"]
 
 
 async def test_of_two_pods_that_name_one_port_the_second_has_it_after_the_first(stage):
     port = made(stage)
     before = as_it_is(stage, port)
-    async with stage.controller(patience=PATIENCE):
+    async with stage.controller(patience={"first_refused": 600.0, "refused": 600.0}):
         first = await stage.cluster.add_pod("first", node=NODE, annotations=naming(port))
         await stage.until_plugged_in("first")
         second = await stage.cluster.add_pod("second", node=NODE, annotations=naming(port))
-        assert await until_told(stage, port["id"], "is in use") == "KuryrPortInUse"
+        assert await stage.until_told(port["id"], "is in use") == "KuryrPortInUse"
         assert not stage.ports_of(second)
         await end(stage, "first", first)
         await stage.until_plugged_in("second")
-        assert (await ids(stage, "second"))["eth1"] == port["id"]
+        assert (await stage.port_ids("second"))["eth1"] == port["id"]
         await end(stage, "second", second)
     assert as_it_is(stage, port) == before
 
@@ -159,8 +153,31 @@ async def test_port_that_is_not_named_any_more_is_given_back(stage):
         await stage.until(has_recorded_the_second)
         broken.remove()
         await stage.until_plugged_in("web")
-        assert (await ids(stage, "web"))["eth1"] == second["id"]
+        assert (await stage.port_ids("web"))["eth1"] == second["id"]
+
+        async def has_forgotten_the_first():
+            recorded = (await stage.kuryrport("web"))["status"]["specificPorts"]
+            return list(recorded) == [second["id"]]
+
+        await stage.until(has_forgotten_the_first)
         assert as_it_is(stage, first) == before
+
+
+async def test_host_that_the_user_changes_meanwhile_is_restored_as_it_is_then(stage):
+    """The port was recorded, and not taken yet: what is recorded by then is out of date."""
+    port = made(stage, **{"binding:host_id": "first"})
+    live = stage.cloud.ports[port["id"]]
+
+    async def change(_request, proceed):
+        live.update({"binding:host_id": "second", "revision_number": live["revision_number"] + 1})
+        return await proceed()
+
+    stage.proxy.faults.add(method="PATCH", path="/kuryrports/web/status", action=change)
+    async with stage.controller(patience=PATIENCE):
+        pod = await stage.cluster.add_pod("web", node=NODE, annotations=naming(port))
+        await stage.until_plugged_in("web")
+        await end(stage, "web", pod)
+    assert as_it_is(stage, port)["binding:host_id"] == "second"
 
 
 async def test_node_that_cannot_have_such_ports_refuses_the_pod_and_lets_it_go(stage):
@@ -170,7 +187,7 @@ async def test_node_that_cannot_have_such_ports_refuses_the_pod_and_lets_it_go(s
     await stage.cluster.add_node("vm", addresses=(VM,))
     async with stage.controller(**options, patience=PATIENCE):
         pod = await stage.cluster.add_pod("web", node="vm", annotations=naming(port))
-        await until_told(stage, "nested-vlan cannot honour port_id")
+        await stage.until_told("nested-vlan cannot honour port_id")
         await stage.cluster.delete_pod(pod)
         await stage.until_deleting("web")
         await stage.let_go("web")
@@ -189,7 +206,7 @@ async def test_port_is_given_back_if_another_interface_cannot_be_made(stage):
             "openstack.org/kuryr-additional-subnets": json.dumps(small["subnets"])
         }
         pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
-        await until_told(stage, "10.9.0.0/30")
+        await stage.until_told("10.9.0.0/30")
         await stage.cloud.wait_for(
             lambda: as_it_is(stage, port) == before and not stage.ports_of(pod)
         )
@@ -200,7 +217,7 @@ async def test_pods_may_name_no_ports_where_the_operator_says_so(stage):
     async with stage.controller(kubernetes={"specific_ports": "false"}):
         await stage.cluster.add_pod("web", node=NODE, annotations=naming(port))
         await stage.until_plugged_in("web")
-        assert list(await ids(stage, "web")) == ["eth0"]
+        assert list(await stage.port_ids("web")) == ["eth0"]
 
 
 async def test_port_of_a_pod_that_is_gone_is_given_back(stage):

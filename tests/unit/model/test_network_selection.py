@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.model.network_selection import MOST, NetworkSelection, read_selections
+from kuryr_k8s.model.network_selection import MOST_INTERFACES, NetworkSelection, read_selections
 
 
 def selected(*elements):
@@ -73,6 +73,7 @@ def test_default_route_without_gateway_is_the_networks_own():
         ({"name": "A"}, "cannot be a network"),
         ({"name": "a/b"}, "cannot be a network"),
         ({"name": "a", "namespace": "../b"}, "cannot be a network"),
+        ({"name": "a", "namespace": 5}, "namespace that is no string"),
         ({"name": "a", "interface": "longer-than-fifteen"}, "cannot be the name of one"),
         ({"name": "a", "interface": "a b"}, "cannot be the name of one"),
         ({"name": "a", "interface": "a/b"}, "cannot be the name of one"),
@@ -99,7 +100,6 @@ def test_one_element_that_is_wrong_makes_the_annotation_invalid(element, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is not \\[namespace/\\]name"),
         ("a,", "is not \\[namespace/\\]name"),
         ("a/b/c", "is not \\[namespace/\\]name"),
         ("a.b", "is not \\[namespace/\\]name"),
@@ -108,7 +108,7 @@ def test_one_element_that_is_wrong_makes_the_annotation_invalid(element, words):
         ('[{"name": "a", "interface": "x"}, {"name": "b", "interface": "x"}]', "twice"),
         ('[{"name": "a", "interfce": "x"}]', "the key interfce"),
         ('[{"name": "a", "default-route": []}, {"name": "b", "default-route": []}]', "more than"),
-        (",".join(["a"] * (MOST + 1)), f"has {MOST + 1} elements"),
+        (",".join(["a"] * (MOST_INTERFACES + 1)), f"has {MOST_INTERFACES + 1} elements"),
     ],
 )
 def test_what_is_wrong_as_a_whole_is_refused(text, words):
@@ -116,12 +116,21 @@ def test_what_is_wrong_as_a_whole_is_refused(text, words):
         read_selections(text, "mine")
 
 
+@pytest.mark.parametrize("text", ["", "  "])
+def test_empty_annotation_selects_nothing(text):
+    assert read_selections(text, "mine") == []
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 KEYS = ("name", "namespace", "interface", "ips", "mac", "default-route", "cni-args", "a.b/c")
-ELEMENTS = st.lists(st.dictionaries(st.sampled_from(KEYS), JSON | st.sampled_from(["a", ["::1"]])))
+ELEMENTS = st.lists(
+    st.dictionaries(st.sampled_from(KEYS), JSON | st.sampled_from(["a", ["::1"]])).map(
+        lambda element: {"name": "a", **element}
+    )
+)
 
 
 @given(st.text() | JSON.map(json.dumps) | ELEMENTS.map(json.dumps))

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers.multi_vif.annotations import MOST, SHOWN, read_ids, read_pairs, shown
+from kuryr_k8s.drivers.multi_vif.annotations import SHOWN, read_ids, read_pairs, shown
 from kuryr_k8s.model.annotation_values import identifier
+from kuryr_k8s.model.network_selection import MOST_INTERFACES
 
 A = "5e2e6f4e-4a55-4b0f-8a0e-0d2c8c0f4b1a"
 B = "c9b2a7e0-7d3d-4d0e-9d53-5f4a7c8f9e10"
@@ -48,7 +49,7 @@ def test_each_entry_is_an_interface(text, entries):
         ('["../ports"]', "is no id"),
         (f'["{A},"]', "is no id"),
         (f'["{A},{B},{A}"]', "more than two ids"),
-        (json.dumps([A] * (MOST + 1)), f"has {MOST + 1} entries"),
+        (json.dumps([A] * (MOST_INTERFACES + 1)), f"has {MOST_INTERFACES + 1} entries"),
         (json.dumps([A] * 10_000), "has 10000 entries"),
     ],
 )
@@ -74,4 +75,4 @@ def test_lists_of_ids_are_read_or_refused(text):
     with contextlib.suppress(ValueError):
         ids = read_ids(text)
     assert ids == [identifier(each) for each in ids]
-    assert len(ids) <= MOST
+    assert len(ids) <= MOST_INTERFACES

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers.multi_vif.npwg import Config, read_config
+from kuryr_k8s.drivers.multi_vif.npwg_config import Config, read_config
 
 A = "5e2e6f4e-4a55-4b0f-8a0e-0d2c8c0f4b1a"
 B = "c9b2a7e0-7d3d-4d0e-9d53-5f4a7c8f9e10"
@@ -20,7 +20,7 @@ B = "c9b2a7e0-7d3d-4d0e-9d53-5f4a7c8f9e10"
         ({"subnetId": f"{A},{B}"}, Config(subnets=(A, B))),
         (
             {"subnetId": A, "driverType": "neutron-vif"},  # as kuryr-kubernetes' users write it
-            Config(subnets=(A,), driver="neutron-vif"),
+            Config(subnets=(A,)),
         ),
         ({"subnetId": A, "securityGroupIds": []}, Config(subnets=(A,), security_groups=())),
         ({"subnetId": A, "securityGroupIds": [B]}, Config(subnets=(A,), security_groups=(B,))),
@@ -39,10 +39,16 @@ def test_configuration_is_read(fields, config):
         ("{}", "has no subnetId"),
         ('{"subnetId": 1}', "has no subnetId"),
         ('{"subnetId": "../ports"}', "subnetId that is no id"),
-        (f'{{"subnetId": "{A}", "driverType": 1}}', "driverType that is no string"),
+        (f'{{"subnetId": "{A}", "driverType": 1}}', "driverType that is none of"),
         (f'{{"subnetId": "{A}", "securityGroupIds": "{B}"}}', "no list of ids"),
         (f'{{"subnetId": "{A}", "securityGroupIds": ["x"]}}', "securityGroupIds that is no id"),
         (f'{{"subnetId": "{A}", "portSecurity": "no"}}', "neither true nor false"),
+        (f'{{"subnetId": "{A},{B},{A}"}}', "more than two ids in subnetId"),
+        (json.dumps({"subnetId": A, "securityGroupIds": [B] * 11}), "11 securityGroupIds"),
+        (
+            json.dumps({"subnetId": A, "securityGroupIds": [B], "portSecurity": False}),
+            "securityGroupIds, and portSecurity is false",
+        ),
         (f'{{"subnetId": "{A}", "subnetID": "{B}"}}', "the key subnetID"),
     ],
 )

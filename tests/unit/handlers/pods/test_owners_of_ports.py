@@ -95,9 +95,7 @@ def test_port_that_no_driver_claims_is_nobodys():
 @in_any_order
 async def test_driver_that_claims_ports_of_others_releases_after_them(names):
     released = []
-    in_use = InUse(drivers_of(names, released))
-    interfaces = Interfaces(in_use, prefix="eth", specific_ports=False)
-    await interfaces.release_unrecorded("u1")
+    await Interfaces(InUse(drivers_of(names, released))).release_unrecorded("u1")
     assert sorted(released) == ["claiming", "one", "two"]
     assert released[-1] == "claiming"
 

@@ -1,25 +1,19 @@
 """Ports that users made for Pods, as a KuryrPort records them before they are taken.
 
-``status.specificPorts`` holds what each was like. So the port is given back as it was, also if
-nothing else came to be recorded of it.
+``status.specificPorts`` holds what each was like. So a port is given back as it was even if
+nothing else was recorded of it.
 """
 
-import logging
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import InterfaceRequest
-from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.kuryrport import KuryrPort
 
-LOG = logging.getLogger(__name__)
-Json = dict[str, Any]
 
-
-class SpecificPorts:
+class SpecificPortRecords:
     """Records ports before they are taken, and gives them back."""
 
     def __init__(self, context: HandlerContext) -> None:
@@ -60,8 +54,24 @@ class SpecificPorts:
             )
         return recorded
 
+    async def forget(self, key: Key, recorded: KuryrPort, port_ids: Iterable[str]) -> KuryrPort:
+        """Remove the record of ports that have been given back.
+
+        :returns: the KuryrPort as it is then.
+        """
+        patch = {
+            "metadata": {"uid": recorded.uid},
+            "status": {"specificPorts": dict.fromkeys(port_ids)},
+        }
+        answer = await self._kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        self._kuryrports.learn(answer)
+        return KuryrPort.read(answer)
+
     async def give_back(self, recorded: KuryrPort, but: Collection[str] = ()) -> None:
-        """Give back all that the Pod has, but these; one that fails holds up no other."""
+        """Give back all that the Pod has, but these; one that fails holds up no other.
+
+        :raises errors.CloudError: the last failure, after all were tried.
+        """
         problem: errors.CloudError | None = None
         for port_id, fields in recorded.specific_ports:
             if port_id in but:
@@ -74,49 +84,3 @@ class SpecificPorts:
                 problem = error
         if problem is not None:
             raise problem
-
-
-class SpecificPortSweep(Sweep[Json]):
-    """Sweep of ports that users made and that Pods have which are gone.
-
-    They are left where a late call of an earlier leader has taken a port, or where somebody has
-    removed our finalizer. What such a port was bound to before is not known any more.
-    """
-
-    def __init__(self, context: HandlerContext) -> None:
-        super().__init__(
-            "specific-port-sweeper",
-            interval=context.conf.neutron_defaults.sweep_interval,
-            confirm_after=context.patience.unneeded,
-            patience=context.patience,
-            clock=context.clock,
-            observe=context.observe,
-        )
-        self._neutron = context.neutron
-        self._kube = context.kube
-        self._kuryrports = context.informers.of(KURYRPORTS)
-
-    async def search(self) -> list[Json]:
-        return self.still_unwanted(await self._neutron.specific_ports.list_taken())
-
-    def identity(self, item: Json) -> tuple[str, str]:
-        """Return the ids of the port and of its Pod."""
-        return item["id"], item["device_id"]
-
-    def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
-        return _of_nobody(items, self._kuryrports.values())
-
-    async def confirm(self, items: Sequence[Json]) -> list[Json]:
-        pages = self._kube.list_pages(KURYRPORTS, {})
-        live = [KuryrPort.read(item) async for items, _version in pages for item in items]
-        return _of_nobody(items, live)
-
-    async def remove(self, item: Json) -> None:
-        """Give the port back, bound to no host."""
-        LOG.warning("port %s is given back: Pod %s is gone", item["id"], item["device_id"])
-        await self._neutron.specific_ports.give_back(item["id"], item["device_id"], {})
-
-
-def _of_nobody(ports: Sequence[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
-    pods = {recorded.pod_uid for recorded in kuryrports}
-    return [port for port in ports if port["device_id"] not in pods]

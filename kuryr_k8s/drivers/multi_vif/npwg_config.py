@@ -1,0 +1,67 @@
+"""What a NetworkAttachmentDefinition says about Neutron: ``openstack.org/kuryr-config``."""
+
+from dataclasses import dataclass
+
+from kuryr_k8s.drivers.multi_vif.annotations import read_id, shown
+from kuryr_k8s.k8s.informer import LONGEST_KEPT
+from kuryr_k8s.model.annotation_values import json_of
+
+CONFIG = "openstack.org/kuryr-config"
+SUBNET, DRIVER = "subnetId", "driverType"
+GROUPS, PORT_SECURITY = "securityGroupIds", "portSecurity"
+MOST_GROUPS = 10
+DRIVERS = ("neutron-vif", "nested-vlan")  # either: which one serves is up to the Pod's node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What a network is in Neutron.
+
+    :param subnets: one, or one of each address family.
+    :param security_groups: None: those of the Pod.
+    :param port_security: None: as the network has it.
+    """
+
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...] | None = None
+    port_security: bool | None = None
+
+
+def read_config(text: str) -> Config:
+    """Read the annotation of a NetworkAttachmentDefinition.
+
+    :raises ValueError: its words follow the annotation's name.
+    """
+    if len(text) > LONGEST_KEPT:
+        raise ValueError(f"has more than {LONGEST_KEPT} characters")
+    fields = json_of(text)
+    if not isinstance(fields, dict):
+        raise ValueError("is no object")  # noqa: TRY004 - of the user's text
+    unknown = fields.keys() - {SUBNET, DRIVER, GROUPS, PORT_SECURITY}
+    if unknown:
+        raise ValueError(f"has the key {shown(min(unknown))}, which means nothing")
+    subnets, driver = fields.get(SUBNET), fields.get(DRIVER)
+    groups, port_security = fields.get(GROUPS), fields.get(PORT_SECURITY)
+    if not isinstance(subnets, str):
+        raise ValueError(f"has no {SUBNET}")  # noqa: TRY004
+    if subnets.count(",") > 1:
+        raise ValueError(f"has more than two ids in {SUBNET}")
+    if driver not in (None, "", *DRIVERS):
+        raise ValueError(f"has a {DRIVER} that is none of {', '.join(DRIVERS)}")
+    if groups is not None and not (
+        isinstance(groups, list) and all(isinstance(each, str) for each in groups)
+    ):
+        raise ValueError(f"has {GROUPS} that are no list of ids")
+    if groups is not None and len(groups) > MOST_GROUPS:
+        raise ValueError(f"has {len(groups)} {GROUPS}, and a port may have {MOST_GROUPS} here")
+    if port_security is not None and not isinstance(port_security, bool):
+        raise ValueError(f"has a {PORT_SECURITY} that is neither true nor false")
+    if groups and port_security is False:
+        raise ValueError(f"has {GROUPS}, and {PORT_SECURITY} is false")
+    return Config(
+        subnets=tuple(read_id(each.strip(), f"a {SUBNET}") for each in subnets.split(",")),
+        security_groups=None
+        if groups is None
+        else tuple(read_id(each, GROUPS) for each in groups),
+        port_security=port_security,
+    )

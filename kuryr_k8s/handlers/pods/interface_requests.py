@@ -1,0 +1,76 @@
+"""The interfaces that a Pod asks for."""
+
+import ipaddress
+import itertools
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import Drivers, InterfaceRequest, MultiVIFDriver, PodSubnetsDriver
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
+from kuryr_k8s.model.pod import Pod
+
+
+class InterfaceRequests:
+    """Collects the requests of the Multi-VIF drivers, and names the interfaces."""
+
+    def __init__(self, drivers: Drivers, conf: cfg.ConfigOpts) -> None:
+        self._prefix: str = conf.kubernetes.additional_ifname_prefix
+        self._subnets = drivers[PodSubnetsDriver]
+        self._multi_vif = list(drivers.several(MultiVIFDriver))
+        if conf.kubernetes.specific_ports:  # also where no option lists that driver
+            specific = drivers.named(MultiVIFDriver, "specific_ports")
+            if specific not in self._multi_vif:
+                self._multi_vif.append(specific)
+
+    async def of(self, pod: Pod, project_id: str) -> dict[str, InterfaceRequest]:
+        """Return the requests for all interfaces of the Pod by name, the default one first.
+
+        :raises errors.Refused: two interfaces have one name, an address or a gateway is in none of
+            its interface's subnets, or a driver refuses.
+        """
+        pod_network = await self._subnets.pod_network(pod, project_id)
+        requests = [InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)]
+        for driver in self._multi_vif:
+            requests += await driver.request_additional_vifs(pod, project_id)
+        if any(request.ifname == DEFAULT_IFNAME for request in requests[1:]):
+            del requests[0]
+        named = self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
+        for ifname, request in named.items():
+            _check_addresses(ifname, request)
+        return named
+
+    def _named(self, requests: Sequence[InterfaceRequest]) -> dict[str, InterfaceRequest]:
+        """Return the requests by name; those without one get the next that is free."""
+        asked = [request.ifname for request in requests if request.ifname is not None]
+        if len(set(asked)) < len(asked):
+            raise errors.Refused(f"two interfaces of the Pod have one name: {', '.join(asked)}")
+        numbered = (f"{self._prefix}{number}" for number in itertools.count(1))
+        free = (name for name in numbered if name not in asked)
+        return {request.ifname or next(free): request for request in requests}
+
+
+def _check_addresses(ifname: str, request: InterfaceRequest) -> None:
+    """Check the addresses and gateways that an interface is to have, before any port is made."""
+    subnets = request.pod_network.subnets
+    cidrs = [subnet.cidr for subnet in subnets]
+    networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
+    asked = {"address": request.addresses, "default-route": request.gateways or ()}
+    for what, addresses in asked.items():
+        for address in addresses:
+            if not any(ipaddress.ip_address(address) in network for network in networks):
+                raise errors.Refused(
+                    f"interface {ifname}: {what} {address} is in none of its subnets "
+                    f"({', '.join(cidrs)})"
+                )
+    for subnet in subnets:
+        if subnet.gateway_ip in request.addresses:
+            raise errors.Refused(
+                f"interface {ifname}: address {subnet.gateway_ip} is the gateway of its subnet"
+            )
+    if request.gateways == () and not any(subnet.gateway_ip for subnet in subnets):
+        raise errors.Refused(
+            f"interface {ifname}: default-route: none of its subnets has a gateway "
+            f"({', '.join(cidrs)})"
+        )
