@@ -13,6 +13,8 @@ MORE = (
 )
 # Specs of clouds of others, of kube-proxy's own means, or of what the lab does not have.
 NOT_ASKED = r"\[Disruptive\]|\[Slow\]|KubeProxy|NetworkPolicy|\[Feature:(SCTP|NetworkPolicy|Alpha)"
+# Specs whose goroutines go on after their end: they fail whatever runs in the same process.
+APART = r"preserve UDP traffic when server pod cycles"
 REASONS: dict[str, str] = {  # by a regular expression of the names of specs
     r"internalTrafficPolicy=Local": (
         "all nodes share one VIP: a load balancer does not know on which node a client is"
