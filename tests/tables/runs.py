@@ -66,6 +66,9 @@ class Record:
     held_twice: list = field(default_factory=list)  # ports that two Pods had at the same time
     batch: int = 0  # ports that are made for pools at once; 0: there are no pools
     corrected: bool = False  # something was undone, in writes of which none are counted
+    # Patches of what was gone already, which change nothing: watches of two resources are in no
+    # order, and whoever sees a Service's Endpoints go first moves what they said to the Service.
+    found_nothing: Counter = field(default_factory=Counter)
 
     @property
     def writes(self):
@@ -158,6 +161,8 @@ def compare(cell, record, found, *, crashed=False, taken_over=False):
         return
     repeated = Counter(place[:3] for place in found.writes)
     repeated.subtract(place[:3] for place in record.writes)
+    repeated.subtract(found.found_nothing)
+    repeated.update(record.found_nothing)
     cell.extra = sum(repeated.values())
     if isinstance(cell.place, Place) and cell.place.is_write:
         repeated[cell.place[:3]] -= 1  # it may be made once more
@@ -232,6 +237,9 @@ async def _live(stage, life, crash, groups, keeping=Keeper, wanted=None):
         await life.steps(stage, keeper, at)
         await asyncio.sleep(LATE)  # nothing may come any more: that takes time to see
     record.places = places(stage)
+    record.found_nothing.update(
+        {("kube", "patch", what): number for what, number in stage.proxy.found_nothing.items()}
+    )
     return record
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -106,6 +107,7 @@ class KubeProxy:
         self.events = Events()
         self.calls = Calls()
         self.answered = 0  # writes, whatever came of them
+        self.found_nothing: Counter[str] = Counter()  # patches of what is gone, by resource
         self.asking = 0  # requests that the server has not answered
         self.changes = Changes()
         self.streams: set[Stream] = set()
@@ -186,10 +188,12 @@ class KubeProxy:
             self.answered += verb in _WRITES and resource != "leases"
             self.changes.notify()
 
-    async def _forward(self, request: web.Request, _resource: str) -> web.StreamResponse:
+    async def _forward(self, request: web.Request, resource: str) -> web.StreamResponse:
         """One request, to its end, even if the client is gone meanwhile."""
         body = await request.read()
-        return await asyncio.shield(self._exchange(request, body))
+        response = await asyncio.shield(self._exchange(request, body))
+        self.found_nothing[resource] += (request.method, response.status) == ("PATCH", 404)
+        return response
 
     async def _exchange(self, request: web.Request, body: bytes) -> web.Response:
         self.asking += 1

@@ -41,20 +41,29 @@ def until_nobody_lacks_a_port(cluster, pools):
         parked = pool["parked"] if pool["place"] in hosts else pool["available"]
         return not coming and parked == pool["available"] >= pool["target"]
 
+    def differences():
+        kept, ports = pools.all(), pools.ports()
+        recorded, made = cluster.recorded_ports(), cluster.ports()
+        in_use = {port for port, state in ports.items() if state == "in_use"}
+        yield "pools that are not full", [pool for pool in kept if not is_full(pool)]
+        yield "of nobody", [made[port] for port in made.keys() - recorded - ports.keys()]
+        yield "not in Neutron", (recorded | ports.keys()) - made.keys()
+        yield "in use, without a Pod", in_use - recorded
+        yield "of a Pod, not in use", recorded & ports.keys() - in_use
+
     def settled():
         try:
-            kept, ports = pools.all(), pools.ports()
-        except (OSError, ApiError):
-            return False  # the controller does not lead yet
-        recorded = cluster.recorded_ports()
-        in_use = {port for port, state in ports.items() if state == "in_use"}
-        return (
-            all(map(is_full, kept))
-            and set(cluster.ports()) == recorded | set(ports)
-            and in_use == recorded & set(ports)
-        )
+            found = {what: which for what, which in differences() if which}
+        except (OSError, ApiError) as error:
+            found = {"the controller does not lead yet": error}
+        seen.append(found)
+        return not found
 
-    cluster.wait_for("every port is a Pod's or in a pool", settled)
+    seen = []
+    try:
+        cluster.wait_for("every port is a Pod's or in a pool", settled)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; what differs: {seen[-1]}") from None
 
 
 def available(pools):
