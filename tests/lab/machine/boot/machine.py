@@ -36,7 +36,9 @@ exec switch_root /new /usr/lib/systemd/systemd --unit={target}
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")  # a test run that is killed leaves none
 VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 MEMORY = 2048  # MiB; the host gives only what is touched
-LONG = 300  # seconds for each step: the processor is emulated, and has other work besides
+# Seconds for each step: the processor is emulated and has other work besides, and a kubelet that
+# saw the API server's Pod fail five times waits for 160 s before it starts it again.
+LONG = 600
 
 
 class Machine:
@@ -102,8 +104,12 @@ class Machine:
             try:
                 return self.run(command)
             except (CommandError, OSError) as error:
-                if time.monotonic() > deadline or self._processes[-1].poll() is not None:
-                    raise AssertionError(f"not within {seconds} s: {what}: {error}") from error
+                is_off = self._processes[-1].poll() is not None
+                if time.monotonic() > deadline or is_off:
+                    said = "" if is_off else self.journal("kubelet", *master.KURYR, lines=200)
+                    raise AssertionError(
+                        f"not within {seconds} s: {what}: {error}\n{said}"
+                    ) from error
             time.sleep(0.3)
 
     def kubectl(self, *arguments, seconds=60):
@@ -120,10 +126,11 @@ class Machine:
         lines = self.run(f"systemctl show -p {names} {name}").splitlines()
         return dict(line.split("=", 1) for line in lines)
 
-    def journal(self, *units):
-        """Read what the units have said since this boot, with seconds since it."""
+    def journal(self, *units, lines="all"):
+        """Read what the units have said since this boot, or the last lines of it, with seconds
+        since the boot."""
         chosen = " ".join(f"-u {unit}" for unit in units)
-        return self.run(f"journalctl --no-pager -q -o short-monotonic -b {chosen}")
+        return self.run(f"journalctl --no-pager -q -o short-monotonic -b -n {lines} {chosen}")
 
     def _start(self, name, argv):
         with (self.directory / f"{name}.log").open("ab") as log:

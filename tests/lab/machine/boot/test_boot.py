@@ -14,7 +14,7 @@ from tests.lab.machine.boot import master
 from tests.lab.machine.boot.cloud import CloudOutside
 from tests.lab.machine.boot.machine import LONG, Machine
 
-pytestmark = [pytest.mark.lab_only, pytest.mark.complete]
+pytestmark = [pytest.mark.lab_only, pytest.mark.complete, pytest.mark.timeout(3 * LONG)]
 _, DAEMON = master.KURYR
 CONFLIST = f"{master.CNI_CONF}/10-kuryr.conflist"
 STATUS = f"""\
