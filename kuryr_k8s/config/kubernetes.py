@@ -55,7 +55,8 @@ _parts = [
     cfg.StrOpt(
         "pod_vif_driver",
         default="neutron-vif",
-        help="Driver that creates a Pod's interface in Neutron: neutron-vif or nested-vlan.",
+        help="Driver that creates a Pod's interface in Neutron: neutron-vif, nested-vlan or "
+        "nested-macvlan.",
     ),
     cfg.StrOpt(
         "vif_pool_driver",

@@ -103,9 +103,9 @@ pod_vif_nested = [
     cfg.ListOpt(
         "worker_nodes_subnets",
         default=[],
-        help="For pod_vif_driver = nested-vlan: ids of the subnets in which the virtual machines "
-        "that are nodes have their InternalIPs. The port of such a machine must be the parent "
-        "port of a trunk in our own project.",
+        help="For the pod_vif drivers nested-vlan and nested-macvlan: ids of the subnets in which "
+        "the virtual machines that are nodes have their InternalIPs. For nested-vlan, the port of "
+        "such a machine must be the parent port of a trunk in our own project.",
     ),
     cfg.StrOpt(
         "trunk_tag",
@@ -117,6 +117,6 @@ pod_vif_nested = [
         default=3,
         min=1,
         help="Number of times that VLAN ids are chosen again if others take them first on the "
-        "same trunk.",
+        "same trunk, and that address pairs are written again if others change the same port.",
     ),
 ]

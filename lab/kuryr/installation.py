@@ -275,6 +275,8 @@ class Installation:
             workers = cloud.networks["workers"].v4
             assert workers is not None
             settings["pod_vif_nested"] = {"worker_nodes_subnets": workers.id}
+            # macvlans have the groups of their node, which users get by a grant alone
+            settings["policy"] = {"port_security": f"*:{cloud.networks['workers'].id}"}
         component = Component(
             name,
             self._command(CONTROLLER_PROGRAM, name, settings, directories),

@@ -16,6 +16,8 @@ MARK = f"kuryr-cluster:{CLUSTER}"
 HOST = "chassis1"
 NODE = "node1"
 VM = "10.63.0.9"  # address of the node that is a VM
+MACHINE = "10.62.0.9"  # of a VM in the network of Pods
+PAIR_OF_USERS = {"ip_address": "10.62.0.250", "mac_address": "02:00:00:00:00:01"}
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kuryr-k8s-controller"
 
 
@@ -63,6 +65,14 @@ def furnish(cloud):
     """Give the cloud a dual-stack network for Pods and a security group."""
     cloud.pods = cloud.add_network("pods", "10.62.0.0/16", "fd62::/64", mtu=1442)
     cloud.group = cloud.add_security_group("pods")
+
+
+def add_machine(cloud, address=MACHINE):
+    """Give the cloud a VM in the network of Pods, with an address pair of its users'; its port."""
+    fixed_ips = [{"subnet_id": cloud.pods["subnets"][0], "ip_address": address}]
+    port = cloud.add_port(cloud.pods["id"], fixed_ips=fixed_ips)
+    port["allowed_address_pairs"] = [dict(PAIR_OF_USERS)]
+    return port["id"]
 
 
 def add_vm(cloud, address=VM):

@@ -85,6 +85,19 @@ class NestedLanes(Lanes):
         return confs.add_vm(cloud)
 
 
+class MacvlanLanes(Lanes):
+    """Their nodes are VMs in the network of Pods."""
+
+    options: ClassVar[dict] = {"addresses": (confs.MACHINE,)}
+
+    def conf(self, cloud):
+        confs.add_machine(cloud)
+        return {
+            "kubernetes": {"pod_vif_driver": "nested-macvlan"},
+            "pod_vif_nested": {"worker_nodes_subnets": cloud.pods["subnets"][0]},
+        }
+
+
 def _loader(directory, cloud, cluster, more):
     def load(**groups):
         own = {"lease_name": cluster.namespace, "lease_duration": LEASE} | more.get(

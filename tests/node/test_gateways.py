@@ -9,13 +9,13 @@ GATEWAY = "10.77.0.1"
 
 
 @pytest.fixture
-def vlans():
+def nested():
     links = Links()
-    yield links.vlans
+    yield links.nested
     links.close()
 
 
-async def test_gateway_answers_although_the_pod_has_asked_for_it_already(namespaces, vlans):
+async def test_gateway_answers_although_the_pod_has_asked_for_it_already(namespaces, nested):
     """As a Pod does whose interface is made again while it runs."""
     pod, beyond = namespaces(), namespaces()
     shell(f"ip -n {pod} link add eth0 type veth peer name eth0 netns {beyond}")
@@ -23,4 +23,4 @@ async def test_gateway_answers_although_the_pod_has_asked_for_it_already(namespa
         shell(f"ip -n {netns} address add {address} dev eth0")
         shell(f"ip -n {netns} link set eth0 up")
     shell(f"ip netns exec {pod} ping -c1 -W5 {GATEWAY}")
-    assert await vlans.answers(path(pod), "eth0", [GATEWAY])
+    assert await nested.answers(path(pod), "eth0", [GATEWAY])

@@ -21,7 +21,8 @@ from kuryr_k8s.cni.bindings.base import (
     Claim,
     NamespaceGone,
 )
-from kuryr_k8s.cni.bindings.vlan import VlanBinding, VlanRecord
+from kuryr_k8s.cni.bindings.nested import NestedRecord
+from kuryr_k8s.cni.bindings.vlan import VlanBinding
 from kuryr_k8s.cni.netlink import Links, Vlan
 from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.pods.adds import Adds
@@ -125,7 +126,7 @@ def answers(address, netns):
 
 async def gone(binding, vlan):
     """The kernel takes the interfaces of a dead namespace down a moment later."""
-    await eventually(lambda: not binding._vlans.exists(vlan))
+    await eventually(lambda: not binding._nested.exists(vlan, 0))
 
 
 async def test_pod_has_a_vlan_interface_and_the_node_has_none(daemon, gateway, namespaces):
@@ -187,7 +188,7 @@ async def test_namespace_whose_path_is_gone_is_still_cleaned(daemon, namespaces)
         remove_namespace(netns)
         assert not binding.vanished(attachment(netns))
         await daemon().disconnect(attachment(netns))
-        assert not binding._vlans.exists(Vlan(link="eth0", vlan_id=1))
+        assert not binding._nested.exists(Vlan(link="eth0", vlan_id=1), 0)
 
 
 async def test_interface_vanishes_with_its_namespace(daemon, namespaces):
@@ -314,10 +315,10 @@ async def test_number_of_a_dead_namespace_means_another_one(daemon, namespaces):
 
 async def test_record_without_interface_is_removed(daemon, namespaces):
     netns, binding = namespaces(), daemon()
-    number = await binding._vlans.number(f"/run/netns/{netns}")
+    number = await binding._nested.number(f"/run/netns/{netns}")
     vlan = Vlan(link="eth0", vlan_id=1)
-    record = VlanRecord(
-        attachment=attachment(netns), vlan=vlan, number=number, name="tap1", port_id="p"
+    record = NestedRecord(
+        attachment=attachment(netns), nested=vlan, number=number, name="tap1", port_id="p"
     )
     binding._records.put(record)
     again = daemon()
@@ -377,11 +378,11 @@ async def test_kill_at_any_moment_leaves_nothing_that_is_not_recorded(daemon, st
         await asyncio.to_thread(child.join)
         binding = daemon()
         interrupted += len(binding.attachments())
-        if binding._vlans.exists(vlan):
+        if binding._nested.exists(vlan, 0):
             assert list(binding.attachments()) == [attachment(netns)]
         for each in list(binding.attachments()):
             await binding.disconnect(each)
-        assert not binding._vlans.exists(vlan)
+        assert not binding._nested.exists(vlan, 0)
         assert not list(state.glob("*"))
         if not interrupted:
             longest = min(1.5 * longest, 20.0)  # where all takes longer

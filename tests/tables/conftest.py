@@ -5,12 +5,13 @@ import pytest
 from tests import samples
 from tests.kit.fixtures import *  # noqa: F403
 from tests.kit.fixtures import OutsideLanes, ServiceLanes
-from tests.kit.stages import CrowdedLanes, Lanes, NestedLanes
+from tests.kit.stages import CrowdedLanes, Lanes, MacvlanLanes, NestedLanes
 from tests.tables.faults import Choice
 
 ENVIRONMENTS = {
     "pods": Lanes,
     "nested": NestedLanes,
+    "macvlan": MacvlanLanes,
     "crowded": CrowdedLanes,
     "services": ServiceLanes,
     "outside": OutsideLanes,

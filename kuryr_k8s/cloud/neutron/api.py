@@ -14,6 +14,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import ClusterMark
+from kuryr_k8s.cloud.neutron.address_pairs import AddressPairs
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.neutron.full_subnets import FullSubnets
 from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG, OwnPorts
@@ -101,6 +102,7 @@ class Neutron:
         self.trunks = Trunks(transport)
         self.floating_ips = FloatingIPs(transport)
         self.security_groups = SecurityGroups(transport)
+        self.address_pairs = AddressPairs(transport)
         self.specific_ports = SpecificPorts(transport, self.mark)
         self._transport = transport
         # by project and priority: one of its callers sends a batch for all of them

@@ -29,6 +29,10 @@ class Record:
         """
         return cls(**data | {"attachment": Attachment(**data["attachment"])})
 
+    def write(self) -> dict[str, Any]:
+        """Return the JSON that :meth:`read` reads."""
+        return dataclasses.asdict(self)
+
 
 R = TypeVar("R", bound=Record)
 
@@ -67,7 +71,7 @@ class Records(Generic[R]):
         new = path.with_name(path.name + _NEW)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            new.write_text(json.dumps(dataclasses.asdict(record)))
+            new.write_text(json.dumps(record.write()))
             new.replace(path)
         except OSError as error:
             raise BindingError(f"cannot write {path}: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 from kuryr_k8s.cni.netlink.flows import Flows, Network, UdpTarget, is_within
 from kuryr_k8s.cni.netlink.links import Links
+from kuryr_k8s.cni.netlink.nested_links import Macvlan, Nested, NestedLinks, Taken, Vlan
 from kuryr_k8s.cni.netlink.node_link import (
     PASSING_MARK,
     NodeLink,
@@ -11,7 +12,6 @@ from kuryr_k8s.cni.netlink.node_link import (
 )
 from kuryr_k8s.cni.netlink.parked_pairs import ParkedPair
 from kuryr_k8s.cni.netlink.threads import finish
-from kuryr_k8s.cni.netlink.vlans import Taken, Vlan, Vlans
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
 
 __all__ = [
@@ -19,7 +19,10 @@ __all__ = [
     "Flows",
     "LinkError",
     "Links",
+    "Macvlan",
     "NamespaceError",
+    "Nested",
+    "NestedLinks",
     "Network",
     "NoLink",
     "NodeLink",
@@ -31,7 +34,6 @@ __all__ = [
     "Taken",
     "UdpTarget",
     "Vlan",
-    "Vlans",
     "Wiring",
     "finish",
     "is_within",

@@ -8,10 +8,10 @@ from kuryr_k8s.cni.netlink import device, namespace, rtnl
 from kuryr_k8s.cni.netlink import parked_pairs as parked
 from kuryr_k8s.cni.netlink.flows import Flows
 from kuryr_k8s.cni.netlink.link_events import LinkEvents
+from kuryr_k8s.cni.netlink.nested_links import NestedLinks
 from kuryr_k8s.cni.netlink.node_link import NodeLinks
 from kuryr_k8s.cni.netlink.pyroute import IPRoute
 from kuryr_k8s.cni.netlink.threads import Threads
-from kuryr_k8s.cni.netlink.vlans import Vlans
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Links:
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = Threads("netlink", threads)
         self._slow = Threads("netlink-delete", 2)  # 10-20 ms each: no ADD waits for that
-        self.vlans = Vlans(self._threads, self._slow)
+        self.nested = NestedLinks(self._threads, self._slow)
         self.node = NodeLinks(self._slow)
         self._conntrack = Threads("conntrack", 1)  # a table of flows may be long
         self.flows = Flows(self._conntrack)

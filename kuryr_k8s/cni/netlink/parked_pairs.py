@@ -90,7 +90,10 @@ def hand_over(host: str, alias: str, netns: str, wiring: Wiring, *, up: bool) ->
         if wiring.mtu is not None:  # the network's may have changed since the port was parked
             for end in (host, below):
                 device.set_mtu(end, wiring.mtu)
-        home.do(rtnl.alias(host, alias), rtnl.passthru(wiring.ifname, index, wiring.mtu, target))
+        home.do(
+            rtnl.alias(host, alias),
+            rtnl.macvlan(wiring.ifname, index, rtnl.PASSTHRU, wiring.mtu, netns=target),
+        )
         try:
             with namespace.entered(target) as inside:
                 namespace.prepare(inside, wiring)

@@ -23,10 +23,11 @@ from kuryr_k8s.cni.netlink.messages import (
 # linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h
 NEWLINK, DELLINK, GETLINK, SETLINK, NEWADDR, NEWROUTE, GETROUTE = 16, 17, 18, 19, 20, 24, 26
 ADDRESS, IFNAME, MTU, LINK, LINKINFO, IFALIAS, NET_NS_FD, PROMISCUITY = 1, 3, 4, 5, 18, 20, 28, 30
-LINK_NETNSID = 37
+LINK_NETNSID, TARGET_NETNSID = 37, 46
 INFO_KIND, INFO_DATA = 1, 2
 VETH_PEER = 1
-MACVLAN_MODE, PASSTHRU = 1, 8
+MACVLAN_MODE, BRIDGE, PASSTHRU = 1, 4, 8
+VLAN_ID = 1
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 RTA_DST, RTA_OIF, RTA_GATEWAY = 1, 4, 5
 MAIN_TABLE, STATIC, UNICAST, LOCAL = 254, 4, 1, 2
@@ -56,6 +57,23 @@ class Rtnl(messages.Channel):
         index, flags = struct.unpack_from("=4xiI", answer)
         return index, flags, dict(attributes(answer[16:]))
 
+    def links_in(self, netns: int) -> list[tuple[int, dict[int, bytes]]]:
+        """List index and attributes of all interfaces in another namespace.
+
+        :param netns: its number; there is nothing in a namespace that is gone.
+        """
+        body = _link() + unsigned(TARGET_NETNSID, netns)
+        try:
+            answers = list(self.dump(GETLINK, body))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return []
+        return [
+            (struct.unpack_from("=4xi", answer)[0], dict(attributes(answer[16:])))
+            for answer in answers
+        ]
+
     def is_local(self, destination: bytes) -> bool:
         """Return whether packets to this address stay on the node, by its routes."""
         family = socket.AF_INET if len(destination) == 4 else socket.AF_INET6
@@ -80,16 +98,52 @@ def veth(host: str, peer: str, mac: str, mtu: int | None, *, netns: int | None =
     return Request(NEWLINK, REQUEST | ACK | CREATE | EXCL, body)
 
 
-def passthru(ifname: str, lower: int, mtu: int | None, netns: int) -> Request:
-    """Request a macvlan that takes over another interface, its MAC included.
+def macvlan(
+    ifname: str,
+    lower: int,
+    mode: int,
+    mtu: int | None,
+    *,
+    mac: str = "",
+    netns: int | None = None,
+) -> Request:
+    """Request a macvlan on top of another interface.
 
     :param lower: the index of that interface.
-    :param netns: the descriptor of the macvlan's namespace.
+    :param mode: ``PASSTHRU`` takes it over, its MAC included; ``BRIDGE`` shares it.
+    :param netns: the descriptor of the macvlan's namespace; None for the caller's.
     """
-    mode = nested(INFO_DATA, unsigned(MACVLAN_MODE, PASSTHRU))
-    body = _link() + string(IFNAME, ifname) + unsigned(LINK, lower) + unsigned(NET_NS_FD, netns)
+    return _on_top(ifname, lower, "macvlan", unsigned(MACVLAN_MODE, mode), mtu, mac, netns)
+
+
+def vlan(
+    ifname: str, lower: int, vlan: int, mtu: int | None, *, mac: str = "", netns: int | None = None
+) -> Request:
+    """Request an interface of a VLAN of another interface.
+
+    :param lower: the index of that interface.
+    :param vlan: the id of the VLAN.
+    :param netns: the descriptor of the namespace; None for the caller's.
+    """
+    data = attribute(VLAN_ID, struct.pack("=H", vlan))
+    return _on_top(ifname, lower, "vlan", data, mtu, mac, netns)
+
+
+def _on_top(
+    ifname: str,
+    lower: int,
+    kind: str,
+    data: bytes,
+    mtu: int | None,
+    mac: str,
+    netns: int | None,
+) -> Request:
+    """Request an interface in one message, so that it never appears in another namespace."""
+    info = string(INFO_KIND, kind) + nested(INFO_DATA, data)
+    body = _link() + string(IFNAME, ifname) + unsigned(LINK, lower) + nested(LINKINFO, info)
     body += b"" if mtu is None else unsigned(MTU, mtu)
-    body += nested(LINKINFO, string(INFO_KIND, "macvlan") + mode)
+    body += attribute(ADDRESS, _mac(mac)) if mac else b""
+    body += b"" if netns is None else unsigned(NET_NS_FD, netns)
     return Request(NEWLINK, REQUEST | ACK | CREATE | EXCL, body)
 
 
@@ -146,6 +200,15 @@ def kind(found: dict[int, bytes]) -> str:
     """Return the kind of an interface, such as ``macvlan``; empty for a device."""
     info = dict(attributes(found.get(LINKINFO, b"")))
     return info.get(INFO_KIND, b"").rstrip(b"\0").decode()
+
+
+def vlan_id(found: dict[int, bytes]) -> int | None:
+    """Return the id of a VLAN's interface; None for another one."""
+    if kind(found) != "vlan":
+        return None
+    info = dict(attributes(found[LINKINFO]))
+    data = dict(attributes(info.get(INFO_DATA, b"")))
+    return int(struct.unpack("=H", data[VLAN_ID])[0]) if VLAN_ID in data else None
 
 
 def _link(index: int = 0, flags: int = 0, change: int = 0) -> bytes:

@@ -136,6 +136,7 @@ class PortRequest:
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
     :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
+    :param own_groups: whether the security groups are others than those of the Pod.
     """
 
     pod_uid: str
@@ -153,6 +154,7 @@ class PortRequest:
     addresses: tuple[str, ...] = ()
     mac: str | None = None
     port_security: bool | None = None
+    own_groups: bool = False
 
     @property
     def is_plain(self) -> bool:

@@ -10,11 +10,19 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Network
-from kuryr_k8s.drivers.base import DriverContext, InterfaceRequest, MultiVIFDriver, granted
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    InterfaceRequest,
+    MultiVIFDriver,
+    PodVIFDriver,
+    granted,
+)
 from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, refusal, shown
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.drivers.multi_vif.npwg_config import (
     CONFIG,
+    DRIVER,
+    MACVLAN,
     PORT_SECURITY,
     Config,
     read_config,
@@ -38,6 +46,9 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         self._pods = context.informers.of(PODS)
         self._pods.keep(NETWORKS)
         self._networks = NamedNetworks(context)
+        self._has_macvlan = bool(context.conf.pod_vif_nested.worker_nodes_subnets)
+        if self._has_macvlan:
+            context.drivers.named(PodVIFDriver, MACVLAN)
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
@@ -67,6 +78,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         return InterfaceRequest(
             pod_network=network,
             ifname=selection.interface,
+            vif_driver=config.vif_driver,
             security_groups=config.security_groups,
             addresses=selection.ips,
             mac=selection.mac,
@@ -90,12 +102,13 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         :raises errors.Refused: it does; or [policy] does not grant it.
         """
         is_owner = network.project_id == project_id
-        if config.port_security is False:
+        if config.is_unfiltered:
             conf = self._context.conf
             by_id = granted.check_named(conf, "port_security", namespace, network.id)
             if not (by_id or is_owner):
                 raise errors.Refused(
-                    f"{PORT_SECURITY} can be false in networks of project {project_id} alone"
+                    f"{PORT_SECURITY} can be false, and {DRIVER} {MACVLAN}, in networks of "
+                    f"project {project_id} alone"
                 )
         if (selection.ips or selection.mac) and not is_owner:
             raise errors.Refused(
@@ -116,8 +129,11 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         if text is None:
             raise errors.Refused(f"the NetworkAttachmentDefinition has no annotation {CONFIG}")
         try:
-            return read_config(text)
+            config = read_config(text)
         except ValueError as error:
             # users do not see what stands in other namespaces
             said = f": {shown(text)}" if selection.namespace == namespace else ""
             raise errors.Refused(f"annotation {CONFIG} {error}{said}") from error
+        if config.vif_driver == MACVLAN and not self._has_macvlan:
+            raise errors.Refused(f"{MACVLAN} needs [pod_vif_nested] worker_nodes_subnets")
+        return config

@@ -10,7 +10,9 @@ CONFIG = "openstack.org/kuryr-config"
 SUBNET, DRIVER = "subnetId", "driverType"
 GROUPS, PORT_SECURITY = "securityGroupIds", "portSecurity"
 MOST_GROUPS = 10
-DRIVERS = ("neutron-vif", "nested-vlan")  # either: which one serves is up to the Pod's node
+MACVLAN = "nested-macvlan"
+# of the first two, either is served by the pod_vif driver of the Pod's node
+DRIVERS = ("neutron-vif", "nested-vlan", MACVLAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,13 +20,20 @@ class Config:
     """What a network is in Neutron.
 
     :param subnets: one, or one of each address family.
+    :param vif_driver: entry point name of the pod_vif driver; None: that of the Pod's node.
     :param security_groups: None: those of the Pod.
     :param port_security: None: as the network has it.
     """
 
     subnets: tuple[str, ...]
+    vif_driver: str | None = None
     security_groups: tuple[str, ...] | None = None
     port_security: bool | None = None
+
+    @property
+    def is_unfiltered(self) -> bool:
+        """True if no security groups of the Pod's apply; those of its node may."""
+        return self.port_security is False or self.vif_driver == MACVLAN
 
 
 def read_config(text: str) -> Config:
@@ -58,8 +67,11 @@ def read_config(text: str) -> Config:
         raise ValueError(f"has a {PORT_SECURITY} that is neither true nor false")
     if groups and port_security is False:
         raise ValueError(f"has {GROUPS}, and {PORT_SECURITY} is false")
+    if driver == MACVLAN and (groups or port_security is not None):
+        raise ValueError(f"has {GROUPS} or {PORT_SECURITY}, and {MACVLAN} has those of the node")
     return Config(
         subnets=tuple(read_id(each.strip(), f"a {SUBNET}") for each in subnets.split(",")),
+        vif_driver=driver if driver == MACVLAN else None,
         security_groups=None
         if groups is None
         else tuple(read_id(each, GROUPS) for each in groups),

@@ -20,6 +20,7 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
     PooledPort,
+    PooledVIFDriver,
     PoolKey,
     PortRequest,
 )
@@ -35,7 +36,7 @@ LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
-class NestedVLAN(TaggedPorts):
+class NestedVLAN(TaggedPorts, PooledVIFDriver):
     """Subports of the nodes' trunks, identified by (cluster tag, Pod's tag, interface's tag)."""
 
     kind = VIFVlanNested

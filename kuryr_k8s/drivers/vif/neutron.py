@@ -17,6 +17,7 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
     PooledPort,
+    PooledVIFDriver,
     PoolKey,
     PortRequest,
 )
@@ -30,7 +31,7 @@ Json = dict[str, Any]
 HOSTS = 80  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
 
-class NeutronVIF(TaggedPorts):
+class NeutronVIF(TaggedPorts, PooledVIFDriver):
     """Ports bound to the nodes' hosts, identified by (cluster tag, Pod uid, interface name).
 
     A port has all of these marks from its creation, so that after a lost answer it is found

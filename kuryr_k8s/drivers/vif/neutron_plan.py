@@ -117,6 +117,11 @@ def has_what_is_asked(port: Json, request: PortRequest) -> bool:
     """
     if request.port_security is None and port.get("port_security_enabled") is False:
         return False
+    return has_addresses(port, request)
+
+
+def has_addresses(port: Json, request: PortRequest) -> bool:
+    """Return whether a port has the addresses and the MAC of a request."""
     has = {ip["ip_address"] for ip in port["fixed_ips"]}
     return set(request.addresses) <= has and request.mac in (None, port["mac_address"])
 

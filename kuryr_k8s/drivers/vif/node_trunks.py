@@ -16,6 +16,7 @@ from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.neutron.trunks import Trunk
 from kuryr_k8s.drivers.base import NodeNotReady
 from kuryr_k8s.drivers.vif.nested_plan import parent_of
+from kuryr_k8s.drivers.vif.node_ports import is_same, list_ports_of, where
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkPorts
 from kuryr_k8s.model.pod import Node
 
@@ -65,7 +66,7 @@ class NodeTrunks:
         """
         async with self._asking[node.name]:
             known, trunk = self._of_node.get(node.name, (None, None))
-            if known is None or trunk is None or not _is_same(known, node):
+            if known is None or trunk is None or not is_same(known, node):
                 trunk = self.register(await self._find(node))
                 self._of_node[node.name] = (node, trunk)
             return trunk
@@ -139,16 +140,8 @@ class NodeTrunks:
         return found[0]
 
     async def _by_address(self, node: Node) -> tuple[list[Trunk], str]:
-        where = f"the address {' or '.join(node.addresses)} in {GROUP} worker_nodes_subnets"
         if not node.addresses:
             raise NoTrunk(f"node {node.name} has no InternalIP yet")
-        addresses = [f"ip_address={address}" for address in node.addresses]
-        subnets = [f"subnet_id={subnet_id}" for subnet_id in self._subnets]
-        query = {"fixed_ips": [*addresses, *subnets], "fields": "id"}
-        ports = [port["id"] for port in await self._neutron.list_ports(query)]
-        found = await self._neutron.trunks.list_trunks_on(ports)
-        return found, where
-
-
-def _is_same(node: Node, other: Node) -> bool:
-    return (node.uid, node.addresses) == (other.uid, other.addresses)
+        ports = await list_ports_of(self._neutron, node, self._subnets, ("id",))
+        found = await self._neutron.trunks.list_trunks_on([port["id"] for port in ports])
+        return found, where(node)

@@ -8,7 +8,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DriverContext,
     PodNetwork,
-    PooledVIFDriver,
+    PodVIFDriver,
     PortRequest,
     is_unmarked,
 )
@@ -26,7 +26,7 @@ class AddressInUse(errors.Refused):
     reason = "KuryrAddressInUse"
 
 
-class TaggedPorts(PooledVIFDriver):
+class TaggedPorts(PodVIFDriver):
     """Creates ports, and finds those of earlier tries by their tags.
 
     A Neutron that does not keep the tags of a new port may not have given them to it yet. Such a

@@ -274,6 +274,7 @@ class KuryrPortHandler(Handler):
                 addresses=request.addresses,
                 mac=request.mac,
                 port_security=request.port_security,
+                own_groups=request.security_groups is not None,
             )
             for ifname, request in requests.items()
         ]

@@ -6,8 +6,8 @@ import pytest
 
 from lab.paths import REPOSITORY
 from tests.component.pools.pods import end
-from tests.kit.confs import NODE
-from tests.kit.fakes.faults import answer, lose_reply
+from tests.kit.confs import NODE, VM, add_vm
+from tests.kit.fakes.faults import Answer, answer, lose_reply
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
@@ -135,6 +135,7 @@ async def test_network_may_have_groups_of_its_own_or_no_port_security(stage, sto
         ('[{"name": "shared", "mac": "02:23:45:67:89:ab"}]', "ips and mac can be had in networks"),
         ('[{"name": "storage", "interface": "lo"}]', "cannot be the name of one"),
         ("dpdk", "driverType that is none of"),
+        ("macvlan", "nested-macvlan needs [pod_vif_nested] worker_nodes_subnets"),
         ('[{"name": "storage", "ips": ["192.0.2.1"]}]', "address 192.0.2.1 is in none"),
         ('[{"name": "storage", "ips": ["10.70.0.1"]}]', "10.70.0.1 is the gateway of its subnet"),
         ('[{"name": "services", "ips": ["10.66.0.9"]}]', "are for ClusterIPs"),
@@ -157,6 +158,7 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(
     stage.cloud.subnets[blind["subnets"][0]]["gateway_ip"] = None
     await define(stage, "blind", subnetId=blind["subnets"][0])
     await define(stage, "dpdk", subnetId=storage["subnets"][0], driverType="nested-dpdk")
+    await define(stage, "macvlan", subnetId=storage["subnets"][0], driverType="nested-macvlan")
     services = stage.cloud.add_network("services", "10.66.0.0/24")
     await define(stage, "services", subnetId=services["subnets"][0])
     options = {
@@ -168,6 +170,85 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(
         await stage.until_told(words)
         assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})
         await stage.cloud.wait_for(lambda: not stage.cloud.ports)
+
+
+async def test_network_of_the_nodes_port_may_be_a_macvlan(stage):
+    """The default interface is a VLAN of the node's trunk, the other one a macvlan."""
+    await stage.cluster.install_crds(CRDS)
+    options = add_vm(stage.cloud)
+    await define(
+        stage, "nodes", subnetId=stage.cloud.nodes["subnets"][0], driverType="nested-macvlan"
+    )
+    await stage.cluster.add_node("vm", addresses=(VM,))
+    parent = stage.cloud.ports[stage.cloud.trunk["port_id"]]
+    options["kubernetes"] |= OPTIONS
+    async with stage.controller(**options, policy={"port_security": "*:*"}):
+        annotations = {NETWORKS: "nodes"}
+        pod = await stage.cluster.add_pod("web", node="vm", annotations=annotations)
+        await stage.until_plugged_in("web")
+        vifs = (await stage.kuryrport("web"))["status"]["vifs"]
+        kinds = {name: entry["vif"]["versioned_object.name"] for name, entry in vifs.items()}
+        assert kinds == {"eth0": "VIFVlanNested", "eth1": "VIFMacvlanNested"}
+        port = stage.cloud.ports[(await stage.port_ids("web"))["eth1"]]
+        address = port["fixed_ips"][0]["ip_address"]
+        assert parent["allowed_address_pairs"] == [
+            {"ip_address": f"{address}/32", "mac_address": port["mac_address"]}
+        ]
+        await stage.cluster.delete_pod(pod)
+        await stage.until_deleting("web")
+        await stage.let_go("web")
+        await stage.until_gone("web")
+    assert set(stage.cloud.ports) == {parent["id"]}
+    assert parent["allowed_address_pairs"] == []
+
+
+async def test_macvlan_that_is_not_granted_is_an_event(stage):
+    """The groups of the node apply to it, not those of the Pod."""
+    await stage.cluster.install_crds(CRDS)
+    options = add_vm(stage.cloud)
+    await define(
+        stage, "nodes", subnetId=stage.cloud.nodes["subnets"][0], driverType="nested-macvlan"
+    )
+    await stage.cluster.add_node("vm", addresses=(VM,))
+    options["kubernetes"] |= OPTIONS
+    async with stage.controller(**options, patience=PATIENCE):
+        await stage.cluster.add_pod("web", node="vm", annotations={NETWORKS: "nodes"})
+        await stage.until_told("[policy] port_security")
+        assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})
+
+
+async def test_pod_that_its_node_has_no_address_pairs_left_for_waits_for_them(stage):
+    await stage.cluster.install_crds(CRDS)
+    options = add_vm(stage.cloud)
+    await define(
+        stage, "nodes", subnetId=stage.cloud.nodes["subnets"][0], driverType="nested-macvlan"
+    )
+    await stage.cluster.add_node("vm", addresses=(VM,))
+    parent = stage.cloud.ports[stage.cloud.trunk["port_id"]]
+
+    async def allow_one(request, proceed):
+        asked = (await request.json())["port"].get("allowed_address_pairs", ())
+        if len(asked) > 1:
+            raise Answer(400, "AllowedAddressPairExhausted", "exceeds the maximum 1")
+        return await proceed()
+
+    path = f"/ports/{parent['id']}"
+    stage.cloud.faults.add(method="PUT", path=path, times=None, action=allow_one)
+    options["kubernetes"] |= OPTIONS
+    policy = {"port_security": "*:*"}
+    async with stage.controller(**options, policy=policy):
+        first = await stage.cluster.add_pod("a", node="vm", annotations={NETWORKS: "nodes"})
+        await stage.until_plugged_in("a")
+        await stage.cluster.add_pod("b", node="vm", annotations={NETWORKS: "nodes"})
+        await stage.until_told("exceeds the maximum 1")
+        await stage.cluster.delete_pod(first)
+        await stage.until_deleting("a")
+        await stage.let_go("a")
+        await stage.until_plugged_in("b")
+    port = stage.cloud.ports[(await stage.port_ids("b"))["eth1"]]
+    assert [pair["mac_address"] for pair in parent["allowed_address_pairs"]] == [
+        port["mac_address"]
+    ]
 
 
 async def test_address_that_another_port_has_is_an_event_until_it_is_free(stage, storage):

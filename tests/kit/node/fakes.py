@@ -63,6 +63,18 @@ def vlan_vif(number=1):
     )
 
 
+def macvlan_vif(number=1):
+    """The same, as a macvlan of a VM's interface."""
+    like = ovs_vif(number)
+    return model.VIFMacvlanNested(
+        id=like.id,
+        address=like.address,
+        network=like.network,
+        plugin="noop",
+        vif_name=like.vif_name,
+    )
+
+
 def kuryrport(name, uid, vifs=None, *, namespace="default", deleting=False, finalizers=None):
     held = [KURYRPORT_FINALIZER, NODE_FINALIZER] if finalizers is None else list(finalizers)
     meta = {"namespace": namespace, "name": name, "uid": f"kp-{uid}", "resourceVersion": "1"}

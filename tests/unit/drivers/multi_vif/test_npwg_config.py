@@ -22,6 +22,10 @@ B = "c9b2a7e0-7d3d-4d0e-9d53-5f4a7c8f9e10"
             {"subnetId": A, "driverType": "neutron-vif"},  # as kuryr-kubernetes' users write it
             Config(subnets=(A,)),
         ),
+        (
+            {"subnetId": A, "driverType": "nested-macvlan"},
+            Config(subnets=(A,), vif_driver="nested-macvlan"),
+        ),
         ({"subnetId": A, "securityGroupIds": []}, Config(subnets=(A,), security_groups=())),
         ({"subnetId": A, "securityGroupIds": [B]}, Config(subnets=(A,), security_groups=(B,))),
         ({"subnetId": A, "portSecurity": False}, Config(subnets=(A,), port_security=False)),
@@ -48,6 +52,14 @@ def test_configuration_is_read(fields, config):
         (
             json.dumps({"subnetId": A, "securityGroupIds": [B], "portSecurity": False}),
             "securityGroupIds, and portSecurity is false",
+        ),
+        (
+            json.dumps({"subnetId": A, "driverType": "nested-macvlan", "portSecurity": True}),
+            "nested-macvlan has those of the node",
+        ),
+        (
+            json.dumps({"subnetId": A, "driverType": "nested-macvlan", "securityGroupIds": [B]}),
+            "nested-macvlan has those of the node",
         ),
         (f'{{"subnetId": "{A}", "subnetID": "{B}"}}', "the key subnetID"),
     ],

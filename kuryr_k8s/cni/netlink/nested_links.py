@@ -1,28 +1,24 @@
-"""VLAN interfaces of Pods, on a link of the node."""
+"""Interfaces of Pods on a link of the node: VLANs and macvlans."""
 
 import contextlib
 import errno
 import os
 import socket
-import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kuryr_k8s.cni.netlink import device, namespace
+from kuryr_k8s.cni.netlink import device, namespace, rtnl
 from kuryr_k8s.cni.netlink.pyroute import IPRoute, NetlinkError
 from kuryr_k8s.cni.netlink.threads import Threads, translated
 from kuryr_k8s.cni.netlink.wiring import LinkError, Wiring
 
-# linux/netlink.h, rtnetlink.h, if_link.h, neighbour.h
-_REQUEST_ACK_CREATE_EXCL = 0x1 | 0x4 | 0x400 | 0x200
-_NEWLINK, _ERROR = 16, 2
-_ADDRESS, _IFNAME, _MTU, _LINK, _LINKINFO, _NET_NS_FD = 1, 3, 4, 5, 18, 28
-_INFO_KIND, _INFO_DATA, _VLAN_ID = 1, 2, 1
+# linux/neighbour.h
 _NTF_USE = 0x1
 _REACHED = 0x2 | 0x4 | 0x8 | 0x10  # REACHABLE, STALE, DELAY, PROBE: it has answered
 # The kernel looks for the VLAN id first, and then refuses an MTU that is larger than its link's.
 _NO_MTU = 65535
+_GONE = (errno.ENODEV, errno.EINVAL)  # EINVAL: there is no such namespace
 _ANSWER = 0.1  # seconds that a gateway gets to answer
 
 
@@ -37,9 +33,30 @@ class Vlan:
     link: str
     vlan_id: int
 
+    def __str__(self) -> str:
+        return f"VLAN {self.vlan_id} of {self.link}"
 
-class Vlans:
-    """The VLAN interfaces of Pods.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macvlan:
+    """A macvlan of a link of the node, known by its MAC or by its alias.
+
+    Its Pod may change the MAC, the name or the alias: all but one of MAC and alias.
+    """
+
+    link: str
+    mac: str
+    alias: str
+
+    def __str__(self) -> str:
+        return f"macvlan {self.mac} of {self.link}"
+
+
+Nested = Vlan | Macvlan
+
+
+class NestedLinks:
+    """The interfaces of Pods on links of the node.
 
     All methods may be repeated; all raise :class:`LinkError` if the kernel refuses.
     """
@@ -63,7 +80,7 @@ class Vlans:
         """
         return await self._threads.run(lambda: _number(netns))
 
-    async def create(self, vlan: Vlan, name: str, netns: str, wiring: Wiring) -> str:
+    async def create(self, nested: Nested, name: str, netns: str, wiring: Wiring) -> str:
         """Make the interface, in its namespace at once, and prepare it.
 
         :param name: a name that no interface of the node has, for a start: the kernel refuses
@@ -71,16 +88,21 @@ class Vlans:
         :returns: the MAC of the link.
         :raises Taken: there is one already.
         """
-        return await self._threads.run(lambda: _create(vlan, name, netns, wiring))
+        return await self._threads.run(lambda: _create(nested, name, netns, wiring))
 
-    async def delete(self, vlan: Vlan, number: int, *names: str) -> None:
-        """Delete the interface if it has one of these names in the namespace of this number."""
-        await self._slow.run(lambda: _delete(vlan, number, names))
+    async def delete(self, nested: Nested, number: int) -> None:
+        """Delete the interface if it is in the namespace of this number."""
+        await self._slow.run(lambda: _delete(nested, number))
 
-    def exists(self, vlan: Vlan) -> bool:
-        """Return whether there is an interface for the VLAN, in any namespace."""
+    def exists(self, nested: Nested, number: int) -> bool:
+        """Return whether there is the interface: a VLAN's in any namespace.
+
+        :param number: of the namespace in which a macvlan is looked for.
+        """
         with translated():
-            return _exists(vlan)
+            if isinstance(nested, Vlan):
+                return _exists(nested)
+            return _find(nested, number) is not None
 
     async def answers(self, netns: str, ifname: str, gateways: Sequence[str]) -> bool:
         """Ask the gateways for their MACs.
@@ -118,18 +140,31 @@ def _number(netns: str) -> int:
         return int(route.get_netnsid(fd=target)["nsid"])
 
 
-def _create(vlan: Vlan, name: str, netns: str, wiring: Wiring) -> str:
+def _create(nested: Nested, name: str, netns: str, wiring: Wiring) -> str:
     with namespace.opened(netns) as target:
-        code = _new(vlan, name, wiring.mtu, mac=wiring.mac, netns=target)
-        if code == errno.EEXIST and _exists(vlan):
-            raise Taken(f"VLAN {vlan.vlan_id} of {vlan.link} has an interface already")
+        mtu = _possible(nested, wiring.mtu)
+        code = _new(nested, name, mtu, mac=wiring.mac, netns=target)
+        if code == errno.EEXIST and isinstance(nested, Vlan) and _exists(nested):
+            raise Taken(f"{nested} has an interface already")
         if code:
             raise OSError(code, os.strerror(code))
         with namespace.entered(target) as inside:
             with IPRoute() as route:
-                route.link("set", index=socket.if_nametoindex(name), ifname=wiring.ifname)
+                index = socket.if_nametoindex(name)
+                if isinstance(nested, Macvlan):
+                    route.link("set", index=index, ifalias=nested.alias)
+                route.link("set", index=index, ifname=wiring.ifname)
             namespace.prepare(inside, wiring)
-    return device.mac(vlan.link)
+    return device.mac(nested.link)
+
+
+def _possible(nested: Nested, mtu: int | None) -> int | None:
+    """Return the MTU that the interface can have: a macvlan's is none above that of its link."""
+    if isinstance(nested, Vlan) or mtu is None:
+        return mtu
+    with rtnl.Rtnl() as kernel:
+        found = kernel.attributes(nested.link) or {}
+    return min(mtu, rtnl.number(found[rtnl.MTU])) if rtnl.MTU in found else mtu
 
 
 def _exists(vlan: Vlan) -> bool:
@@ -150,59 +185,68 @@ def _index(link: str) -> int:
         raise OSError(errno.ENODEV, f"there is no link {link}") from error
 
 
-def _new(vlan: Vlan, ifname: str, mtu: int | None, *, mac: str = "", netns: int = -1) -> int:
-    """Make the interface in one message, so that it never appears in the node's own namespace.
+def _new(
+    nested: Nested, ifname: str, mtu: int | None, *, mac: str = "", netns: int | None = None
+) -> int:
+    """Make the interface.
 
     :returns: the kernel's error, 0 for success.
     """
-    info = _attribute(_INFO_KIND, b"vlan") + _attribute(
-        _INFO_DATA, _attribute(_VLAN_ID, struct.pack("H", vlan.vlan_id))
-    )
-    body = struct.pack("BxHiII", 0, 0, 0, 0, 0)
-    body += _attribute(_IFNAME, ifname.encode() + b"\0")
-    body += _attribute(_LINK, struct.pack("I", _index(vlan.link)))
-    body += _attribute(_LINKINFO, info)
-    if mtu is not None:
-        body += _attribute(_MTU, struct.pack("I", mtu))
-    if mac:
-        body += _attribute(_ADDRESS, bytes.fromhex(mac.replace(":", "")))
-    if netns >= 0:
-        body += _attribute(_NET_NS_FD, struct.pack("I", netns))
-    head = struct.pack("IHHII", 16 + len(body), _NEWLINK, _REQUEST_ACK_CREATE_EXCL, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as kernel:
-        kernel.send(head + body)
-        answer = kernel.recv(65536)
-    assert struct.unpack_from("H", answer, 4) == (_ERROR,)
-    (code,) = struct.unpack_from("i", answer, 16)
-    return int(-code)
+    lower = _index(nested.link)
+    if isinstance(nested, Vlan):
+        request = rtnl.vlan(ifname, lower, nested.vlan_id, mtu, mac=mac, netns=netns)
+    else:  # Pods of one node reach each other
+        request = rtnl.macvlan(ifname, lower, rtnl.BRIDGE, mtu, mac=mac, netns=netns)
+    with rtnl.Rtnl() as kernel:
+        try:
+            kernel.do(request)
+        except OSError as error:
+            return error.errno or errno.EIO
+    return 0
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
-    return struct.pack("HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
-
-
-def _delete(vlan: Vlan, number: int, names: Sequence[str]) -> None:
+def _delete(nested: Nested, number: int) -> None:
+    index = _find(nested, number)
+    if index is None:
+        return
     with IPRoute() as route:
-        for name in names:
-            try:
-                link = next(iter(route.link("get", ifname=name, if_netnsid=number)))
-                if _is(link, vlan):
-                    route.link("del", index=link["index"], if_netnsid=number)
-            except NetlinkError as error:
-                if error.code not in (errno.ENODEV, errno.EINVAL):  # EINVAL: no such namespace
-                    raise
+        try:
+            route.link("del", index=index, if_netnsid=number)
+        except NetlinkError as error:
+            if error.code not in _GONE:
+                raise
 
 
-def _is(link, vlan: Vlan) -> bool:  # type: ignore[no-untyped-def]
-    """Return whether a link is of this very VLAN; that of another may have the same numbers."""
-    if link.get_attr("IFLA_LINK_NETNSID") is None:
+def _find(nested: Nested, number: int) -> int | None:
+    """Return the index of the interface in the namespace of this number; None: it is not there.
+
+    Its Pod may have given it another name.
+    """
+    with rtnl.Rtnl() as kernel:
+        for index, found in kernel.links_in(number):
+            if _is(found, nested):
+                return index
+    return None
+
+
+def _is(found: dict[int, bytes], nested: Nested) -> bool:
+    """Return whether an interface is this very one; another one's may have the same numbers.
+
+    :param found: its attributes.
+    """
+    if rtnl.LINK_NETNSID not in found:
         return False  # the Pod's own
     try:
-        parent = socket.if_nametoindex(vlan.link)
+        parent = socket.if_nametoindex(nested.link)
     except OSError:
         return False
-    found = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_DATA", "IFLA_VLAN_ID")
-    return bool(link.get_attr("IFLA_LINK") == parent and found == vlan.vlan_id)
+    if rtnl.LINK not in found or rtnl.number(found[rtnl.LINK]) != parent:
+        return False
+    if isinstance(nested, Vlan):
+        return rtnl.vlan_id(found) == nested.vlan_id
+    mac = found.get(rtnl.ADDRESS, b"").hex(":")
+    alias = found.get(rtnl.IFALIAS, b"").rstrip(b"\0").decode(errors="replace")
+    return rtnl.kind(found) == "macvlan" and (mac == nested.mac or alias == nested.alias)
 
 
 def _answers(netns: str, ifname: str, gateways: Sequence[str]) -> bool:

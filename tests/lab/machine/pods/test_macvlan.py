@@ -1,0 +1,79 @@
+"""Pods on a virtual machine with a macvlan of its interface."""
+
+import json
+
+import pytest
+
+from tests.lab.cluster import machine, pod
+
+CONFIG = "openstack.org/kuryr-config"
+SELECTED = "k8s.v1.cni.cncf.io/networks"
+pytestmark = pytest.mark.lab_only
+
+
+def selecting(name, node):
+    asking = pod(name, node=node)
+    asking["metadata"]["annotations"] = {SELECTED: "workers@net1"}
+    return asking
+
+
+def further(cluster, name):
+    """Return the port of the Pod's further interface, in Neutron."""
+    entry = cluster.get("kuryrport", name)["status"]["vifs"]["net1"]
+    return cluster.ports()[entry["vif"]["versioned_object.data"]["id"]]
+
+
+def select_workers(cluster, *names):
+    """Create these Pods, with a macvlan in the network of the machine."""
+    network = cluster.lab.cloud.networks["workers"]
+    config = {"subnetId": network.v4.id, "driverType": "nested-macvlan"}
+    definition = {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": "workers", "annotations": {CONFIG: json.dumps(config)}},
+    }
+    worker = machine(cluster.lab)
+    cluster.apply(definition, *(selecting(name, worker.name) for name in names))
+    return cluster.neutron.get(f"/subnets/{network.v4.id}")["subnet"]
+
+
+@pytest.fixture
+def unfiltered(cluster):
+    """The port of the machine has no port security meanwhile."""
+    path = f"/ports/{machine(cluster.lab).port_id}"
+    groups = cluster.neutron.get(path)["port"]["security_groups"]
+    off = {"port_security_enabled": False, "security_groups": []}
+    cluster.neutron.put(path, {"port": off})
+    yield
+    on = {"port_security_enabled": True, "security_groups": groups}
+    cluster.neutron.put(path, {"port": on})
+
+
+def test_pods_reach_each_other_and_the_network_of_the_machine(cluster, unfiltered):
+    names = ("a", "b")
+    subnet = select_workers(cluster, *names)
+    cluster.wait_ready(*names)
+    ports = {name: further(cluster, name) for name in names}
+    address = {name: port["fixed_ips"][0]["ip_address"] for name, port in ports.items()}
+    shown = cluster.exec("a", "ip", "-d", "address", "show", "net1")
+    assert "macvlan" in shown
+    assert f" {address['a']}/" in shown
+    cluster.until_pings("a", address["b"], subnet["gateway_ip"])
+    cluster.until_pings("b", subnet["gateway_ip"])
+    cluster.delete("pods", *names)
+    for port in ports.values():
+        cluster.wait_for("it is nobody's", lambda port=port: cluster.is_released(port["id"]))
+    cluster.assert_nothing_leaks()
+
+
+def test_pair_that_neutron_refuses_is_an_event_and_leaves_nothing(cluster):
+    """ML2/OVN since 2026.1: the MAC has to be that of the machine's port."""
+    select_workers(cluster, "a")
+
+    def told():
+        return any("VRRP" in event["message"] for event in cluster.get("events"))
+
+    cluster.wait_for("an Event says so", told)
+    cluster.delete("pods", "a")
+    cluster.wait_for("the KuryrPort is gone", lambda: not cluster.get("kuryrports"))
+    cluster.assert_nothing_leaks()
