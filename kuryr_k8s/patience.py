@@ -57,6 +57,8 @@ class Patience:
     :param first_health_look: until the operating statuses of members are read again for the first
         time, while a Pod waits for a health monitor; from then on twice as long each time.
     :param longest_health_look: the most that it takes, and that a gate's work that failed waits.
+    :param devices: for which a node's daemon may take to name the devices of a Pod before users
+        are told.
     :param first_survey: until a Service is looked at again though Octavia's load balancers are not
         known yet; the survey wakes it sooner.
     :param pending_load_balancer: until a Service is looked at again though its load balancer has
@@ -103,6 +105,7 @@ class Patience:
     slow_gate: float = 60.0
     first_health_look: float = 0.5
     longest_health_look: float = 10.0
+    devices: float = 15.0
     first_survey: float = 60.0
     pending_load_balancer: float = 60.0
     first_pending_look: float = 0.1

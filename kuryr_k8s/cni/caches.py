@@ -1,8 +1,8 @@
 """The caches of the daemon, made for whoever needs one."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from prometheus_client.registry import Collector
 
@@ -31,6 +31,7 @@ class Caches(Part):
         self.waiting = Waiting()
         self._jobs: list[Job] = []
         self._contacts: dict[str, Contact] = {}
+        self._made: dict[Hashable, Informer[Any]] = {}
         self._sealed = False
 
     def follow(
@@ -38,12 +39,15 @@ class Caches(Part):
         resource: Resource[T],
         selectors: Mapping[str, str],
     ) -> Informer[T]:
-        """Make a cache of the objects that the selectors choose.
+        """Return the cache of the objects that the selectors choose; make it for the first caller.
 
         :param resource: the kind of object, with the view that the cache keeps.
         :param selectors: ``labelSelector`` and ``fieldSelector``.
         :raises LookupError: the daemon has started: nothing would fill the cache.
         """
+        asked = resource, resource.view, tuple(sorted(selectors.items()))
+        if asked in self._made:
+            return cast("Informer[T]", self._made[asked])
         if self._sealed:
             raise LookupError(f"ask for the cache of {resource.plural} before the start")
         informer = Informer(
@@ -54,6 +58,7 @@ class Caches(Part):
             patience=self._patience,
             clock=self._clock,
         )
+        self._made[asked] = informer
         self._contacts[resource.plural] = informer.contact
         self._jobs.append(Job(resource.plural, functools.partial(self._fill, informer)))
         return informer

@@ -12,18 +12,22 @@ class Interface:
     """One end of an interface.
 
     :param sandbox: the path of the namespace; empty for an end on the node.
+    :param pci_id: the PCI address of a device that is the interface; empty for others.
     """
 
     name: str
     mac: str
     mtu: int | None = None
     sandbox: str = ""
+    pci_id: str = ""
 
     def to_json(self, version: str) -> Json:
         """Return the end in a version of SPEC."""
         answer: Json = {"name": self.name, "mac": self.mac}
         if self.mtu and version >= "1.1.0":
             answer["mtu"] = self.mtu
+        if self.pci_id and version >= "1.1.0":
+            answer["pciID"] = self.pci_id
         return answer | ({"sandbox": self.sandbox} if self.sandbox else {})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from kuryr_k8s.config import health, kubernetes, neutron, node, octavia, pools
+from kuryr_k8s.config import health, kubernetes, neutron, node, octavia, pools, sriov
 
 GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "kubernetes": kubernetes.kubernetes,
@@ -14,6 +14,7 @@ GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "pod_vif_nested": pools.pod_vif_nested,
     "vif_pool": pools.vif_pool,
     "policy": neutron.policy,
+    "sriov": sriov.sriov,
     "cni_daemon": node.cni_daemon,
     "binding": node.binding,
     "health_server": health.health_server,

@@ -69,7 +69,8 @@ _parts = [
         default=["noop"],
         deprecated_name="enabled_vif_drivers",
         help="Drivers that decide which further interfaces a Pod gets, in the order of their "
-        "interfaces: noop (none), additional_subnets, specific_ports, npwg_multiple_interfaces.",
+        "interfaces: noop (none), additional_subnets, specific_ports, npwg_multiple_interfaces, "
+        "sriov.",
     ),
     cfg.BoolOpt(
         "specific_ports",

@@ -86,6 +86,12 @@ SERVICECIDRS: Resource[Any] = Resource(
 )
 EVENTS: Resource[Any] = Resource("Event", "events", group="events.k8s.io")
 LEASES: Resource[Any] = Resource("Lease", "leases", group="coordination.k8s.io")
+RESOURCECLAIMS: Resource[Any] = Resource(
+    "ResourceClaim", "resourceclaims", group="resource.k8s.io"
+)
+RESOURCESLICES: Resource[Any] = Resource(
+    "ResourceSlice", "resourceslices", group="resource.k8s.io", namespaced=False
+)
 KURYRPORTS = Resource("KuryrPort", "kuryrports", group="openstack.org", view=KuryrPort.read)
 KURYRPORTPOOLS = Resource(
     "KuryrPortPool",

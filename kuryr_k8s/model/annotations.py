@@ -24,6 +24,8 @@ POD_VIF_LABEL = "pod_vif"
 POD_VIF_NONE = "none"
 VIRTUAL_KUBELET_LABEL = ("type", "virtual-kubelet")
 VIRTUAL_KUBELET_TAINT = "virtual-kubelet.io/provider"
+# The beginning of the names of resources that are VFs of network cards: a physical network ends it
+OPAQUE_VFS = "pod.alpha.kubernetes.io/opaque-int-resource-sriov-vf-"
 # Set on a Namespace: the project of its Pods' ports and of its Services' load balancers.
 PROJECT = "openstack.org/kuryr-project"
 

@@ -3,6 +3,8 @@
 spec:   podUid, podNodeName, podStatic
 status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versioned object>}},
         specificPorts: {<id of a port that a user made>: {<field>: <value before the Pod had it>}}
+        requestedDevices: {eth1: {physnet: <physical network>}}, what the node is asked for
+        devices: {eth1: {physnet: …, pciSlot: …, pciVendorInfo: …}}, what the node answers
 
 An interface that does not follow the security groups of its Pod has ``ownSecurityGroups: true``
 beside its ``vif``; one in a network that users name, its ``networkName``.
@@ -20,6 +22,7 @@ from typing import Any, Self
 
 from kuryr_k8s.model import annotations
 from kuryr_k8s.model.codec import DecodeError
+from kuryr_k8s.model.device import Device
 from kuryr_k8s.model.vif import VIFBase
 
 Json = dict[str, Any]
@@ -40,6 +43,8 @@ class KuryrPort:
     :param vifs_packed: ``status.vifs`` compressed, empty while there are none. It is read only a
         few times, and takes a fiftieth of the memory that dictionaries would take.
     :param specific_ports: ``status.specificPorts`` as (id, fields), the fields as pairs.
+    :param requested_devices: ``status.requestedDevices`` as (interface, physical network).
+    :param devices: ``status.devices`` as (interface, device), without what cannot be read.
     """
 
     namespace: str
@@ -58,6 +63,8 @@ class KuryrPort:
     vifs_granted: bytes
     vifs_packed: bytes
     specific_ports: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    requested_devices: tuple[tuple[str, str], ...] = ()
+    devices: tuple[tuple[str, Device], ...] = ()
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -86,6 +93,15 @@ class KuryrPort:
             specific_ports=tuple(
                 (port_id, tuple(sorted(fields.items())))
                 for port_id, fields in sorted((status.get("specificPorts") or {}).items())
+            ),
+            requested_devices=tuple(
+                (ifname, fields["physnet"])
+                for ifname, fields in sorted((status.get("requestedDevices") or {}).items())
+            ),
+            devices=tuple(
+                (ifname, device)
+                for ifname, fields in sorted((status.get("devices") or {}).items())
+                if (device := Device.read(fields)) is not None
             ),
         )
 

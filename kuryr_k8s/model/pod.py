@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ Json = dict[str, Any]
 # The MD5 sum that the kubelet makes of a manifest without a uid. Whoever may create Pods may set
 # this annotation; what looks like this is no uid of the API server's.
 _HASH = re.compile("[0-9a-f]{32}")
+# A resource with a domain that the kubelet does not fill itself: its quantities are whole numbers.
+_DEVICE = re.compile(r"(?!requests\.)[^/]+/(?!attachable-volumes-)")
 # The kubelet's reason for Ready=False while containers are ready, and some readiness gate is not.
 _GATES_NOT_READY = "ReadinessGatesNotReady"
 
@@ -63,6 +66,10 @@ class Pod:
     ``uid`` identifies the API object, ``identity`` the Pod itself. The mirror of a static Pod
     changes its API uid without a restart, so the hash of its configuration identifies it; the
     kubelet passes that hash to CNI as the Pod's uid. It is the word of whoever created the Pod.
+
+    :param devices: how many devices of the node its containers request, by the names of resources;
+        0: some, in a quantity that is no plain number.
+    :param claims: the names of the ResourceClaims that its containers use, as far as they exist.
     """
 
     namespace: str
@@ -75,6 +82,8 @@ class Pod:
     deleting: bool
     config_hash: str | None
     gate: ReadinessGate | None = None
+    devices: tuple[tuple[str, int], ...] = ()
+    claims: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -96,6 +105,8 @@ class Pod:
             deleting="deletionTimestamp" in meta,
             config_hash=config_hash,
             gate=ReadinessGate.read(item),
+            devices=_devices(spec),
+            claims=_claims(item),
         )
 
     @property
@@ -187,3 +198,59 @@ class Namespace:
             resource_version=item["metadata"]["resourceVersion"],
             project_id=annotations.annotation(item, annotations.PROJECT),
         )
+
+
+def _devices(spec: Json) -> tuple[tuple[str, int], ...]:
+    """Return how many devices of each resource a Pod's containers request.
+
+    Init containers count only if they stay (sidecars): of those that end, the kubelet does not
+    tell the devices, and no interface could go away with them.
+
+    :returns: pairs of resource and count; a count of 0 is one that is no plain number.
+    """
+    found: Counter[str] = Counter()
+    unreadable = set()
+    for container in _staying(spec):
+        for name, count in _requested(container).items():
+            found[name] += count
+            if count == 0:
+                unreadable.add(name)
+    return tuple(sorted((dict(found) | dict.fromkeys(unreadable, 0)).items()))
+
+
+def _staying(spec: Json) -> list[Json]:
+    """Return the containers of a Pod that run for as long as it does."""
+    sidecars = [
+        container
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    ]
+    return [*sidecars, *(spec.get("containers") or ())]
+
+
+def _requested(container: Json) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
+    return {
+        sys.intern(name): int(count) if count.isdecimal() else 0
+        for name, count in asked.items()
+        if count != "0" and _DEVICE.match(name)
+    }
+
+
+def _claims(item: Json) -> tuple[str, ...]:
+    """Return the ResourceClaims that the Pod's containers use, as far as they exist.
+
+    A Pod names some itself; those of templates were made for it.
+    """
+    named = item["spec"].get("resourceClaims")
+    if not named:
+        return ()
+    used = {
+        claim["name"]
+        for container in _staying(item["spec"])
+        for claim in (container.get("resources") or {}).get("claims") or ()
+    }
+    made = (item.get("status") or {}).get("resourceClaimStatuses") or ()
+    found = (each.get("resourceClaimName") for each in (*named, *made) if each["name"] in used)
+    return tuple(sorted({name for name in found if name}))

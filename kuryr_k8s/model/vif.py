@@ -50,6 +50,7 @@ class Network(Versioned):
     label: str | None = None
     bridge: str | None = None
     mtu: int | None = None
+    vlan: int | None = None
     multi_host: bool = False
     should_provide_bridge: bool = False
     should_provide_vlan: bool = False
@@ -135,6 +136,25 @@ class VIFMacvlanNested(VIFBase):
     """A macvlan of the node's own interface."""
 
     vif_name: str
+
+
+@model
+class VIFSriov(VIFBase):
+    """A virtual function (VF) of a network card.
+
+    :param dev_address: the PCI address of the VF.
+    :param mode: how os-vif would plug it: the Pod has the VF for itself.
+    :param physnet: Neutron's name of the physical network behind the card.
+    """
+
+    VERSION: ClassVar[str] = "1.1"
+    vif_name: str
+    dev_address: str = ""
+    mode: str = "passthrough"
+    vlan_name: str = ""
+    physnet: str = ""
+    pod_name: str = ""
+    pod_link: str = ""
 
 
 @model

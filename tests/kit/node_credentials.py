@@ -27,6 +27,9 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 
+VFS = "pod.alpha.kubernetes.io/opaque-int-resource-sriov-vf-physnet2"
+
+
 @dataclass(frozen=True)
 class Request:
     """One request: what it is about, for people, and what is sent."""
@@ -66,6 +69,17 @@ def vif(**data: Any) -> dict[str, Any]:
     return {"status": {"vifs": {"eth0": {"vif": {"versioned_object.data": data}}}}}
 
 
+def devices(pci_slot: str) -> dict[str, Any]:
+    """Return a patch that names the VF of an interface."""
+    device = {"physnet": "physnet2", "pciSlot": pci_slot, "pciVendorInfo": "8086:10ed"}
+    return {"status": {"devices": {"eth1": device}}}
+
+
+def capacity(**resources: str | None) -> dict[str, Any]:
+    """Return a patch of the capacity of a Node."""
+    return {"status": {"capacity": resources}}
+
+
 def attempts(own: Place, other: Place) -> list[Request]:
     """List what must be refused to whoever holds the credentials of the node ``own``."""
     return [*_of_others(own, other), *_of_its_own(own), *_by_verb(own, other)]
@@ -82,6 +96,8 @@ def _of_others(own: Place, other: Place) -> list[Request]:
         Request("other KuryrPort: a finalizer", "PATCH", other.port, remove, JSON_PATCH),
         Request("other KuryrPort: active", "PATCH", f"{other.port}/status", vif(active=False)),
         Request("other KuryrPort: port id", "PATCH", f"{other.port}/status", vif(id=VICTIM)),
+        Request("other KuryrPort: VFs", "PATCH", f"{other.port}/status", devices("0000:03:10.1")),
+        Request("other Node: VFs", "PATCH", f"{other.path}/status", capacity(**{VFS: "9"})),
         Request("other KuryrPortPool: parked", "PATCH", f"{other.pool}/status", parked(VICTIM)),
     ]
 
@@ -101,6 +117,10 @@ def _of_its_own(own: Place) -> list[Request]:
     more = {"metadata": {"finalizers": [KURYRPORT_FINALIZER, NODE_FINALIZER, "example.org/x"]}}
     taints = {"spec": {"taints": [{"key": "example.org/x", "effect": "NoExecute"}]}}
     wanted = {"spec": {"ports": {VICTIM: None}}}
+    asked = {"status": {"requestedDevices": {"eth1": {"physnet": "physnet2"}}}}
+    more_than_vfs = capacity(**{VFS: "4", "memory": "1Gi"})
+    address = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.66"}]}}
+    label = {"metadata": {"labels": {"pod_vif": "x"}}}
     return [
         Request("own KuryrPort: id of a port", "PATCH", status, vif(id=VICTIM)),
         Request("own KuryrPort: port and active", "PATCH", status, vif(id=VICTIM, active=False)),
@@ -131,6 +151,11 @@ def _of_its_own(own: Place) -> list[Request]:
         Request("own Node: cordon", "PATCH", own.path, {"spec": {"unschedulable": True}}),
         Request("own Node: label", "PATCH", own.path, {"metadata": {"labels": {"pod_vif": "x"}}}),
         Request("own Node: other annotation", "PATCH", own.path, annotate("example.org/x", "x")),
+        Request("own KuryrPort: VFs asked for", "PATCH", status, asked),
+        Request("own Node: processors", "PATCH", f"{own.path}/status", capacity(cpu="99")),
+        Request("own Node: VFs and more", "PATCH", f"{own.path}/status", more_than_vfs),
+        Request("own Node: address", "PATCH", f"{own.path}/status", address),
+        Request("own Node: label by its status", "PATCH", f"{own.path}/status", label),
         Request("own Node: finalizer", "PATCH", own.path, {"metadata": {"finalizers": ["a.b/c"]}}),
     ]
 
@@ -194,6 +219,9 @@ def needs(own: Place, host: str) -> list[Request]:
         Request("its Node: host in Neutron", "PATCH", own.path, annotate(HOST_ID, host)),
         Request("its KuryrPort: active", "PATCH", f"{own.port}/status", vif(active=True)),
         Request("its KuryrPort: not active", "PATCH", f"{own.port}/status", vif(active=False)),
+        Request("its KuryrPort: VFs", "PATCH", f"{own.port}/status", devices("0000:03:10.1")),
+        Request("its Node: VFs", "PATCH", f"{own.path}/status", capacity(**{VFS: "4"})),
+        Request("its Node: no VFs", "PATCH", f"{own.path}/status", capacity(**{VFS: None})),
         Request("its KuryrPortPool: parked", "PATCH", pool, parked(VICTIM)),
         Request(
             "its KuryrPortPool: not parked",

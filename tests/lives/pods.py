@@ -12,6 +12,7 @@ NAMED = "openstack.org/spec-ports"
 CONFIG = "openstack.org/kuryr-config"
 SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
+VF, VF_SUBNETS = "intel.com/vf", "openstack.org/kuryr-sriov-subnets"
 CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 LONG = 150.0  # seconds that a step may take with a fault in it
 WRITES = (
@@ -131,8 +132,70 @@ async def specific_port(stage, _keeper, at):
 )
 async def selected_network(stage, _keeper, at):
     """It selects a NetworkAttachmentDefinition, and says afterwards what it got."""
+    await _define_network(stage, stage.cloud.add_network("storage", "10.70.0.0/24"))
+    pod = await run(stage, annotations={SELECTED: "storage"})
+    await _until_said(stage, pod, "eth1")
+    await at("running")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
+@life(
+    options={
+        "kubernetes": {"multi_vif_drivers": "additional_subnets,npwg_multiple_interfaces,sriov"},
+        "sriov": {"resource_physnets": f"{VF}:physnet2"},
+    },
+    batched={"/v2.0/ports": 1},
+)
+async def four_drivers(stage, _keeper, at):
+    """It asks for an interface of each Multi-VIF driver."""
+    cloud = stage.cloud
+    further = cloud.add_network("further", "10.71.0.0/24")
+    port = cloud.add_port(cloud.add_network("theirs", "10.72.0.0/24")["id"], name="theirs")
+    card = cloud.add_network("card", "10.73.0.0/24", **{"provider:physical_network": "physnet2"})
+    await _define_network(stage, cloud.add_network("storage", "10.70.0.0/24"))
+    asked = {
+        ANNOTATION: json.dumps(further["subnets"]),
+        NAMED: json.dumps([port["id"]]),
+        SELECTED: "storage@net1",
+        VF_SUBNETS: json.dumps({"physnet2": card["subnets"]}),
+    }
+    pod = await stage.cluster.add_pod(
+        POD, node=stage.node, annotations=asked, containers=[_requesting_a_vf()]
+    )
+    await _name_vfs(stage)
+    await stage.until_plugged_in(POD, within=LONG)
+    await stage.activate(POD)
+    await _until_said(stage, pod, "net1")
+    await at("running")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
+def _requesting_a_vf():
+    requested = {VF: "1"}
+    resources = {"limits": requested, "requests": requested}
+    return {"name": "main", "image": "example.invalid/nothing:1", "resources": resources}
+
+
+async def _name_vfs(stage):
+    """The daemon names the VFs that the controller asks for."""
+
+    async def asked():
+        recorded = await stage.kuryrport(POD)
+        return ((recorded or {}).get("status") or {}).get("requestedDevices")
+
+    device = {"pciSlot": "0000:03:10.1", "pciVendorInfo": "8086:10ed"}
+    devices = {
+        ifname: fields | device
+        for ifname, fields in (await stage.until(asked, within=LONG)).items()
+    }
+    await stage.client.patch(f"{stage.path(POD)}/status", {"status": {"devices": devices}})
+
+
+async def _define_network(stage, network):
+    """There is a NetworkAttachmentDefinition of the network."""
     await stage.cluster.install_crds(CRDS)
-    network = stage.cloud.add_network("storage", "10.70.0.0/24")
     await stage.client.create(
         {
             "apiVersion": "k8s.cni.cncf.io/v1",
@@ -144,16 +207,16 @@ async def selected_network(stage, _keeper, at):
             },
         }
     )
-    pod = await run(stage, annotations={SELECTED: "storage"})
+
+
+async def _until_said(stage, pod, ifname):
+    """Wait until the Pod's network-status has an interface."""
 
     async def says_so():
         live = await stage.client.find(path_of(pod))
-        return "eth1" in live["metadata"].get("annotations", {}).get(SHOWN, "")
+        return ifname in live["metadata"].get("annotations", {}).get(SHOWN, "")
 
     await stage.until(says_so, within=LONG)
-    await at("running")
-    await stage.cluster.delete_pod(pod)
-    await _give_back(stage, at)
 
 
 LIVES = (
@@ -165,6 +228,7 @@ LIVES = (
     three_interfaces,
     specific_port,
     selected_network,
+    four_drivers,
 )
 
 

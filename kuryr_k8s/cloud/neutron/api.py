@@ -35,13 +35,17 @@ AUTOMATIC = ("slaac", "dhcpv6-stateless")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A network, as far as we need it."""
+    """A network, as far as we need it.
+
+    :param physnet: its physical network; empty if it has none, or Neutron does not show it to us.
+    """
 
     id: str
     name: str
     mtu: int
     project_id: str
     shared: bool
+    physnet: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,6 +419,7 @@ class Neutron:
             mtu=found["mtu"],
             project_id=found["project_id"],
             shared=bool(found.get("shared")),
+            physnet=found.get("provider:physical_network") or "",
         )
 
     async def get_security_group(self, group_id: str) -> Json:

@@ -5,6 +5,7 @@ no tags: nothing that deletes ports ever finds it. Each change needs the revisio
 at (``If-Match``): of two that want the port, one is late.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from kuryr_k8s.cloud.paging import BY_ID, read_all
 from kuryr_k8s.cloud.transport import Transport
 
 Json = dict[str, Any]
-HOST = "binding:host_id"
+HOST, PROFILE = "binding:host_id", "binding:profile"
 OF_PODS = "compute:kuryr"  # the device_owner of ports that were made for Pods
 TAKEN = "compute:kuryr-specific:"  # the beginning of that of users' ports that Pods have
 ATTEMPTS = 2  # Neutron itself changes ports, too
@@ -24,6 +25,21 @@ class PortInUse(errors.Refused):
     """Somebody else has the port that a Pod asks for."""
 
     reason = "KuryrPortInUse"
+
+
+def fields_of(port: Mapping[str, Any]) -> dict[str, str]:
+    """Return those fields of a port that change while a Pod has it, as they are recorded.
+
+    The profile is recorded as JSON, for a port on a device of the node.
+    """
+    found = {HOST: port.get(HOST) or ""}
+    if not _is_on_device(port):
+        return found
+    return found | {PROFILE: json.dumps(port.get(PROFILE) or {}, sort_keys=True)}
+
+
+def _is_on_device(port: Mapping[str, Any]) -> bool:
+    return bool(port.get("binding:vnic_type", "normal") != "normal")
 
 
 class SpecificPorts:
@@ -57,25 +73,27 @@ class SpecificPorts:
         self,
         port_id: str,
         pod_uid: str,
-        host_id: str,
+        binding: Mapping[str, Any],
         *,
         as_found: Mapping[str, str] | None,
     ) -> Json:
-        """Take the port for a Pod, bound to a host.
+        """Take the port for a Pod.
 
+        :param binding: the host, and for a device the profile, that it gets.
         :param as_found: what is recorded of its fields; None if the Pod has it already.
         :returns: the port.
         :raises PortInUse: somebody else has it, was faster, or has changed what is recorded.
         :raises errors.NotFound: there is no such port that we may see.
         """
-        wanted = {"device_id": pod_uid, "device_owner": self._owner, HOST: host_id}
-        recorded = as_found or {}
+        wanted = {"device_id": pod_uid, "device_owner": self._owner, **binding}
         conflict: errors.Conflict | None = None
         for _ in range(ATTEMPTS):
             port = await self._get(port_id)
             is_free = self.is_free(port, pod_uid)
-            if is_free and any((port.get(name) or "") != recorded[name] for name in recorded):
+            if is_free and as_found is not None and fields_of(port) != as_found:
                 break  # it is recorded again with the next attempt
+            if PROFILE in binding:  # what its owner has put there stays
+                wanted[PROFILE] = {**(port.get(PROFILE) or {}), **binding[PROFILE]}
             if all(port.get(name) == value for name, value in wanted.items()):
                 return port
             try:
@@ -87,13 +105,16 @@ class SpecificPorts:
     async def give_back(self, port_id: str, pod_uid: str, as_found: Mapping[str, str]) -> None:
         """Give the port back as it was, unless the Pod does not have it any more.
 
-        :param as_found: what of its fields was not empty.
+        :param as_found: see :func:`fields_of`; what is missing was empty.
         :raises errors.Conflict: somebody has changed the port just now.
         """
         try:
             port = await self._get(port_id)
             if self._is_taken_for(port, pod_uid):
                 free = {"device_id": "", "device_owner": "", HOST: as_found.get(HOST) or ""}
+                profile = json.loads(as_found.get(PROFILE) or "{}")
+                if profile != (port.get(PROFILE) or {}):
+                    free[PROFILE] = profile
                 await self._change(port, free)
         except errors.NotFound:
             return

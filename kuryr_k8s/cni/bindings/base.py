@@ -8,7 +8,7 @@ and metrics (:class:`kuryr_k8s.cni.parts.Part`), what is attached, and what is l
 
 import abc
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -111,6 +111,16 @@ class Stray:
     pod_uid: str = ""
 
 
+class AddsUnderWay(Protocol):
+    """The ADDs that are being done."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def under_way(self, pod_uid: str) -> bool:
+        """Return whether the runtime is setting a sandbox of this Pod up."""
+
+
 class Settled(Protocol):
     """An event that is set once the daemon knows what is attached to this node."""
 
@@ -139,7 +149,7 @@ class BindingContext:
     caches: Caches
     links: Links
     switch: OpenVSwitch | None
-    adds: Sized
+    adds: AddsUnderWay
     settled: Settled
     patience: Patience = USUAL
 

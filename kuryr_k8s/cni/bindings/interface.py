@@ -27,15 +27,24 @@ def wiring(attachment: Attachment, vif: VIFBase, *, offload: bool) -> netlink.Wi
     )
 
 
-def describe(attachment: Attachment, vif: VIFBase, host: str, host_mac: str) -> result.Result:
-    """Return the result of an ADD: the node's end, then the Pod's; name servers of eth0 alone."""
+def describe(
+    attachment: Attachment, vif: VIFBase, host: str, host_mac: str, *, pci_id: str = ""
+) -> result.Result:
+    """Return the result of an ADD: the node's end, then the Pod's; name servers of eth0 alone.
+
+    :param pci_id: the PCI address of the device that is the Pod's end.
+    """
     mtu = vif.network.mtu if vif.network else None
     subnets = _subnets(vif) if attachment.ifname == DEFAULT_IFNAME else ()
     return result.Result(
         interfaces=(
             result.Interface(name=host, mac=host_mac, mtu=mtu),
             result.Interface(
-                name=attachment.ifname, mac=vif.address or "", mtu=mtu, sandbox=attachment.netns
+                name=attachment.ifname,
+                mac=vif.address or "",
+                mtu=mtu,
+                sandbox=attachment.netns,
+                pci_id=pci_id,
             ),
         ),
         ips=tuple(

@@ -12,11 +12,13 @@ from kuryr_k8s.cni.netlink.node_link import (
 )
 from kuryr_k8s.cni.netlink.parked_pairs import ParkedPair
 from kuryr_k8s.cni.netlink.threads import finish
+from kuryr_k8s.cni.netlink.virtual_functions import Home, Settings, VirtualFunctions
 from kuryr_k8s.cni.netlink.wiring import LinkError, NamespaceError, Observed, Route, Wiring
 
 __all__ = [
     "PASSING_MARK",
     "Flows",
+    "Home",
     "LinkError",
     "Links",
     "Macvlan",
@@ -31,8 +33,10 @@ __all__ = [
     "Observed",
     "ParkedPair",
     "Route",
+    "Settings",
     "Taken",
     "UdpTarget",
+    "VirtualFunctions",
     "Vlan",
     "Wiring",
     "finish",

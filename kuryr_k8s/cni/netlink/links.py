@@ -12,6 +12,7 @@ from kuryr_k8s.cni.netlink.nested_links import NestedLinks
 from kuryr_k8s.cni.netlink.node_link import NodeLinks
 from kuryr_k8s.cni.netlink.pyroute import IPRoute
 from kuryr_k8s.cni.netlink.threads import Threads
+from kuryr_k8s.cni.netlink.virtual_functions import VirtualFunctions
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ class Links:
         self._conntrack = Threads("conntrack", 1)  # a table of flows may be long
         self.flows = Flows(self._conntrack)
         self.events = LinkEvents()
+        self.virtual_functions = VirtualFunctions(self._slow)
 
     def close(self) -> None:
         """Wait for the work that has begun, and end the threads."""

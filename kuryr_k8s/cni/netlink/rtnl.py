@@ -23,7 +23,7 @@ from kuryr_k8s.cni.netlink.messages import (
 # linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h
 NEWLINK, DELLINK, GETLINK, SETLINK, NEWADDR, NEWROUTE, GETROUTE = 16, 17, 18, 19, 20, 24, 26
 ADDRESS, IFNAME, MTU, LINK, LINKINFO, IFALIAS, NET_NS_FD, PROMISCUITY = 1, 3, 4, 5, 18, 20, 28, 30
-LINK_NETNSID, TARGET_NETNSID = 37, 46
+LINK_NETNSID, TARGET_NETNSID, PARENT_DEVICE = 37, 46, 56
 INFO_KIND, INFO_DATA = 1, 2
 VETH_PEER = 1
 MACVLAN_MODE, BRIDGE, PASSTHRU = 1, 4, 8
@@ -56,6 +56,10 @@ class Rtnl(messages.Channel):
             return None
         index, flags = struct.unpack_from("=4xiI", answer)
         return index, flags, dict(attributes(answer[16:]))
+
+    def links(self) -> list[dict[int, bytes]]:
+        """List the attributes of all interfaces."""
+        return [dict(attributes(each[16:])) for each in self.dump(GETLINK, _link())]
 
     def links_in(self, netns: int) -> list[tuple[int, dict[int, bytes]]]:
         """List index and attributes of all interfaces in another namespace.

@@ -54,6 +54,10 @@ class Adds:
         """Return whether an ADD of this container is being done."""
         return any(attached.container_id == container_id for attached in self._adds)
 
+    def under_way(self, pod_uid: str) -> bool:
+        """Return whether the runtime is setting a sandbox of this Pod up."""
+        return any(add.request.pod_uid == pod_uid for add in self._adds.values())
+
     def plugging(self, pod_uid: str) -> bool:
         """Return whether an ADD of this Pod is changing the node, or waits after it did."""
         return any(add.plugging and add.request.pod_uid == pod_uid for add in self._adds.values())

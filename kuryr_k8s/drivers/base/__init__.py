@@ -22,6 +22,8 @@ from kuryr_k8s.drivers.base.load_balancers import (
 )
 from kuryr_k8s.drivers.base.pods import (
     DEVICE_OWNER,
+    DIRECT,
+    MACVTAP,
     NAME_LIMIT,
     NORMAL,
     PORT_FIELDS,
@@ -70,7 +72,9 @@ __all__ = [
     "AVAILABLE",
     "CONTESTED",
     "DEVICE_OWNER",
+    "DIRECT",
     "LEAVING",
+    "MACVTAP",
     "NAME_LIMIT",
     "NORMAL",
     "POOL_TAG",

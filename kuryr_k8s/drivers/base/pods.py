@@ -12,6 +12,7 @@ from kuryr_k8s.cloud.neutron.api import Network, Neutron, Subnet
 from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG
 from kuryr_k8s.cloud.neutron.specific_ports import OF_PODS
 from kuryr_k8s.drivers.base.driver import Driver
+from kuryr_k8s.model.device import Device
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
@@ -38,7 +39,8 @@ PORT_FIELDS = (  # what drivers read of the ports that they are shown
     "binding:vif_details",
     "binding:profile",
 )
-NORMAL = "normal"  # binding:vnic_type of a port that a virtual switch takes
+# binding:vnic_type of a port that a virtual switch takes, and of ports on a device of the node
+NORMAL, DIRECT, MACVTAP = "normal", "direct", "macvtap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,7 @@ class PortRequest:
     :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
     :param own_groups: whether the security groups are others than those of the Pod.
+    :param device: of the node, for a port on a device.
     """
 
     pod_uid: str
@@ -155,6 +158,7 @@ class PortRequest:
     mac: str | None = None
     port_security: bool | None = None
     own_groups: bool = False
+    device: Device | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -170,6 +174,7 @@ class PortRequest:
             "addresses": bool(self.addresses),
             "mac": self.mac is not None,
             "port_security": self.port_security is not None,
+            "device": self.device is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
 
@@ -378,6 +383,9 @@ class InterfaceRequest:
         Pod's node. Its Multi-VIF driver must have asked for that driver in its constructor
         (``context.drivers.named(PodVIFDriver, name)``).
     :param vnic_type: Neutron's ``binding:vnic_type``.
+    :param physnet: a device on this physical network, which the node has allotted to the Pod, is
+        the interface; None: no device. A request with a ``port_id`` takes the place of one without
+        it: it is the port of one of those devices; empty: Neutron does not show us of which.
     :param security_groups: None: those of the Pod's default interface, now and when they change.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
     :param mac: its MAC address; None: any.
@@ -393,6 +401,7 @@ class InterfaceRequest:
     as_found: Mapping[str, str] | None = None
     vif_driver: str | None = None
     vnic_type: str = NORMAL
+    physnet: str | None = None
     security_groups: tuple[str, ...] | None = None
     addresses: tuple[str, ...] = ()
     mac: str | None = None

@@ -3,7 +3,7 @@
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.informer import LONGEST_KEPT, Informer
 from kuryr_k8s.k8s.resources import Key
-from kuryr_k8s.model.annotation_values import identifier, json_list
+from kuryr_k8s.model.annotation_values import identifier, json_list, json_of
 from kuryr_k8s.model.network_selection import MOST_INTERFACES
 from kuryr_k8s.model.pod import Pod
 
@@ -26,7 +26,7 @@ def read_ids(text: str) -> list[str]:
 
     :raises ValueError: its words follow the annotation's name: «is no list».
     """
-    return [read_id(entry, "an entry") for entry in _read_list(text)]
+    return [read_id(entry, "an entry") for entry in _strings_of(json_list(text))]
 
 
 def read_pairs(text: str) -> list[tuple[str, ...]]:
@@ -34,10 +34,18 @@ def read_pairs(text: str) -> list[tuple[str, ...]]:
 
     :raises ValueError: its words follow the annotation's name: «is no list».
     """
-    pairs = [entry.split(",") for entry in _read_list(text)]
-    if any(len(pair) > 2 for pair in pairs):
-        raise ValueError("has an entry of more than two ids")
-    return [tuple(read_id(each.strip(), "an entry") for each in pair) for pair in pairs]
+    return _pairs_of(json_list(text))
+
+
+def read_pairs_by_name(text: str) -> dict[str, list[tuple[str, ...]]]:
+    """Read a JSON object with a list of entries for each name, see :func:`read_pairs`.
+
+    :raises ValueError: its words follow the annotation's name: «is no object».
+    """
+    fields = json_of(text)
+    if not isinstance(fields, dict):
+        raise ValueError("is no object")  # noqa: TRY004 - of the user's text
+    return {name: _pairs_of(entries) for name, entries in fields.items()}
 
 
 def read_id(text: str, what: str) -> str:
@@ -66,12 +74,16 @@ def shown(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _read_list(text: str) -> list[str]:
-    """Read a JSON list of strings.
+def _pairs_of(entries: object) -> list[tuple[str, ...]]:
+    pairs = [entry.split(",") for entry in _strings_of(entries)]
+    if any(len(pair) > 2 for pair in pairs):
+        raise ValueError("has an entry of more than two ids")
+    return [tuple(read_id(each.strip(), "an entry") for each in pair) for pair in pairs]
 
-    :raises ValueError: its words follow the annotation's name: «is no list».
-    """
-    entries = json_list(text)
+
+def _strings_of(entries: object) -> list[str]:
+    if not isinstance(entries, list):
+        raise ValueError("has no list where one belongs")  # noqa: TRY004 - of the user's text
     if len(entries) > MOST_INTERFACES:
         raise ValueError(f"has {len(entries)} entries, and a Pod may have {MOST_INTERFACES}")
     if not all(isinstance(entry, str) for entry in entries):

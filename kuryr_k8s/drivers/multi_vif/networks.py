@@ -51,8 +51,15 @@ class NamedNetworks:
                 f"{_network_of(subnet_ids)} is not granted to namespace {namespace} "
                 "([policy] networks in kuryr.conf)"
             ) from error
-        if not by_id:
-            await self._known_of(subnet_ids).projects.require(project_id)
+        return found if by_id else await self.usable(project_id, subnet_ids)
+
+    async def usable(self, project_id: str, subnet_ids: Sequence[str]) -> PodNetwork:
+        """Return the network of subnets that the operator chose, if the project may use it.
+
+        :raises errors.Refused: see :meth:`read`; or it may not.
+        """
+        found = await self.read(subnet_ids)
+        await self._known_of(subnet_ids).projects.require(project_id)
         return found
 
     async def _check(self, subnet_ids: Sequence[str], project_id: str) -> None:

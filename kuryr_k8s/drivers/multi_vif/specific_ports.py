@@ -2,18 +2,26 @@
 
 ``openstack.org/spec-ports: '["<port>", …]'``: a JSON list of ids, with an interface for each.
 ``openstack.org/spec-default-port: <port>``: the Pod's default interface.
+
+A port of vnic_type normal is plugged as the Pod's node plugs ports; one of vnic_type direct or
+macvtap is that of a virtual function (VF) that the Pod requests, if ``multi_vif_drivers`` lists
+sriov.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.specific_ports import HOST
+from kuryr_k8s.cloud.neutron.specific_ports import fields_of
 from kuryr_k8s.drivers.base import (
+    DIRECT,
+    MACVTAP,
     NORMAL,
     DriverContext,
     InterfaceRequest,
     MultiVIFDriver,
     PodNetwork,
+    PodVIFDriver,
     granted,
 )
 from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, read_ids, refusal, shown
@@ -26,16 +34,22 @@ from kuryr_k8s.model.pod import Pod
 Json = dict[str, Any]
 ANNOTATION, ALIAS = "openstack.org/spec-ports", "spec-ports"
 DEFAULT = "openstack.org/spec-default-port"
+VNIC_TYPE = "binding:vnic_type"
+SRIOV = "sriov"  # the drivers of VFs
 
 
 class SpecificPorts(MultiVIFDriver):
-    """Requests an interface for each port that the Pod names, by the node's pod_vif driver."""
+    """Requests an interface for each port that the Pod names."""
 
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
         self._pods = context.informers.of(PODS)
         self._pods.keep(ANNOTATION, ALIAS, DEFAULT)
         self._networks = NamedNetworks(context)
+        self._vnic_types = [NORMAL]
+        if SRIOV in context.conf.kubernetes.multi_vif_drivers:
+            context.drivers.named(PodVIFDriver, SRIOV)
+            self._vnic_types += [DIRECT, MACVTAP]
 
     async def start(self) -> None:
         if not self._context.conf.kubernetes.specific_ports:
@@ -80,23 +94,28 @@ class SpecificPorts(MultiVIFDriver):
         try:
             by_id = granted.check_named(self._context.conf, "ports", pod.namespace, port_id)
             port = await self._granted(port_id, None if by_id else project_id)
+            self._check_kind(port, [NORMAL] if annotation == DEFAULT else self._vnic_types)
             self._check_security(pod.namespace, port)
             is_free = self._context.neutron.specific_ports.is_free(port, pod.identity)
             network = await self._network_of([ip["subnet_id"] for ip in port["fixed_ips"]])
         except errors.Refused as error:
             raise refusal(annotation, error) from error
+        vnic_type = port.get(VNIC_TYPE, NORMAL)
         return InterfaceRequest(
             pod_network=network,
             ifname=DEFAULT_IFNAME if annotation == DEFAULT else None,
             port_id=port_id,
-            as_found={HOST: port.get(HOST) or ""} if is_free else None,
+            as_found=fields_of(port) if is_free else None,
+            vif_driver=None if vnic_type == NORMAL else SRIOV,
+            vnic_type=vnic_type,
+            physnet=None if vnic_type == NORMAL else network.network.physnet,
         )
 
     async def _granted(self, port_id: str, project_id: str | None) -> Json:
         """Return the port.
 
         :param project_id: None if it may be of any project.
-        :raises errors.Refused: there is none, or it is not for Pods.
+        :raises errors.Refused: there is none.
         """
         try:
             port = await self._context.neutron.get_port(port_id)
@@ -104,12 +123,19 @@ class SpecificPorts(MultiVIFDriver):
             raise errors.Refused(_unknown(port_id, project_id)) from error
         if project_id not in (None, port["project_id"]):
             raise errors.Refused(_unknown(port_id, project_id))
-        vnic_type = port.get("binding:vnic_type", NORMAL)
-        if vnic_type != NORMAL:
-            raise errors.Refused(f"port {port_id}: its vnic_type is {vnic_type}, not {NORMAL}")
-        if not port["admin_state_up"]:
-            raise errors.Refused(f"port {port_id}: its admin_state_up is false")
         return port
+
+    def _check_kind(self, port: Json, vnic_types: Sequence[str]) -> None:
+        """Check that a port is one that Pods can have.
+
+        :raises errors.Refused: it is not.
+        """
+        vnic_type = port.get(VNIC_TYPE, NORMAL)
+        if vnic_type not in vnic_types:
+            kinds = " or ".join(vnic_types)
+            raise errors.Refused(f"port {port['id']}: its vnic_type is {vnic_type}, not {kinds}")
+        if not port["admin_state_up"]:
+            raise errors.Refused(f"port {port['id']}: its admin_state_up is false")
 
     def _check_security(self, namespace: str, port: Json) -> None:
         """Check that the Pod may have a port without port security, if this is one.

@@ -10,6 +10,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import BOUND_TO
 from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
+from kuryr_k8s.cloud.neutron.specific_ports import HOST
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
     POOL_TAG,
@@ -47,9 +48,12 @@ class NeutronVIF(TaggedPorts, PooledVIFDriver):
 
     async def ensure(self, request: PortRequest) -> VIFBase:
         if request.port_id is not None:
-            return await self._take(request.port_id, request)
+            request.require_plain("neutron-vif", but=("port_id",))
+            host = {HOST: vif_plan.host_id_of(request.node)}
+            taken = await self._take(request.port_id, request, host)
+            return vif_plan.vif_of(taken, request.pod_network, self._bridge, self._mtu)
         request.require_plain("neutron-vif", but=vif_plan.CHOSEN)
-        port = await self._find(request) if request.may_exist else None
+        port = await self._find_on_device(request, DEVICE_OWNER) if request.may_exist else None
         if port is None:
             port = await self._create(request)
         else:
@@ -60,38 +64,13 @@ class NeutronVIF(TaggedPorts, PooledVIFDriver):
             await self._neutron.delete_port(port["id"])
             raise
 
-    async def _take(self, port_id: str, request: PortRequest) -> VIFBase:
-        request.require_plain("neutron-vif", but=("port_id",))
-        host_id = vif_plan.host_id_of(request.node)
-        try:
-            port = await self._neutron.specific_ports.take(
-                port_id, request.pod_uid, host_id, as_found=request.as_found
-            )
-        except errors.NotFound as error:
-            raise errors.Refused(f"there is no port {port_id} any more") from error
-        return vif_plan.vif_of(port, request.pod_network, self._bridge, self._mtu)
-
-    async def _find(self, request: PortRequest) -> Json | None:
-        """Find the port that an earlier attempt made.
-
-        The query names all marks: a port that merely has the Pod's uid belongs to somebody else.
-        """
-        query = {
-            "device_id": request.pod_uid,
-            "device_owner": DEVICE_OWNER,
-            "project_id": request.project_id,
-            "network_id": request.pod_network.network.id,
-        }
-        tags = (vif_plan.interface_tag(request.ifname),)
-        return await self._find_tagged(query, tags, untagged=query)
-
     async def _adopt(self, port: Json, request: PortRequest) -> Json:
         """Bring a port of an earlier attempt up to date: the configuration may have changed."""
         fits = request.pod_network.may_have(asked_subnet_ids_of(port))
         if not (fits and vif_plan.has_what_is_asked(port, request)):
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
-        host = {"binding:host_id": vif_plan.host_id_of(request.node)}
+        host = {HOST: vif_plan.host_id_of(request.node)}
         return await self._bring_up_to_date(port, host | vif_plan.security_of(request))
 
     async def _create(self, request: PortRequest) -> Json:
@@ -104,9 +83,7 @@ class NeutronVIF(TaggedPorts, PooledVIFDriver):
         await self._neutron.delete_port(vif.id)
 
     async def release_unrecorded(self, pod_uid: str) -> int:
-        query = {"device_id": pod_uid, "device_owner": DEVICE_OWNER}
-        found = await self._list_tagged(query)
-        found += await self._list_untagged(query, self._tags)
+        found = await self._list_on_device(pod_uid, DEVICE_OWNER)
         # a pool's port is one that the Pod has used
         unrecorded = [port for port in found if self.made(port) and POOL_TAG not in port["tags"]]
         for port in unrecorded:

@@ -82,6 +82,38 @@ class TaggedPorts(PodVIFDriver):
             chosen = pod_network.with_room(full.has_room) if may_go_on else None
         raise vif_plan.explained(failure, request) from failure
 
+    async def _take(self, port_id: str, request: PortRequest, binding: Json) -> Json:
+        """Take a port that a user made.
+
+        :param binding: the host, and for a device the profile, that it gets.
+        :raises errors.Refused: there is none any more, or somebody else has it.
+        """
+        try:
+            return await self._neutron.specific_ports.take(
+                port_id, request.pod_uid, binding, as_found=request.as_found
+            )
+        except errors.NotFound as error:
+            raise errors.Refused(f"there is no port {port_id} any more") from error
+
+    async def _find_on_device(self, request: PortRequest, device_owner: str) -> Json | None:
+        """Find the port that an earlier attempt made, with the Pod's uid as its ``device_id``.
+
+        The query names all marks: a port that merely has the Pod's uid belongs to somebody else.
+        """
+        query = {
+            "device_id": request.pod_uid,
+            "device_owner": device_owner,
+            "project_id": request.project_id,
+            "network_id": request.pod_network.network.id,
+        }
+        tags = (vif_plan.interface_tag(request.ifname),)
+        return await self._find_tagged(query, tags, untagged=query)
+
+    async def _list_on_device(self, pod_uid: str, device_owner: str) -> list[Json]:
+        """List the ports with a Pod's uid as their ``device_id``."""
+        query = {"device_id": pod_uid, "device_owner": device_owner}
+        return [*await self._list_tagged(query), *await self._list_untagged(query, self._tags)]
+
     async def _bring_up_to_date(self, port: Json, wanted: Json) -> Json:
         """Give a port these fields, the groups among them, unless it has them."""
         present = {name: port.get(name) for name in wanted}

@@ -3,6 +3,7 @@
 import ipaddress
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from oslo_config import cfg
 
@@ -34,6 +35,7 @@ class InterfaceRequests:
         requests = [InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)]
         for driver in self._multi_vif:
             requests += await driver.request_additional_vifs(pod, project_id)
+        requests = _with_ports_of_devices(requests)
         if any(request.ifname == DEFAULT_IFNAME for request in requests[1:]):
             del requests[0]
         named = self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
@@ -49,6 +51,31 @@ class InterfaceRequests:
         numbered = (f"{self._prefix}{number}" for number in itertools.count(1))
         free = (name for name in numbered if name not in asked)
         return {request.ifname or next(free): request for request in requests}
+
+
+def _with_ports_of_devices(requests: Sequence[InterfaceRequest]) -> list[InterfaceRequest]:
+    """Give devices the ports that users made for them.
+
+    Each such port takes the place of the first device without one on its physical network. Where
+    Neutron does not show that network, it is the only one on which the Pod has devices.
+
+    :raises errors.Refused: there is no such device.
+    """
+    ports = [each for each in requests if each.physnet is not None and each.port_id is not None]
+    placed = [each for each in requests if each not in ports]
+    physnets = {each.physnet for each in placed if each.physnet is not None}
+    for port in ports:
+        physnet = port.physnet or (min(physnets) if len(physnets) == 1 else "")
+        device = next((each for each in placed if _is_free(each, physnet)), None)
+        if device is None:
+            which = f"of physical network {physnet}" if physnet else "that is certainly its own"
+            raise errors.Refused(f"port {port.port_id}: the Pod requests no further VF {which}")
+        placed[placed.index(device)] = replace(port, physnet=physnet)
+    return placed
+
+
+def _is_free(request: InterfaceRequest, physnet: str | None) -> bool:
+    return request.physnet == physnet and request.port_id is None
 
 
 def _check_addresses(ifname: str, request: InterfaceRequest) -> None:

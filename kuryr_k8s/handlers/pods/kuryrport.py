@@ -26,6 +26,7 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.default_routes import routed
+from kuryr_k8s.handlers.pods.device_records import DeviceRecords
 from kuryr_k8s.handlers.pods.interface_requests import InterfaceRequests
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
@@ -65,6 +66,7 @@ class KuryrPortHandler(Handler):
         self._requests = InterfaceRequests(context.drivers, context.conf)
         self._interfaces = Interfaces(context.drivers)
         self._specific_ports = SpecificPortRecords(context)
+        self._devices = DeviceRecords(context)
         self._network_status = NetworkStatus(context)
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
@@ -203,6 +205,7 @@ class KuryrPortHandler(Handler):
         requests: Mapping[str, InterfaceRequest] = {}
         try:
             requests = await self._requests.of(pod, project)
+            recorded = await self._devices.ask(key, recorded, requests)
             recorded = await self._specific_ports.record(key, recorded, requests.values())
             vifs = await self._make(key, recorded, requests, project, groups)
         except (errors.Refused, errors.OverQuota) as error:
@@ -253,6 +256,7 @@ class KuryrPortHandler(Handler):
     ) -> dict[str, VIFBase]:
         """Make all interfaces of the Pod; those of an earlier try are found."""
         node = self._node(recorded.node)
+        devices = self._devices.of(recorded)
         may_exist = self._may_exist(key, recorded)
         self._tried[key] = recorded.pod_uid
         ports = [
@@ -275,6 +279,7 @@ class KuryrPortHandler(Handler):
                 mac=request.mac,
                 port_security=request.port_security,
                 own_groups=request.security_groups is not None,
+                device=devices.get(ifname),
             )
             for ifname, request in requests.items()
         ]
@@ -413,6 +418,7 @@ class KuryrPortHandler(Handler):
         awaited = self._starved or self._is_in_the_way(key, recorded)
         with prioritized(Priority.POD if awaited else Priority.CLEANUP):
             await self._release_and_let_go(key, recorded)
+        self._devices.forget(recorded.pod_uid)
         self._forget(key)
         self._wake_starved()
 
@@ -516,7 +522,7 @@ def _what_matters(port: KuryrPort | None) -> object:
     if port is None:
         return None
     # before there are interfaces, specificPorts changes by our own record alone
-    granted = _granted(port) if port.has_vifs else port.uid
+    granted = _granted(port) if port.has_vifs else (port.uid, port.devices)
     return (port.deleting, port.finalizers, port.security_groups, granted)
 
 

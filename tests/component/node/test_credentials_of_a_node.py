@@ -28,7 +28,10 @@ async def places(shipped_permissions):
     cluster = shipped_permissions
     places = [Place(node, cluster.namespace, f"on-{node}") for node in NODES]
     for number, place in enumerate(places, 1):
-        await cluster.add_node(place.node)
+        made = await cluster.add_node(place.node)
+        found = {"cpu": "2", "memory": "4Gi"}  # by the kubelet
+        status = {"capacity": found, "allocatable": found}
+        await cluster.client.patch(f"{path_of(made)}/status", {"status": status})
         await _add_kuryrport(cluster, place, ovs_vif(number, active=True))
         await _add_pool(cluster, place.node)
     return places
@@ -263,6 +266,9 @@ async def test_refusals_say_whose_an_object_is_and_what_is_the_daemons(accounts,
         "the daemon of node node1 may not change what belongs to node node2"
         in said["other KuryrPort: active"]
     )
-    assert "but its own finalizer, and «active»" in said["own KuryrPort: id of a port"]
+    assert (
+        "but its own finalizer, status.devices, and «active»"
+        in said["own KuryrPort: id of a port"]
+    )
     assert "annotation openstack.org/kuryr-host-id" in said["own Node: taint"]
     assert "may remove no finalizer" in said["own KuryrPort: node's finalizer, in use"]

@@ -15,7 +15,7 @@ _PLURALS = {
 _OF_CLUSTER = {
     "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "KuryrPortPool",
-    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ResourceSlice",
 }  # fmt: skip
 
 

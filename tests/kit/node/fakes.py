@@ -75,6 +75,21 @@ def macvlan_vif(number=1):
     )
 
 
+def sriov_vif(number=1, *, pci_slot, vlan=0):
+    """The same, as a VF of a card."""
+    like = ovs_vif(number)
+    network = dataclasses.replace(like.network, bridge=None, vlan=vlan, mtu=1500)
+    return model.VIFSriov(
+        id=like.id,
+        address=like.address,
+        network=network,
+        plugin="sriov",
+        vif_name=like.vif_name,
+        dev_address=pci_slot,
+        physnet="physnet1",
+    )
+
+
 def kuryrport(name, uid, vifs=None, *, namespace="default", deleting=False, finalizers=None):
     held = [KURYRPORT_FINALIZER, NODE_FINALIZER] if finalizers is None else list(finalizers)
     meta = {"namespace": namespace, "name": name, "uid": f"kp-{uid}", "resourceVersion": "1"}

@@ -100,7 +100,7 @@ def test_unknown_name_is_answered_with_those_installed(drivers):
         drivers.named(PodVIFDriver, "neutron_vif")
     assert str(caught.value) == (
         "[kubernetes] pod_vif_driver: there is no 'neutron_vif' "
-        "(installed: nested-macvlan, nested-vlan, neutron-vif)"
+        "(installed: nested-macvlan, nested-vlan, neutron-vif, sriov)"
     )
 
 

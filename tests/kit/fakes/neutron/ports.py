@@ -59,7 +59,8 @@ class Ports:
             changes["fixed_ips"] = self._move(port, changes["fixed_ips"])
         if any(name.startswith("binding:") for name in changes):
             changes |= self._binding(port | changes)
-        if changes.get("binding:vif_type") not in (None, "ovs", port["binding:vif_type"]):
+        bound = (None, "ovs", "hw_veb", port["binding:vif_type"])
+        if changes.get("binding:vif_type") not in bound:
             changes["status"] = "DOWN"
         self._store.change("port", port, changes)
 
@@ -115,7 +116,17 @@ class Ports:
             return {"binding:vif_type": "unbound", "binding:vif_details": {}}
         if port["binding:host_id"] not in self._store.hosts:
             return {"binding:vif_type": "binding_failed", "binding:vif_details": {}}
+        if port["binding:vnic_type"] in ("direct", "macvtap"):
+            return self._binding_to_card(self._store.networks[port["network_id"]])
         return {"binding:vif_type": "ovs", "binding:vif_details": dict(VIF_DETAILS)}
+
+    def _binding_to_card(self, network: Json) -> Json:
+        """Each host has a card on each physical network, and a NIC Switch agent."""
+        if not network["provider:physical_network"]:
+            return {"binding:vif_type": "binding_failed", "binding:vif_details": {}}
+        vlan = str(network["provider:segmentation_id"] or 0)
+        details = {"port_filter": False, "connectivity": "l2", "vlan": vlan}
+        return {"binding:vif_type": "hw_veb", "binding:vif_details": details}
 
     def _new_mac(self) -> str:
         return ":".join(["fa", "16", "3e", *(f"{random.randrange(256):02x}" for _ in range(3))])

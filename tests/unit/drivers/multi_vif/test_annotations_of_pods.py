@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers.multi_vif.annotations import SHOWN, read_ids, read_pairs, shown
+from kuryr_k8s.drivers.multi_vif.annotations import (
+    SHOWN,
+    read_ids,
+    read_pairs,
+    read_pairs_by_name,
+    shown,
+)
 from kuryr_k8s.model.annotation_values import identifier
 from kuryr_k8s.model.network_selection import MOST_INTERFACES
 
@@ -76,3 +82,33 @@ def test_lists_of_ids_are_read_or_refused(text):
         ids = read_ids(text)
     assert ids == [identifier(each) for each in ids]
     assert len(ids) <= MOST_INTERFACES
+
+
+def test_entries_of_each_physical_network_are_read():
+    text = json.dumps({"physnet1": [A, f"{A},{B}"], "physnet2": []})
+    assert read_pairs_by_name(text) == {"physnet1": [(A,), (A, B)], "physnet2": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "is no object"),
+        ("{", "is no JSON"),
+        (f'{{"p": "{A}"}}', "no list where one belongs"),
+        (f'{{"p": {{"{A}": 1}}}}', "no list where one belongs"),
+        ('{"p": [1]}', "no string"),
+        ('{"p": ["x"]}', "is no id"),
+    ],
+)
+def test_what_is_wrong_with_physical_networks_is_said(text, words):
+    with pytest.raises(ValueError, match=words):
+        read_pairs_by_name(text)
+
+
+@given(st.text() | JSON.map(json.dumps))
+def test_objects_with_entries_are_read_or_refused(text):
+    found = {}
+    with contextlib.suppress(ValueError):
+        found = read_pairs_by_name(text)
+    for entries in found.values():
+        assert all(entry == tuple(map(identifier, entry)) for entry in entries)
