@@ -81,7 +81,8 @@ class Node:
 class Worker:
     """A node of the cluster that is a virtual machine, on node1.
 
-    Its network card is the parent port of a Neutron trunk.
+    Its network card is the parent port of a Neutron trunk. Another card, with virtual functions,
+    is on the physical network of node1.
     """
 
     name: str
@@ -109,6 +110,15 @@ class Worker:
     def tap(self) -> str:
         """The host's end of its network card, in br-int of node1."""
         return f"tap-{self.name}"
+
+    @property
+    def card_tap(self) -> str:
+        """The host's end of its card with virtual functions, in br-ex of node1."""
+        return f"card-{self.name}"
+
+    @property
+    def card_mac(self) -> str:
+        return f"fa:16:3e:68:01:{10 + self.index:02x}"
 
     @property
     def agent_port(self) -> int:

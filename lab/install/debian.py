@@ -7,11 +7,12 @@ from the machine's apt configuration.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.paths import Paths, locked, write_atomic
@@ -39,6 +40,9 @@ PACKAGES = (
     "util-linux",
 )
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# in the packages of a release with a newer libc
+_LOADER = "usr/lib64/ld-linux-x86-64.so.2"
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _POLICY_TEXT = "#!/bin/sh\n# kuryr lab: packages must not start their services\nexit 101\n"
 # Other users of apt hold its locks for a while: wait for them.
@@ -108,6 +112,42 @@ def unpack(
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(target, ignore_errors=True)
         (work / "root").rename(target)
+
+
+def unpack_programs(
+    paths: Paths, name: str, suite: str, packages: Sequence[str], programs: Mapping[str, str]
+) -> Path:
+    """Unpack programs of a newer Debian with their libraries, once.
+
+    They want a newer libc, too, so each is started through its own dynamic loader.
+
+    :param name: of the bundle.
+    :param programs: where each of them is in the packages.
+    :returns: the prefix, whose bin/ has the programs.
+    """
+    digest = hashlib.sha256(" ".join((suite, *packages, *programs.values())).encode())
+    prefix = paths.cache / "debian" / f"{name}-{digest.hexdigest()[:12]}"
+    marker = prefix / "complete"
+    if not marker.exists():
+        with locked(paths.cache / "locks" / name):
+            if not marker.exists():
+                unpack(paths, suite, packages, prefix)
+                _write_wrappers(prefix, programs)
+                write_atomic(marker, "")
+    return prefix
+
+
+def _write_wrappers(prefix: Path, programs: Mapping[str, str]) -> None:
+    for name, location in programs.items():
+        program = prefix / location
+        if program.exists():
+            # Utilities in Python would need the prefix's modules as well; none is listed.
+            write_atomic(
+                prefix / "bin" / name,
+                f"#!/bin/sh\nexec {prefix / _LOADER} --argv0 {name} "
+                f'--library-path {prefix / _LIBRARIES} {program} "$@"\n',
+                0o755,
+            )
 
 
 def _install(paths: Paths, missing: Sequence[str]) -> None:

@@ -7,11 +7,10 @@ their own together with their libraries, and started through their own dynamic l
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from lab.install import debian
-from lab.paths import Paths, locked, write_atomic
+from lab.paths import Paths
 
 _SUITE = "trixie"
 _PACKAGES = (
@@ -63,8 +62,6 @@ _LOCATIONS = {
     )
 }
 PROGRAMS = tuple(_LOCATIONS)
-_LOADER = "usr/lib64/ld-linux-x86-64.so.2"
-_LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def install(paths: Paths) -> Path:
@@ -72,32 +69,10 @@ def install(paths: Paths) -> Path:
 
     :returns: the prefix, whose bin/ has the programs.
     """
-    digest = hashlib.sha256(" ".join((_SUITE, *_PACKAGES, *_LOCATIONS.values())).encode())
-    prefix = paths.cache / "debian" / f"openvswitch-{digest.hexdigest()[:12]}"
-    marker = prefix / "complete"
-    if not marker.exists():
-        with locked(paths.cache / "locks" / "openvswitch"):
-            if not marker.exists():
-                debian.unpack(paths, _SUITE, _PACKAGES, prefix)
-                _write_wrappers(prefix)
-                write_atomic(marker, "")
-    return prefix
+    return debian.unpack_programs(paths, "openvswitch", _SUITE, _PACKAGES, _LOCATIONS)
 
 
 def schema(paths: Paths, name: str) -> Path:
     """Find the database schema file of vswitch, ovn-nb or ovn-sb."""
     folder = "openvswitch" if name == "vswitch" else "ovn"
     return install(paths) / "usr/share" / folder / f"{name}.ovsschema"
-
-
-def _write_wrappers(prefix: Path) -> None:
-    for name, location in _LOCATIONS.items():
-        program = prefix / location
-        if program.exists():
-            # Utilities in Python would need the prefix's modules as well; none is listed.
-            write_atomic(
-                prefix / "bin" / name,
-                f"#!/bin/sh\nexec {prefix / _LOADER} --argv0 {name} "
-                f'--library-path {prefix / _LIBRARIES} {program} "$@"\n',
-                0o755,
-            )

@@ -37,6 +37,7 @@ CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
 _FURTHER_CRDS = SOURCE / "kubernetes" / "crds"  # kinds of others that the product reads
 HEALTH, DAEMON_HEALTH = 8082, 8090
+_VFS = "lab.local/vf:physnet1"  # the physical network of what a test's device plugin gives
 # Also what the libraries say of requests and answers; but not every message of netlink.
 _EVERYTHING = (
     "debug = true",
@@ -270,6 +271,9 @@ class Installation:
             settings["kubernetes"]["enabled_handlers"] = ",".join(handlers)
         if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "additional_subnets.py").exists():
             drivers = "additional_subnets,npwg_multiple_interfaces"
+            if self._has_sriov:
+                drivers += ",sriov"
+                settings["sriov"] = {"resource_physnets": _VFS}
             settings["kubernetes"]["multi_vif_drivers"] = drivers
         if self.lab.workers:
             workers = cloud.networks["workers"].v4
@@ -289,6 +293,10 @@ class Installation:
         )
         self.supervisor.register(component)
         return component.name
+
+    @property
+    def _has_sriov(self) -> bool:
+        return (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "sriov.py").exists()
 
     @property
     def _has_node_handler(self) -> bool:
@@ -378,6 +386,12 @@ class Installation:
             "binding": {"state_dir": f"{own}/run/kuryr/vlan"},
             "cni_health_server": {"port": str(DAEMON_HEALTH)},
         }
+        if self._has_sriov:
+            settings["sriov"] = {
+                "resource_physnets": _VFS,
+                "pod_resources_socket": f"{node.kubelet_root}/pod-resources/kubelet.sock",
+                "advertise": f"physnet1:{machine.CARD}",
+            }
         component = Component(
             name,
             self._command(DAEMON_PROGRAM, name, settings, own),

@@ -19,7 +19,10 @@ from lab.progress import Progress
 
 _BRIDGES = ("br-int", "br-ul", "br-ex", "ovs-netdev", "kuryr0")
 # The last one: the ports that a killed daemon had parked on node1
-_LINKS = ("ul-node", "ul-outside", "ul-router", "ex-router", "tap-vm", topology.AMPHORA, "park")
+_LINKS = (
+    *("ul-node", "ul-outside", "ul-router", "ex-router", "tap-vm", "card-vm"),
+    *(topology.AMPHORA, "park"),
+)
 
 
 def stop_components(supervisor: Supervisor, progress: Progress) -> None:

@@ -11,8 +11,8 @@ from lab.install import debian, images
 from lab.paths import Paths, locked, write_atomic
 from lab.process import run
 
-PACKAGES = ("qemu-system-x86", "qemu-system-common")
-_SUITE, _KERNEL = "bookworm", "linux-image-cloud-amd64"
+# The cloud's kernel has no drivers of network cards.
+_SUITE, _KERNEL = "bookworm", "linux-image-amd64"
 # Until the root is there; what is wanted later comes from it, by the kernel's own modprobe.
 _EARLY = ("virtio_pci", "virtio_net", "virtiofs", "overlay")
 _INIT = """\
@@ -63,7 +63,7 @@ def install_with(paths: Paths, name: str, init: str, early: Sequence[str]) -> Ke
     :param early: the modules that it needs.
     """
     busybox = images.busybox(paths)
-    prefix = paths.cache / "debian" / "kernel"
+    prefix = paths.cache / "debian" / _KERNEL
     with locked(paths.cache / "locks" / "kernel"):
         if not (prefix / "lib" / "modules").exists():
             debian.unpack(paths, _SUITE, (_KERNEL,), prefix, depended=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab import topology
-from lab.install import images
+from lab.install import images, qemu
 from lab.lifecycle import probes
 from lab.lifecycle.supervisor import Component
 from lab.machine import kernel
@@ -33,6 +33,10 @@ _NO_OFFLOADS = ",".join(
         *("host_tso4", "host_tso6", "host_ufo"),
     )
 )
+_TAP = "script=no,downscript=no,vhost=off"
+_PLAIN_TAP = f"{_TAP},vnet_hdr=off"  # the emulated card completes frames itself
+CARD = "card"  # the interface of the card with virtual functions, in the machine
+VIRTUAL_FUNCTIONS = 4
 # Wiped by a boot, as they are on tmpfs; what else is in the node's directory is its disk.
 _VOLATILE = ("containerd", "containerd-state", "kubelet", "opt")
 
@@ -67,16 +71,10 @@ def inside(paths: Paths, worker: Worker, component: Component) -> Component:
 
     :returns: the component that runs it there.
     """
-    ready = tuple(
-        replace(probe, target=command(paths, worker, *probe.target))
-        if probe.kind == "command"
-        else probe
-        for probe in component.ready
-    )
     return replace(
         component,
         argv=command(paths, worker, *component.argv),
-        ready=ready,
+        ready=tuple(_asked_inside(paths, worker, probe) for probe in component.ready),
         needs=(*component.needs, name(worker)),
         netns=None,
         hostname=None,
@@ -84,6 +82,22 @@ def inside(paths: Paths, worker: Worker, component: Component) -> Component:
         grace=component.grace * 2,
         keeps_children=False,
     )
+
+
+def _asked_inside(paths: Paths, worker: Worker, probe: probes.Probe) -> probes.Probe:
+    """Move a probe into the machine, except of what anybody reaches: servers with TLS.
+
+    The machine's security group lets the host in only from the node's address in the cloud, which
+    the host has once kuryr_k8s runs.
+    """
+    url = probe.target[0]
+    if probe.kind == "command":
+        target = probe.target
+    elif url.startswith("http:"):
+        target = (str(images.busybox(paths)), "wget", "-q", "-O", "-", url)
+    else:
+        return probe
+    return replace(probe, kind="command", target=command(paths, worker, *target))
 
 
 def refresh(paths: Paths, worker: Worker) -> None:
@@ -106,8 +120,9 @@ def prepare(paths: Paths, worker: Worker) -> None:
     write_atomic(root / "inittab", f"::sysinit:/bin/sh {root}/boot.sh\n::respawn:{agent}\n")
     write_atomic(root / "boot.sh", _boot(paths, worker, busybox))
     write_atomic(root / "machine.sh", _machine(paths, worker))
-    run(["ip", "tuntap", "add", "dev", worker.tap, "mode", "tap"], check=False)
-    run(["ip", "link", "set", worker.tap, "mtu", "1500", "up"])
+    for tap in (worker.tap, worker.card_tap):
+        run(["ip", "tuntap", "add", "dev", tap, "mode", "tap"], check=False)
+        run(["ip", "link", "set", tap, "mtu", "1500", "up"])
 
 
 def _boot(paths: Paths, worker: Worker, busybox: Path) -> str:
@@ -143,6 +158,10 @@ def _boot(paths: Paths, worker: Worker, busybox: Path) -> str:
             f"$b ip -6 route add default via {network.gateway_v6} dev eth0",
             "$b ip link set eth1 up",
             "$b ip addr add 10.0.2.15/24 dev eth1",
+            "$b modprobe -a igbvf igb",
+            f"$b ip link set eth2 name {CARD}",
+            f"$b ip link set {CARD} up",  # or its functions have no MAC
+            f"echo {VIRTUAL_FUNCTIONS} > /sys/class/net/{CARD}/device/sriov_numvfs",
             "",
         )
     )
@@ -162,18 +181,22 @@ def _machine(paths: Paths, worker: Worker) -> str:
         "nohz=off highres=off"
     )
     forward = f"hostfwd=tcp:127.0.0.1:{worker.agent_port}-10.0.2.15:7000"
-    qemu: list[str] = [
-        *("qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"),
+    argv: list[str] = [
+        *qemu.install(paths),
+        *("-machine", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"),
         *("-m", str(MEMORY), "-smp", "2", "-display", "none", "-nodefaults", "-no-reboot"),
         *("-serial", "stdio", "-kernel", str(files.image), "-initrd", str(files.initramfs)),
         *("-append", append),
         *("-object", f"memory-backend-memfd,id=memory,size={MEMORY}M,share=on"),
         *("-numa", "node,memdev=memory"),
-        *("-netdev", f"tap,id=eth0,ifname={worker.tap},script=no,downscript=no,vhost=off"),
+        *("-netdev", f"tap,id=eth0,ifname={worker.tap},{_TAP}"),
         *("-device", f"virtio-net-pci,netdev=eth0,mac={worker.mac},romfile=,{_NO_OFFLOADS}"),
         # Only for the agent: what the cluster does goes through Neutron.
         *("-netdev", f"user,id=eth1,restrict=on,{forward}"),
         *("-device", "virtio-net-pci,netdev=eth1,romfile="),
+        *("-device", "pcie-root-port,id=card-port,chassis=1"),
+        *("-netdev", f"tap,id=card,ifname={worker.card_tap},{_PLAIN_TAP}"),
+        *("-device", f"igb,bus=card-port,netdev=card,mac={worker.card_mac},romfile="),
     ]
     lines = [f"rm -f {run_dir}/*.sock", f"mkdir -p {run_dir}"]
     for tag, source, cache in (("root", "/", "always"), ("own", root, "auto")):
@@ -183,8 +206,8 @@ def _machine(paths: Paths, worker: Worker) -> str:
             f"{_ARENAS} {_VIRTIOFSD} --socket-path={socket} {options} --thread-pool-size=4 &",
             f"while [ ! -S {socket} ]; do sleep 0.02; done",
         ]
-        qemu += [
+        argv += [
             *("-chardev", f"socket,id={tag},path={socket}"),
             *("-device", f"vhost-user-fs-pci,chardev={tag},tag={tag}"),
         ]
-    return "\n".join((*lines, f"exec {shlex.join(qemu)}", ""))
+    return "\n".join((*lines, f"exec {shlex.join(argv)}", ""))

@@ -9,7 +9,7 @@ from functools import partial
 
 from lab import facts
 from lab.host import wiring
-from lab.install import debian, images
+from lab.install import images, qemu
 from lab.kubernetes import node
 from lab.lifecycle.graph import Step
 from lab.lifecycle.supervisor import Component, Supervisor
@@ -57,7 +57,7 @@ class WorkerPlan:
             return []
         paths = self.paths
         steps = [
-            Step("qemu", lambda: debian.install(paths, kernel.PACKAGES), ("packages",), _WARM),
+            Step("qemu", lambda: qemu.install(paths), ("packages",), _WARM),
             Step("kernel", lambda: kernel.install(paths), ("images",), _WARM),
             Step("workers", self._network, ("ports",), _WARM),
         ]
@@ -112,6 +112,7 @@ class WorkerPlan:
         host = self.nodes[0]
         self.trunks[worker.name] = _, port = setup.trunk(cloud, worker, host)
         ovn.plug(self.paths, host, worker.tap, port)
+        ovn.vsctl(self.paths, host, "--may-exist", "add-port", "br-ex", worker.card_tap)
 
     def _describe(self, worker: Worker) -> facts.Worker:
         own = self.paths.node(worker.name)
@@ -152,6 +153,7 @@ def remove(paths: Paths, supervisor: Supervisor, worker: Worker) -> None:
         supervisor.forget(name)
     database = f"--db=unix:{paths.node('node1').ovs_socket}"
     ovs = [str(paths.bin / "ovs-vsctl"), database, "--timeout=5"]
-    run([*ovs, "--if-exists", "del-port", worker.tap], check=False)
-    wiring.delete_link(worker.tap)
+    for tap in (worker.tap, worker.card_tap):
+        run([*ovs, "--if-exists", "del-port", tap], check=False)
+        wiring.delete_link(tap)
     shutil.rmtree(paths.node(worker.name).root, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The binding of VLANs on a kernel that has them: each case of it is reported."""
+"""Bindings of VLANs and of VFs in a machine that has them: each case is reported."""
 
 import pytest
 
@@ -13,5 +13,5 @@ def results():
 
 
 @pytest.mark.parametrize("case", kernel_cases.names())
-def test_vlan_binding_on_a_kernel_with_vlans(results, case):
+def test_binding_in_a_machine_that_has_what_it_needs(results, case):
     assert results.get(case) == kernel_cases.PASSED

@@ -1,0 +1,192 @@
+"""Pods with virtual functions (VFs) of the machine's card, on the physical network of the cloud.
+
+Real are the card with its VFs (QEMU's igb), the kernel's drivers, the kubelet with its device
+manager, the device plugin's protocol, Neutron with its mechanism driver sriovnicswitch, and the
+network between the card and the other nodes. The NIC Switch agent is a row in Neutron's database.
+"""
+
+import json
+import random
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from kuryr_k8s.model.annotations import HOST_ID, OPAQUE_VFS
+from lab.machine.machine import CARD, VIRTUAL_FUNCTIONS
+from lab.paths import Paths
+from lab.suite.cloud_remains import mark
+from tests.lab.cluster import machine, pod
+from tests.lab.machine import kernel_cases
+
+SUBNETS = "openstack.org/kuryr-sriov-subnets"
+FURTHER = "openstack.org/kuryr-additional-subnets"
+SPECIFIC = "openstack.org/spec-ports"
+RESOURCE = "lab.local/vf"
+pytestmark = pytest.mark.lab_only
+
+
+@pytest.fixture
+def worker(cluster):
+    return machine(cluster.lab)
+
+
+@pytest.fixture
+def subnet(cluster, worker):
+    """A subnet of a VLAN on the physical network; Neutron can bind VFs of the machine to it."""
+    cluster.kubectl(
+        *("annotate", "--overwrite", "node", worker.name),
+        f"{HOST_ID}={cluster.lab.nodes['node1'].chassis}",
+    )
+    network = cluster.neutron.post(
+        "/networks",
+        {
+            "network": {
+                "name": mark(),
+                "project_id": cluster.lab.cloud.project_id,
+                "provider:network_type": "vlan",
+                "provider:physical_network": "physnet1",
+                "provider:segmentation_id": random.randrange(2000, 4000),
+            }
+        },
+    )["network"]
+    made = cluster.neutron.post(
+        "/subnets",
+        {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.90.0.0/24"}},
+    )["subnet"]
+    yield made | {"vlan": network["provider:segmentation_id"]}
+    cluster.kubectl("annotate", "node", worker.name, f"{HOST_ID}-")
+    cluster.delete("pods", "--all")
+    cluster.wait_for("no Pod is left", lambda: not cluster.get("kuryrports"))
+    for port in cluster.neutron.get("/ports", network_id=network["id"])["ports"]:
+        cluster.neutron.delete(f"/ports/{port['id']}")  # a pool's
+    cluster.neutron.delete(f"/networks/{network['id']}")
+
+
+@pytest.fixture
+def plugin(cluster, worker):
+    """The kubelet of the machine has a device plugin for the first two VFs; their addresses."""
+    slots = [slot_of(worker, number) for number in range(2)]
+    clone = Paths.from_environment().node(worker.name).root / "plugin"
+    kernel_cases.copy_to(clone)
+    module = "tests.lab.machine.pods.device_plugin"
+    command = shlex.join([sys.executable, "-m", module, RESOURCE, *slots])
+    script = f"cd {shlex.quote(str(clone))} && PYTHONDONTWRITEBYTECODE=1 exec {command}"
+    argv = [*worker.command, "/bin/sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline().strip() == "registered"
+            cluster.wait_for(
+                "the Node has VFs", lambda: allocatable(cluster, worker, RESOURCE) == 2
+            )
+            yield slots
+        finally:
+            process.terminate()
+
+
+def slot_of(worker, number):
+    path = f"/sys/class/net/{CARD}/device/virtfn{number}"
+    printed = subprocess.run(
+        [*worker.command, "/bin/readlink", path], check=True, capture_output=True, text=True
+    )
+    return printed.stdout.strip().rpartition("/")[2]
+
+
+def allocatable(cluster, worker, resource):
+    return int(cluster.get("node", worker.name)["status"]["allocatable"].get(resource, 0))
+
+
+def with_vfs(name, worker, subnet, count, resource=RESOURCE, **annotations):
+    """A Pod on the machine that requests VFs."""
+    made = pod(name, node=worker.name)
+    (container,) = made["spec"]["containers"]
+    container["resources"] = {kind: {resource: str(count)} for kind in ("limits", "requests")}
+    subnets = json.dumps({"physnet1": [subnet["id"]] * count})
+    made["metadata"]["annotations"] = {SUBNETS: subnets, **annotations}
+    return made
+
+
+def vif(cluster, name, ifname="eth1"):
+    entry = cluster.get("kuryrport", name)["status"]["vifs"][ifname]
+    return entry["vif"]["versioned_object.data"]
+
+
+def address(cluster, name, ifname="eth1"):
+    port = cluster.ports()[vif(cluster, name, ifname)["id"]]
+    return port["fixed_ips"][0]["ip_address"]
+
+
+def on_card(worker, number):
+    printed = subprocess.run(
+        [*worker.command, "/bin/ip", "-j", "-d", "link", "show", CARD],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (link,) = json.loads(printed.stdout)
+    (found,) = [each for each in link["vfinfo_list"] if each["vf"] == number]
+    return found
+
+
+def test_vf_of_the_kubelet_reaches_pods_of_other_nodes_on_its_network(
+    cluster, worker, subnet, plugin
+):
+    peer = pod("peer", node="node1")
+    peer["metadata"]["annotations"] = {FURTHER: json.dumps([subnet["id"]])}
+    cluster.apply(with_vfs("fast", worker, subnet, 1), peer)
+    cluster.wait_ready("fast", "peer")
+    found = vif(cluster, "fast")
+    print(cluster.kubectl("get", "kuryrport", "fast", "-o", "yaml"))
+    assert found["dev_address"] in plugin
+    port = cluster.ports()[found["id"]]
+    assert port["binding:vif_type"] == "hw_veb"
+    assert port["binding:profile"]["pci_slot"] == found["dev_address"]
+    number = plugin.index(found["dev_address"])
+    assert on_card(worker, number)["vlan_list"][0]["vlan"] == subnet["vlan"]
+    assert found["address"] in cluster.exec("fast", "ip", "link", "show", "eth1")
+    # not the other way: the security group of the peer lets only Pods' networks in
+    cluster.until_pings("peer", address(cluster, "fast"))
+    cluster.delete("pods", "fast", "peer")
+    cluster.wait_for("the port is released", lambda: cluster.is_released(found["id"]))
+    assert on_card(worker, number)["vlan_list"] == [{}]
+    assert slot_of(worker, number) == found["dev_address"]
+
+
+def test_vf_that_the_daemon_offers_itself_by_its_old_name(cluster, worker, subnet):
+    resource = f"{OPAQUE_VFS}physnet1"
+    cluster.wait_for(
+        "the Node has VFs", lambda: allocatable(cluster, worker, resource) == VIRTUAL_FUNCTIONS
+    )
+    cluster.apply(
+        with_vfs("a", worker, subnet, 2, resource), with_vfs("b", worker, subnet, 1, resource)
+    )
+    cluster.wait_ready("a", "b")
+    slots = {
+        vif(cluster, name, ifname)["dev_address"]
+        for name, ifname in (("a", "eth1"), ("a", "eth2"), ("b", "eth1"))
+    }
+    assert len(slots) == 3
+    cluster.until_pings("b", address(cluster, "a"))
+
+
+def test_port_that_a_user_made_for_a_vf_is_used_and_given_back(cluster, worker, subnet, plugin):
+    body = {
+        "name": "theirs",
+        "network_id": subnet["network_id"],
+        "project_id": cluster.lab.cloud.project_id,
+        "binding:vnic_type": "direct",
+    }
+    port = cluster.neutron.post("/ports", {"port": body})["port"]
+    cluster.apply(with_vfs("fast", worker, subnet, 1, **{SPECIFIC: json.dumps([port["id"]])}))
+    cluster.wait_ready("fast")
+    assert vif(cluster, "fast")["id"] == port["id"]
+    cluster.delete("pods", "fast")
+
+    def given_back():
+        now = cluster.neutron.get(f"/ports/{port['id']}")["port"]
+        fields = ("device_id", "device_owner", "binding:host_id", "binding:profile")
+        return all(now[name] == port[name] for name in fields)
+
+    cluster.wait_for("it is as it was", given_back)
+    cluster.neutron.delete(f"/ports/{port['id']}")
