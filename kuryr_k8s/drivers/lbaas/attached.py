@@ -73,7 +73,7 @@ class Attachments:
             others = look.others.listeners if look.others else ()
             taken = ownership.find_taken(desired.listeners, others)
             fitting = ownership.without(desired, taken)
-            steps = list(plan.steps_inside(fitting, look.own))
+            steps = list(plan.steps_inside(fitting, look.own, view.newest_pool))
             if steps:
                 view.used = True
             await self._work.take(view, look, fitting, steps)

@@ -233,7 +233,8 @@ class LBaaSv2(LBaaSDriver):
             others = look.others.listeners if look.others else ()
             taken = ownership.find_taken(desired.listeners, others)
             fitting = ownership.without(desired, taken)
-            await self._work.take(view, look, fitting, plan.steps(fitting, look.own))
+            planned = plan.steps(fitting, look.own, view.newest_pool)
+            await self._work.take(view, look, fitting, planned)
         self._work.refuse_taken(view, look.own, taken)
         return look.own
 

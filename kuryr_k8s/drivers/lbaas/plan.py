@@ -76,7 +76,9 @@ from kuryr_k8s.model.load_balancer import (
 )
 
 
-def steps(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Iterator[Step]:
+def steps(
+    desired: LoadBalancer | None, found: FoundLoadBalancer | None, newest_pool: str = ""
+) -> Iterator[Step]:
     """Yield the steps that could be the next one, in the order in which they should be.
 
     One is taken; a later one only if those before it cannot be, so that a part that cannot be had
@@ -84,6 +86,7 @@ def steps(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Iter
 
     :param desired: None if the load balancer is to be deleted.
     :param found: None if there is none.
+    :param newest_pool: the id of the pool that was created last; empty if not known.
     """
     if found is None or found.provisioning_status == DELETED:
         if desired is not None:
@@ -98,7 +101,7 @@ def steps(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Iter
     elif differs(desired, found):
         yield DeleteLoadBalancer(found.id)
     else:
-        inside = steps_inside(desired, found)
+        inside = steps_inside(desired, found, newest_pool)
         if not same_groups(desired, found):
             yield SetSecurityGroups(found.id, desired.vip_sg_ids or ())
             if desired.vip_sg_ids:  # refused, they must not have taken source ranges away
@@ -108,12 +111,14 @@ def steps(desired: LoadBalancer | None, found: FoundLoadBalancer | None) -> Iter
             yield SetTags(found.id, united(desired.tags, found.tags))
 
 
-def steps_inside(desired: LoadBalancer, found: FoundLoadBalancer) -> Iterator[Pending | Change]:
+def steps_inside(
+    desired: LoadBalancer, found: FoundLoadBalancer, newest_pool: str = ""
+) -> Iterator[Pending | Change]:
     """Yield the steps with listeners and pools, whatever the load balancer itself is like."""
     if found.is_pending():
         yield Pending(found.id)
     else:
-        yield from _Tree(attainable(desired, found.provider), found).steps()
+        yield from _Tree(attainable(desired, found.provider), found, newest_pool).steps()
 
 
 def steps_of_members(
@@ -160,8 +165,9 @@ def _hashed(pool: Pool) -> Pool:
 class _Tree:
     """Desired and found parts of a load balancer in which nothing is PENDING."""
 
-    def __init__(self, desired: LoadBalancer, found: FoundLoadBalancer) -> None:
+    def __init__(self, desired: LoadBalancer, found: FoundLoadBalancer, newest_pool: str) -> None:
         self._id = found.id
+        self._newest_pool = newest_pool
         self._found = found
         self._hashing = found.provider in HASHING
         self._listeners = {listener.key: listener for listener in desired.listeners}
@@ -203,10 +209,16 @@ class _Tree:
             other.id != found.id
             and other.pool.protocol == wanted.protocol
             and other.pool.lb_algorithm != wanted.lb_algorithm
-            and other.created_at >= found.created_at
+            and self._may_be_later(other, found)
             and not self._is_wanted(other.pool)
             for other in self._found.pools
         )
+
+    def _may_be_later(self, other: FoundPool, pool: FoundPool) -> bool:
+        """Return whether a pool may have been created after this one: times are whole seconds."""
+        if other.created_at == pool.created_at:
+            return pool.id != self._newest_pool
+        return other.created_at > pool.created_at
 
     def _is_wanted(self, pool: Pool) -> bool:
         wanted = self._pools.get(pool.name)

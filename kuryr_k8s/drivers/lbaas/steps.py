@@ -177,8 +177,11 @@ Change = (
 Step = Pending | CreateLoadBalancer | Change
 
 
-async def take(octavia: Octavia, step: Change) -> None:
-    """Have Octavia begin one change; raise what the call raises."""
+async def take(octavia: Octavia, step: Change) -> str | None:
+    """Have Octavia begin one change; raise what the call raises.
+
+    :returns: the id of the pool that is being created, if one is.
+    """
     match step:
         case DeleteLoadBalancer(id=lb_id):
             await octavia.delete_load_balancer(lb_id)
@@ -198,7 +201,7 @@ async def take(octavia: Octavia, step: Change) -> None:
             body = bodies.pool_body(
                 pool, listener_id=new_listener_id, load_balancer_id=load_balancer_id
             )
-            await octavia.create_pool(body)
+            return await octavia.create_pool(body)
         case UpdatePool(pool_id, pool):
             await octavia.update_pool(pool_id, bodies.pool_changes(pool))
         case DeletePool(pool_id):
@@ -213,6 +216,7 @@ async def take(octavia: Octavia, step: Change) -> None:
             await octavia.update_monitor(monitor_id, bodies.monitor_changes(monitor))
         case DeleteHealthMonitor(monitor_id):
             await octavia.delete_monitor(monitor_id)
+    return None
 
 
 def as_repopulated(

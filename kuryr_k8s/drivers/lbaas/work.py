@@ -399,7 +399,8 @@ class Work:
         view.changed = True
         self._changing.add(view.id)
         try:
-            await steps.take(self._octavia, step)
+            created = await steps.take(self._octavia, step)
+            view.newest_pool = created or view.newest_pool
         except (errors.NotFound, errors.Conflict) as error:
             if not look.fresh:
                 raise errors.Wait(

@@ -218,8 +218,10 @@ async def test_timeout_of_affinity_that_cannot_be_kept_is_told_once(services):
     ],
 )
 async def test_affinity_comes_and_goes_and_nothing_that_serves_goes_before_its_successor(
-    services, provider, usual, calls
+    services, provider, usual, calls, monkeypatch
 ):
+    """All within one second, which is as exact as Octavia's times are."""
+    monkeypatch.setattr("tests.kit.fakes.octavia.store._now", lambda: "2026-01-01T00:00:00")
     services.options["kubernetes"]["endpoints_driver_octavia_provider"] = provider
     del services.options["octavia_defaults"]["lb_algorithm"]
 

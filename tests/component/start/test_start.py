@@ -24,7 +24,8 @@ DAEMON = "from kuryr_k8s.cni.app import main; main()"
 WRONG = {
     "unknown driver": (
         {"kubernetes": {"pod_vif_driver": "nope"}},
-        "[kubernetes] pod_vif_driver: there is no 'nope' (installed: nested-vlan, neutron-vif)",
+        "[kubernetes] pod_vif_driver: there is no 'nope' "
+        "(installed: nested-macvlan, nested-vlan, neutron-vif, sriov)",
     ),
     "unknown handler": (
         {"kubernetes": {"enabled_handlers": "vif,nope"}},

@@ -220,6 +220,19 @@ def test_affinity_that_is_asked_for_again_before_the_change_is_done_is_a_further
     assert kinds(steps[3:]) == ["DeletePool", "DeletePool"]
 
 
+def test_of_two_pools_of_one_second_the_one_that_we_made_last_is_known():
+    affine = wanted(listener(), pool(persistence="SOURCE_IP"), provider="ovn")
+    loose = wanted(listener(), pool(), provider="ovn")
+    octavia = OctaviaModel(made(loose))
+    octavia.apply(next_step(affine, octavia.found))
+    at_once = tuple(replace(each, created_at="1") for each in octavia.found.pools)
+    found = replace(octavia.found, pools=at_once)
+    newest = at_once[-1]
+    assert newest.pool.lb_algorithm == "SOURCE_IP"
+    assert kinds([next(lb_plan.steps(affine, found))]) == ["CreatePool"]
+    assert kinds([next(lb_plan.steps(affine, found, newest.id))]) == ["SetMembers"]
+
+
 def test_health_monitor_comes_and_goes_by_one_call_and_its_type_by_two():
     bare, checked = wanted(listener(), pool()), wanted(listener(), pool(health_monitor=MONITOR))
     other = wanted(listener(), pool(health_monitor=replace(MONITOR, type="TLS-HELLO")))
