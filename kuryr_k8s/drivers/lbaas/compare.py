@@ -124,6 +124,14 @@ def added_members(wanted: tuple[Member, ...], found: FoundPool) -> tuple[Member,
     return tuple(member for member in wanted if member.key.value not in existing)
 
 
+def only_loses_drained(wanted: tuple[Member, ...], found: FoundPool) -> bool:
+    """Return whether a pool differs only by members that get no new connections any more."""
+    existing = {member.key.value: member for member in found.pool.members}
+    kept = [(member, existing.pop(member.key.value, None)) for member in wanted]
+    same = all(there is not None and _same_member(member, there) for member, there in kept)
+    return same and bool(existing) and not any(each.weight for each in existing.values())
+
+
 def _same_values(
     wanted: Listener | LoadBalancer, found: Listener | FoundLoadBalancer, names: Sequence[str]
 ) -> bool:

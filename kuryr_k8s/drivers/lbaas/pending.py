@@ -49,6 +49,7 @@ class PendingLoadBalancers:
         self._wake = wake
         self._ended = ended
         self._watched: dict[str, _Watched] = {}
+        self._woken: dict[str, dict[Owner, None]] = {}  # several owners that waited for one
         self._first = self._interval = context.patience.first_pending_look
         self.loop = Controller[str](
             "pending-load-balancers",
@@ -71,6 +72,10 @@ class PendingLoadBalancers:
         """Return whether all of these are being watched."""
         return all(each in self._watched for each in load_balancer_ids)
 
+    def others_waited(self, load_balancer_id: str, owner: Owner) -> bool:
+        """Return whether others waited as well for the last change, and none has begun since."""
+        return any(each != owner for each in self._woken.get(load_balancer_id, ()))
+
     def watch(
         self, load_balancer_id: str, owner: Owner, status: str, *, foreign: bool = False
     ) -> None:
@@ -83,6 +88,7 @@ class PendingLoadBalancers:
         if watched := self._watched.get(load_balancer_id):
             watched.owners[owner] = None
             return
+        self._woken.pop(load_balancer_id, None)
         watched = _Watched(status, self._clock.now(), foreign, {owner: None})
         self._watched[load_balancer_id] = watched
         self._interval = self._first
@@ -101,7 +107,13 @@ class PendingLoadBalancers:
             pending = await self._still_pending()
         # what was begun since then may be missing from the lists
         before = {lb_id for lb_id, each in self._watched.items() if each.since < started}
-        ended = [self._watched.pop(lb_id) for lb_id in before - pending]
+        done = {lb_id: self._watched.pop(lb_id) for lb_id in before - pending}
+        self._woken |= {
+            lb_id: each.owners
+            for lb_id, each in done.items()
+            if len(each.owners) > 1 and each.status != "PENDING_DELETE"
+        }
+        ended = list(done.values())
         now = self._clock.now()
         self._ended([now - watched.since for watched in ended if watched.status])
         for watched in ended:

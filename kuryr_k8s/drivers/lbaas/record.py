@@ -91,6 +91,7 @@ class View:
     :param duplicates: ids of further load balancers of the owner, which have to go.
     :param deletions: progress by id, of the load balancer and its duplicates.
     :param digest: of everything that the last lists showed of it.
+    :param polite_since: since when others that wait for the load balancer are let go first.
     :param newest_pool: id of the pool that was created last; empty if not known.
     :param seen: the load balancer with the owner's parts, as it was when last read.
     """
@@ -110,6 +111,7 @@ class View:
     duplicates: frozenset[str] = frozenset()
     deletions: dict[str, Deletion] = field(default_factory=dict)
     digest: bytes | None = None
+    polite_since: float | None = None
     newest_pool: str = ""
     seen: FoundLoadBalancer | None = None
 

@@ -13,6 +13,7 @@ from kuryr_k8s.drivers.base import DriverContext, OthersAtWork
 from kuryr_k8s.drivers.lbaas import ownership, steps
 from kuryr_k8s.drivers.lbaas.admission import Admission, Urgency
 from kuryr_k8s.drivers.lbaas.capabilities import Capabilities, check_replacement
+from kuryr_k8s.drivers.lbaas.compare import only_loses_drained
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
 from kuryr_k8s.drivers.lbaas.plan import attainable, steps_of_members
 from kuryr_k8s.drivers.lbaas.record import (
@@ -45,6 +46,7 @@ from kuryr_k8s.model.owner import Owner
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
+POLITE = 1.0  # seconds without a change by others on a load balancer
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
 IMMUTABLE_LIMIT = 3
@@ -110,6 +112,7 @@ class Work:
         :raises errors.Wait: it was.
         """
         if view.id in self.pending:
+            view.polite_since = None
             self.pending.watch(view.id, view.owner, "", foreign=view.foreign)
             raise self.at_work(view)
 
@@ -382,6 +385,8 @@ class Work:
         self.check_idle(view)  # another owner may have been faster
         if view.id in self._changing:
             raise OthersAtWork(f"load balancer {view.id} is being changed", delay=SOON)
+        if self.pending.others_waited(view.id, view.owner) and _can_wait(step, look.own):
+            self._let_others_pass(view)
         urgency = Urgency.SERVING if desired.has_members() else Urgency.USUAL
         with self.admission.sending(view.owner, urgency):
             if isinstance(step, steps.DeleteLoadBalancer):
@@ -390,13 +395,27 @@ class Work:
         if part is not None:
             self._repairs(view.record).begun(part)
 
+    def _let_others_pass(self, view: View) -> None:
+        """Let others that waited for the load balancer go first, until none has for a moment.
+
+        Octavia takes one change of it after the other. Members that get no connections any more
+        may stay for a while; what others wait for may be Pods that serve no longer.
+
+        :raises OthersAtWork: the moment is not over.
+        """
+        now = self._clock.now()
+        if view.polite_since is None:
+            view.polite_since = now
+        if (left := view.polite_since + POLITE - now) > 0:
+            raise OthersAtWork(f"others on load balancer {view.id} come first", delay=left)
+
     async def _send(self, view: View, look: Look, step: steps.Change) -> None:
         """Send the step, and watch what becomes PENDING by it.
 
         :raises errors.Wait: the load balancer was not as it was thought to be, or is PENDING.
         """
         view.begin()
-        view.changed = True
+        view.changed, view.polite_since = True, None
         self._changing.add(view.id)
         try:
             created = await steps.take(self._octavia, step)
@@ -422,3 +441,11 @@ class Work:
 
     def _count_pending(self, seconds: float) -> int:
         return self.pending.count(seconds)
+
+
+def _can_wait(step: steps.Change, found: FoundLoadBalancer) -> bool:
+    """Return whether a step only removes members that get no new connections."""
+    if not isinstance(step, steps.SetMembers):
+        return False
+    pools = [each for each in found.pools if each.id == step.pool_id]
+    return all(only_loses_drained(step.members, pool) for pool in pools)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kit.fakes.octavia.kinds import POOL
 from tests.kit.load_balancer_services import (
     DNS,
     HTTP,
@@ -434,3 +435,51 @@ async def test_deleted_service_on_one_in_error_keeps_nothing_of_its_own(services
         assert (await services.service("other"))["metadata"]["finalizers"] == [FINALIZER]
         services.cloud.octavia.remove(shared)
         await services.until_service_gone("other")
+
+
+ENDING = {"ready": False, "serving": True, "terminating": True}
+
+
+async def test_members_that_wait_for_nothing_are_removed_after_what_others_wait_for(services):
+    services.options["kubernetes"]["endpoints_driver_octavia_provider"] = "amphora"
+    del services.options["octavia_defaults"]["lb_algorithm"]
+    octavia = services.cloud.octavia
+    web, dns = [("http", 8080)], [("dns", 5353, "UDP")]
+
+    def changed():
+        """The pools whose members were changed, in this order."""
+        return [
+            call.path.split("/")[-2]
+            for call in services.cloud.calls
+            if call.method == "PUT" and call.path.endswith("/members")
+            if call.path.split("/")[-2] in pools.values()
+        ]
+
+    async with services.controller():
+        shared, _address = await own(services)
+        await share(services, shared)
+        await until_condition(services, READY, "True", "other")
+        pools = {pool["protocol"]: pool["id"] for pool in octavia.store.parts(POOL, shared)}
+        await services.set_slice("a", "10.62.0.6", ("10.62.0.5", ENDING), ports=web)
+        drained = {("TCP", 80): ["10.62.0.5", "10.62.0.6"]} | OTHERS
+        await services.until(lambda: is_so(on(services, shared) == drained))
+        found = services.cloud.load_balancers[shared]
+        await services.until(lambda: is_so(found["provisioning_status"] == "ACTIVE"))
+        before = len(changed())
+        octavia.progress.stalled = lambda found: found["id"] == shared
+        await services.set_slice("other", "10.62.0.8", ports=dns, service="other")
+        await services.until(lambda: is_so(changed()[before:] == [pools["UDP"]]))
+        await services.set_slice("a", "10.62.0.6", ports=web)  # the Pod has ended
+        await services.set_slice("other", "10.62.0.7", ports=dns, service="other")
+        (elsewhere,) = services.cloud.load_balancers.keys() - {shared}
+        served = {("UDP", 53): ["10.62.0.7"]}
+        await services.until(lambda: is_so(on(services, elsewhere) == served))
+        octavia.progress.stalled = lambda _found: False
+        octavia.progress.finish(shared)
+        both = {("TCP", 80): ["10.62.0.6"]} | served
+        await services.until(lambda: is_so(on(services, shared) == both))
+    assert changed()[before:] == [pools["UDP"], pools["UDP"], pools["TCP"]]
+
+
+async def is_so(condition):
+    return condition

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import lab.machine
-from lab.install import debian
+from lab.install import qemu
 from lab.machine import kernel
 from lab.process import CommandError, run
 from tests.kit.kube.children import free_ports
@@ -58,7 +58,6 @@ class Machine:
 
     def build(self):
         """Make the disk and what QEMU needs."""
-        debian.install(self._paths, kernel.PACKAGES)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         self._token.write_text(secrets.token_hex(16))
@@ -148,7 +147,8 @@ class Machine:
         )
         forward = f"hostfwd=tcp:127.0.0.1:{self._port}-{master.ADDRESS}:7000"
         return [
-            *("qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"),
+            *qemu.install(self._paths),
+            *("-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"),
             *("-m", str(MEMORY), "-smp", "2", "-display", "none", "-nodefaults", "-no-reboot"),
             *("-serial", "stdio", "-kernel", str(files.image), "-initrd", str(files.initramfs)),
             *("-append", append),
