@@ -179,11 +179,15 @@ def _requesting_a_vf():
 
 
 async def _name_vfs(stage):
-    """The daemon names the VFs that the controller asks for."""
+    """The daemon names the VFs that the controller asks for.
+
+    It does so when the controller has recorded the user's port, too: if its word came between the
+    two records, the second one would be refused and sent again.
+    """
 
     async def asked():
-        recorded = await stage.kuryrport(POD)
-        return ((recorded or {}).get("status") or {}).get("requestedDevices")
+        status = ((await stage.kuryrport(POD)) or {}).get("status") or {}
+        return "specificPorts" in status and status.get("requestedDevices")
 
     device = {"pciSlot": "0000:03:10.1", "pciVendorInfo": "8086:10ed"}
     devices = {
