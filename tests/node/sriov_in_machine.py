@@ -12,13 +12,14 @@ import pytest
 from oslo_config import cfg
 
 from kuryr_k8s import config
-from kuryr_k8s.cni.bindings.base import Attachment, BindingContext, BindingError, Claim
+from kuryr_k8s.cni.bindings.base import BindingError, Claim
 from kuryr_k8s.cni.bindings.sriov.binding import SRIOVBinding
 from kuryr_k8s.cni.bindings.sriov.cards import Cards
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import Cache, sriov_vif, vlan_vif
-from tests.node.workbench import eventually, ip, shell
+from tests.node import workbench
+from tests.node.workbench import bare_context, eventually, ip, shell
 
 CARD = "card"  # see lab.machine.machine, of which the machine has no copy
 VLAN = 77
@@ -73,30 +74,11 @@ def make(directory, links):
     conf.set_override("state_dir", str(directory / "vlan"), group="binding")
     conf.set_override("resource_physnets", {"a.org/b": "physnet1"}, group="sriov")
     conf([])
-    return SRIOVBinding(
-        BindingContext(
-            conf=conf,
-            node=Key("", "node1"),
-            api=None,
-            caches=Caches(),
-            links=links,
-            switch=None,
-            adds=(),
-            settled=asyncio.Event(),
-        )
-    )
+    return SRIOVBinding(bare_context(conf, links, caches=Caches()))
 
 
 def attachment(netns, container="c1", uid="u1"):
-    return Attachment(
-        container_id=container,
-        ifname="eth1",
-        request_ifname="eth0",
-        netns=f"/run/netns/{netns}",
-        pod_uid=uid,
-        namespace="default",
-        pod="web",
-    )
+    return workbench.attachment(netns, container, uid, ifname="eth1")
 
 
 def pod_link(netns, name="eth1"):

@@ -1,6 +1,5 @@
 """The binding VIFMacvlanNested, with real interfaces and traffic."""
 
-import asyncio
 import dataclasses
 import subprocess
 
@@ -8,13 +7,12 @@ import pytest
 from oslo_config import cfg
 
 from kuryr_k8s import config
-from kuryr_k8s.cni.bindings.base import Attachment, BindingContext, BindingError, Claim
+from kuryr_k8s.cni.bindings.base import BindingError, Claim
 from kuryr_k8s.cni.bindings.macvlan import MacvlanBinding
 from kuryr_k8s.cni.netlink import Links
-from kuryr_k8s.cni.patience import USUAL
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import macvlan_vif, vlan_vif
-from tests.node.workbench import eventually, ip, shell
+from tests.node.workbench import attachment, bare_context, eventually, ip, shell
 
 LINK, GATEWAY = "nic", "10.77.0.1"
 
@@ -46,31 +44,7 @@ def make(directory, links):
     conf.set_override("state_dir", str(directory / "vlan"), group="binding")
     conf.set_override("link_iface", LINK, group="binding")
     conf([])
-    return MacvlanBinding(
-        BindingContext(
-            conf=conf,
-            node=Key("", "node1"),
-            api=None,
-            caches=None,
-            links=links,
-            switch=None,
-            adds=(),
-            settled=asyncio.Event(),
-            patience=USUAL,
-        )
-    )
-
-
-def attachment(netns, container="c1", uid="u1"):
-    return Attachment(
-        container_id=container,
-        ifname="eth0",
-        request_ifname="eth0",
-        netns=f"/run/netns/{netns}",
-        pod_uid=uid,
-        namespace="default",
-        pod="web",
-    )
+    return MacvlanBinding(bare_context(conf, links))
 
 
 def pod_link(netns):

@@ -14,8 +14,6 @@ from oslo_config import cfg
 
 from kuryr_k8s import config
 from kuryr_k8s.cni.bindings.base import (
-    Attachment,
-    BindingContext,
     BindingError,
     Bindings,
     Claim,
@@ -33,7 +31,15 @@ from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.resources import Key
 from tests.kit.node.fakes import Api, Cache, kuryrport, vlan_vif
-from tests.node.workbench import NODE, PATIENCE, eventually, ip, shell
+from tests.node.workbench import (
+    NODE,
+    PATIENCE,
+    attachment,
+    bare_context,
+    eventually,
+    ip,
+    shell,
+)
 
 KILLS, MOST = 8, 30  # of a daemon: more of them until one came in between
 
@@ -78,31 +84,7 @@ def make(state, links, patience=USUAL):
     conf.register_opts(config.GROUPS["binding"], group="binding")
     conf.set_override("state_dir", str(state), group="binding")
     conf([])
-    return VlanBinding(
-        BindingContext(
-            conf=conf,
-            node=Key("", "node1"),
-            api=None,
-            caches=None,
-            links=links,
-            switch=None,
-            adds=(),
-            settled=asyncio.Event(),
-            patience=patience,
-        )
-    )
-
-
-def attachment(netns, container="c1"):
-    return Attachment(
-        container_id=container,
-        ifname="eth0",
-        request_ifname="eth0",
-        netns=f"/run/netns/{netns}",
-        pod_uid="u1",
-        namespace="default",
-        pod="web",
-    )
+    return VlanBinding(bare_context(conf, links, patience=patience))
 
 
 def pod_link(netns):

@@ -13,13 +13,13 @@ from pathlib import Path
 from ovsdbapp.backend.ovs_idl import command
 
 from kuryr_k8s import config
-from kuryr_k8s.cni.bindings.base import BindingContext, Bindings
+from kuryr_k8s.cni.bindings.base import Attachment, BindingContext, Bindings
 from kuryr_k8s.cni.bindings.ovs import OpenVSwitchBinding
 from kuryr_k8s.cni.dispatcher import Dispatcher
 from kuryr_k8s.cni.netlink import Links
 from kuryr_k8s.cni.ovs.database import SCHEMA, Ovsdb
 from kuryr_k8s.cni.ovs.switch import OpenVSwitch
-from kuryr_k8s.cni.patience import Patience
+from kuryr_k8s.cni.patience import USUAL, Patience
 from kuryr_k8s.cni.pods.acknowledgements import Acknowledgements
 from kuryr_k8s.cni.pods.adds import Adds
 from kuryr_k8s.cni.pods.attachments import Attachments
@@ -335,6 +335,34 @@ async def cni(
     )
     out, _ = await process.communicate(json.dumps(text).encode())
     return process.returncode, json.loads(out) if out else None
+
+
+def bare_context(conf, links, *, caches=None, patience=USUAL):
+    """What bindings get that need neither Open vSwitch nor the API server."""
+    return BindingContext(
+        conf=conf,
+        node=NODE,
+        api=None,
+        caches=caches,
+        links=links,
+        switch=None,
+        adds=(),
+        settled=asyncio.Event(),
+        patience=patience,
+    )
+
+
+def attachment(netns, container="c1", uid="u1", *, ifname="eth0"):
+    """An interface of the Pod default/web; eth0 is the default one."""
+    return Attachment(
+        container_id=container,
+        ifname=ifname,
+        request_ifname="eth0",
+        netns=f"/run/netns/{netns}",
+        pod_uid=uid,
+        namespace="default",
+        pod="web",
+    )
 
 
 async def eventually(condition, seconds=PATIENCE):

@@ -67,7 +67,7 @@ class NestedRecord(Record):
 
     @property
     def place(self) -> tuple[netlink.Nested, int]:
-        """Where the interface is to be found: see :meth:`NestedLinks.exists`."""
+        """Return what identifies the interface to :meth:`NestedLinks.exists`."""
         return self.nested, self.number
 
 

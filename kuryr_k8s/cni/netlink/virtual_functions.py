@@ -19,7 +19,7 @@ _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a card does with the packets of a VF.
+    """The settings of a VF on its card.
 
     :param vlan: which the card adds and removes; 0 for none.
     :param spoof_check: whether it drops what bears another MAC.

@@ -7,7 +7,6 @@ deleted: so whatever gets lost on the way, the port tells of them. A sweep finds
 after the deletion, by a call that nobody had an answer to.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,6 @@ from kuryr_k8s.k8s.resources import NODES, Key
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFMacvlanNested
 
-LOG = logging.getLogger(__name__)
 UNAUTHORIZED = 401
 Json = dict[str, Any]
 
@@ -123,10 +121,7 @@ class NestedMacvlan(TaggedPorts):
         found = await self._list_tagged({}, (macvlan_plan.pod_mark(pod_uid),))
         untagged = await self._list_untagged({"device_owner": DEVICE_OWNER}, self._tags)
         found += [port for port in untagged if macvlan_plan.pod_uid_of(port) == pod_uid]
-        for port in found:
-            LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
-            await self._remove(port["id"])
-        return len(found)
+        return await self._discard_unrecorded(pod_uid, found)
 
     def made(self, port: Json) -> bool:
         return bool(macvlan_plan.pod_uid_of(port))

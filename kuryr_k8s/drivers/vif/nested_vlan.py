@@ -121,10 +121,7 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
         mark = nested_plan.pod_tag(pod_uid)
         found = await self._list_tagged({}, (mark,))
         found += await self._list_untagged({"description": mark}, self._tags)
-        for port in found:
-            LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
-            await self._remove(port["id"])
-        return len(found)
+        return await self._discard_unrecorded(pod_uid, found)
 
     def made(self, port: Json) -> bool:
         return nested_plan.is_made_here(port)

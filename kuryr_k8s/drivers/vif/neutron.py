@@ -3,7 +3,6 @@
 It serves Pods on bare metal, and wherever the node's own Open vSwitch is part of the cloud.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +26,6 @@ from kuryr_k8s.drivers.vif.tagged_ports import TaggedPorts
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase, VIFOpenVSwitch
 
-LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 HOSTS = 80  # in a query: its URL then stays below the 8 KB that servers and proxies read
 
@@ -86,10 +84,7 @@ class NeutronVIF(TaggedPorts, PooledVIFDriver):
         found = await self._list_on_device(pod_uid, DEVICE_OWNER)
         # a pool's port is one that the Pod has used
         unrecorded = [port for port in found if self.made(port) and POOL_TAG not in port["tags"]]
-        for port in unrecorded:
-            LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
-            await self._neutron.delete_port(port["id"])
-        return len(unrecorded)
+        return await self._discard_unrecorded(pod_uid, unrecorded)
 
     def made(self, port: Json) -> bool:
         return vif_plan.is_made_here(port)

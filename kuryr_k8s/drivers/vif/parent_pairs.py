@@ -40,7 +40,7 @@ class _Request:
 
 @dataclass(slots=True, eq=False)
 class _Port:
-    """What is asked for one port.
+    """The requests for one port.
 
     :param waiting: the requests of all callers, in the order in which they came.
     """

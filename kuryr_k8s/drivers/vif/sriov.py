@@ -7,7 +7,6 @@ that, and such a port stays DOWN without one: the interface works once the node 
 Security groups do not apply: the card has no filter for them.
 """
 
-import logging
 from typing import Any
 
 from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
@@ -17,7 +16,6 @@ from kuryr_k8s.drivers.vif import sriov_plan
 from kuryr_k8s.drivers.vif.tagged_ports import TaggedPorts
 from kuryr_k8s.model.vif import VIFBase, VIFSriov
 
-LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
@@ -71,7 +69,4 @@ class SRIOV(TaggedPorts):
 
     async def release_unrecorded(self, pod_uid: str) -> int:
         found = await self._list_on_device(pod_uid, sriov_plan.DEVICE_OWNER)
-        for port in found:
-            LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
-            await self._neutron.delete_port(port["id"])
-        return len(found)
+        return await self._discard_unrecorded(pod_uid, found)

@@ -1,5 +1,6 @@
 """Neutron ports with tags that name their Pods: what the pod_vif drivers of this package share."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.vif import VIFBase
 
+LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 # Neutron's names of the error that another port has an address, or the MAC, that is asked for
 TAKEN = ("IpAddressAlreadyAllocated", "IpAddressInUse", "MacAddressInUse")
@@ -113,6 +115,13 @@ class TaggedPorts(PodVIFDriver):
         """List the ports with a Pod's uid as their ``device_id``."""
         query = {"device_id": pod_uid, "device_owner": device_owner}
         return [*await self._list_tagged(query), *await self._list_untagged(query, self._tags)]
+
+    async def _discard_unrecorded(self, pod_uid: str, ports: Sequence[Json]) -> int:
+        """Remove ports of a Pod that no KuryrPort names; return how many there were."""
+        for port in ports:
+            LOG.info("port %s of Pod %s is in no KuryrPort; it is deleted", port["id"], pod_uid)
+            await self.discard(port)
+        return len(ports)
 
     async def _bring_up_to_date(self, port: Json, wanted: Json) -> Json:
         """Give a port these fields, the groups among them, unless it has them."""

@@ -172,16 +172,21 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(
         await stage.cloud.wait_for(lambda: not stage.cloud.ports)
 
 
-async def test_network_of_the_nodes_port_may_be_a_macvlan(stage):
-    """The default interface is a VLAN of the node's trunk, the other one a macvlan."""
+async def add_machine(stage):
+    """A node `vm`, and the NetworkAttachmentDefinition `nodes` of its macvlans; the options."""
     await stage.cluster.install_crds(CRDS)
     options = add_vm(stage.cloud)
     await define(
         stage, "nodes", subnetId=stage.cloud.nodes["subnets"][0], driverType="nested-macvlan"
     )
     await stage.cluster.add_node("vm", addresses=(VM,))
+    return options | {"kubernetes": options["kubernetes"] | OPTIONS}
+
+
+async def test_network_of_the_nodes_port_may_be_a_macvlan(stage):
+    """The default interface is a VLAN of the node's trunk, the other one a macvlan."""
+    options = await add_machine(stage)
     parent = stage.cloud.ports[stage.cloud.trunk["port_id"]]
-    options["kubernetes"] |= OPTIONS
     async with stage.controller(**options, policy={"port_security": "*:*"}):
         annotations = {NETWORKS: "nodes"}
         pod = await stage.cluster.add_pod("web", node="vm", annotations=annotations)
@@ -204,13 +209,7 @@ async def test_network_of_the_nodes_port_may_be_a_macvlan(stage):
 
 async def test_macvlan_that_is_not_granted_is_an_event(stage):
     """The groups of the node apply to it, not those of the Pod."""
-    await stage.cluster.install_crds(CRDS)
-    options = add_vm(stage.cloud)
-    await define(
-        stage, "nodes", subnetId=stage.cloud.nodes["subnets"][0], driverType="nested-macvlan"
-    )
-    await stage.cluster.add_node("vm", addresses=(VM,))
-    options["kubernetes"] |= OPTIONS
+    options = await add_machine(stage)
     async with stage.controller(**options, patience=PATIENCE):
         await stage.cluster.add_pod("web", node="vm", annotations={NETWORKS: "nodes"})
         await stage.until_told("[policy] port_security")
@@ -218,12 +217,7 @@ async def test_macvlan_that_is_not_granted_is_an_event(stage):
 
 
 async def test_pod_that_its_node_has_no_address_pairs_left_for_waits_for_them(stage):
-    await stage.cluster.install_crds(CRDS)
-    options = add_vm(stage.cloud)
-    await define(
-        stage, "nodes", subnetId=stage.cloud.nodes["subnets"][0], driverType="nested-macvlan"
-    )
-    await stage.cluster.add_node("vm", addresses=(VM,))
+    options = await add_machine(stage)
     parent = stage.cloud.ports[stage.cloud.trunk["port_id"]]
 
     async def allow_one(request, proceed):
@@ -234,7 +228,6 @@ async def test_pod_that_its_node_has_no_address_pairs_left_for_waits_for_them(st
 
     path = f"/ports/{parent['id']}"
     stage.cloud.faults.add(method="PUT", path=path, times=None, action=allow_one)
-    options["kubernetes"] |= OPTIONS
     policy = {"port_security": "*:*"}
     async with stage.controller(**options, policy=policy):
         first = await stage.cluster.add_pod("a", node="vm", annotations={NETWORKS: "nodes"})

@@ -52,42 +52,26 @@ def ovs_vif(number=1, *, bridge="br-int", ipv6=True, active=False):
 
 def vlan_vif(number=1):
     """The same, as a subport of a VM's trunk; the VLAN id is the number."""
-    like = ovs_vif(number)
-    return model.VIFVlanNested(
-        id=like.id,
-        address=like.address,
-        network=like.network,
-        plugin="noop",
-        vif_name=like.vif_name,
-        vlan_id=number,
-    )
+    return like_ovs(model.VIFVlanNested, number, vlan_id=number)
 
 
 def macvlan_vif(number=1):
     """The same, as a macvlan of a VM's interface."""
-    like = ovs_vif(number)
-    return model.VIFMacvlanNested(
-        id=like.id,
-        address=like.address,
-        network=like.network,
-        plugin="noop",
-        vif_name=like.vif_name,
-    )
+    return like_ovs(model.VIFMacvlanNested, number)
 
 
 def sriov_vif(number=1, *, pci_slot, vlan=0):
     """The same, as a VF of a card."""
+    network = dataclasses.replace(ovs_vif(number).network, bridge=None, vlan=vlan, mtu=1500)
+    fields = {"plugin": "sriov", "dev_address": pci_slot, "physnet": "physnet1"}
+    return like_ovs(model.VIFSriov, number, network=network, **fields)
+
+
+def like_ovs(kind, number, **fields):
+    """A VIF of another kind, with the port, the addresses and the name of the first one."""
     like = ovs_vif(number)
-    network = dataclasses.replace(like.network, bridge=None, vlan=vlan, mtu=1500)
-    return model.VIFSriov(
-        id=like.id,
-        address=like.address,
-        network=network,
-        plugin="sriov",
-        vif_name=like.vif_name,
-        dev_address=pci_slot,
-        physnet="physnet1",
-    )
+    common = {name: getattr(like, name) for name in ("id", "address", "network", "vif_name")}
+    return kind(**common | {"plugin": "noop"} | fields)
 
 
 def kuryrport(name, uid, vifs=None, *, namespace="default", deleting=False, finalizers=None):
