@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
-from kuryr_k8s.model.vif import EVERYWHERE, Subnet, VIFBase
+from kuryr_k8s.model.vif import EVERYWHERE, Subnet, VIFBase, VIFSriov
 
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 DEFAULT_NETWORK = "kuryr"  # the name in the CNI configuration that we install
@@ -48,6 +48,10 @@ def _element(ifname: str, vif: VIFBase, network: str) -> dict[str, Any]:
     gateways = [gateway for subnet in subnets for gateway in _gateways(subnet, is_default)]
     if gateways:
         element["gateway"] = gateways
+    if isinstance(vif, VIFSriov):
+        # Device Information Specification 1.1.0 of the Network Plumbing WG
+        pci = {"pci-address": vif.dev_address}
+        element["device-info"] = {"type": "pci", "version": "1.1.0", "pci": pci}
     return element
 
 

@@ -383,9 +383,9 @@ class InterfaceRequest:
         Pod's node. Its Multi-VIF driver must have asked for that driver in its constructor
         (``context.drivers.named(PodVIFDriver, name)``).
     :param vnic_type: Neutron's ``binding:vnic_type``.
-    :param physnet: a device on this physical network, which the node has allotted to the Pod, is
-        the interface; None: no device. A request with a ``port_id`` takes the place of one without
-        it: it is the port of one of those devices; empty: Neutron does not show us of which.
+    :param physnet: the interface is a device that the Pod gets, on this physical network: it takes
+        the place of a :class:`DeviceRequest`, whose VIF driver makes it; empty: Neutron does not
+        show us the physical network; None: it is no device.
     :param security_groups: None: those of the Pod's default interface, now and when they change.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
     :param mac: its MAC address; None: any.
@@ -417,6 +417,23 @@ class InterfaceRequest:
         return self.security_groups is not None or self.port_id is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRequest:
+    """A device of the node that a Pod gets: an interface, in the network that is said here.
+
+    An :class:`InterfaceRequest` with its physical network takes its place, whatever driver that is
+    of: it may have another network, or an existing port.
+
+    :param physnet: the physical network behind the device, by Neutron's name.
+    :param vif_driver: as for an interface.
+    :param pod_network: where it is plugged; or what is refused if nothing takes its place.
+    """
+
+    physnet: str
+    vif_driver: str
+    pod_network: PodNetwork | errors.Refused
+
+
 class MultiVIFDriver(Driver):
     """Reads what interfaces a Pod asks for; makes none itself.
 
@@ -429,7 +446,7 @@ class MultiVIFDriver(Driver):
     @abc.abstractmethod
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
-    ) -> tuple[InterfaceRequest, ...]:
+    ) -> Sequence[InterfaceRequest | DeviceRequest]:
         """Return the requests for the Pod's additional interfaces; empty where it asks for none.
 
         The KuryrPort handler has VIF drivers and pools answer them, so that a Pod gets all of its

@@ -11,6 +11,8 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Network
 from kuryr_k8s.drivers.base import (
+    DIRECT,
+    NORMAL,
     DriverContext,
     InterfaceRequest,
     MultiVIFDriver,
@@ -24,6 +26,7 @@ from kuryr_k8s.drivers.multi_vif.npwg_config import (
     DRIVER,
     MACVLAN,
     PORT_SECURITY,
+    SRIOV,
     Config,
     read_config,
 )
@@ -49,6 +52,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         self._has_macvlan = bool(context.conf.pod_vif_nested.worker_nodes_subnets)
         if self._has_macvlan:
             context.drivers.named(PodVIFDriver, MACVLAN)
+        self._has_devices = SRIOV in context.conf.kubernetes.multi_vif_drivers
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
@@ -79,6 +83,8 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
             pod_network=network,
             ifname=selection.interface,
             vif_driver=config.vif_driver,
+            vnic_type=DIRECT if config.is_device else NORMAL,
+            physnet=network.network.physnet if config.is_device else None,
             security_groups=config.security_groups,
             addresses=selection.ips,
             mac=selection.mac,
@@ -136,4 +142,6 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
             raise errors.Refused(f"annotation {CONFIG} {error}{said}") from error
         if config.vif_driver == MACVLAN and not self._has_macvlan:
             raise errors.Refused(f"{MACVLAN} needs [pod_vif_nested] worker_nodes_subnets")
+        if config.is_device and not self._has_devices:
+            raise errors.Refused(f"{SRIOV} needs {SRIOV} in [kubernetes] multi_vif_drivers")
         return config

@@ -10,9 +10,9 @@ CONFIG = "openstack.org/kuryr-config"
 SUBNET, DRIVER = "subnetId", "driverType"
 GROUPS, PORT_SECURITY = "securityGroupIds", "portSecurity"
 MOST_GROUPS = 10
-MACVLAN = "nested-macvlan"
+MACVLAN, SRIOV = "nested-macvlan", "sriov"
 # of the first two, either is served by the pod_vif driver of the Pod's node
-DRIVERS = ("neutron-vif", "nested-vlan", MACVLAN)
+DRIVERS = ("neutron-vif", "nested-vlan", MACVLAN, SRIOV)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +21,14 @@ class Config:
 
     :param subnets: one, or one of each address family.
     :param vif_driver: entry point name of the pod_vif driver; None: that of the Pod's node.
+    :param is_device: whether it is for a device that the Pod gets.
     :param security_groups: None: those of the Pod.
     :param port_security: None: as the network has it.
     """
 
     subnets: tuple[str, ...]
     vif_driver: str | None = None
+    is_device: bool = False
     security_groups: tuple[str, ...] | None = None
     port_security: bool | None = None
 
@@ -69,9 +71,12 @@ def read_config(text: str) -> Config:
         raise ValueError(f"has {GROUPS}, and {PORT_SECURITY} is false")
     if driver == MACVLAN and (groups or port_security is not None):
         raise ValueError(f"has {GROUPS} or {PORT_SECURITY}, and {MACVLAN} has those of the node")
+    if driver == SRIOV and groups:
+        raise ValueError(f"has {GROUPS}, and no card has filters for {SRIOV}")
     return Config(
         subnets=tuple(read_id(each.strip(), f"a {SUBNET}") for each in subnets.split(",")),
         vif_driver=driver if driver == MACVLAN else None,
+        is_device=driver == SRIOV,
         security_groups=None
         if groups is None
         else tuple(read_id(each, GROUPS) for each in groups),

@@ -21,7 +21,6 @@ from kuryr_k8s.drivers.base import (
     InterfaceRequest,
     MultiVIFDriver,
     PodNetwork,
-    PodVIFDriver,
     granted,
 )
 from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, read_ids, refusal, shown
@@ -35,7 +34,7 @@ Json = dict[str, Any]
 ANNOTATION, ALIAS = "openstack.org/spec-ports", "spec-ports"
 DEFAULT = "openstack.org/spec-default-port"
 VNIC_TYPE = "binding:vnic_type"
-SRIOV = "sriov"  # the drivers of VFs
+SRIOV = "sriov"  # the driver by which a Pod gets VFs
 
 
 class SpecificPorts(MultiVIFDriver):
@@ -48,7 +47,6 @@ class SpecificPorts(MultiVIFDriver):
         self._networks = NamedNetworks(context)
         self._vnic_types = [NORMAL]
         if SRIOV in context.conf.kubernetes.multi_vif_drivers:
-            context.drivers.named(PodVIFDriver, SRIOV)
             self._vnic_types += [DIRECT, MACVTAP]
 
     async def start(self) -> None:
@@ -106,7 +104,6 @@ class SpecificPorts(MultiVIFDriver):
             ifname=DEFAULT_IFNAME if annotation == DEFAULT else None,
             port_id=port_id,
             as_found=fields_of(port) if is_free else None,
-            vif_driver=None if vnic_type == NORMAL else SRIOV,
             vnic_type=vnic_type,
             physnet=None if vnic_type == NORMAL else network.network.physnet,
         )

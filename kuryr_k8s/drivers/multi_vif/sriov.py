@@ -11,10 +11,10 @@ from collections import Counter
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
-    DIRECT,
+    DeviceRequest,
     DriverContext,
-    InterfaceRequest,
     MultiVIFDriver,
+    PodNetwork,
     PodVIFDriver,
 )
 from kuryr_k8s.drivers.multi_vif.annotations import (
@@ -61,7 +61,7 @@ class SRIOVInterfaces(MultiVIFDriver):
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
-    ) -> tuple[InterfaceRequest, ...]:
+    ) -> tuple[DeviceRequest, ...]:
         requested = self._requested(pod)
         for name in pod.claims:
             requested += await self._claimed(Key(pod.namespace, name))
@@ -73,7 +73,11 @@ class SRIOVInterfaces(MultiVIFDriver):
         named = self._named(pod, requested)
         return tuple(
             [
-                await self._request(pod, project_id, physnet, subnets)
+                DeviceRequest(
+                    physnet=physnet,
+                    vif_driver=DRIVER,
+                    pod_network=await self._network(pod, project_id, physnet, subnets),
+                )
                 for physnet, count in sorted(requested.items())
                 for subnets in named.get(physnet, [None] * count)
             ]
@@ -124,21 +128,24 @@ class SRIOVInterfaces(MultiVIFDriver):
                 )
         return {physnet: list(entries) for physnet, entries in found.items()}
 
-    async def _request(
+    async def _network(
         self, pod: Pod, project_id: str, physnet: str, subnets: tuple[str, ...] | None
-    ) -> InterfaceRequest:
+    ) -> PodNetwork | errors.Refused:
+        """Return the network of a VF; unless its user names one, what is refused without.
+
+        :raises errors.Refused: the Pod's annotation names one that it may not have.
+        """
         if subnets is not None:
             try:
-                network = await self._networks.granted(pod.namespace, project_id, subnets)
+                return await self._networks.granted(pod.namespace, project_id, subnets)
             except errors.Refused as error:
                 raise refusal(f"{ANNOTATION}: {','.join(subnets)}", error) from error
-        elif physnet in self._subnets:
-            network = await self._networks.usable(project_id, self._subnets[physnet])
-        else:
-            raise errors.Refused(
+        if physnet not in self._subnets:
+            return errors.Refused(
                 f"no subnet is known for physical network {physnet}: neither annotation "
                 f"{ANNOTATION} nor [sriov] physnet_subnet_mappings names one"
             )
-        return InterfaceRequest(
-            pod_network=network, vif_driver=DRIVER, vnic_type=DIRECT, physnet=physnet
-        )
+        try:
+            return await self._networks.usable(project_id, self._subnets[physnet])
+        except errors.Refused as error:
+            return error

@@ -8,7 +8,14 @@ from dataclasses import replace
 from oslo_config import cfg
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import Drivers, InterfaceRequest, MultiVIFDriver, PodSubnetsDriver
+from kuryr_k8s.drivers.base import (
+    DIRECT,
+    DeviceRequest,
+    Drivers,
+    InterfaceRequest,
+    MultiVIFDriver,
+    PodSubnetsDriver,
+)
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Pod
 
@@ -32,10 +39,11 @@ class InterfaceRequests:
             its interface's subnets, or a driver refuses.
         """
         pod_network = await self._subnets.pod_network(pod, project_id)
-        requests = [InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)]
+        asked: list[InterfaceRequest | DeviceRequest] = []
         for driver in self._multi_vif:
-            requests += await driver.request_additional_vifs(pod, project_id)
-        requests = _with_ports_of_devices(requests)
+            asked += await driver.request_additional_vifs(pod, project_id)
+        default = InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)
+        requests = [default, *_with_devices(asked)]
         if any(request.ifname == DEFAULT_IFNAME for request in requests[1:]):
             del requests[0]
         named = self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
@@ -53,29 +61,46 @@ class InterfaceRequests:
         return {request.ifname or next(free): request for request in requests}
 
 
-def _with_ports_of_devices(requests: Sequence[InterfaceRequest]) -> list[InterfaceRequest]:
-    """Give devices the ports that users made for them.
+def _with_devices(
+    requests: Sequence[InterfaceRequest | DeviceRequest],
+) -> list[InterfaceRequest]:
+    """Give devices the networks and ports that other requests name.
 
-    Each such port takes the place of the first device without one on its physical network. Where
-    Neutron does not show that network, it is the only one on which the Pod has devices.
+    Each such request takes the place of the first device that is left on its physical network.
+    Where Neutron does not show that network, it is the only one on which the Pod has devices.
 
-    :raises errors.Refused: there is no such device.
+    :raises errors.Refused: there is no such device, or no network for one.
     """
-    ports = [each for each in requests if each.physnet is not None and each.port_id is not None]
-    placed = [each for each in requests if each not in ports]
-    physnets = {each.physnet for each in placed if each.physnet is not None}
-    for port in ports:
-        physnet = port.physnet or (min(physnets) if len(physnets) == 1 else "")
-        device = next((each for each in placed if _is_free(each, physnet)), None)
-        if device is None:
+    placed = [each for each in requests if isinstance(each, DeviceRequest) or each.physnet is None]
+    physnets = {each.physnet for each in placed if isinstance(each, DeviceRequest)}
+    for request in requests:
+        if isinstance(request, DeviceRequest) or request.physnet is None:
+            continue
+        physnet = request.physnet or (min(physnets) if len(physnets) == 1 else "")
+        device = next((each for each in placed if _is_device(each, physnet)), None)
+        if not isinstance(device, DeviceRequest):
             which = f"of physical network {physnet}" if physnet else "that is certainly its own"
-            raise errors.Refused(f"port {port.port_id}: the Pod requests no further VF {which}")
-        placed[placed.index(device)] = replace(port, physnet=physnet)
-    return placed
+            what = f"port {request.port_id}" if request.port_id else request.network_name
+            raise errors.Refused(f"{what}: the Pod requests no further VF {which}")
+        at = placed.index(device)
+        placed[at] = replace(request, physnet=physnet, vif_driver=device.vif_driver)
+    return [_of_device(each) if isinstance(each, DeviceRequest) else each for each in placed]
 
 
-def _is_free(request: InterfaceRequest, physnet: str | None) -> bool:
-    return request.physnet == physnet and request.port_id is None
+def _is_device(request: InterfaceRequest | DeviceRequest, physnet: str) -> bool:
+    return isinstance(request, DeviceRequest) and request.physnet == physnet
+
+
+def _of_device(device: DeviceRequest) -> InterfaceRequest:
+    """Return the request for a device whose place no other request has taken."""
+    if isinstance(device.pod_network, errors.Refused):
+        raise device.pod_network
+    return InterfaceRequest(
+        pod_network=device.pod_network,
+        vif_driver=device.vif_driver,
+        vnic_type=DIRECT,
+        physnet=device.physnet,
+    )
 
 
 def _check_addresses(ifname: str, request: InterfaceRequest) -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lab.paths import REPOSITORY
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import answer
@@ -11,6 +12,8 @@ from tests.kit.kube.objects import path_of
 
 SUBNETS = "openstack.org/kuryr-sriov-subnets"
 SPECIFIC = "openstack.org/spec-ports"
+SELECTED, CONFIG = "k8s.v1.cni.cncf.io/networks", "openstack.org/kuryr-config"
+CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 RESOURCE = "intel.com/sriov_net"
 OPAQUE = "pod.alpha.kubernetes.io/opaque-int-resource-sriov-vf-physnet2"
 OPTIONS = {"multi_vif_drivers": "sriov"}
@@ -261,6 +264,85 @@ async def test_port_that_a_user_made_for_a_vf_takes_the_place_of_a_new_one(stage
         await end(stage, "web", pod)
     assert as_it_is(stage, port) == before
     assert set(stage.cloud.ports) == {port["id"]}
+
+
+async def test_port_of_a_vf_needs_no_other_network_on_its_physical_network(stage, card):
+    port = stage.cloud.add_port(card["id"], **{"binding:vnic_type": "direct"})
+    annotations = {SPECIFIC: json.dumps([port["id"]])}
+    configured = options(card, physnet_subnet_mappings="")
+    async with stage.controller(patience=PATIENCE, **configured):
+        await add_pod(stage, requested={RESOURCE: "1"}, annotations=annotations)
+        await name_devices(stage)
+        await stage.until_plugged_in("web")
+        vifs, _ = await interfaces(stage)
+        assert vifs["eth1"]["id"] == port["id"]
+
+
+@pytest.fixture
+async def fast(stage, card):
+    """A NetworkAttachmentDefinition of the network on the physical network."""
+    await stage.cluster.install_crds(CRDS)
+    config = {"subnetId": card["subnets"][0], "driverType": "sriov"}
+    return await stage.client.create(
+        {
+            "apiVersion": "k8s.cni.cncf.io/v1",
+            "kind": "NetworkAttachmentDefinition",
+            "metadata": {
+                "name": "fast",
+                "namespace": stage.cluster.namespace,
+                "annotations": {CONFIG: json.dumps(config)},
+            },
+        }
+    )
+
+
+async def test_selected_network_is_that_of_a_vf_and_the_status_names_the_device(stage, card, fast):
+    selected = [{"name": "fast", "interface": "net1", "ips": ["10.80.0.77"]}]
+    configured = options(card, physnet_subnet_mappings="")
+    configured["kubernetes"] = {"multi_vif_drivers": "sriov,npwg_multiple_interfaces"}
+    async with stage.controller(patience=PATIENCE, **configured):
+        await add_pod(
+            stage, requested={RESOURCE: "1"}, annotations={SELECTED: json.dumps(selected)}
+        )
+        assert await requested_devices(stage) == {"net1": {"physnet": "physnet2"}}
+        await name_devices(stage)
+        await stage.until_plugged_in("web")
+        _, ports = await interfaces(stage)
+        assert ports["net1"]["binding:profile"]["pci_slot"] == SLOTS[0]
+        assert ports["net1"]["binding:vnic_type"] == "direct"
+        assert [ip["ip_address"] for ip in ports["net1"]["fixed_ips"]] == ["10.80.0.77"]
+
+        async def status():
+            path = f"/api/v1/namespaces/{stage.cluster.namespace}/pods/web"
+            found = (await stage.client.find(path))["metadata"]["annotations"]
+            return found.get("k8s.v1.cni.cncf.io/network-status")
+
+        _, shown = json.loads(await stage.until(status))
+        assert shown["device-info"] == {
+            "type": "pci",
+            "version": "1.1.0",
+            "pci": {"pci-address": SLOTS[0]},
+        }
+
+
+@pytest.mark.parametrize(
+    ("drivers", "requested", "words"),
+    [
+        ("sriov,npwg_multiple_interfaces", {}, "fast: the Pod requests no further VF"),
+        ("npwg_multiple_interfaces", {RESOURCE: "1"}, "sriov needs sriov in [kubernetes]"),
+        ("sriov,npwg_multiple_interfaces", {RESOURCE: "2"}, "no subnet is known"),
+    ],
+    ids=["no VF", "no driver", "another VF without a network"],
+)
+async def test_selected_network_of_vfs_that_cannot_be_had_is_an_event(
+    stage, card, fast, drivers, requested, words
+):
+    configured = options(card, physnet_subnet_mappings="")
+    configured["kubernetes"] = {"multi_vif_drivers": drivers}
+    async with stage.controller(patience=PATIENCE, **configured):
+        pod = await add_pod(stage, requested=requested, annotations={SELECTED: "fast"})
+        await stage.until_told(words)
+        assert not stage.ports_of(pod)
 
 
 async def test_port_for_a_vf_that_the_pod_does_not_request_is_an_event(stage, card):

@@ -26,6 +26,7 @@ B = "c9b2a7e0-7d3d-4d0e-9d53-5f4a7c8f9e10"
             {"subnetId": A, "driverType": "nested-macvlan"},
             Config(subnets=(A,), vif_driver="nested-macvlan"),
         ),
+        ({"subnetId": A, "driverType": "sriov"}, Config(subnets=(A,), is_device=True)),
         ({"subnetId": A, "securityGroupIds": []}, Config(subnets=(A,), security_groups=())),
         ({"subnetId": A, "securityGroupIds": [B]}, Config(subnets=(A,), security_groups=(B,))),
         ({"subnetId": A, "portSecurity": False}, Config(subnets=(A,), port_security=False)),
@@ -52,6 +53,10 @@ def test_configuration_is_read(fields, config):
         (
             json.dumps({"subnetId": A, "securityGroupIds": [B], "portSecurity": False}),
             "securityGroupIds, and portSecurity is false",
+        ),
+        (
+            json.dumps({"subnetId": A, "driverType": "sriov", "securityGroupIds": [B]}),
+            "no card has filters for sriov",
         ),
         (
             json.dumps({"subnetId": A, "driverType": "nested-macvlan", "portSecurity": True}),
