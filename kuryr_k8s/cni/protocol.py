@@ -79,6 +79,8 @@ class Config:
     """The network configuration.
 
     :param valid: the attachments that the runtime considers valid; None if it lists none.
+    :param network: the NetworkAttachmentDefinition, as namespace/name, that Multus calls for;
+        empty: the default network.
     :param limited: whether the Pod's bandwidth is limited (the capability ``bandwidth``).
     """
 
@@ -86,6 +88,7 @@ class Config:
     name: str = ""
     previous: Json | None = None
     valid: frozenset[Attached] | None = None
+    network: str = ""
     limited: bool = False
 
 
@@ -203,6 +206,7 @@ def read_config(command: str, text: bytes) -> Config:
         name=str(name or ""),
         previous=previous,
         valid=_read_valid(config),
+        network=str(config.get("netAttachDefName") or ""),
         limited=isinstance(capabilities, dict) and bool(capabilities.get("bandwidth")),
     )
 

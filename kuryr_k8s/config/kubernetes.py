@@ -79,6 +79,25 @@ _parts = [
         "multi_vif_drivers does not list specific_ports.",
     ),
     cfg.StrOpt(
+        "multus",
+        default="none",
+        choices=[
+            (
+                "none",
+                "kuryr-cni adds all interfaces of a Pod, and the driver "
+                "npwg_multiple_interfaces writes the annotation network-status",
+            ),
+            ("default", "Multus does both; kuryr-cni is the plugin of its default network, too"),
+            (
+                "delegate",
+                "Multus does both; another plugin is that of the default network: Pods get "
+                "the interfaces that NetworkAttachmentDefinitions delegate to kuryr-cni, and no "
+                "others",
+            ),
+        ],
+        help="Whether Multus calls kuryr-cni.",
+    ),
+    cfg.StrOpt(
         "additional_ifname_prefix",
         default="eth",
         regex=r"^[A-Za-z][-A-Za-z0-9_.]{0,11}$",

@@ -7,7 +7,8 @@ status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versione
         devices: {eth1: {physnet: …, pciSlot: …, pciVendorInfo: …}}, what the node answers
 
 An interface that does not follow the security groups of its Pod has ``ownSecurityGroups: true``
-beside its ``vif``; one in a network that users name, its ``networkName``.
+beside its ``vif``; one in a network that users name, its ``networkName``; one for which the node's
+plugin is called on its own, ``delegated: true``.
 """
 
 import hashlib
@@ -29,6 +30,7 @@ Json = dict[str, Any]
 DEFAULT_IFNAME = "eth0"
 OWN_GROUPS = "ownSecurityGroups"
 NETWORK_NAME = "networkName"
+DELEGATED = "delegated"
 DATA = "versioned_object.data"
 DEEPEST = 50  # levels of an interface; ours have 16
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -132,10 +134,23 @@ class KuryrPort:
             if isinstance(entry, dict) and entry.get(NETWORK_NAME)
         }
 
+    def delegated(self) -> set[str]:
+        """Return the names of the interfaces for which the plugin is called on its own."""
+        return {
+            name
+            for name, entry in self.vifs_json().items()
+            if isinstance(entry, dict) and entry.get(DELEGATED)
+        }
+
     @property
     def has_vifs(self) -> bool:
         """Return whether the controller has made the interfaces."""
         return bool(self.vifs_packed)
+
+    @property
+    def has_none(self) -> bool:
+        """Return whether the controller has decided that the Pod gets no interfaces."""
+        return self.project_id is not None and not self.has_vifs
 
     def may_be_given_vifs_by_another(self, leader: str) -> bool:
         """Return whether a late write of an earlier leader may still add interfaces.
@@ -143,7 +158,7 @@ class KuryrPort:
         Such a write applies to one resourceVersion. The signature of this leader has changed that,
         and so has a deletion.
         """
-        return not (self.has_vifs or self.deleting or self.leader == leader)
+        return not (self.has_vifs or self.has_none or self.deleting or self.leader == leader)
 
     def vifs_json(self) -> Json:
         """Return ``status.vifs`` as it is."""
@@ -236,15 +251,18 @@ def write_vifs(
     vifs: dict[str, VIFBase],
     own_groups: Collection[str] = (),
     network_names: Mapping[str, str] = MappingProxyType({}),
+    delegated: Collection[str] = (),
 ) -> Json:
     """Return ``status.vifs`` for these interfaces.
 
     :param own_groups: the names of those that do not follow the security groups of the Pod.
     :param network_names: the names that users know the networks by, by the interfaces' names.
+    :param delegated: the names of those for which the plugin is called on its own.
     """
     return {
         name: {"default": name == DEFAULT_IFNAME, "vif": vif.to_json()}
         | ({OWN_GROUPS: True} if name in own_groups else {})
         | ({NETWORK_NAME: network_names[name]} if network_names.get(name) else {})
+        | ({DELEGATED: True} if name in delegated else {})
         for name, vif in vifs.items()
     }

@@ -6,6 +6,7 @@ of an interface in the short form is Multus' own.
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ UNSUPPORTED = (
     "cni-args",
 )
 _NAME = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_LONG = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"  # Kubernetes' own; the short form takes no dots
 _SHORT = re.compile(rf"(?:({_NAME})/)?({_NAME})(?:@(\S+))?")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 # the kernel takes more, but for "%", "/", ":" and blanks; names come into tags of ports, too
@@ -37,6 +39,7 @@ class NetworkSelection:
 
     :param interface: the name of the interface; None: any.
     :param ips: the addresses that the interface is to have; empty: any.
+    :param refused: what it asks for that ports of Neutron do not have; empty: nothing.
     :param gateways: of the Pod's default routes, which then lead through this interface; empty:
         the network's own; None: the default routes are not this interface's.
     """
@@ -47,12 +50,16 @@ class NetworkSelection:
     ips: tuple[str, ...] = ()
     mac: str | None = None
     gateways: tuple[str, ...] | None = None
+    refused: str = ""
 
 
-def read_selections(text: str, namespace: str) -> list[NetworkSelection]:
+def read_selections(
+    text: str, namespace: str, *, of_others: bool = False
+) -> list[NetworkSelection]:
     """Read the annotation, in its short form or as JSON.
 
     :param namespace: of the Pod; that of a network whose element names none.
+    :param of_others: whether other plugins may have what ports of Neutron do not.
     :raises ValueError: anything in it is wrong; its words follow the annotation's name. Then no
         element counts (section 4.1.2).
     """
@@ -62,6 +69,9 @@ def read_selections(text: str, namespace: str) -> list[NetworkSelection]:
     if len(elements) > MOST_INTERFACES:
         raise ValueError(f"has {len(elements)} elements, and a Pod may have {MOST_INTERFACES}")
     selections = [_read(element, namespace) for element in elements]
+    refused = [each.refused for each in selections if each.refused]
+    if refused and not of_others:
+        raise ValueError(refused[0])
     interfaces = [each.interface for each in selections if each.interface is not None]
     if len(set(interfaces)) < len(interfaces):
         raise ValueError("names an interface twice")
@@ -86,18 +96,12 @@ def _read_short(text: str) -> list[dict[str, Any]]:
 def _read(element: Any, namespace: str) -> NetworkSelection:
     if not isinstance(element, dict):
         raise ValueError("has an element that is no object")  # noqa: TRY004
-    for key, value in element.items():
-        if key in UNSUPPORTED and value:
-            raise ValueError(f"asks for {key}, which ports of Neutron do not have")
-        # those of others have a dot in their names (section 4.1.2)
-        if key not in (*SUPPORTED, *UNSUPPORTED) and "." not in key:
-            raise ValueError(f"has the key {key[:SHOWN]}, which means nothing")
     name = _text(element, "name")
     if name is None:
         raise ValueError("has an element without a name")
     stated = _text(element, "namespace")
     for value in (name, stated):
-        if value and not re.fullmatch(_NAME, value):
+        if value and not re.fullmatch(_LONG, value):
             raise ValueError("names what cannot be a network or a namespace")
     mac = _text(element, "mac")
     if mac is not None:
@@ -112,7 +116,21 @@ def _read(element: Any, namespace: str) -> NetworkSelection:
         ips=_addresses(element, "ips"),
         mac=mac,
         gateways=None if gateways is None else _addresses(element, "default-route"),
+        refused=next(_refused(element), ""),
     )
+
+
+def _refused(element: dict[str, Any]) -> Iterator[str]:
+    for key, value in element.items():
+        if key in UNSUPPORTED and value:
+            yield f"asks for {key}, which ports of Neutron do not have"
+        # those of others have a dot in their names (section 4.1.2)
+        if key not in (*SUPPORTED, *UNSUPPORTED) and "." not in key:
+            yield f"has the key {key[:SHOWN]}, which means nothing"
+    for key in ("ips", "default-route"):
+        versions = [ipaddress.ip_address(each).version for each in _addresses(element, key)]
+        if len(set(versions)) < len(versions):
+            yield f"has {key} with more than one address of a family"
 
 
 def _text(element: dict[str, Any], key: str) -> str | None:
@@ -131,7 +149,7 @@ def _interface(element: dict[str, Any]) -> str | None:
 
 
 def _addresses(element: dict[str, Any], key: str) -> tuple[str, ...]:
-    """Return the addresses of a list, without the lengths of prefixes; one of each family."""
+    """Return the addresses of a list, without the lengths of prefixes."""
     values = element.get(key)
     if values is None:
         return ()
@@ -141,6 +159,4 @@ def _addresses(element: dict[str, Any], key: str) -> tuple[str, ...]:
         found = [ipaddress.ip_interface(each).ip for each in values]
     except ValueError:
         raise ValueError(f"has {key} that are no list of addresses") from None
-    if len({address.version for address in found}) < len(found):
-        raise ValueError(f"has {key} with more than one address of a family")
     return tuple(map(str, found))

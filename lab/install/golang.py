@@ -114,6 +114,11 @@ MODULES = (
             )
         },
     ),
+    Module(
+        "multus",
+        _MODULES / "multus",
+        {"multus": "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus"},
+    ),
     Module("coredns", _MODULES / "coredns", {"coredns": "."}),
     Module(
         "agnhost", _MODULES / "conformance", {"agnhost": "k8s.io/kubernetes/test/images/agnhost"}
@@ -133,7 +138,8 @@ MODULES = (
 ORDER: dict[str, tuple[str, ...]] = {"etcd": ("etcd",), "kube-apiserver": ("kube-apiserver",)} | {
     module.name: tuple(module.programs)
     for module in MODULES
-    if module.name not in ("etcd", "agnhost", "conformance")  # the last two: `make conformance`
+    # the others when they are needed: `make conformance`, and a test of `make test-all`
+    if module.name not in ("etcd", "agnhost", "conformance", "multus")
 }
 
 

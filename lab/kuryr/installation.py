@@ -37,7 +37,9 @@ CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
 _FURTHER_CRDS = SOURCE / "kubernetes" / "crds"  # kinds of others that the product reads
 HEALTH, DAEMON_HEALTH = 8082, 8090
-_VFS = "lab.local/vf:physnet1"  # the physical network of what a test's device plugin gives
+_NPWG = "npwg_multiple_interfaces"
+# the physical network of what a test's device plugin and DRA driver give
+_VFS = "lab.local/vf:physnet1,lab-vf:physnet1"
 # Also what the libraries say of requests and answers; but not every message of netlink.
 _EVERYTHING = (
     "debug = true",
@@ -83,16 +85,19 @@ class Installation:
         pool_options: Mapping[str, str] | None = None,
         with_services: bool = False,
         provider: str = "ovn",
+        multus: str = "none",
         tree: Path = REPOSITORY,
     ) -> None:
         """Describe the installation.
 
+        :param multus: the option of that name: who calls kuryr-cni.
         :param tree: where the sources are; those of another version get a virtual environment
             besides that of this one.
         """
         self.debug = debug
         self._tree = tree
         self._with_services, self._provider = with_services, provider
+        self._multus = multus
         self.pool, self._pool_options = pool, pool_options or {}
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
@@ -275,6 +280,8 @@ class Installation:
                 drivers += ",sriov"
                 settings["sriov"] = {"resource_physnets": _VFS}
             settings["kubernetes"]["multi_vif_drivers"] = drivers
+        if self._multus != "none":
+            settings["kubernetes"] |= {"multus": self._multus, "multi_vif_drivers": _NPWG}
         if self.lab.workers:
             workers = cloud.networks["workers"].v4
             assert workers is not None

@@ -147,12 +147,13 @@ class Stage:
                     )
 
     async def until_plugged_in(self, name, *, within=PATIENCE):
-        """Wait until the KuryrPort names its interfaces; the default one's data."""
+        """Wait until the KuryrPort names its interfaces; the data of the default one, if any."""
 
         async def vif():
             recorded = await self.kuryrport(name)
             vifs = ((recorded or {}).get("status") or {}).get("vifs")
-            return vifs and vifs["eth0"]["vif"]["versioned_object.data"]
+            first = vifs and (vifs.get("eth0") or next(iter(vifs.values())))
+            return first and first["vif"]["versioned_object.data"]
 
         return await self.until(vif, within=within)
 

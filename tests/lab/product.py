@@ -32,6 +32,8 @@ CONFIGURATIONS = {
     },
     "amphora": {"with_services": True, "provider": "amphora"},
     "plain": {},
+    "multus calls for all networks": {"multus": "default"},
+    "multus calls for further networks": {"multus": "delegate"},
 }
 
 
@@ -99,6 +101,7 @@ def _configuration():
         "pool": "neutron" if "neutron" in kinds.replace("neutron-vif", "") else "noop",
         "pool_options": pool,
         "with_services": "lbaas_spec" in kubernetes.get("enabled_handlers", ""),
+        "multus": kubernetes.get("multus", "none"),
         "provider": kubernetes.get("endpoints_driver_octavia_provider", "ovn"),
     }
 

@@ -64,10 +64,14 @@ class Attachment:
     namespace: str
     pod: str
 
-    @property
-    def name(self) -> str:
-        """Return the interface's name in the KuryrPort."""
-        return DEFAULT_IFNAME if self.ifname == self.request_ifname else self.ifname
+    def name_in(self, names: Collection[str]) -> str:
+        """Return the interface's name in the KuryrPort that has interfaces of these names.
+
+        The default one has the name that the runtime gives it; another one has its own, also
+        where Multus asks for it alone.
+        """
+        is_default = self.ifname == self.request_ifname and self.ifname not in names
+        return DEFAULT_IFNAME if is_default else self.ifname
 
     def __str__(self) -> str:
         return f"{self.ifname} of Pod {self.namespace}/{self.pod}, container {self.container_id}"
@@ -79,12 +83,19 @@ class Claim:
 
     :param key: of the KuryrPort, with the Pod's name.
     :param name: of the interface in the KuryrPort.
+    :param names: of all interfaces in it.
     """
 
     key: Key
     pod_uid: str
     name: str
     vif: VIFBase
+    names: Collection[str] = ()
+
+    def is_of(self, attachment: Attachment) -> bool:
+        """Return whether an attachment is this interface."""
+        same_pod = attachment.pod_uid == self.pod_uid
+        return same_pod and attachment.name_in(self.names) == self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +115,13 @@ class Stray:
     """A leftover of a ``connect`` that ended before its record was written.
 
     :param pod_uid: the Pod that it belongs to if its record has been lost; empty if unknown.
+    :param request_ifname: the runtime's CNI_IFNAME; empty if unknown.
     """
 
     container_id: str
     name: str
     pod_uid: str = ""
+    request_ifname: str = ""
 
 
 class AddsUnderWay(Protocol):

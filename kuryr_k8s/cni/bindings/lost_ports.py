@@ -20,7 +20,6 @@ from kuryr_k8s.cni.bindings.ovs_records import (
     expect,
     external_ids,
     ids,
-    is_claimed,
     read,
     remembered,
     user_of,
@@ -84,7 +83,7 @@ class LostPorts:
             row = self._switch.find(vif.vif_name)
             if row is None or not row.attached:
                 unknown[vif.vif_name] = claim
-            elif is_claimed(read(row), claim):
+            elif claim.is_of(read(row)):
                 recorded[vif.vif_name] = row, claim
         lost = await self._without_row(unknown)
         for row, claim in recorded.values():

@@ -291,7 +291,8 @@ class OpenVSwitchBinding(Binding):
             if text.startswith(prefix) and name not in known:
                 found = remembered(text)
                 user = found.container_id if found else text.removeprefix(prefix)
-                strays.append(Stray(user, name, found.pod_uid if found else ""))
+                uid, asked = (found.pod_uid, found.request_ifname) if found else ("", "")
+                strays.append(Stray(user, name, uid, asked))
         return strays
 
     async def discard(self, stray: Stray) -> None:

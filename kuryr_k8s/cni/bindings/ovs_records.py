@@ -58,7 +58,7 @@ class Remembered:
             namespace=claim.key.namespace,
             pod=claim.key.name,
         )
-        return attachment if is_claimed(attachment, claim) else None
+        return attachment if claim.is_of(attachment) else None
 
     def located(self, namespaces: Mapping[str, str]) -> Self | None:
         """Return the same with the whole path of the namespace; None if it is gone.
@@ -80,11 +80,6 @@ class Remembered:
 
 def _shortened(netns: str) -> str:
     return f"{SHORTENED}{PurePath(netns).name}"
-
-
-def is_claimed(attachment: Attachment, claim: Claim) -> bool:
-    """Return whether an attachment is the interface that a Pod claims."""
-    return (attachment.pod_uid, attachment.name) == (claim.pod_uid, claim.name)
 
 
 def alias(identity: str, user: str) -> str:

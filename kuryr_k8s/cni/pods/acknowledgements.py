@@ -112,7 +112,7 @@ class Acknowledgements(Part):
         self._require_knowledge()
         vifs = port.vifs()
         working = {
-            attachment.name
+            attachment.name_in(vifs)
             for binding, attachment in self._attachments.of_pod(port.pod_uid)
             if binding.working(attachment)
         } | {name for name, vif in vifs.items() if self._attachments.parked(vif)}

@@ -189,16 +189,20 @@ class Attachments(Part):
                 await self.unplug(binding, attachment)
             await self._forget(request, len(found))
             if not found:
-                await self._discard(lambda stray: stray.container_id == request.container_id)
+                await self._discard(
+                    lambda stray: (
+                        stray.container_id == request.container_id
+                        and stray.request_ifname in ("", request.ifname)
+                    )
+                )
 
     async def _forget(self, request: Request, found: int) -> None:
         """Remove what has lost its record, if less was found than the Pod should have."""
         port = self._kuryrports.of_pod(request.pod_uid)
-        wanted = {} if port is None else self.claims([port])
-        if sum(map(len, wanted.values())) <= found:
+        if port is None or len(_names(request, port)) <= found:
             return
         attached = Attached(container_id=request.container_id, ifname=request.ifname)
-        for binding, claims in wanted.items():
+        for binding, claims in self.claims([port]).items():
             for lost in await binding.lost(claims):
                 if _attached(lost.attachment) == attached:
                     await binding.forget(lost)
@@ -209,9 +213,12 @@ class Attachments(Part):
         for port in ports:
             key = Key(port.namespace, port.name)
             with contextlib.suppress(DecodeError, Unusable):  # an ADD tells
-                for name, vif in port.vifs().items():
+                vifs = port.vifs()
+                for name, vif in vifs.items():
                     if (binding := self._bindings.find(vif)) is not None:
-                        claim = Claim(key=key, pod_uid=port.pod_uid, name=name, vif=vif)
+                        claim = Claim(
+                            key=key, pod_uid=port.pod_uid, name=name, vif=vif, names=tuple(vifs)
+                        )
                         found.setdefault(binding, []).append(claim)
         return found
 
@@ -253,7 +260,7 @@ class Attachments(Part):
         """
         request.require_pod()
         port = self._kuryrports.get(_key(request))
-        if port is None or port.pod_uid != request.pod_uid:
+        if port is None or port.pod_uid != request.pod_uid or not port.has_vifs:
             progress = self._kuryrports.progress(_key(request), request.pod_uid)
             raise CNIError(TRY_LATER, progress)
         for plug in self._plugs(request, port):
@@ -335,14 +342,48 @@ class Attachments(Part):
                         LOG.warning("%s: cannot be undone now: %s", attachment, error)
 
     def _plugs(self, request: Request, port: KuryrPort) -> list[Plug]:
-        """Return the default interface, under the runtime's name for it, then the others."""
+        """Return the interfaces to plug: the one that Multus asks for, or all others.
+
+        Of these the default one comes first, under the runtime's name for it.
+        """
         try:
             vifs = port.vifs()
         except DecodeError as error:
             message = f"KuryrPort {_key(request)} cannot be read: {error}"
             raise CNIError(NOT_AVAILABLE, message) from error
-        names = sorted(vifs, key=lambda name: (name != DEFAULT_IFNAME, name))
+        names = sorted(_names(request, port), key=lambda name: (name != DEFAULT_IFNAME, name))
+        self._check_network(request, port, names)
         return [self._plug(request, name, vifs[name]) for name in names]
+
+    def _check_network(self, request: Request, port: KuryrPort, names: Sequence[str]) -> None:
+        """Check that the interfaces are those of the network for which the plugin is called.
+
+        :raises CNIError: the node's configuration, or that of the masters, does not fit Multus'.
+        """
+        network, ifname, delegated = request.config.network, request.ifname, port.delegated()
+        problem = ""
+        if not names:
+            problem = f"KuryrPort {_key(request)} has no interface but those for Multus"
+        elif ifname in delegated and not network:
+            problem = f"{ifname} is in {port.network_names()[ifname]}: netAttachDefName is missing"
+        elif network and (ifname not in delegated or port.network_names().get(ifname) != network):
+            problem = f"KuryrPort {_key(request)} has no {ifname} for Multus in {network}"
+        elif not network and self._has_default(request, port.vifs_json()):
+            problem = f"the container has a default interface besides {ifname}"
+        if problem:
+            raise CNIError(BAD_CONFIG, f"{problem}; see [kubernetes] multus")
+
+    def _has_default(self, request: Request, names: Collection[str]) -> bool:
+        """Return whether the container has a default interface by another name already.
+
+        :param names: of all interfaces of its Pod.
+        """
+        return any(
+            attachment.container_id == request.container_id
+            and attachment.request_ifname != request.ifname
+            and attachment.name_in(names) == DEFAULT_IFNAME
+            for _binding, attachment in self.all()
+        )
 
     def _plug(self, request: Request, name: str, vif: VIFBase) -> Plug:
         binding = self._bindings.find(vif)
@@ -368,6 +409,14 @@ class Attachments(Part):
         """Tell subscribers that something has changed for the Pod of a KuryrPort."""
         for subscriber in self._subscribers:
             subscriber(key)
+
+
+def _names(request: Request, port: KuryrPort) -> Collection[str]:
+    """Return the names of the interfaces in a KuryrPort that a request is for."""
+    delegated = port.delegated()
+    if request.ifname in delegated:
+        return [request.ifname]
+    return port.vifs_json().keys() - delegated
 
 
 def _lock(container_id: str) -> str:

@@ -215,7 +215,7 @@ class Healing(Part):
         ports = [port for port in self._kuryrports.all() if port.pod_uid in uids]
         for claim in self._attachments.claims(ports).get(binding, ()):
             for attachment in wanted:
-                if attachment.pod_uid == claim.pod_uid and attachment.name == claim.name:
+                if claim.is_of(attachment):
                     found[attachment] = claim
         return found
 

@@ -393,6 +393,7 @@ class InterfaceRequest:
     :param gateways: of the Pod's default routes, which then lead through this interface; empty:
         those of its subnets; None: the default routes are not this interface's.
     :param network_name: name of the network, as the Pod's users know it; empty: it has none.
+    :param delegated: whether the node's plugin is called for it on its own.
     """
 
     pod_network: PodNetwork
@@ -408,6 +409,7 @@ class InterfaceRequest:
     port_security: bool | None = None
     gateways: tuple[str, ...] | None = None
     network_name: str = ""
+    delegated: bool = False
 
     @property
     def has_own_groups(self) -> bool:
@@ -434,6 +436,13 @@ class DeviceRequest:
     pod_network: PodNetwork | errors.Refused
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherInterface:
+    """An interface that another plugin makes in the Pod: its name is taken."""
+
+    ifname: str
+
+
 class MultiVIFDriver(Driver):
     """Reads what interfaces a Pod asks for; makes none itself.
 
@@ -443,10 +452,14 @@ class MultiVIFDriver(Driver):
 
     slot = "multi_vif"
 
+    def may_ask(self, pod: Pod) -> bool:
+        """Return whether the Pod may ask for an interface, without asking anybody."""
+        return True
+
     @abc.abstractmethod
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
-    ) -> Sequence[InterfaceRequest | DeviceRequest]:
+    ) -> Sequence[InterfaceRequest | DeviceRequest | OtherInterface]:
         """Return the requests for the Pod's additional interfaces; empty where it asks for none.
 
         The KuryrPort handler has VIF drivers and pools answer them, so that a Pod gets all of its

@@ -4,8 +4,12 @@ A Pod selects them by its annotation ``k8s.v1.cni.cncf.io/networks``. What each 
 stands in its own annotation ``openstack.org/kuryr-config``: ``{"subnetId": …, "driverType": …}``.
 They are read when a Pod selects them, and not watched: clusters without the kind work as well, and
 no Pod gets what a definition was before.
+
+With Multus, a definition counts if its own configuration has Multus call kuryr-cni; interfaces
+then have the names that Multus gives them.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
@@ -16,6 +20,7 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     InterfaceRequest,
     MultiVIFDriver,
+    OtherInterface,
     PodVIFDriver,
     granted,
 )
@@ -28,6 +33,7 @@ from kuryr_k8s.drivers.multi_vif.npwg_config import (
     PORT_SECURITY,
     SRIOV,
     Config,
+    delegates,
     read_config,
 )
 from kuryr_k8s.k8s.resources import PODS, Key, Resource
@@ -52,26 +58,38 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         self._has_macvlan = bool(context.conf.pod_vif_nested.worker_nodes_subnets)
         if self._has_macvlan:
             context.drivers.named(PodVIFDriver, MACVLAN)
+        self._multus = context.conf.kubernetes.multus != "none"
         self._has_devices = SRIOV in context.conf.kubernetes.multi_vif_drivers
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
-    ) -> tuple[InterfaceRequest, ...]:
+    ) -> tuple[InterfaceRequest | OtherInterface, ...]:
         text = annotation_of(self._pods, pod, NETWORKS)
         if text is None:
             return ()
         try:
-            selections = read_selections(text, pod.namespace)
+            selections = read_selections(text, pod.namespace, of_others=self._multus)
         except ValueError as error:
             raise errors.Refused(f"annotation {NETWORKS} {error}: {shown(text)}") from error
+        if self._multus:
+            selections = [
+                replace(each, interface=each.interface or f"net{number}")
+                for number, each in enumerate(selections, 1)
+            ]
         return tuple([await self._request(pod, project_id, each) for each in selections])
+
+    def may_ask(self, pod: Pod) -> bool:
+        return annotation_of(self._pods, pod, NETWORKS) is not None
 
     async def _request(
         self, pod: Pod, project_id: str, selection: NetworkSelection
-    ) -> InterfaceRequest:
+    ) -> InterfaceRequest | OtherInterface:
         name = f"{selection.namespace}/{selection.name}"
         try:
-            config = await self._config(selection, pod.namespace)
+            nad = await self._definition(selection)
+            if self._multus and not delegates(nad, name):
+                return OtherInterface(ifname=selection.interface or "")
+            config = self._config(nad, selection, pod.namespace)
             network = await self._networks.granted(pod.namespace, project_id, config.subnets)
             self._check_owner(selection, config, pod.namespace, network.network, project_id)
             for group_id in config.security_groups or ():
@@ -91,6 +109,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
             port_security=config.port_security,
             gateways=selection.gateways,
             network_name=name,
+            delegated=self._multus,
         )
 
     def _check_owner(
@@ -124,13 +143,18 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         if selection.ips and services & set(config.subnets):
             raise errors.Refused("addresses in subnets of Services are for ClusterIPs")
 
-    async def _config(self, selection: NetworkSelection, namespace: str) -> Config:
+    async def _definition(self, selection: NetworkSelection) -> dict[str, Any]:
         if selection.interface == DEFAULT_IFNAME:
             raise errors.Refused(f"{DEFAULT_IFNAME} is the Pod's default interface")
         key = Key(selection.namespace, selection.name)
         nad = await self._context.kube.find(NADS, key)
         if nad is None:
             raise errors.Refused("there is no such NetworkAttachmentDefinition")
+        return nad
+
+    def _config(self, nad: dict[str, Any], selection: NetworkSelection, namespace: str) -> Config:
+        if selection.refused:
+            raise errors.Refused(f"annotation {NETWORKS} {selection.refused}")
         text = annotation(nad, CONFIG)
         if text is None:
             raise errors.Refused(f"the NetworkAttachmentDefinition has no annotation {CONFIG}")

@@ -1,12 +1,16 @@
 """What a NetworkAttachmentDefinition says about Neutron: ``openstack.org/kuryr-config``."""
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
+from kuryr_k8s import errors
 from kuryr_k8s.drivers.multi_vif.annotations import read_id, shown
 from kuryr_k8s.k8s.informer import LONGEST_KEPT
 from kuryr_k8s.model.annotation_values import json_of
 
 CONFIG = "openstack.org/kuryr-config"
+PLUGIN, PASSED_ON = "kuryr-cni", "netAttachDefName"
 SUBNET, DRIVER = "subnetId", "driverType"
 GROUPS, PORT_SECURITY = "securityGroupIds", "portSecurity"
 MOST_GROUPS = 10
@@ -36,6 +40,23 @@ class Config:
     def is_unfiltered(self) -> bool:
         """True if no security groups of the Pod's apply; those of its node may."""
         return self.port_security is False or self.vif_driver == MACVLAN
+
+
+def delegates(nad: dict[str, Any], name: str) -> bool:
+    """Return whether Multus calls kuryr-cni for a NetworkAttachmentDefinition.
+
+    :param name: of the definition, as namespace/name; its configuration has to pass it on, as
+        Multus does not tell it.
+    :raises errors.Refused: it does not.
+    """
+    try:
+        found = json.loads((nad.get("spec") or {}).get("config") or "{}")
+        plugins = [each for each in found.get("plugins") or [found] if each.get("type") == PLUGIN]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False  # Multus says what is wrong with it
+    if plugins and plugins[0].get(PASSED_ON) != name:
+        raise errors.Refused(f'its configuration of {PLUGIN} lacks "{PASSED_ON}": "{name}"')
+    return bool(plugins)
 
 
 def read_config(text: str) -> Config:

@@ -45,8 +45,10 @@ def _led_through(
             by_version[network.version] = gateway
     if ifname == DEFAULT_IFNAME:
         return {**vifs, ifname: _with_gateways(vif, by_version)}
-    without = _with_gateways(vifs[DEFAULT_IFNAME], dict.fromkeys(by_version))
-    return {**vifs, DEFAULT_IFNAME: without, ifname: _with_routes(vif, by_version)}
+    led = {**vifs, ifname: _with_routes(vif, by_version)}
+    if DEFAULT_IFNAME in vifs:  # or it is another plugin's
+        led[DEFAULT_IFNAME] = _with_gateways(vifs[DEFAULT_IFNAME], dict.fromkeys(by_version))
+    return led
 
 
 def _without_default_route(subnet: Subnet) -> Subnet:

@@ -15,6 +15,8 @@ from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.device import Device
 from kuryr_k8s.model.kuryrport import KuryrPort
 
+OLD_DEFINITION = "the definition of KuryrPorts is of an earlier version: apply etc/crds again"
+
 
 class DeviceNotNamed(errors.Refused):
     """The node's daemon has not named a device of a Pod for a while."""
@@ -58,9 +60,7 @@ class DeviceRecords:
         self._kuryrports.learn(answer)
         recorded = KuryrPort.read(answer)
         if dict(recorded.requested_devices) != needed:
-            raise errors.Refused(
-                "the definition of KuryrPorts is of an earlier version: apply etc/crds again"
-            )
+            raise errors.Refused(OLD_DEFINITION)
         return recorded
 
     def of(self, recorded: KuryrPort) -> dict[str, Device]:

@@ -14,6 +14,7 @@ from kuryr_k8s.drivers.base import (
     Drivers,
     InterfaceRequest,
     MultiVIFDriver,
+    OtherInterface,
     PodSubnetsDriver,
 )
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
@@ -26,6 +27,7 @@ class InterfaceRequests:
     def __init__(self, drivers: Drivers, conf: cfg.ConfigOpts) -> None:
         self._prefix: str = conf.kubernetes.additional_ifname_prefix
         self._subnets = drivers[PodSubnetsDriver]
+        self._delegates_only = conf.kubernetes.multus == "delegate"
         self._multi_vif = list(drivers.several(MultiVIFDriver))
         if conf.kubernetes.specific_ports:  # also where no option lists that driver
             specific = drivers.named(MultiVIFDriver, "specific_ports")
@@ -35,25 +37,41 @@ class InterfaceRequests:
     async def of(self, pod: Pod, project_id: str) -> dict[str, InterfaceRequest]:
         """Return the requests for all interfaces of the Pod by name, the default one first.
 
+        A Pod whose default interface is another plugin's may have none.
+
         :raises errors.Refused: two interfaces have one name, an address or a gateway is in none of
             its interface's subnets, or a driver refuses.
         """
-        pod_network = await self._subnets.pod_network(pod, project_id)
-        asked: list[InterfaceRequest | DeviceRequest] = []
+        asked: list[InterfaceRequest | DeviceRequest | OtherInterface] = []
         for driver in self._multi_vif:
             asked += await driver.request_additional_vifs(pod, project_id)
-        default = InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network)
-        requests = [default, *_with_devices(asked)]
-        if any(request.ifname == DEFAULT_IFNAME for request in requests[1:]):
-            del requests[0]
-        named = self._named(sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME))
+        taken = [each.ifname for each in asked if isinstance(each, OtherInterface)]
+        ours = [each for each in asked if not isinstance(each, OtherInterface)]
+        requests = _with_devices(ours, spare=self._delegates_only)
+        if self._delegates_only:
+            if not all(request.delegated for request in requests):
+                raise errors.Refused(
+                    "[kubernetes] multus is delegate: the Pod can have no interfaces but those of "
+                    "NetworkAttachmentDefinitions that delegate to kuryr-cni"
+                )
+        elif not any(request.ifname == DEFAULT_IFNAME for request in requests):
+            pod_network = await self._subnets.pod_network(pod, project_id)
+            requests.append(InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network))
+        named = self._named(
+            sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME), taken
+        )
         for ifname, request in named.items():
             _check_addresses(ifname, request)
         return named
 
-    def _named(self, requests: Sequence[InterfaceRequest]) -> dict[str, InterfaceRequest]:
-        """Return the requests by name; those without one get the next that is free."""
-        asked = [request.ifname for request in requests if request.ifname is not None]
+    def _named(
+        self, requests: Sequence[InterfaceRequest], taken: Sequence[str]
+    ) -> dict[str, InterfaceRequest]:
+        """Return the requests by name; those without one get the next that is free.
+
+        :param taken: names that other plugins give.
+        """
+        asked = [*taken] + [request.ifname for request in requests if request.ifname is not None]
         if len(set(asked)) < len(asked):
             raise errors.Refused(f"two interfaces of the Pod have one name: {', '.join(asked)}")
         numbered = (f"{self._prefix}{number}" for number in itertools.count(1))
@@ -62,12 +80,14 @@ class InterfaceRequests:
 
 
 def _with_devices(
-    requests: Sequence[InterfaceRequest | DeviceRequest],
+    requests: Sequence[InterfaceRequest | DeviceRequest], *, spare: bool
 ) -> list[InterfaceRequest]:
     """Give devices the networks and ports that other requests name.
 
     Each such request takes the place of the first device that is left on its physical network.
     Where Neutron does not show that network, it is the only one on which the Pod has devices.
+
+    :param spare: whether devices may be left over, as they are other plugins'.
 
     :raises errors.Refused: there is no such device, or no network for one.
     """
@@ -79,12 +99,22 @@ def _with_devices(
         physnet = request.physnet or (min(physnets) if len(physnets) == 1 else "")
         device = next((each for each in placed if _is_device(each, physnet)), None)
         if not isinstance(device, DeviceRequest):
-            which = f"of physical network {physnet}" if physnet else "that is certainly its own"
             what = f"port {request.port_id}" if request.port_id else request.network_name
-            raise errors.Refused(f"{what}: the Pod requests no further VF {which}")
+            if not physnet:
+                raise errors.Refused(
+                    f"{what}: Neutron does not show its physical network, and the Pod requests no "
+                    "VFs, or VFs of several"
+                )
+            raise errors.Refused(
+                f"{what}: the Pod requests no further VF of physical network {physnet}"
+            )
         at = placed.index(device)
         placed[at] = replace(request, physnet=physnet, vif_driver=device.vif_driver)
-    return [_of_device(each) if isinstance(each, DeviceRequest) else each for each in placed]
+    return [
+        _of_device(each) if isinstance(each, DeviceRequest) else each
+        for each in placed
+        if not (spare and isinstance(each, DeviceRequest))
+    ]
 
 
 def _is_device(request: InterfaceRequest | DeviceRequest, physnet: str) -> bool:

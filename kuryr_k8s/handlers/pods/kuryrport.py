@@ -26,7 +26,7 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.default_routes import routed
-from kuryr_k8s.handlers.pods.device_records import DeviceRecords
+from kuryr_k8s.handlers.pods.device_records import OLD_DEFINITION, DeviceRecords
 from kuryr_k8s.handlers.pods.interface_requests import InterfaceRequests
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
@@ -196,8 +196,8 @@ class KuryrPortHandler(Handler):
             await self._network_status.write(key, pod, recorded)
             await self._give_back_unused(key, recorded)
             return
-        if pod.deleting:
-            return  # it will not start any more
+        if pod.deleting or recorded.has_none:
+            return  # it will not start any more, or has all that it gets
         if recorded.static:
             refuse_twin(self._context.informers.of(KURYRPORTS), key, recorded.pod_uid)
         if recorded.may_be_given_vifs_by_another(self._context.incarnation):
@@ -205,6 +205,11 @@ class KuryrPortHandler(Handler):
         requests: Mapping[str, InterfaceRequest] = {}
         try:
             requests = await self._requests.of(pod, project)
+            if not requests:
+                self._starved.discard(key)
+                await self._give_up(key, recorded)
+                await self._patch_status(key, recorded, {"projectId": project})
+                return
             recorded = await self._devices.ask(key, recorded, requests)
             recorded = await self._specific_ports.record(key, recorded, requests.values())
             vifs = await self._make(key, recorded, requests, project, groups)
@@ -223,10 +228,11 @@ class KuryrPortHandler(Handler):
             self.wake(other)
         own_groups = {name for name, request in requests.items() if request.has_own_groups}
         network_names = {name: request.network_name for name, request in requests.items()}
+        delegated = [name for name, request in requests.items() if request.delegated]
         status = {
             "projectId": project,
             "securityGroupIds": list(groups),
-            "vifs": write_vifs(vifs, own_groups, network_names),
+            "vifs": write_vifs(vifs, own_groups, network_names, delegated),
         }
         try:
             await self._patch_status(key, recorded, status)
@@ -235,6 +241,8 @@ class KuryrPortHandler(Handler):
             raise
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
         recorded = self._granted[key]
+        if recorded.delegated() != set(delegated):
+            raise errors.Refused(OLD_DEFINITION)
         if any(network_names.values()):
             await self._network_status.write(key, pod, recorded)
         await self._give_back_unused(key, recorded)

@@ -1,7 +1,7 @@
 """The annotation of Pods that says what their interfaces are (Network Plumbing WG).
 
-It is written for Pods with an interface in a network that they select. Nothing reads it here but
-to see whether it has to be written.
+It is written for Pods with an interface in a network that they select, unless Multus does. Nothing
+reads it here but to see whether it has to be written.
 """
 
 from kuryr_k8s.handlers.base import HandlerContext
@@ -20,7 +20,8 @@ class NetworkStatus:
     def __init__(self, context: HandlerContext) -> None:
         self._kube = context.kube
         self._pods = context.informers.of(PODS)
-        self._in_use = DRIVER in context.conf.kubernetes.multi_vif_drivers
+        options = context.conf.kubernetes
+        self._in_use = DRIVER in options.multi_vif_drivers and options.multus == "none"
         if self._in_use:
             self._pods.keep(NETWORK_STATUS)
 

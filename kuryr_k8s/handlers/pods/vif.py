@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import MultiVIFDriver
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.k8s.api import Json
 from kuryr_k8s.k8s.events import Reference
@@ -23,6 +24,8 @@ class VIFHandler(Handler):
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
+        self._delegates_only = context.conf.kubernetes.multus == "delegate"
+        self._multi_vif = list(context.drivers.several(MultiVIFDriver))
         self._begun: dict[Key, str] = {}  # uids of Pods whose creation was seen, untouched so far
         self._ended: dict[Key, str] = {}  # uids of Pods whose deletion was seen
         self._missed: dict[Key, float] = {}  # since when mirror Pods are missing
@@ -89,7 +92,9 @@ class VIFHandler(Handler):
         return None
 
     def _gets_kuryrport(self, pod: Pod) -> bool:
-        return wants_network(pod) and not pod.deleting and not self._is_on_foreign_node(pod)
+        if not wants_network(pod) or pod.deleting or self._is_on_foreign_node(pod):
+            return False
+        return not self._delegates_only or any(each.may_ask(pod) for each in self._multi_vif)
 
     def _is_on_foreign_node(self, pod: Pod) -> bool:
         node = self._context.informers.of(NODES).get(Key("", pod.node or ""))

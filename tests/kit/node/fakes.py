@@ -5,7 +5,7 @@ import dataclasses
 import json
 
 from kuryr_k8s import errors
-from kuryr_k8s.cni.bindings.base import Binding, Stray
+from kuryr_k8s.cni.bindings.base import Binding, BindingError, Stray
 from kuryr_k8s.cni.result import Interface, Result
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model import vif as model
@@ -74,17 +74,29 @@ def like_ovs(kind, number, **fields):
     return kind(**common | {"plugin": "noop"} | fields)
 
 
-def kuryrport(name, uid, vifs=None, *, namespace="default", deleting=False, finalizers=None):
+def kuryrport(
+    name,
+    uid,
+    vifs=None,
+    *,
+    namespace="default",
+    deleting=False,
+    finalizers=None,
+    delegated=None,
+):
+    """:param delegated: the networks of interfaces for which Multus calls, by their names."""
     held = [KURYRPORT_FINALIZER, NODE_FINALIZER] if finalizers is None else list(finalizers)
     meta = {"namespace": namespace, "name": name, "uid": f"kp-{uid}", "resourceVersion": "1"}
     meta |= {"finalizers": held}
     if deleting:
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    networks = delegated or {}
+    written = write_vifs(vifs or {}, network_names=networks, delegated=networks)
     return KuryrPort.read(
         {
             "metadata": meta,
             "spec": {"podUid": uid, "podNodeName": "node1"},
-            "status": {"vifs": write_vifs(vifs)} if vifs else {},
+            "status": {"vifs": written} if vifs else {},
         }
     )
 
@@ -251,7 +263,8 @@ class FakeBinding(Binding):
         self.attached.pop(attachment, None)
 
     async def check(self, attachment, vif):
-        pass
+        if attachment not in self.attached:
+            raise BindingError(f"{attachment} is missing")
 
     def attachments(self):
         return list(self.attached)

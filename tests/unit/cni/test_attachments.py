@@ -243,6 +243,7 @@ async def test_status_speaks_of_the_daemon(node):
 
 
 async def test_check_without_a_kuryrport_is_for_later(node):
+    await node.ask("ADD")
     assert await node.ask("CHECK") is None
     node.cache.remove(Key("default", "web"))
     assert (await node.ask("CHECK"))["code"] == 11

@@ -37,18 +37,6 @@ def select_workers(cluster, *names):
     return cluster.neutron.get(f"/subnets/{network.v4.id}")["subnet"]
 
 
-@pytest.fixture
-def unfiltered(cluster):
-    """The port of the machine has no port security meanwhile."""
-    path = f"/ports/{machine(cluster.lab).port_id}"
-    groups = cluster.neutron.get(path)["port"]["security_groups"]
-    off = {"port_security_enabled": False, "security_groups": []}
-    cluster.neutron.put(path, {"port": off})
-    yield
-    on = {"port_security_enabled": True, "security_groups": groups}
-    cluster.neutron.put(path, {"port": on})
-
-
 def test_pods_reach_each_other_and_the_network_of_the_machine(cluster, unfiltered):
     names = ("a", "b")
     subnet = select_workers(cluster, *names)

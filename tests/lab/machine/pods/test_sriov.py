@@ -5,82 +5,50 @@ manager, the device plugin's protocol, Neutron with its mechanism driver sriovni
 network between the card and the other nodes. The NIC Switch agent is a row in Neutron's database.
 """
 
+import contextlib
 import json
-import random
 import shlex
 import subprocess
 import sys
 
 import pytest
 
-from kuryr_k8s.model.annotations import HOST_ID, OPAQUE_VFS
+from kuryr_k8s.model.annotations import OPAQUE_VFS
 from lab.machine.machine import CARD, VIRTUAL_FUNCTIONS
 from lab.paths import Paths
-from lab.suite.cloud_remains import mark
-from tests.lab.cluster import machine, pod
+from tests.lab.cluster import pod
 from tests.lab.machine import kernel_cases
+from tests.lab.machine.pods import dra_driver
 
 SUBNETS = "openstack.org/kuryr-sriov-subnets"
 FURTHER = "openstack.org/kuryr-additional-subnets"
 SPECIFIC = "openstack.org/spec-ports"
-RESOURCE = "lab.local/vf"
+RESOURCE, CLASS = "lab.local/vf", "lab-vf"
 pytestmark = pytest.mark.lab_only
-
-
-@pytest.fixture
-def worker(cluster):
-    return machine(cluster.lab)
-
-
-@pytest.fixture
-def subnet(cluster, worker):
-    """A subnet of a VLAN on the physical network; Neutron can bind VFs of the machine to it."""
-    cluster.kubectl(
-        *("annotate", "--overwrite", "node", worker.name),
-        f"{HOST_ID}={cluster.lab.nodes['node1'].chassis}",
-    )
-    network = cluster.neutron.post(
-        "/networks",
-        {
-            "network": {
-                "name": mark(),
-                "project_id": cluster.lab.cloud.project_id,
-                "provider:network_type": "vlan",
-                "provider:physical_network": "physnet1",
-                "provider:segmentation_id": random.randrange(2000, 4000),
-            }
-        },
-    )["network"]
-    made = cluster.neutron.post(
-        "/subnets",
-        {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.90.0.0/24"}},
-    )["subnet"]
-    yield made | {"vlan": network["provider:segmentation_id"]}
-    cluster.kubectl("annotate", "node", worker.name, f"{HOST_ID}-")
-    cluster.delete("pods", "--all")
-    cluster.wait_for("no Pod is left", lambda: not cluster.get("kuryrports"))
-    for port in cluster.neutron.get("/ports", network_id=network["id"])["ports"]:
-        cluster.neutron.delete(f"/ports/{port['id']}")  # a pool's
-    cluster.neutron.delete(f"/networks/{network['id']}")
 
 
 @pytest.fixture
 def plugin(cluster, worker):
     """The kubelet of the machine has a device plugin for the first two VFs; their addresses."""
     slots = [slot_of(worker, number) for number in range(2)]
+    with registered(worker, "device_plugin", RESOURCE, *slots):
+        cluster.wait_for("the Node has VFs", lambda: allocatable(cluster, worker, RESOURCE) == 2)
+        yield slots
+
+
+@contextlib.contextmanager
+def registered(worker, module, *arguments):
+    """Run a module of this directory on the machine, which the kubelet gets to know."""
     clone = Paths.from_environment().node(worker.name).root / "plugin"
     kernel_cases.copy_to(clone)
-    module = "tests.lab.machine.pods.device_plugin"
-    command = shlex.join([sys.executable, "-m", module, RESOURCE, *slots])
-    script = f"cd {shlex.quote(str(clone))} && PYTHONDONTWRITEBYTECODE=1 exec {command}"
+    command = [sys.executable, "-m", f"tests.lab.machine.pods.{module}", *arguments]
+    script = f"cd {shlex.quote(str(clone))} && "
+    script += f"PYTHONDONTWRITEBYTECODE=1 exec {shlex.join(command)}"
     argv = [*worker.command, "/bin/sh", "-c", script]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline().strip() == "registered"
-            cluster.wait_for(
-                "the Node has VFs", lambda: allocatable(cluster, worker, RESOURCE) == 2
-            )
-            yield slots
+            yield
         finally:
             process.terminate()
 
@@ -151,6 +119,67 @@ def test_vf_of_the_kubelet_reaches_pods_of_other_nodes_on_its_network(
     cluster.wait_for("the port is released", lambda: cluster.is_released(found["id"]))
     assert on_card(worker, number)["vlan_list"] == [{}]
     assert slot_of(worker, number) == found["dev_address"]
+
+
+@pytest.fixture
+def claim(cluster, worker):
+    """A claim of the VF that a driver of dynamic resource allocation has; the VF's address."""
+    slot = slot_of(worker, 3)
+    group = "resource.k8s.io/v1"
+    names = {name: {"name": name, "labels": {"lab": "vf"}} for name in (CLASS, "claim")}
+    cel = {"expression": f'device.driver == "{dra_driver.DRIVER}"'}
+    request = {"name": dra_driver.REQUEST, "exactly": {"deviceClassName": CLASS}}
+    attributes = {"resource.kubernetes.io/pciBusID": {"string": slot}}
+    pool = {"name": worker.name, "generation": 1, "resourceSliceCount": 1}
+    with registered(worker, "dra_driver", worker.kubelet_root, worker.name):
+        cluster.apply(
+            {
+                "apiVersion": group,
+                "kind": "DeviceClass",
+                "metadata": names[CLASS],
+                "spec": {"selectors": [{"cel": cel}]},
+            },
+            {
+                "apiVersion": group,
+                "kind": "ResourceSlice",
+                "metadata": {"name": CLASS, "labels": {"lab": "vf"}},
+                "spec": {
+                    "driver": dra_driver.DRIVER,
+                    "nodeName": worker.name,
+                    "pool": pool,
+                    "devices": [{"name": dra_driver.DEVICE, "attributes": attributes}],
+                },
+            },
+            {
+                "apiVersion": group,
+                "kind": "ResourceClaim",
+                "metadata": names["claim"],
+                "spec": {"devices": {"requests": [request]}},
+            },
+        )
+        yield slot
+        cluster.delete("pods", "--all")
+        cluster.delete("resourceclaims", "--all")
+        cluster.delete("deviceclasses,resourceslices", "--selector=lab=vf")
+
+
+def test_vf_of_a_resource_claim(cluster, worker, subnet, claim):
+    # the scheduler allocates the device
+    made = pod(
+        "claiming",
+        nodeSelector={"kubernetes.io/hostname": worker.name},
+        tolerations=[{"operator": "Exists"}],
+    )
+    (container,) = made["spec"]["containers"]
+    container["resources"] = {"claims": [{"name": "vf"}]}
+    made["spec"]["resourceClaims"] = [{"name": "vf", "resourceClaimName": "claim"}]
+    made["metadata"]["annotations"] = {SUBNETS: json.dumps({"physnet1": [subnet["id"]]})}
+    peer = pod("peer", node="node1")
+    peer["metadata"]["annotations"] = {FURTHER: json.dumps([subnet["id"]])}
+    cluster.apply(made, peer)
+    cluster.wait_ready("claiming", "peer")
+    assert vif(cluster, "claiming")["dev_address"] == claim
+    cluster.until_pings("peer", address(cluster, "claiming"))
 
 
 def test_vf_that_the_daemon_offers_itself_by_its_old_name(cluster, worker, subnet):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers.multi_vif.npwg_config import Config, read_config
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.multi_vif.npwg_config import Config, delegates, read_config
 
 A = "5e2e6f4e-4a55-4b0f-8a0e-0d2c8c0f4b1a"
 B = "c9b2a7e0-7d3d-4d0e-9d53-5f4a7c8f9e10"
@@ -72,6 +73,41 @@ def test_configuration_is_read(fields, config):
 def test_what_is_wrong_is_said(text, words):
     with pytest.raises(ValueError, match=words):
         read_config(text)
+
+
+OURS = {"type": "kuryr-cni", "netAttachDefName": "n/storage"}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (OURS, True),
+        ({"plugins": [{"type": "tuning"}, OURS]}, True),
+        ({"type": "bridge"}, False),
+        ({"plugins": [{"type": "bridge"}]}, False),
+        ({"plugins": 7}, False),
+        ([], False),
+    ],
+)
+def test_definition_delegates_if_its_configuration_calls_the_plugin(config, expected):
+    assert delegates({"spec": {"config": json.dumps(config)}}, "n/storage") is expected
+
+
+@pytest.mark.parametrize("nad", [{}, {"spec": {}}, {"spec": {"config": "{"}}])
+def test_definition_without_a_configuration_does_not_delegate(nad):
+    assert delegates(nad, "n/storage") is False
+
+
+@pytest.mark.parametrize("passed_on", [None, "storage", "other/storage"])
+def test_definition_that_does_not_pass_its_name_on_is_refused(passed_on):
+    config = OURS | {"netAttachDefName": passed_on}
+    with pytest.raises(errors.Refused, match="n/storage"):
+        delegates({"spec": {"config": json.dumps(config)}}, "n/storage")
+
+
+@given(st.text())
+def test_configuration_of_others_may_be_anything(text):
+    assert delegates({"spec": {"config": text}}, "n/storage") is False
 
 
 JSON = st.recursive(
