@@ -11,15 +11,15 @@ import argparse
 import time
 from dataclasses import dataclass
 
-from bench.lab.requests import INTERVAL, TIMEOUT, Requests
+from bench.lab.requests import INTERVAL, TIMEOUT
 from bench.lab.web import (
     APP,
-    CLIENT,
     DRAIN,
     NAMESPACE,
     SERVICES,
     deployed,
     ready,
+    requests_to,
     service,
     wait_for,
     with_each,
@@ -96,12 +96,7 @@ def _roll_out(
     :param asked: number of the Service that is asked.
     """
     of = ("-n", NAMESPACE, "rollout")
-    with Requests(lab, NAMESPACE, CLIENT, f"http://{_address(asked)}/") as requests:
-        wait_for(
-            lambda: all(requests.first(pod) for pod in ready(kube)) and requests.answers,
-            "all Pods answer",
-        )
-        time.sleep(2 * TIMEOUT)  # until requests from before the load balancer are over
+    with requests_to(lab, kube, _address(asked)) as requests:
         before, begun = ready(kube), time.monotonic()
         kubectl(lab, *of, "restart", f"deployment/{APP}")
         kubectl(lab, *of, "status", f"deployment/{APP}", "--timeout=120s")

@@ -10,15 +10,15 @@ import argparse
 import time
 from dataclasses import dataclass, field
 
-from bench.lab.requests import INTERVAL, TIMEOUT, Requests
+from bench.lab.requests import INTERVAL, Requests
 from bench.lab.web import (
     APP,
-    CLIENT,
     DRAIN,
     NAMESPACE,
     SERVICES,
     deployed,
     ready,
+    requests_to,
     service,
     until_answered,
     wait_for,
@@ -78,9 +78,7 @@ def measure(options: argparse.Namespace) -> Report:
 def _scale_events(lab: facts.Lab, kube: Kube, runs: int, measured: Measurements) -> None:
     address = "10.96.200.254"
     kube.call("POST", SERVICES, service(APP, address))
-    with Requests(lab, NAMESPACE, CLIENT, f"http://{address}/") as requests:
-        wait_for(lambda: _answering(requests, ready(kube)), "all Pods answer")
-        time.sleep(2 * TIMEOUT)  # until requests from before the load balancer are over
+    with requests_to(lab, kube, address) as requests:
         begun = time.monotonic()
         for _ in range(runs):
             measured.drained.append(_until_drained(lab, kube, requests))
@@ -109,10 +107,6 @@ def _until_joined(lab: facts.Lab, kube: Kube, requests: Requests) -> float:
 
 def _is_quiet(requests: Requests, pod: str, begun: float) -> bool:
     return time.monotonic() - max(requests.last(pod) or begun, begun) > QUIET
-
-
-def _answering(requests: Requests, pods: set[str]) -> bool:
-    return len(pods) == REPLICAS and all(requests.first(pod) for pod in pods)
 
 
 def _scale(lab: facts.Lab, replicas: int) -> None:

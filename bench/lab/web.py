@@ -19,7 +19,7 @@ from lab.kubernetes.client import Json, Kube, is_ready
 from lab.kuryr.installation import Installation, kubectl
 from lab.progress import Progress
 
-NAMESPACE, CLIENT, APP = "kuryr-bench-services", "client", "web"
+NAMESPACE, CLIENT, FIRST, APP = "kuryr-bench-services", "client", "first", "web"
 SERVE = "mkdir -p /www && hostname > /www/index.html && exec httpd -f -p 8080 -h /www"
 DRAIN = 8  # seconds for which a Pod usually keeps serving after its deletion
 PATIENCE = 120.0
@@ -66,6 +66,21 @@ def until_answered(lab: facts.Lab, kube: Kube, name: str, address: str) -> float
     return answered - begun
 
 
+@contextlib.contextmanager
+def requests_to(lab: facts.Lab, kube: Kube, address: str) -> Iterator[Requests]:
+    """Send requests to a Service as soon as all its Pods answer those of another Pod.
+
+    In OVN, a connection to a load balancer that is still being made may stay half open, and takes
+    a later one from the same port with it.
+    """
+    url = f"http://{address}/"
+    with Requests(lab, NAMESPACE, FIRST, url) as requests:
+        wait_for(lambda: all(requests.first(pod) for pod in ready(kube)), "all Pods answer")
+    with Requests(lab, NAMESPACE, CLIENT, url) as requests:
+        wait_for(lambda: requests.answers, "the Pod sends requests")
+        yield requests
+
+
 def names(kube: Kube) -> set[str]:
     """Return the names of the Services in the namespace."""
     return {item["metadata"]["name"] for item in kube.items(SERVICES)}
@@ -107,12 +122,13 @@ def _no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _with_client(lab: facts.Lab, kube: Kube) -> Iterator[None]:
-    """Create the namespace with the Pod that asks, and delete it at the end with all in it."""
+    """Create the namespace with the Pods that ask, and delete it at the end with all in it."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     kube.call("POST", "/api/v1/namespaces", namespace)
     try:
-        kube.call("POST", PODS, _client(next(iter(lab.nodes))))
-        kubectl(lab, "-n", NAMESPACE, "wait", "--for=condition=Ready", f"pod/{CLIENT}")
+        for name in (FIRST, CLIENT):
+            kube.call("POST", PODS, _client(name, next(iter(lab.nodes))))
+        kubectl(lab, "-n", NAMESPACE, "wait", "--for=condition=Ready", "pods", "--all")
         yield
     finally:
         kubectl(lab, "-n", NAMESPACE, "delete", "services", "--all", "--timeout=90s")
@@ -151,7 +167,7 @@ def service(name: str, address: str | None = None) -> Json:
     }
 
 
-def _client(node: str) -> Json:
+def _client(name: str, node: str) -> Json:
     container = {
         "name": "main",
         "image": IMAGE,
@@ -159,7 +175,7 @@ def _client(node: str) -> Json:
         "command": ["sleep", "86400"],
     }
     spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CLIENT}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def _web(replicas: int, drain: int, gates: Sequence[str]) -> Json:
