@@ -44,6 +44,7 @@ class KuryrPort:
         ``active``, as long as that is true or false; empty while there are none.
     :param vifs_packed: ``status.vifs`` compressed, empty while there are none. It is read only a
         few times, and takes a fiftieth of the memory that dictionaries would take.
+    :param has_none: ``status.vifs`` is there, and empty: the Pod gets no interfaces of ours.
     :param specific_ports: ``status.specificPorts`` as (id, fields), the fields as pairs.
     :param requested_devices: ``status.requestedDevices`` as (interface, physical network).
     :param devices: ``status.devices`` as (interface, device), without what cannot be read.
@@ -64,6 +65,7 @@ class KuryrPort:
     security_groups: tuple[str, ...]
     vifs_granted: bytes
     vifs_packed: bytes
+    has_none: bool = False
     specific_ports: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     requested_devices: tuple[tuple[str, str], ...] = ()
     devices: tuple[tuple[str, Device], ...] = ()
@@ -92,6 +94,7 @@ class KuryrPort:
             security_groups=tuple(map(sys.intern, status.get("securityGroupIds") or ())),
             vifs_granted=_digest(vifs) if vifs else b"",
             vifs_packed=zlib.compress(json.dumps(vifs).encode(), level=1) if vifs else b"",
+            has_none=status.get("vifs") == {},
             specific_ports=tuple(
                 (port_id, tuple(sorted(fields.items())))
                 for port_id, fields in sorted((status.get("specificPorts") or {}).items())
@@ -147,18 +150,13 @@ class KuryrPort:
         """Return whether the controller has made the interfaces."""
         return bool(self.vifs_packed)
 
-    @property
-    def has_none(self) -> bool:
-        """Return whether the controller has decided that the Pod gets no interfaces."""
-        return self.project_id is not None and not self.has_vifs
-
     def may_be_given_vifs_by_another(self, leader: str) -> bool:
         """Return whether a late write of an earlier leader may still add interfaces.
 
         Such a write applies to one resourceVersion. The signature of this leader has changed that,
         and so has a deletion.
         """
-        return not (self.has_vifs or self.has_none or self.deleting or self.leader == leader)
+        return not (self.has_vifs or self.deleting or self.leader == leader)
 
     def vifs_json(self) -> Json:
         """Return ``status.vifs`` as it is."""

@@ -27,12 +27,17 @@ class InterfaceRequests:
     def __init__(self, drivers: Drivers, conf: cfg.ConfigOpts) -> None:
         self._prefix: str = conf.kubernetes.additional_ifname_prefix
         self._subnets = drivers[PodSubnetsDriver]
-        self._delegates_only = conf.kubernetes.multus == "delegate"
+        self._delegates_only: bool = conf.kubernetes.multus == "delegate"
         self._multi_vif = list(drivers.several(MultiVIFDriver))
         if conf.kubernetes.specific_ports:  # also where no option lists that driver
             specific = drivers.named(MultiVIFDriver, "specific_ports")
             if specific not in self._multi_vif:
                 self._multi_vif.append(specific)
+
+    @property
+    def may_be_none(self) -> bool:
+        """True if Pods may have no interfaces of ours: their default ones are another plugin's."""
+        return self._delegates_only
 
     async def of(self, pod: Pod, project_id: str) -> dict[str, InterfaceRequest]:
         """Return the requests for all interfaces of the Pod by name, the default one first.

@@ -196,7 +196,7 @@ class KuryrPortHandler(Handler):
             await self._network_status.write(key, pod, recorded)
             await self._give_back_unused(key, recorded)
             return
-        if pod.deleting or recorded.has_none:
+        if pod.deleting or (recorded.has_none and self._requests.may_be_none):
             return  # it will not start any more, or has all that it gets
         if recorded.static:
             refuse_twin(self._context.informers.of(KURYRPORTS), key, recorded.pod_uid)
@@ -208,7 +208,7 @@ class KuryrPortHandler(Handler):
             if not requests:
                 self._starved.discard(key)
                 await self._give_up(key, recorded)
-                await self._patch_status(key, recorded, {"projectId": project})
+                await self._patch_status(key, recorded, {"projectId": project, "vifs": {}})
                 return
             recorded = await self._devices.ask(key, recorded, requests)
             recorded = await self._specific_ports.record(key, recorded, requests.values())

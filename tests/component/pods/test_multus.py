@@ -94,7 +94,7 @@ async def test_pod_whose_default_network_is_another_plugins_has_no_other_interfa
         async def decided():
             return ((await stage.kuryrport("others")) or {}).get("status")
 
-        assert "vifs" not in await stage.until(decided)
+        assert not (await stage.until(decided))["vifs"]
         await end(stage, "web", pod)
         assert not stage.cloud.ports
         assert await stage.kuryrport("plain") is None
