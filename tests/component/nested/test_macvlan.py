@@ -6,9 +6,11 @@ import ipaddress
 import pytest
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron.address_pairs import AddressPair
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.drivers.base import NodeNotReady
 from kuryr_k8s.drivers.vif.nested_macvlan import NestedMacvlan
+from kuryr_k8s.drivers.vif.parent_pairs import ParentPairs
 from kuryr_k8s.model.vif import VIFMacvlanNested
 from tests.kit import port_requests as requests
 from tests.kit.confs import MACHINE, MARK, PAIR_OF_USERS, TAG, add_machine
@@ -204,15 +206,31 @@ async def test_pairs_of_addresses_that_the_port_has_lost_go_with_it(driver, requ
     assert not pairs(cloud)
 
 
-async def test_removals_make_room_for_what_is_refused_beside_them(driver, request_port, cloud):
-    leaving = [
-        await driver.ensure(await request_port(pod_uid=f"u{number}")) for number in range(2)
-    ]
+async def test_removals_make_room_for_what_is_refused_beside_them(context, cloud):
+    """The first change is sent alone; the others wait meanwhile, and go together."""
+    machine = ParentPairs(context.neutron.address_pairs, attempts=3)
     limit_pairs(cloud, 1 + 2)
-    coming = await request_port(pod_uid="new")
-    _, _, vif = await together(*map(driver.release, leaving), driver.ensure(coming))
-    assert pairs(cloud) == addresses(cloud, vif)
-    assert pod_ports(cloud) == {vif.id}
+    first, leaving, fits, too_many = (
+        AddressPair(ip_address=f"10.62.1.{number}", mac_address=f"02:00:00:00:01:0{number}")
+        for number in range(4)
+    )
+    await machine.add(cloud.machine, [leaving])
+    outcomes = await together(
+        outcome(machine.add(cloud.machine, [first])),
+        outcome(machine.add(cloud.machine, [fits])),
+        outcome(machine.add(cloud.machine, [too_many])),
+        outcome(machine.remove(cloud.machine, leaving.mac_address)),
+    )
+    assert outcomes == [None, None, errors.OverQuota, None]
+    assert pairs(cloud) == {first, fits}
+
+
+async def outcome(coroutine):
+    """The kind of the error that it ends in."""
+    try:
+        await coroutine
+    except errors.CloudError as error:
+        return type(error)
 
 
 async def test_request_whose_sender_was_cancelled_is_sent_by_another(driver, request_port, cloud):

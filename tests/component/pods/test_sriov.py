@@ -328,7 +328,7 @@ async def test_selected_network_is_that_of_a_vf_and_the_status_names_the_device(
 @pytest.mark.parametrize(
     ("drivers", "requested", "words"),
     [
-        ("sriov,npwg_multiple_interfaces", {}, "fast: the Pod requests no further VF"),
+        ("sriov,npwg_multiple_interfaces", {}, "the Pod requests no VFs"),
         ("npwg_multiple_interfaces", {RESOURCE: "1"}, "sriov needs sriov in [kubernetes]"),
         ("sriov,npwg_multiple_interfaces", {RESOURCE: "2"}, "no subnet is known"),
     ],
@@ -346,11 +346,13 @@ async def test_selected_network_of_vfs_that_cannot_be_had_is_an_event(
 
 
 async def test_port_for_a_vf_that_the_pod_does_not_request_is_an_event(stage, card):
-    port = stage.cloud.add_port(card["id"], **{"binding:vnic_type": "direct"})
-    annotations = {SPECIFIC: json.dumps([port["id"]])}
+    ports = [
+        stage.cloud.add_port(card["id"], **{"binding:vnic_type": "direct"})["id"] for _ in range(2)
+    ]
+    annotations = {SPECIFIC: json.dumps(ports)}
     async with stage.controller(patience=PATIENCE, **options(card)):
-        pod = await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
-        await stage.until_told(port["id"], "requests no further VF")
+        pod = await add_pod(stage, requested={RESOURCE: "1"}, annotations=annotations)
+        await stage.until_told(ports[1], "requests no further VF")
         assert not stage.ports_of(pod)
 
 
