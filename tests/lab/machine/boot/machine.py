@@ -15,7 +15,7 @@ from lab.process import CommandError, run
 from tests.kit.kube.children import free_ports
 from tests.lab.machine.boot import master
 
-EARLY = ("virtio_pci", "virtio_net", "virtio_blk", "virtiofs", "overlay")
+EARLY = ("virtio_pci", "virtio_net", "virtio_blk", "crc32c_generic", "ext4", "virtiofs", "overlay")
 INIT = """\
 #!/bin/busybox sh
 # The root: the host's /, read-only, below a disk of the machine's own.
@@ -24,10 +24,10 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 modprobe -a {modules}
-mount -t virtiofs -o ro root /ro || exec sh
-mount -t ext4 /dev/vda /rw || exec sh
+mount -t virtiofs -o ro root /ro || poweroff -f
+mount -t ext4 /dev/vda /rw || poweroff -f
 mkdir -p /rw/upper /rw/work
-mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work overlay /new || exec sh
+mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work overlay /new || poweroff -f
 mkdir -p /new/disk
 mount --bind /rw /new/disk
 for each in proc sys dev; do mount --move /$each /new/$each; done
@@ -105,7 +105,11 @@ class Machine:
             except (CommandError, OSError) as error:
                 is_off = self._processes[-1].poll() is not None
                 if time.monotonic() > deadline or is_off:
-                    said = "" if is_off else self.journal("kubelet", *master.KURYR, lines=200)
+                    said = (
+                        (self.directory / "console.log").read_text(errors="replace")[-2000:]
+                        if is_off
+                        else self.journal("kubelet", *master.KURYR, lines=200)
+                    )
                     raise AssertionError(
                         f"not within {seconds} s: {what}: {error}\n{said}"
                     ) from error
