@@ -31,6 +31,7 @@ DEFAULT_IFNAME = "eth0"
 OWN_GROUPS = "ownSecurityGroups"
 NETWORK_NAME = "networkName"
 DELEGATED = "delegated"
+OLD_DEFINITION = "the definition of KuryrPorts is of an earlier version: apply etc/crds again"
 DATA = "versioned_object.data"
 DEEPEST = 50  # levels of an interface; ours have 16
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -137,10 +138,13 @@ class KuryrPort:
             if isinstance(entry, dict) and entry.get(NETWORK_NAME)
         }
 
-    def delegated(self) -> set[str]:
-        """Return the names of the interfaces for which the plugin is called on its own."""
+    def delegated(self) -> dict[str, str]:
+        """Return the networks of the interfaces for which the plugin is called on its own.
+
+        :returns: the names that users know them by, by the interfaces' names.
+        """
         return {
-            name
+            name: str(entry.get(NETWORK_NAME) or "")
             for name, entry in self.vifs_json().items()
             if isinstance(entry, dict) and entry.get(DELEGATED)
         }

@@ -6,7 +6,7 @@ of an interface in the short form is Multus' own.
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,26 +109,32 @@ def _read(element: Any, namespace: str) -> NetworkSelection:
         if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
             raise ValueError("has a mac that is no address of an interface")
     gateways = element.get("default-route")
+    interface = _interface(element)
+    ips, routers = _addresses(element, "ips"), _addresses(element, "default-route")
     return NetworkSelection(
         namespace=stated or namespace,
         name=name,
-        interface=_interface(element),
-        ips=_addresses(element, "ips"),
+        interface=interface,
+        ips=ips,
         mac=mac,
-        gateways=None if gateways is None else _addresses(element, "default-route"),
-        refused=next(_refused(element), ""),
+        gateways=None if gateways is None else routers,
+        refused=next(_refused(element, {"ips": ips, "default-route": routers}), ""),
     )
 
 
-def _refused(element: dict[str, Any]) -> Iterator[str]:
+def _refused(element: dict[str, Any], addresses: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Find what ports of Neutron do not have; each is words that follow the annotation's name.
+
+    :param addresses: the lists of addresses in the element, by their keys.
+    """
     for key, value in element.items():
         if key in UNSUPPORTED and value:
             yield f"asks for {key}, which ports of Neutron do not have"
         # those of others have a dot in their names (section 4.1.2)
         if key not in (*SUPPORTED, *UNSUPPORTED) and "." not in key:
             yield f"has the key {key[:SHOWN]}, which means nothing"
-    for key in ("ips", "default-route"):
-        versions = [ipaddress.ip_address(each).version for each in _addresses(element, key)]
+    for key, listed in addresses.items():
+        versions = [ipaddress.ip_address(each).version for each in listed]
         if len(set(versions)) < len(versions):
             yield f"has {key} with more than one address of a family"
 

@@ -3,13 +3,12 @@
 import json
 
 from lab.paths import REPOSITORY
-from tests.kit.kube.objects import path_of
+from tests.kit.kube.objects import make_network_attachment, path_of
 from tests.lives.life import life
 
 POD = "web"
 ANNOTATION = "openstack.org/kuryr-additional-subnets"
 NAMED = "openstack.org/spec-ports"
-CONFIG = "openstack.org/kuryr-config"
 SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
 VF, VF_SUBNETS = "intel.com/vf", "openstack.org/kuryr-sriov-subnets"
@@ -200,16 +199,9 @@ async def _name_vfs(stage):
 async def _define_network(stage, network):
     """There is a NetworkAttachmentDefinition of the network."""
     await stage.cluster.install_crds(CRDS)
+    config = {"subnetId": network["subnets"][0]}
     await stage.client.create(
-        {
-            "apiVersion": "k8s.cni.cncf.io/v1",
-            "kind": "NetworkAttachmentDefinition",
-            "metadata": {
-                "name": "storage",
-                "namespace": stage.cluster.namespace,
-                "annotations": {CONFIG: json.dumps({"subnetId": network["subnets"][0]})},
-            },
-        }
+        make_network_attachment("storage", stage.cluster.namespace, kuryr=config)
     )
 
 

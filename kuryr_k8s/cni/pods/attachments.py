@@ -199,7 +199,9 @@ class Attachments(Part):
     async def _forget(self, request: Request, found: int) -> None:
         """Remove what has lost its record, if less was found than the Pod should have."""
         port = self._kuryrports.of_pod(request.pod_uid)
-        if port is None or len(_names(request, port)) <= found:
+        if port is None:
+            return
+        if len(_asked_for(request, port.vifs_json(), port.delegated())) <= found:
             return
         attached = Attached(container_id=request.container_id, ifname=request.ifname)
         for binding, claims in self.claims([port]).items():
@@ -351,24 +353,30 @@ class Attachments(Part):
         except DecodeError as error:
             message = f"KuryrPort {_key(request)} cannot be read: {error}"
             raise CNIError(NOT_AVAILABLE, message) from error
-        names = sorted(_names(request, port), key=lambda name: (name != DEFAULT_IFNAME, name))
-        self._check_network(request, port, names)
+        delegated = port.delegated()
+        self._check_network(request, vifs, delegated)
+        wanted = _asked_for(request, vifs, delegated)
+        names = sorted(wanted, key=lambda name: (name != DEFAULT_IFNAME, name))
         return [self._plug(request, name, vifs[name]) for name in names]
 
-    def _check_network(self, request: Request, port: KuryrPort, names: Sequence[str]) -> None:
+    def _check_network(
+        self, request: Request, names: Collection[str], delegated: Mapping[str, str]
+    ) -> None:
         """Check that the interfaces are those of the network for which the plugin is called.
 
+        :param names: of all interfaces of the Pod.
+        :param delegated: see :meth:`KuryrPort.delegated`.
         :raises CNIError: the node's configuration, or that of the masters, does not fit Multus'.
         """
-        network, ifname, delegated = request.config.network, request.ifname, port.delegated()
+        network, ifname = request.config.network, request.ifname
         problem = ""
-        if not names:
+        if ifname not in delegated and len(delegated) == len(names):
             problem = f"KuryrPort {_key(request)} has no interface but those for Multus"
         elif ifname in delegated and not network:
-            problem = f"{ifname} is in {port.network_names()[ifname]}: netAttachDefName is missing"
-        elif network and (ifname not in delegated or port.network_names().get(ifname) != network):
+            problem = f"{ifname} is in {delegated[ifname]}: netAttachDefName is missing"
+        elif network and delegated.get(ifname) != network:
             problem = f"KuryrPort {_key(request)} has no {ifname} for Multus in {network}"
-        elif not network and self._has_default(request, port.vifs_json()):
+        elif not network and self._has_default(request, names):
             problem = f"the container has a default interface besides {ifname}"
         if problem:
             raise CNIError(BAD_CONFIG, f"{problem}; see [kubernetes] multus")
@@ -411,12 +419,17 @@ class Attachments(Part):
             subscriber(key)
 
 
-def _names(request: Request, port: KuryrPort) -> Collection[str]:
-    """Return the names of the interfaces in a KuryrPort that a request is for."""
-    delegated = port.delegated()
+def _asked_for(
+    request: Request, names: Iterable[str], delegated: Collection[str]
+) -> Collection[str]:
+    """Return the names of the interfaces that a request is for.
+
+    :param names: of all interfaces of the Pod.
+    :param delegated: those for which the plugin is called on its own.
+    """
     if request.ifname in delegated:
         return [request.ifname]
-    return port.vifs_json().keys() - delegated
+    return set(names).difference(delegated)
 
 
 def _lock(container_id: str) -> str:

@@ -1,6 +1,5 @@
 """What a NetworkAttachmentDefinition says about Neutron: ``openstack.org/kuryr-config``."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +49,9 @@ def delegates(nad: dict[str, Any], name: str) -> bool:
     :raises errors.Refused: it does not.
     """
     try:
-        found = json.loads((nad.get("spec") or {}).get("config") or "{}")
+        found = json_of((nad.get("spec") or {}).get("config") or "{}")
         plugins = [each for each in found.get("plugins") or [found] if each.get("type") == PLUGIN]
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError):
         return False  # Multus says what is wrong with it
     if plugins and plugins[0].get(PASSED_ON) != name:
         raise errors.Refused(f'its configuration of {PLUGIN} lacks "{PASSED_ON}": "{name}"')

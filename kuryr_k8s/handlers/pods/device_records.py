@@ -13,9 +13,7 @@ from kuryr_k8s.drivers.base import InterfaceRequest
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.device import Device
-from kuryr_k8s.model.kuryrport import KuryrPort
-
-OLD_DEFINITION = "the definition of KuryrPorts is of an earlier version: apply etc/crds again"
+from kuryr_k8s.model.kuryrport import OLD_DEFINITION, KuryrPort
 
 
 class DeviceNotNamed(errors.Refused):

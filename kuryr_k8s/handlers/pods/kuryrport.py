@@ -26,7 +26,7 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.default_routes import routed
-from kuryr_k8s.handlers.pods.device_records import OLD_DEFINITION, DeviceRecords
+from kuryr_k8s.handlers.pods.device_records import DeviceRecords
 from kuryr_k8s.handlers.pods.interface_requests import InterfaceRequests
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
@@ -47,7 +47,7 @@ from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
 from kuryr_k8s.model.codec import DecodeError
-from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
+from kuryr_k8s.model.kuryrport import OLD_DEFINITION, KuryrPort, write_vifs
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
@@ -241,7 +241,7 @@ class KuryrPortHandler(Handler):
             raise
         LOG.info("Pod %s on node %s: ports %s", key, recorded.node, ", ".join(_ids(vifs)))
         recorded = self._granted[key]
-        if recorded.delegated() != set(delegated):
+        if delegated and recorded.delegated().keys() != set(delegated):
             raise errors.Refused(OLD_DEFINITION)
         if any(network_names.values()):
             await self._network_status.write(key, pod, recorded)

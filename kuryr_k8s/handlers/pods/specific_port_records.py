@@ -10,7 +10,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import InterfaceRequest
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
-from kuryr_k8s.model.kuryrport import KuryrPort
+from kuryr_k8s.model.kuryrport import OLD_DEFINITION, KuryrPort
 
 
 class SpecificPortRecords:
@@ -49,9 +49,7 @@ class SpecificPortRecords:
         self._kuryrports.learn(answer)
         recorded = KuryrPort.read(answer)
         if not new.keys() <= dict(recorded.specific_ports).keys():
-            raise errors.Refused(
-                "the definition of KuryrPorts is of an earlier version: apply etc/crds again"
-            )
+            raise errors.Refused(OLD_DEFINITION)
         return recorded
 
     async def forget(self, key: Key, recorded: KuryrPort, port_ids: Iterable[str]) -> KuryrPort:

@@ -7,10 +7,10 @@ import pytest
 from lab.paths import REPOSITORY
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE
+from tests.kit.kube.objects import make_network_attachment
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
-CONFIG = "openstack.org/kuryr-config"
 PATIENCE = {"first_refused": 0.2, "refused": 0.2}
 CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 
@@ -26,24 +26,14 @@ async def storage(stage):
     network = stage.cloud.add_network("storage", "10.70.0.0/24", "fd70::/64")
     name = f"{stage.cluster.namespace}/storage"
     ours = {"cniVersion": "1.0.0", "type": "kuryr-cni", "netAttachDefName": name}
-    annotations = {CONFIG: json.dumps({"subnetId": ",".join(network["subnets"])})}
-    await define(stage, "storage", ours, annotations)
-    await define(stage, "bridged", {"cniVersion": "1.0.0", "type": "bridge"}, {})
+    await define(stage, "storage", ours, {"subnetId": ",".join(network["subnets"])})
+    await define(stage, "bridged", {"cniVersion": "1.0.0", "type": "bridge"})
     return network
 
 
-async def define(stage, name, config, annotations):
+async def define(stage, name, config, kuryr=None):
     await stage.client.create(
-        {
-            "apiVersion": "k8s.cni.cncf.io/v1",
-            "kind": "NetworkAttachmentDefinition",
-            "metadata": {
-                "name": name,
-                "namespace": stage.cluster.namespace,
-                "annotations": annotations,
-            },
-            "spec": {"config": json.dumps(config)},
-        }
+        make_network_attachment(name, stage.cluster.namespace, kuryr=kuryr, config=config)
     )
 
 
@@ -130,7 +120,7 @@ async def test_names_of_other_plugins_interfaces_are_taken(stage, storage):
     ids=["missing", "not passed on", "not Neutron's"],
 )
 async def test_what_cannot_be_is_an_event(stage, storage, selected, words):
-    await define(stage, "nameless", {"type": "kuryr-cni"}, {CONFIG: "{}"})
+    await define(stage, "nameless", {"type": "kuryr-cni"}, {})
     async with stage.controller(patience=PATIENCE, **options("default")):
         pod = await add_pod(stage, [selected])
         await stage.until_told(words)

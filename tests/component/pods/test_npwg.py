@@ -8,10 +8,10 @@ from lab.paths import REPOSITORY
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE, VM, add_vm
 from tests.kit.fakes.faults import Answer, answer, lose_reply
+from tests.kit.kube.objects import make_network_attachment
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
-CONFIG = "openstack.org/kuryr-config"
 OPTIONS = {"multi_vif_drivers": "npwg_multiple_interfaces"}
 PATIENCE = {"first_refused": 0.2, "refused": 0.2}
 CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
@@ -29,15 +29,7 @@ async def storage(stage):
 async def define(stage, name, **config):
     """Make a NetworkAttachmentDefinition."""
     return await stage.client.create(
-        {
-            "apiVersion": "k8s.cni.cncf.io/v1",
-            "kind": "NetworkAttachmentDefinition",
-            "metadata": {
-                "name": name,
-                "namespace": stage.cluster.namespace,
-                "annotations": {CONFIG: json.dumps(config)},
-            },
-        }
+        make_network_attachment(name, stage.cluster.namespace, kuryr=config)
     )
 
 

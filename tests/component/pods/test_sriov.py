@@ -8,11 +8,11 @@ from lab.paths import REPOSITORY
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import answer
-from tests.kit.kube.objects import path_of
+from tests.kit.kube.objects import make_network_attachment, path_of
 
 SUBNETS = "openstack.org/kuryr-sriov-subnets"
 SPECIFIC = "openstack.org/spec-ports"
-SELECTED, CONFIG = "k8s.v1.cni.cncf.io/networks", "openstack.org/kuryr-config"
+SELECTED = "k8s.v1.cni.cncf.io/networks"
 CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 RESOURCE = "intel.com/sriov_net"
 OPAQUE = "pod.alpha.kubernetes.io/opaque-int-resource-sriov-vf-physnet2"
@@ -284,15 +284,7 @@ async def fast(stage, card):
     await stage.cluster.install_crds(CRDS)
     config = {"subnetId": card["subnets"][0], "driverType": "sriov"}
     return await stage.client.create(
-        {
-            "apiVersion": "k8s.cni.cncf.io/v1",
-            "kind": "NetworkAttachmentDefinition",
-            "metadata": {
-                "name": "fast",
-                "namespace": stage.cluster.namespace,
-                "annotations": {CONFIG: json.dumps(config)},
-            },
-        }
+        make_network_attachment("fast", stage.cluster.namespace, kuryr=config)
     )
 
 

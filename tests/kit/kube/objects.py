@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 Json = dict[str, Any]
@@ -53,6 +54,26 @@ def make_pod(
         "metadata": metadata | {"annotations": annotations or {}, "labels": labels or {}},
         "spec": body,
     }
+
+
+def make_network_attachment(
+    name: str,
+    namespace: str | None = None,
+    *,
+    kuryr: Json | None = None,
+    config: Json | None = None,
+) -> Json:
+    """A NetworkAttachmentDefinition, in that namespace or in the one that kubectl is told.
+
+    `kuryr` is what it says of Neutron; `config` is the configuration of its plugin.
+    """
+    annotations = {} if kuryr is None else {"openstack.org/kuryr-config": json.dumps(kuryr)}
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": metadata | {"annotations": annotations},
+    } | ({"spec": {"config": json.dumps(config)}} if config is not None else {})
 
 
 def make_node(

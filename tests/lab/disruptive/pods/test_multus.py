@@ -8,11 +8,11 @@ import pytest
 from lab.install import binaries
 from lab.process import succeeds
 from lab.suite import interrupted
+from tests.kit.kube.objects import make_network_attachment
 from tests.lab.cluster import pod
 
 SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
-CONFIG = "openstack.org/kuryr-config"
 NODE = "node2"
 BRIDGES = {"lab-default": "10.99.0.0/24", "lab-bridged": "10.99.1.0/24"}
 pytestmark = [pytest.mark.lab_only, pytest.mark.complete]
@@ -70,16 +70,8 @@ def definitions(cluster):
     ours = shipped(cluster)["plugins"][0] | {"cniVersion": "1.0.0", "netAttachDefName": name}
     config = {"subnetId": f"{network.v4.id},{network.v6.id}"}
     return [
-        {
-            "apiVersion": "k8s.cni.cncf.io/v1",
-            "kind": "NetworkAttachmentDefinition",
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": {"config": json.dumps(found)},
-        }
-        for name, found, annotations in (
-            ("machines", ours, {CONFIG: json.dumps(config)}),
-            ("bridged", bridge("lab-bridged"), {}),
-        )
+        make_network_attachment("machines", kuryr=config, config=ours),
+        make_network_attachment("bridged", config=bridge("lab-bridged")),
     ]
 
 

@@ -47,6 +47,25 @@ def subnet(cluster, worker):
 
 
 @pytest.fixture
+def theirs(cluster, subnet):
+    """A port that a user made for a VF."""
+    body = {
+        "name": "theirs",
+        "network_id": subnet["network_id"],
+        "project_id": cluster.lab.cloud.project_id,
+        "binding:vnic_type": "direct",
+    }
+    port = cluster.neutron.post("/ports", {"port": body})["port"]
+    yield port
+    cluster.delete("pods", "--all")
+    cluster.wait_for(
+        "it is given back",
+        lambda: not cluster.neutron.get(f"/ports/{port['id']}")["port"]["device_id"],
+    )
+    cluster.neutron.delete(f"/ports/{port['id']}")
+
+
+@pytest.fixture
 def unfiltered(cluster):
     """The port of the machine has no port security meanwhile."""
     path = f"/ports/{machine(cluster.lab).port_id}"

@@ -1,12 +1,10 @@
 """Pods on a virtual machine with a macvlan of its interface."""
 
-import json
-
 import pytest
 
+from tests.kit.kube.objects import make_network_attachment
 from tests.lab.cluster import machine, pod
 
-CONFIG = "openstack.org/kuryr-config"
 SELECTED = "k8s.v1.cni.cncf.io/networks"
 pytestmark = pytest.mark.lab_only
 
@@ -27,11 +25,7 @@ def select_workers(cluster, *names):
     """Create these Pods, with a macvlan in the network of the machine."""
     network = cluster.lab.cloud.networks["workers"]
     config = {"subnetId": network.v4.id, "driverType": "nested-macvlan"}
-    definition = {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "workers", "annotations": {CONFIG: json.dumps(config)}},
-    }
+    definition = make_network_attachment("workers", kuryr=config)
     worker = machine(cluster.lab)
     cluster.apply(definition, *(selecting(name, worker.name) for name in names))
     return cluster.neutron.get(f"/subnets/{network.v4.id}")["subnet"]

@@ -5,48 +5,26 @@ import json
 import pytest
 
 from kuryr_k8s.model.annotations import OPAQUE_VFS
+from tests.kit.kube.objects import make_network_attachment
 from tests.lab.cluster import pod
 
 FURTHER = "openstack.org/kuryr-additional-subnets"
 SPECIFIC = "openstack.org/spec-ports"
-SELECTED, CONFIG = "k8s.v1.cni.cncf.io/networks", "openstack.org/kuryr-config"
+SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
 SUBNETS = "openstack.org/kuryr-sriov-subnets"
 pytestmark = pytest.mark.lab_only
 
 
-@pytest.fixture
-def theirs(cluster, subnet):
-    """A port that a user made for a VF."""
-    body = {
-        "name": "theirs",
-        "network_id": subnet["network_id"],
-        "project_id": cluster.lab.cloud.project_id,
-        "binding:vnic_type": "direct",
-    }
-    port = cluster.neutron.post("/ports", {"port": body})["port"]
-    yield port["id"]
-    cluster.delete("pods", "--all")
-    cluster.wait_for(
-        "it is given back",
-        lambda: not cluster.neutron.get(f"/ports/{port['id']}")["port"]["device_id"],
-    )
-    cluster.neutron.delete(f"/ports/{port['id']}")
-
-
 def test_pod_on_a_machine_has_vlans_a_macvlan_and_vfs(cluster, worker, subnet, unfiltered, theirs):
     networks = cluster.lab.cloud.networks
     config = {"subnetId": networks["workers"].v4.id, "driverType": "nested-macvlan"}
-    definition = {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "workers", "annotations": {CONFIG: json.dumps(config)}},
-    }
+    definition = make_network_attachment("workers", kuryr=config)
     asking = pod("one", node=worker.name)
     asking["metadata"]["annotations"] = {
         FURTHER: json.dumps([networks["vms"].v4.id]),
         SELECTED: "workers@net1",
-        SPECIFIC: json.dumps([theirs]),
+        SPECIFIC: json.dumps([theirs["id"]]),
         SUBNETS: json.dumps({"physnet1": [subnet["id"]] * 2}),
     }
     (container,) = asking["spec"]["containers"]
@@ -68,7 +46,7 @@ def test_pod_on_a_machine_has_vlans_a_macvlan_and_vfs(cluster, worker, subnet, u
         "net1": "VIFMacvlanNested",
     }
     ids = {ifname: vif["versioned_object.data"]["id"] for ifname, vif in vifs.items()}
-    assert theirs in ids.values()
+    assert theirs["id"] in ids.values()
     ports = {
         ifname: cluster.neutron.get(f"/ports/{port_id}")["port"] for ifname, port_id in ids.items()
     }
@@ -89,4 +67,4 @@ def test_pod_on_a_machine_has_vlans_a_macvlan_and_vfs(cluster, worker, subnet, u
     print(cluster.exec("one", "ip", "address"))
     cluster.delete("pod", "one")
     cluster.wait_for("the KuryrPort is gone", lambda: not cluster.find("kuryrport", "one"))
-    assert cluster.neutron.get(f"/ports/{theirs}")["port"]["binding:profile"] == {}
+    assert cluster.neutron.get(f"/ports/{theirs['id']}")["port"]["binding:profile"] == {}

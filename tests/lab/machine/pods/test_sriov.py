@@ -199,23 +199,17 @@ def test_vf_that_the_daemon_offers_itself_by_its_old_name(cluster, worker, subne
     cluster.until_pings("b", address(cluster, "a"))
 
 
-def test_port_that_a_user_made_for_a_vf_is_used_and_given_back(cluster, worker, subnet, plugin):
-    body = {
-        "name": "theirs",
-        "network_id": subnet["network_id"],
-        "project_id": cluster.lab.cloud.project_id,
-        "binding:vnic_type": "direct",
-    }
-    port = cluster.neutron.post("/ports", {"port": body})["port"]
-    cluster.apply(with_vfs("fast", worker, subnet, 1, **{SPECIFIC: json.dumps([port["id"]])}))
+def test_port_that_a_user_made_for_a_vf_is_used_and_given_back(
+    cluster, worker, subnet, plugin, theirs
+):
+    cluster.apply(with_vfs("fast", worker, subnet, 1, **{SPECIFIC: json.dumps([theirs["id"]])}))
     cluster.wait_ready("fast")
-    assert vif(cluster, "fast")["id"] == port["id"]
+    assert vif(cluster, "fast")["id"] == theirs["id"]
     cluster.delete("pods", "fast")
 
     def given_back():
-        now = cluster.neutron.get(f"/ports/{port['id']}")["port"]
+        now = cluster.neutron.get(f"/ports/{theirs['id']}")["port"]
         fields = ("device_id", "device_owner", "binding:host_id", "binding:profile")
-        return all(now[name] == port[name] for name in fields)
+        return all(now[name] == theirs[name] for name in fields)
 
     cluster.wait_for("it is as it was", given_back)
-    cluster.neutron.delete(f"/ports/{port['id']}")

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from tests.kit.kube.objects import make_network_attachment
 from tests.lab.cluster import pod
 
 ANNOTATION = "openstack.org/kuryr-additional-subnets"
 NAMED = "openstack.org/spec-ports"
-CONFIG = "openstack.org/kuryr-config"
 SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
 pytestmark = pytest.mark.lab_only
@@ -98,11 +98,7 @@ def test_pod_has_the_port_that_a_user_made_and_gives_it_back(cluster, made):
 def test_selected_network_is_an_interface_and_the_pod_says_so(cluster):
     network = cluster.lab.cloud.networks["vms"]
     config = {"subnetId": f"{network.v4.id},{network.v6.id}"}
-    definition = {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "machines", "annotations": {CONFIG: json.dumps(config)}},
-    }
+    definition = make_network_attachment("machines", kuryr=config)
     asking = pod("one", node="node1")
     asking["metadata"]["annotations"] = {SELECTED: "machines@net1"}
     cluster.apply(definition, asking)
