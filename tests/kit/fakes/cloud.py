@@ -299,7 +299,8 @@ class FakeCloud:
 
     def connect_options(self, user: User | None = None) -> Json:
         """Arguments for openstack.connect."""
-        return {"auth": self.auth(user), "region_name": "RegionOne", "load_yaml_config": False}
+        own = {"load_yaml_config": False, "load_envvars": False}
+        return {"auth": self.auth(user), "region_name": "RegionOne", **own}
 
     def neutron_options(self, user: User | None = None) -> dict[str, str]:
         """The section [neutron] of a kuryr.conf."""

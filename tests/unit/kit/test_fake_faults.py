@@ -179,6 +179,7 @@ async def test_an_application_credential_logs_in(cloud: FakeCloud) -> None:
         auth_type="v3applicationcredential",
         auth={"auth_url": cloud.auth()["auth_url"], **credential},
         load_yaml_config=False,
+        load_envvars=False,
     )
     assert await asyncio.to_thread(_token, connection)
     connection.close()
