@@ -15,6 +15,11 @@ from lab.process import run
 _SUITE, _KERNEL = "bookworm", "linux-image-amd64"
 # Until the root is there; what is wanted later comes from it, by the kernel's own modprobe.
 _EARLY = ("virtio_pci", "virtio_net", "virtiofs", "overlay")
+# Where a processor changes the addresses of devices, QEMU lets the other processors know a moment
+# later. One that uses an old address until then may end QEMU (assertion in iotlb_to_section), so
+# there is only one until all devices have their addresses.
+ONE_PROCESSOR = "maxcpus=1"
+ALL_PROCESSORS = "echo 1 > /sys/devices/system/cpu/cpu1/online"
 _INIT = """\
 #!/bin/busybox sh
 # The root: the host's / below a tmpfs. What of the host changes while the machine runs is not

@@ -162,6 +162,7 @@ def _boot(paths: Paths, worker: Worker, busybox: Path) -> str:
             f"$b ip link set eth2 name {CARD}",
             f"$b ip link set {CARD} up",  # or its functions have no MAC
             f"echo {VIRTUAL_FUNCTIONS} > /sys/class/net/{CARD}/device/sriov_numvfs",
+            kernel.ALL_PROCESSORS,
             "",
         )
     )
@@ -175,7 +176,7 @@ def _machine(paths: Paths, worker: Worker) -> str:
     append = (
         f"console=ttyS0 panic=-1 quiet random.trust_cpu=on shared={shared} own={root} "
         # "tsc": each look at the emulated HPET is a system call and an exit, and Go looks often
-        "net.ifnames=0 mitigations=off tsc=reliable "
+        f"net.ifnames=0 mitigations=off tsc=reliable {kernel.ONE_PROCESSOR} "
         # A periodic tick: QEMU may lose the wake-up of an idle processor. A timer that is set
         # once would then never fire («rcu_preempt kthread timer wakeup didn't happen»).
         "nohz=off highres=off"

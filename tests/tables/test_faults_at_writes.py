@@ -22,7 +22,7 @@ LIVES = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("life", LIVES, ids=str)
 async def test_faults_at_every_write_end_as_an_undisturbed_life(life, lanes_for, choice, request):
     lanes = lanes_for(life)
@@ -36,7 +36,7 @@ async def test_faults_at_every_write_end_as_an_undisturbed_life(life, lanes_for,
     judge(request.config, cells, of=whole_product(life, record))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("life", [life for life in LIVES if life.plain], ids=str)
 async def test_write_that_is_never_answered_ends_as_an_undisturbed_life(
     life, lanes_for, request, short_calls

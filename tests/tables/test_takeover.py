@@ -28,7 +28,7 @@ ENDS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("what", ENDS)
 async def test_standby_takes_over_with_pods_in_flight(stage, what):
     number, same_host, lease = ENDS[what]

@@ -24,6 +24,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 modprobe -a {modules}
+{all_processors}
 mount -t virtiofs -o ro root /ro || poweroff -f
 mount -t ext4 /dev/vda /rw || poweroff -f
 mkdir -p /rw/upper /rw/work
@@ -143,11 +144,16 @@ class Machine:
         self._processes.append(process)
 
     def _qemu(self, socket):
-        init = INIT.format(modules=" ".join(EARLY), target=master.TARGET)
+        init = INIT.format(
+            modules=" ".join(EARLY),
+            all_processors=kernel.ALL_PROCESSORS,
+            target=master.TARGET,
+        )
         files = kernel.install_with(self._paths, "init-systemd", init, EARLY)
         append = (
             "console=ttyS0 panic=-1 random.trust_cpu=on net.ifnames=0 mitigations=off "
-            "tsc=reliable nohz=off highres=off systemd.mask=timers.target systemd.show_status=0"
+            "tsc=reliable nohz=off highres=off systemd.mask=timers.target systemd.show_status=0 "
+            f"{kernel.ONE_PROCESSOR}"
         )
         forward = f"hostfwd=tcp:127.0.0.1:{self._port}-{master.ADDRESS}:7000"
         return [
