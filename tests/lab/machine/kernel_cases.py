@@ -20,15 +20,21 @@ PASSED = "passed"
 
 def names():
     """Return the names of the cases."""
-    functions = [
-        each for cases in CASES for each in ast.parse((REPOSITORY / cases).read_text()).body
-    ]
-    found = [function.name for function in functions if hasattr(function, "name")]
-    return [name for name in found if name.startswith("test_")]
+    return list(_files())
 
 
-def run_in_machine():
-    """Run the cases in the first node that is a virtual machine.
+def _files():
+    """Return the file of each case."""
+    return {
+        function.name: cases
+        for cases in CASES
+        for function in ast.parse((REPOSITORY / cases).read_text()).body
+        if getattr(function, "name", "").startswith("test_")
+    }
+
+
+def run_in_machine(chosen):
+    """Run these cases in the first node that is a virtual machine.
 
     :returns: for each case `PASSED`, or what pytest says of its first failure.
     """
@@ -38,6 +44,8 @@ def run_in_machine():
     clone = Paths.from_environment().node(worker.name).root / "clone"
     copy_to(clone)
     report = clone / "report.xml"
+    files = _files()
+    cases = [f"{files[name]}::{name}" for name in chosen]
     script = (
         # programs of the host may have changed since the machine read them
         "echo 2 > /proc/sys/vm/drop_caches && mkdir -p /run/netns && "
@@ -46,7 +54,7 @@ def run_in_machine():
         "export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. && "
         f"export PATH={shlex.quote(str(lab.bin))}:$PATH && "  # Open vSwitch's tools
         f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider "
-        f"--junitxml={shlex.quote(str(report))} {shlex.join(map(str, CASES))}"
+        f"--junitxml={shlex.quote(str(report))} {shlex.join(cases)}"
     )
     printed = run([*worker.command, "/bin/sh", "-c", script], timeout=800, check=False)
     print(printed)

@@ -8,8 +8,9 @@ pytestmark = pytest.mark.lab_only
 
 
 @pytest.fixture(scope="module")
-def results():
-    return kernel_cases.run_in_machine()
+def results(request):
+    here = [item for item in request.session.items if item.path == request.path]
+    return kernel_cases.run_in_machine([item.callspec.params["case"] for item in here])
 
 
 @pytest.mark.parametrize("case", kernel_cases.names())
