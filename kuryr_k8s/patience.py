@@ -35,6 +35,8 @@ class Patience:
     :param lost_port: until ports are swept after one was found missing.
     :param unneeded: between the two searches that find a load balancer or an address that no
         Service needs.
+    :param late_attachment: after which Neutron carries out no call that nobody waits for any more:
+        a port of a user is attached to no trunk then.
     :param refused_vip: until VIPs' ports are swept after a creation was refused.
     :param vip_port_confirmed: after which a VIP's port that was found is looked at again, at most.
     :param mirror_pod: for which the API server may be without the mirror of a static Pod.
@@ -88,6 +90,7 @@ class Patience:
     sweep_retry: float = 30.0
     lost_port: float = 2.0
     unneeded: float = 10.0
+    late_attachment: float = 300.0
     refused_vip: float = 5.0
     vip_port_confirmed: float = 60.0
     mirror_pod: float = 20.0

@@ -25,6 +25,7 @@ T = TypeVar("T")
 Json = dict[str, Any]
 Query = Mapping[str, str | Sequence[str]]
 REQUEST_ID = "x-openstack-request-id"
+_ADDED = 201  # with "null" instead of an object: Neutron has added a tag
 # Of Neutron (409 OverQuota) and Octavia (403). The word "quota" is not enough: a policy that
 # forbids us to read a quota contains it, too.
 _EXHAUSTION = re.compile("OverQuota|Quota exceeded|Quota has been met", re.IGNORECASE)
@@ -297,6 +298,8 @@ def _json(response: requests.Response, what: str) -> Json:
         answer = response.json()
     except ValueError as error:
         raise errors.CloudError(f"{what}: the answer is not JSON") from error
+    if answer is None and response.status_code == _ADDED:
+        return {}
     if not isinstance(answer, dict):
         raise errors.CloudError(f"{what}: the answer is not a JSON object")
     return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kuryr_k8s import config
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.api import Neutron
+from kuryr_k8s.cloud.neutron.specific_ports import PARENT, fields_of
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.base import PodNetwork, PoolKey, PortRequest
 from kuryr_k8s.drivers.vif.nested_vlan import NestedVLAN
@@ -145,6 +147,42 @@ async def test_another_life_finds_what_was_made_and_foreign_vlan_ids_are_left_al
     assert await make_driver().release_unrecorded(request.pod_uid) == 1
     assert await subports(side, trunk) == {theirs["id"]: 2, second.id: 3}
     await make_driver().release(second)
+
+
+async def test_port_that_a_user_made_is_a_subport_and_is_given_back_as_it_was(
+    side: Side,
+    pods: Json,
+    trunk: Json,
+    neutron: Neutron,
+    make_driver: Callable[[], NestedVLAN],
+    requests: Callable[[int], list[PortRequest]],
+) -> None:
+    theirs = await side.kuryr.create("port", network_id=pods["id"], tags=["theirs"])
+    before = _lasting(await neutron.get_port(theirs["id"]))
+    for request in requests(2):  # the second Pod has it after the first
+        found = await neutron.get_port(theirs["id"])
+        named = replace(request, port_id=theirs["id"], as_found=fields_of(found))
+        recorded = {**fields_of(found), PARENT: trunk["port_id"]}
+        vif = await make_driver().ensure(named)
+        assert await subports(side, trunk) == {theirs["id"]: vif.vlan_id}
+        again = replace(named, may_exist=True, as_found=None)
+        assert await make_driver().ensure(again) == vif
+        assert [(port.id, port.pod_uid) for port in await neutron.specific_ports.list_taken()] == [
+            (theirs["id"], request.pod_uid)
+        ]
+        for _ in range(2):
+            await neutron.specific_ports.give_back(theirs["id"], request.pod_uid, recorded)
+        assert await subports(side, trunk) == {}
+        (left,) = await neutron.specific_ports.list_taken()
+        assert left.pod_uid == ""
+        await neutron.specific_ports.clear(theirs["id"], left.revision)
+        assert _lasting(await neutron.get_port(theirs["id"])) == before
+        assert await neutron.specific_ports.list_taken() == []
+
+
+def _lasting(port: Json) -> Json:
+    changing = ("revision_number", "updated_at", "status")
+    return {name: value for name, value in port.items() if name not in changing}
 
 
 async def test_ports_of_pools_are_attached_and_found_again(

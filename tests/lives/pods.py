@@ -117,8 +117,9 @@ async def three_interfaces(stage, _keeper, at):
 @life()
 async def specific_port(stage, _keeper, at):
     """It has a port that its user made, which is there afterwards."""
-    network = stage.cloud.add_network("storage", "10.70.0.0/24")
-    port = stage.cloud.add_port(network["id"], name="theirs")
+    network = stage.cloud.add_network("storage", "10.70.0.0/24", mtu=1442)
+    host = {"binding:host_id": "of-the-user"}
+    port = stage.cloud.add_port(network["id"], name="theirs", **host)
     pod = await run(stage, annotations={NAMED: json.dumps([port["id"]])})
     await at("running")
     await stage.cluster.delete_pod(pod)

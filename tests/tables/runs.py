@@ -30,6 +30,7 @@ BEFORE_VIFS = {
     ("kube", "patch", "kuryrports/status"),
     ("neutron", "POST", "/v2.0/ports"),
     ("neutron", "PUT", "/v2.0/ports/{id}"),  # takes a port that a user made
+    ("neutron", "PUT", "/v2.0/ports/{id}/tags/{tag}"),  # and attaches it to a trunk
     ("neutron", "PUT", "/v2.0/trunks/{id}/add_subports"),
 }
 

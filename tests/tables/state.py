@@ -7,6 +7,9 @@ their appearance, the same name for the same value, so that what points at somet
 import json
 import re
 
+from kuryr_k8s.cloud.neutron.specific_ports import ATTACHED_TO, ON_TRUNK
+
+REMAINS = (ON_TRUNK, ATTACHED_TO)
 _VOLATILE = {"resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp"}
 _VOLATILE |= {"created_at", "updated_at", "openstack.org/kuryr-creator", "eventTime"}
 _VOLATILE |= {"openstack.org/kuryr-leader", "lastTransitionTime"}
@@ -37,7 +40,7 @@ async def state_of(stage):
         found = recorded.find(port["id"])
         return (found if found >= 0 else len(recorded), port["status"])
 
-    ports = sorted(stage.cloud.ports.values(), key=place)
+    ports = [_without_remains(port) for port in sorted(stage.cloud.ports.values(), key=place)]
     order = [port["id"] for port in ports]
     found = {
         "kuryrports": kuryrports,
@@ -47,6 +50,11 @@ async def state_of(stage):
         **await stage.more_state(),
     }
     return _named(_kept(found))
+
+
+def _without_remains(port):
+    """Return the port without tags that sweeps remove at some time."""
+    return port | {"tags": [tag for tag in port["tags"] if not tag.startswith(REMAINS)]}
 
 
 def differences(wanted, found, path=""):

@@ -107,7 +107,7 @@ class Neutron:
         self.floating_ips = FloatingIPs(transport)
         self.security_groups = SecurityGroups(transport)
         self.address_pairs = AddressPairs(transport)
-        self.specific_ports = SpecificPorts(transport, self.mark)
+        self.specific_ports = SpecificPorts(transport, self.trunks, self.mark)
         self._transport = transport
         # by project and priority: one of its callers sends a batch for all of them
         self._batches: defaultdict[tuple[str, Priority], PortBatches] = defaultdict(

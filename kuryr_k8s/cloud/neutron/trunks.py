@@ -19,6 +19,8 @@ from kuryr_k8s.cloud.transport import Query, Transport
 Json = dict[str, Any]
 FIELDS = ("id", "port_id", "sub_ports")
 
+SUBPORT = "trunk:subport"  # the device_owner of a port on a trunk
+
 # Kinds of errors (errors.CloudError.kind).
 VLAN_TAKEN = "DuplicateSubPort"
 ATTACHED = "TrunkPortInUse"  # the port is on a trunk already, perhaps on this one
@@ -37,6 +39,17 @@ class Trunk:
     id: str
     port_id: str
     vlan_ids: Mapping[str, int]
+
+
+def parent_of(port: Mapping[str, Any]) -> str:
+    """Return the id of the VM's port that carries a port, as the port itself says; else empty."""
+    return (port.get("binding:profile") or {}).get("parent_name") or ""
+
+
+def without_parent(port: Mapping[str, Any]) -> Json:
+    """Return the ``binding:profile`` of a port without what Neutron puts there for a subport."""
+    profile = port.get("binding:profile") or {}
+    return {name: value for name, value in profile.items() if name not in ("parent_name", "tag")}
 
 
 class Trunks:

@@ -276,6 +276,14 @@ class PodVIFDriver(Driver):
         :raises kuryr_k8s.errors.OverQuota: the project has no port or no address left.
         """
 
+    async def parent_port(self, node: Node) -> str:
+        """Return the id of the parent port of the trunk that carries the ports of a node's Pods.
+
+        :returns: empty: they are on no trunk.
+        :raises NodeNotReady: the trunk is not known yet.
+        """
+        return ""
+
     def releases(self, vif: VIFBase) -> bool:
         """Return whether this driver releases such VIFs; by default those of its own kind."""
         return type(vif) is self.kind

@@ -64,11 +64,6 @@ def _unbound(body: Json) -> Json:
     }
 
 
-def parent_of(port: Json) -> str:
-    """Return the id of the VM's port that carries it, as the port itself says; else empty."""
-    return (port.get("binding:profile") or {}).get("parent_name") or ""
-
-
 def pooled_port_of(port: Json, trunk_id: str, vlan_id: int, *, whole: bool = True) -> PooledPort:
     """Describe a subport for its pool.
 

@@ -14,6 +14,8 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import trunks
 from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
+from kuryr_k8s.cloud.neutron.specific_ports import PortInUse
+from kuryr_k8s.cloud.neutron.trunks import parent_of
 from kuryr_k8s.drivers.base import (
     DEVICE_OWNER,
     POOL_TAG,
@@ -59,6 +61,8 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
         return isinstance(vif, VIFVlanNested | VIFOpenVSwitch)
 
     async def ensure(self, request: PortRequest) -> VIFBase:
+        if request.port_id is not None:
+            return await self._ensure_specific(request.port_id, request)
         request.require_plain("nested-vlan", but=vif_plan.CHOSEN)
         trunk = await self._trunks.of_node(request.node)
         port = await self._find(request) if request.may_exist else None
@@ -69,10 +73,32 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
         except errors.Refused:
             await self._neutron.delete_port(port["id"])  # a remedy may take long
             raise
-        if found and not nested_plan.parent_of(port):
+        if found and not parent_of(port):
             await self._check_whole(trunk, port["id"])
         pooled = nested_plan.pooled_port_of(port, trunk.id, vlan_id)
         return nested_plan.vif_of(pooled, request.pod_network, self._mtu)
+
+    async def _ensure_specific(self, port_id: str, request: PortRequest) -> VIFBase:
+        """Attach a port that a user made."""
+        request.require_plain("nested-vlan", but=("port_id",))
+        trunk = await self._trunks.of_node(request.node)
+        ports, pod_uid = self._neutron.specific_ports, request.pod_uid
+        await ports.reserve(port_id, pod_uid, trunk.parent, as_found=request.as_found)
+        trunk.reread()  # whoever gives such a port back detaches it
+        try:
+            vlan_id = await self._attach(trunk, port_id)
+        except errors.Conflict as error:
+            if error.kind == trunks.ATTACHED:
+                raise PortInUse(f"port {port_id} is on another trunk") from error
+            raise
+        port = await ports.seal(port_id, pod_uid, trunk.parent)
+        if parent_of(port) != trunk.parent:
+            raise _incomplete(port_id)  # the next attempt detaches it first
+        pooled = nested_plan.pooled_port_of(port, trunk.id, vlan_id)
+        return nested_plan.vif_of(pooled, request.pod_network, self._mtu)
+
+    async def parent_port(self, node: Node) -> str:
+        return (await self._trunks.of_node(node)).parent
 
     async def _find(self, request: PortRequest) -> Json | None:
         """Find the port that an earlier attempt made."""
@@ -86,7 +112,7 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
 
     async def _adopt(self, port: Json, request: PortRequest, trunk: TrunkPorts) -> Json:
         """Bring a port of an earlier attempt up to date: options or the VM may have changed."""
-        elsewhere = nested_plan.parent_of(port) not in ("", trunk.parent)
+        elsewhere = parent_of(port) not in ("", trunk.parent)
         fits = request.pod_network.may_have(asked_subnet_ids_of(port))
         if elsewhere or not (fits and vif_plan.has_what_is_asked(port, request)):
             await self._remove(port["id"])  # no KuryrPort names it yet
@@ -108,11 +134,9 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
 
     async def _check_whole(self, trunk: TrunkPorts, port_id: str) -> None:
         """Check that the port is attached in OVN too, and not only to the trunk."""
-        if not nested_plan.parent_of(await self._neutron.get_port(port_id)):
+        if not parent_of(await self._neutron.get_port(port_id)):
             await trunk.detach(port_id)
-            raise errors.CloudError(
-                f"Neutron attached port {port_id} incompletely; it is attached again"
-            )
+            raise _incomplete(port_id)
 
     async def release(self, vif: VIFBase) -> None:
         await self._remove(vif.id)
@@ -141,7 +165,7 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
         try:
             await self._neutron.own_port(port_id)
             if trunk is None:
-                parent = nested_plan.parent_of(await self._neutron.get_port(port_id))
+                parent = parent_of(await self._neutron.get_port(port_id))
                 trunk = await self._trunks.of_parent(parent) if parent else None
         except errors.NotFound:
             return
@@ -234,7 +258,7 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
         for port in mine:
             trunk = by_port.get(port["id"])
             whole = trunk is not None and (
-                nested_plan.parent_of(port) == trunk.port_id
+                parent_of(port) == trunk.port_id
                 or self._trunks.carrying(port["id"])
                 is not None  # attached after the list was read
             )
@@ -251,3 +275,7 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
 
     def vif_of_pooled(self, pooled: PooledPort, pod_network: PodNetwork) -> VIFBase:
         return nested_plan.vif_of(pooled, pod_network, self._mtu)
+
+
+def _incomplete(port_id: str) -> errors.CloudError:
+    return errors.CloudError(f"Neutron attached port {port_id} incompletely; it is attached again")

@@ -48,7 +48,9 @@ class NeutronVIF(TaggedPorts, PooledVIFDriver):
         if request.port_id is not None:
             request.require_plain("neutron-vif", but=("port_id",))
             host = {HOST: vif_plan.host_id_of(request.node)}
-            taken = await self._take(request.port_id, request, host)
+            taken = await self._neutron.specific_ports.take(
+                request.port_id, request.pod_uid, host, as_found=request.as_found
+            )
             return vif_plan.vif_of(taken, request.pod_network, self._bridge, self._mtu)
         request.require_plain("neutron-vif", but=vif_plan.CHOSEN)
         port = await self._find_on_device(request, DEVICE_OWNER) if request.may_exist else None

@@ -13,9 +13,8 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.cloud.neutron.trunks import Trunk
+from kuryr_k8s.cloud.neutron.trunks import Trunk, parent_of
 from kuryr_k8s.drivers.base import NodeNotReady
-from kuryr_k8s.drivers.vif.nested_plan import parent_of
 from kuryr_k8s.drivers.vif.node_ports import is_same, list_ports_of, where
 from kuryr_k8s.drivers.vif.trunk_ports import TrunkPorts
 from kuryr_k8s.model.pod import Node

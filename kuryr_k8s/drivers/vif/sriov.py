@@ -29,7 +29,10 @@ class SRIOV(TaggedPorts):
         if request.port_id is not None:
             request.require_plain("sriov", but=("port_id", "vnic_type", "device"))
             binding = sriov_plan.binding_of(request)
-            return self._vif_of(await self._take(request.port_id, request, binding), request)
+            taken = await self._neutron.specific_ports.take(
+                request.port_id, request.pod_uid, binding, as_found=request.as_found
+            )
+            return self._vif_of(taken, request)
         request.require_plain("sriov", but=sriov_plan.CHOSEN)
         port = (
             await self._find_on_device(request, sriov_plan.DEVICE_OWNER)

@@ -84,19 +84,6 @@ class TaggedPorts(PodVIFDriver):
             chosen = pod_network.with_room(full.has_room) if may_go_on else None
         raise vif_plan.explained(failure, request) from failure
 
-    async def _take(self, port_id: str, request: PortRequest, binding: Json) -> Json:
-        """Take a port that a user made.
-
-        :param binding: the host, and for a device the profile, that it gets.
-        :raises errors.Refused: there is none any more, or somebody else has it.
-        """
-        try:
-            return await self._neutron.specific_ports.take(
-                port_id, request.pod_uid, binding, as_found=request.as_found
-            )
-        except errors.NotFound as error:
-            raise errors.Refused(f"there is no port {port_id} any more") from error
-
     async def _find_on_device(self, request: PortRequest, device_owner: str) -> Json | None:
         """Find the port that an earlier attempt made, with the Pod's uid as its ``device_id``.
 

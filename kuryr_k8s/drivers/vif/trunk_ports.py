@@ -66,6 +66,10 @@ class TrunkPorts:
         """Return whether the port is a subport, as far as is known."""
         return self._known is not None and port_id in self._known
 
+    def reread(self) -> None:
+        """Read the subports again before the next change: others may have detached one."""
+        self._known = None
+
     async def attach(self, port_id: str) -> int:
         """Make the port a subport, unless it is one already.
 

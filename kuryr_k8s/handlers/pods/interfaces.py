@@ -12,6 +12,7 @@ from kuryr_k8s.drivers.base import (
     VIFPoolDriver,
     releaser_of,
 )
+from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
 
 LOG = logging.getLogger(__name__)
@@ -77,6 +78,11 @@ class Interfaces:
                 f"no Multi-VIF driver in use has asked for the pod_vif driver {vif_driver!r}"
             ) from error
         return await driver.ensure(request)
+
+    async def parent_port(self, node: Node) -> str:
+        """Return the id of the port that carries those of the node's Pods; empty: none does."""
+        (driver,) = self._pool.part_of(node).vif_drivers()
+        return await driver.parent_port(node)
 
     async def holds(self, vif: VIFBase, pod_uid: str) -> bool | None:
         """Return whether the port is the Pod's, by what no node can write.

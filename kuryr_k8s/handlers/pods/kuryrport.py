@@ -204,14 +204,18 @@ class KuryrPortHandler(Handler):
             recorded = await sign_late(self._context, recorded)
         requests: Mapping[str, InterfaceRequest] = {}
         try:
+            await self._specific_ports.settle(recorded)
             requests = await self._requests.of(pod, project)
             if not requests:
                 self._starved.discard(key)
-                await self._give_up(key, recorded)
+                recorded = await self._give_up(key, recorded)
                 await self._patch_status(key, recorded, {"projectId": project, "vifs": {}})
                 return
             recorded = await self._devices.ask(key, recorded, requests)
-            recorded = await self._specific_ports.record(key, recorded, requests.values())
+            parent_port = functools.partial(self._parent_port, recorded)
+            recorded = await self._specific_ports.record(
+                key, recorded, requests.values(), parent_port
+            )
             vifs = await self._make(key, recorded, requests, project, groups)
         except (errors.Refused, errors.OverQuota) as error:
             if isinstance(error, errors.OverQuota):
@@ -253,6 +257,9 @@ class KuryrPortHandler(Handler):
         if recorded.has_vifs and project is not None and project in self._known_projects:
             return project
         return await self._projects.project(pod)
+
+    async def _parent_port(self, recorded: KuryrPort) -> str:
+        return await self._interfaces.parent_port(self._node(recorded.node))
 
     async def _make(
         self,
@@ -307,26 +314,32 @@ class KuryrPortHandler(Handler):
             await self._specific_ports.give_back(recorded, but=used)
             self._granted[key] = await self._specific_ports.forget(key, recorded, unused)
 
-    async def _give_up(self, key: Key, recorded: KuryrPort) -> None:
+    async def _give_up(self, key: Key, recorded: KuryrPort) -> KuryrPort:
         """Release what the Pod has of its interfaces: it does not get all, and others need them.
 
         An earlier controller may have left some, too. If it may have them by now, as the record of
         them was not answered, that is found out first.
+
+        :returns: the KuryrPort as it is then.
         """
         ours = recorded.creator == self._context.incarnation
         partial = self._partial.get(key, "" if ours else recorded.pod_uid)
         if partial != recorded.pod_uid and not recorded.specific_ports:
-            return
+            return recorded
         try:
             if self._unanswered.get(key) == recorded.pod_uid:
                 recorded = await sign_anew(self._context, recorded)
                 self._unanswered.pop(key)
             await self._release_unrecorded(key, recorded)
             await self._specific_ports.give_back(recorded)
+            if recorded.specific_ports:
+                ports = dict(recorded.specific_ports)
+                recorded = await self._specific_ports.forget(key, recorded, ports)
         except errors.KuryrError as error:  # why the Pod does not get them matters more
             LOG.warning("Pod %s: interfaces are not released yet: %s", key, error)
         else:
             self._partial[key] = ""
+        return recorded
 
     def _may_exist(self, key: Key, recorded: KuryrPort) -> bool:
         """Return whether anybody can have made ports for the Pod.

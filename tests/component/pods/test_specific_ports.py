@@ -4,14 +4,18 @@ import json
 
 import pytest
 
+from kuryr_k8s.cloud.neutron.specific_ports import ATTACHED_TO, ON_TRUNK, TAKEN
 from tests.component.pools.pods import end
-from tests.kit.confs import NODE, VM, add_vm
+from tests.kit.confs import CLUSTER, MACHINE, NODE, VM, add_machine, add_vm
 from tests.kit.fakes.faults import answer
 from tests.kit.kube.objects import path_of
 
 ANNOTATION = "openstack.org/spec-ports"
 DEFAULT = "openstack.org/spec-default-port"
 PATIENCE = {"first_refused": 0.2, "refused": 0.2, "first_retry": 0.1, "unneeded": 0.1}
+OTHER_VM = "10.63.0.77"
+GONE = "6f1c1d1e-0000-4000-8000-000000000001"  # the uid of a Pod
+TAG = f"{ON_TRUNK}{CLUSTER}"  # of a port that is, or was, a subport
 CHANGING = ("revision_number", "updated_at", "status")
 
 
@@ -21,7 +25,7 @@ def naming(*ports):
 
 def made(stage, **fields):
     """A port that a user made, in a network of its own."""
-    network = stage.cloud.add_network("storage", "10.70.0.0/24", "fd70::/64")
+    network = stage.cloud.add_network("storage", "10.70.0.0/24", "fd70::/64", mtu=1442)
     return stage.cloud.add_port(network["id"], name="theirs", **fields)
 
 
@@ -62,8 +66,46 @@ async def test_named_port_may_be_the_default_interface(stage):
     assert set(stage.cloud.ports) == {port["id"]}
 
 
+@pytest.fixture(params=["bare metal", "VM"])
+async def node(request, stage):
+    """A node's name, and the options for it."""
+    if request.param == "bare metal":
+        return NODE, {}
+    await stage.cluster.add_node("vm", addresses=(VM,))
+    return "vm", add_vm(stage.cloud)
+
+
+async def test_named_port_is_a_subport_on_a_vm_and_is_given_back_as_it_was(stage):
+    port = made(stage, tags=["of the user"], **{"binding:host_id": "of-the-user"})
+    before = as_it_is(stage, port)
+    options = add_vm(stage.cloud) | {"neutron_defaults": {"sweep_interval": "1"}}
+    await stage.cluster.add_node("vm", addresses=(VM,))
+    trunk = stage.cloud.trunk
+    async with stage.controller(**options):
+        for name in ("first", "second"):  # the second one has it after the first
+            pod = await stage.cluster.add_pod(name, node="vm", annotations=naming(port))
+            await stage.until_plugged_in(name)
+            assert (await stage.port_ids(name))["eth1"] == port["id"]
+            vifs = (await stage.kuryrport(name))["status"]["vifs"]
+            vlan_ids = {
+                vif["id"]: vif["vlan_id"]
+                for vif in (entry["vif"]["versioned_object.data"] for entry in vifs.values())
+            }
+            assert vlan_ids == {
+                subport["port_id"]: subport["segmentation_id"] for subport in trunk["sub_ports"]
+            }
+            live = as_it_is(stage, port)
+            assert live["binding:profile"]["parent_name"] == trunk["port_id"]
+            assert live["device_owner"] == "trunk:subport"
+            assert live["device_id"].endswith(f":{pod['metadata']['uid']}")
+            await end(stage, name, pod)
+            assert not trunk["sub_ports"]
+            await stage.cloud.wait_for(lambda: as_it_is(stage, port) == before)
+
+
 REFUSED = {  # what of the port is so, and the words of the Event
     "in use": ({"device_owner": "compute:nova", "device_id": "vm"}, "is in use by compute:nova"),
+    "subport": ({"device_owner": "trunk:subport"}, "is in use by trunk:subport"),
     "direct": ({"binding:vnic_type": "direct"}, "vnic_type is direct"),
     "down": ({"admin_state_up": False}, "admin_state_up is false"),
     "open": (
@@ -118,20 +160,22 @@ async def test_port_of_another_project_can_be_granted_by_its_id(stage):
         assert (await stage.port_ids("web"))["eth1"] == port["id"]
 
 
-async def test_of_two_pods_that_name_one_port_the_second_has_it_after_the_first(stage):
+async def test_of_two_pods_that_name_one_port_the_second_has_it_after_the_first(stage, node):
     port = made(stage)
     before = as_it_is(stage, port)
-    async with stage.controller(patience={"first_refused": 600.0, "refused": 600.0}):
-        first = await stage.cluster.add_pod("first", node=NODE, annotations=naming(port))
+    name, options = node
+    patience = {"first_refused": 600.0, "refused": 600.0}
+    async with stage.controller(**options, patience=patience):
+        first = await stage.cluster.add_pod("first", node=name, annotations=naming(port))
         await stage.until_plugged_in("first")
-        second = await stage.cluster.add_pod("second", node=NODE, annotations=naming(port))
+        second = await stage.cluster.add_pod("second", node=name, annotations=naming(port))
         assert await stage.until_told(port["id"], "is in use") == "KuryrPortInUse"
         assert not stage.ports_of(second)
         await end(stage, "first", first)
         await stage.until_plugged_in("second")
         assert (await stage.port_ids("second"))["eth1"] == port["id"]
         await end(stage, "second", second)
-    assert as_it_is(stage, port) == before
+    assert as_it_is(stage, port) | {"tags": []} == before
 
 
 async def test_port_that_is_not_named_any_more_is_given_back(stage):
@@ -183,11 +227,15 @@ async def test_host_that_the_user_changes_meanwhile_is_restored_as_it_is_then(st
 async def test_node_that_cannot_have_such_ports_refuses_the_pod_and_lets_it_go(stage):
     port = made(stage)
     before = as_it_is(stage, port)
-    options = add_vm(stage.cloud)
-    await stage.cluster.add_node("vm", addresses=(VM,))
+    add_machine(stage.cloud)
+    options = {
+        "kubernetes": {"pod_vif_driver": "nested-macvlan"},
+        "pod_vif_nested": {"worker_nodes_subnets": stage.cloud.pods["subnets"][0]},
+    }
+    await stage.cluster.add_node("vm", addresses=(MACHINE,))
     async with stage.controller(**options, patience=PATIENCE):
         pod = await stage.cluster.add_pod("web", node="vm", annotations=naming(port))
-        await stage.until_told("nested-vlan cannot honour port_id")
+        await stage.until_told("nested-macvlan cannot honour port_id")
         await stage.cluster.delete_pod(pod)
         await stage.until_deleting("web")
         await stage.let_go("web")
@@ -220,13 +268,14 @@ async def test_pods_may_name_no_ports_where_the_operator_says_so(stage):
         assert list(await stage.port_ids("web")) == ["eth0"]
 
 
-async def test_port_of_a_pod_that_is_gone_is_given_back(stage):
+async def test_port_of_a_pod_that_is_gone_is_given_back(stage, node):
     """Somebody has removed our finalizer, say."""
     port = made(stage)
     before = as_it_is(stage, port)
-    groups = {"neutron_defaults": {"sweep_interval": "1"}, "patience": PATIENCE}
+    name, options = node
+    groups = options | {"neutron_defaults": {"sweep_interval": "1"}, "patience": PATIENCE}
     async with stage.controller(**groups):
-        await stage.cluster.add_pod("web", node=NODE, annotations=naming(port))
+        await stage.cluster.add_pod("web", node=name, annotations=naming(port))
         await stage.until_plugged_in("web")
     pod = await stage.client.find(f"/api/v1/namespaces/{stage.cluster.namespace}/pods/web")
     await stage.cluster.delete_pod(pod)
@@ -234,6 +283,119 @@ async def test_port_of_a_pod_that_is_gone_is_given_back(stage):
     await stage.client.request("DELETE", stage.path("web"))
     async with stage.controller(**groups):
         await stage.cloud.wait_for(lambda: as_it_is(stage, port) == before)
+
+
+REMAINS = {  # of the fields, and whether the port is on the trunk
+    "reserved": ({"device_owner": f"{TAKEN}{CLUSTER}:{GONE}"}, False),
+    "attached": ({"device_owner": "trunk:subport", "binding:host_id": "of-the-user"}, True),
+    "taken": ({"device_owner": "trunk:subport", "device_id": f"{TAG}:{GONE}"}, True),
+    "detached": ({"device_id": f"{TAG}:{GONE}"}, False),
+    "given back": ({}, False),
+}
+
+
+def attach(trunk, port):
+    """Put the port onto the trunk; return the fields by which it shows that."""
+    trunk["sub_ports"].append({"port_id": port["id"], "segmentation_id": 7})
+    return {"binding:profile": {"parent_name": trunk["port_id"], "tag": 7}}
+
+
+@pytest.mark.parametrize("what", REMAINS)
+async def test_remains_of_an_attachment_that_nobody_finished_are_removed(stage, what):
+    add_vm(stage.cloud)
+    port = made(stage)
+    fields, is_attached = REMAINS[what]
+    kept = {name: value for name, value in fields.items() if name.startswith("binding")}
+    before = as_it_is(stage, port) | {"tags": ["of the user"]} | kept
+    parent = stage.cloud.trunk["port_id"]
+    left = {"tags": ["of the user", TAG, f"{ATTACHED_TO}{parent}"], **fields}
+    left |= attach(stage.cloud.trunk, port) if is_attached else {}
+    stage.cloud.store.change("port", stage.cloud.ports[port["id"]], left)
+    async with stage.controller(neutron_defaults={"sweep_interval": "1"}, patience=PATIENCE):
+        await stage.cloud.wait_for(lambda: as_it_is(stage, port) == before)
+    assert not stage.cloud.trunk["sub_ports"]
+
+
+async def test_port_that_a_user_attached_to_another_trunk_stays_there(stage):
+    """It was a Pod's on another trunk before."""
+    add_vm(stage.cloud)
+    port = made(stage)
+    theirs = {"device_owner": "trunk:subport", **attach(stage.cloud.trunk, port)}
+    tags = {"tags": [TAG, f"{ATTACHED_TO}another-port"]}
+    stage.cloud.store.change("port", stage.cloud.ports[port["id"]], theirs | tags)
+    before = as_it_is(stage, port) | {"tags": []}
+    async with stage.controller(neutron_defaults={"sweep_interval": "1"}, patience=PATIENCE):
+        await stage.cloud.wait_for(lambda: as_it_is(stage, port) == before)
+    assert stage.cloud.trunk["sub_ports"]
+
+
+@pytest.mark.parametrize("another", [True, False])
+async def test_port_that_is_attached_after_its_pod_is_gone_is_detached(stage, another):
+    """Neutron carries out a request that was sent long before.
+
+    :param another: whether a Pod on another VM is just getting the port then.
+    """
+    port = made(stage, **{"binding:host_id": "of-the-user"})
+    before, live = as_it_is(stage, port), stage.cloud.ports[port["id"]]
+    options = add_vm(stage.cloud) | {"neutron_defaults": {"sweep_interval": "1"}}
+    trunk = stage.cloud.trunk
+    add_vm(stage.cloud, OTHER_VM)
+    for name, address in (("vm", VM), ("other", OTHER_VM)):
+        await stage.cluster.add_node(name, addresses=(address,))
+    async with stage.controller(**options, patience=PATIENCE):
+        pod = await stage.cluster.add_pod("web", node="vm", annotations=naming(port))
+        await stage.until_plugged_in("web")
+        await end(stage, "web", pod)
+        if another:
+            stage.cloud.faults.add(method="PUT", path=f"/ports/{port['id']}$", action=answer(500))
+            pod = await stage.cluster.add_pod("next", node="other", annotations=naming(port))
+            await stage.cloud.wait_for(lambda: stage.cloud.trunk["port_id"] in str(live["tags"]))
+        late = {"device_owner": "trunk:subport", **attach(trunk, port)}
+        stage.cloud.store.change("port", live, late)
+        await stage.cloud.wait_for(lambda: not trunk["sub_ports"])
+        if another:
+            await stage.until_plugged_in("next")
+            assert (await stage.port_ids("next"))["eth1"] == port["id"]
+            await end(stage, "next", pod)
+        # whether it is bound, Neutron says anew with the next change of its host
+        bound = {"binding:vif_type": before["binding:vif_type"]}
+        await stage.cloud.wait_for(lambda: as_it_is(stage, port) | bound == before)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_attachment_is_finished_even_if_others_remove_the_tags(stage, goes_on):
+    """The controller ends between the attachment and the change after it."""
+    port = made(stage, **{"binding:host_id": "of-the-user"})
+    before = as_it_is(stage, port)
+    options = add_vm(stage.cloud)
+    await stage.cluster.add_node("vm", addresses=(VM,))
+    live = stage.cloud.ports[port["id"]]
+
+    def is_after_the_attachment(_request):
+        return live["device_owner"] == "trunk:subport"
+
+    cut = stage.cloud.faults.add(
+        method="PUT", path="/ports/", when=is_after_the_attachment, times=None, action=answer(500)
+    )
+    async with stage.controller(**options):
+        pod = await stage.cluster.add_pod("web", node="vm", annotations=naming(port))
+        await stage.cloud.wait_for(lambda: cut.hits)
+    assert (live["device_owner"], live["device_id"]) == ("trunk:subport", "")
+    stage.cloud.store.change("port", live, {"tags": []})
+    stage.cloud.faults.clear()
+    if not goes_on:
+        await stage.cluster.delete_pod(pod)
+    async with stage.controller(**options):
+        if goes_on:
+            await stage.until_plugged_in("web")
+            assert live["device_id"].endswith(f":{pod['metadata']['uid']}")
+            await end(stage, "web", pod)
+        else:
+            await stage.until_deleting("web")
+            await stage.let_go("web")
+            await stage.until_gone("web")
+    assert not stage.cloud.trunk["sub_ports"]
+    assert as_it_is(stage, port) | {"tags": []} == before
 
 
 async def test_what_a_port_was_like_is_restored_where_others_have_changed_the_record(stage):

@@ -73,7 +73,7 @@ class Tags:
         resource, tag = self._of_member(kind, request), request.match_info["tag"]
         if tag not in resource["tags"]:
             self._set(kind, resource, [*resource["tags"], tag])
-        return web.Response(status=201)
+        return web.json_response(None, status=201)
 
     async def _has(self, kind: Kind, request: web.Request) -> web.Response:
         resource = self._of_member(kind, request)
