@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kuryr_k8s.cloud.neutron.specific_ports import ON_TRUNK
 from kuryr_k8s.handlers.nodes.ports import NODE_DEVICE_OWNER
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit.confs import HOST, NODE, TAG
@@ -263,7 +264,7 @@ async def test_restarted_controller_asks_neutron_nothing_about_pods_that_have_th
         for call in list(stage.cloud.calls)[ports:]
         if "ports" in call.what
         and NODE_DEVICE_OWNER not in call.query
-        and "compute:kuryr-specific" not in call.query
+        and ON_TRUNK not in call.query
     ]
     # the sweep of Pods' own ports, the witness, and whether this Neutron kept the witness' tags
     assert sorted(call.method for call in about_ports) == ["GET", "GET", "POST"]

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kuryr_k8s.cloud.neutron.specific_ports import TAKEN
+from kuryr_k8s.cloud.neutron.specific_ports import ON_TRUNK
 from kuryr_k8s.handlers.nodes.ports import NODE_DEVICE_OWNER
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit.confs import NODE
@@ -163,7 +163,7 @@ async def test_restart_writes_nothing_and_asks_for_all_ports_once(stage):
         call
         for call in stage.cloud.calls[calls:]
         if call.what == "/v2.0/ports"
-        and not any(owner in call.query for owner in (NODE_DEVICE_OWNER, TAKEN))
+        and not any(mark in call.query for mark in (NODE_DEVICE_OWNER, ON_TRUNK))
     ]
     lists = [call for call in asked if "not-tags-any" not in call.query]
     assert len(lists) == count // 500 + 1
