@@ -48,12 +48,14 @@ class TakenPort(NamedTuple):
     """A port that a Pod has, or one that has a tag of an attachment.
 
     :ivar pod_uid: empty if no Pod of this cluster has it.
+    :ivar is_cut_off: a Pod had it on a trunk, or is about to.
     :ivar parent: the parent port that it is attached to, if that is all that was done for a Pod.
     :ivar revision: of the port, if no Pod of this cluster has it.
     """
 
     id: str
     pod_uid: str
+    is_cut_off: bool = False
     parent: str = ""
     revision: int = 0
 
@@ -201,6 +203,24 @@ class SpecificPorts:
             return port
         return await self._change(port, {"device_id": self._sealed(pod_uid)})
 
+    async def reattach(self, port_id: str, pod_uid: str, parent: str, vlan_id: int) -> None:
+        """Attach a port that a Pod has again, if it is on its trunk no more.
+
+        Neutron may have carried out a removal late that was meant for an earlier Pod.
+
+        :raises errors.CloudError: there is no such trunk, or another port has the VLAN id.
+        """
+        port = await self._settle(await self._get(port_id), pod_uid, {PARENT: parent})
+        if self._is_sealed(port, pod_uid) and not parent_of(port):
+            reserved = {"device_id": "", "device_owner": self._reserved(pod_uid)}
+            port = await self._change(port, reserved)
+        if not self._is_reserved(port, pod_uid):
+            return
+        for trunk in await self._trunks.list_trunks({"port_id": parent}):
+            if port_id not in trunk.vlan_ids:
+                await self._trunks.add_subports(trunk.id, {port_id: vlan_id})
+        await self.seal(port_id, pod_uid, parent)
+
     async def give_back(self, port_id: str, pod_uid: str, as_found: Mapping[str, str]) -> None:
         """Give the port back as it was, unless the Pod does not have it any more.
 
@@ -275,9 +295,11 @@ class SpecificPorts:
 
     def _taken(self, port: Json) -> TakenPort:
         if pod_uid := self._pod_uid_of(port):
-            return TakenPort(port["id"], pod_uid)
+            is_for_trunk = self._is_sealed(port, pod_uid) or self._is_reserved(port, pod_uid)
+            return TakenPort(port["id"], pod_uid, is_for_trunk and not parent_of(port))
         parents = [parent for parent in _tagged_parents(port) if _is_attached(port, parent)]
-        return TakenPort(port["id"], "", next(iter(parents), ""), port["revision_number"])
+        parent = next(iter(parents), "")
+        return TakenPort(port["id"], "", parent=parent, revision=port["revision_number"])
 
     def _pod_uid_of(self, port: Mapping[str, Any]) -> str:
         """Return the uid of the Pod that has the port; empty if none of this cluster has it."""

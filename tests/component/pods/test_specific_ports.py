@@ -362,6 +362,30 @@ async def test_port_that_is_attached_after_its_pod_is_gone_is_detached(stage, an
         await stage.cloud.wait_for(lambda: as_it_is(stage, port) | bound == before)
 
 
+async def test_port_that_is_detached_under_a_running_pod_is_attached_again(stage):
+    """Neutron carries out a removal that was meant for an earlier Pod, say."""
+    port = made(stage)
+    options = add_vm(stage.cloud) | {"neutron_defaults": {"sweep_interval": "1"}}
+    await stage.cluster.add_node("vm", addresses=(VM,))
+    trunk, live = stage.cloud.trunk, stage.cloud.ports[port["id"]]
+    async with stage.controller(**options, patience=PATIENCE):
+        await stage.cluster.add_pod("web", node="vm", annotations=naming(port))
+        await stage.until_plugged_in("web")
+        before = {"port": as_it_is(stage, port), "subports": list(trunk["sub_ports"])}
+        trunk["sub_ports"][:] = [
+            each for each in trunk["sub_ports"] if each["port_id"] != port["id"]
+        ]
+        stage.cloud.store.change("port", live, {"device_owner": "", "binding:profile": {}})
+
+        def as_before():
+            subports = sorted(trunk["sub_ports"], key=before["subports"].index)
+            return before == {"port": as_it_is(stage, port), "subports": subports}
+
+        await stage.cloud.wait_for(
+            lambda: len(trunk["sub_ports"]) == len(before["subports"]) and as_before()
+        )
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 async def test_attachment_is_finished_even_if_others_remove_the_tags(stage, goes_on):
     """The controller ends between the attachment and the change after it."""
