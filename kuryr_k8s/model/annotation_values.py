@@ -21,6 +21,7 @@ _HOSTNAME = re.compile(
 )
 # Kubernetes takes this for an address, and no hostname in a status, with leading zeros or without
 _LIKE_ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # two slashes would begin the name of a host
 _PATH = re.compile(r"/(?!/)([-A-Za-z0-9._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
@@ -102,6 +103,14 @@ def address(value: str) -> str:
         return str(ipaddress.ip_address(value))
     except ValueError:
         raise ValueError("is no IP address") from None
+
+
+def mac_address(value: str) -> str:
+    """Read the MAC address of an interface: of six bytes, and no group's."""
+    mac = value.lower().replace("-", ":")
+    if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
+        raise ValueError("is no address of an interface")
+    return mac
 
 
 def hostname(value: str) -> str:

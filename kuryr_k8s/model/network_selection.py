@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kuryr_k8s.model.annotation_values import json_list
+from kuryr_k8s.model.annotation_values import json_list, mac_address
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 MOST_INTERFACES = 32
@@ -27,7 +27,6 @@ UNSUPPORTED = (
 _NAME = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _LONG = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"  # Kubernetes' own; the short form takes no dots
 _SHORT = re.compile(rf"(?:({_NAME})/)?({_NAME})(?:@(\S+))?")
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 # the kernel takes more, but for "%", "/", ":" and blanks; names come into tags of ports, too
 _IFNAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,14}")
 _RESERVED = ("lo", "all", "default")  # there already, or the kernel's for all interfaces
@@ -105,9 +104,10 @@ def _read(element: Any, namespace: str) -> NetworkSelection:
             raise ValueError("names what cannot be a network or a namespace")
     mac = _text(element, "mac")
     if mac is not None:
-        mac = mac.lower().replace("-", ":")
-        if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
-            raise ValueError("has a mac that is no address of an interface")
+        try:
+            mac = mac_address(mac)
+        except ValueError as error:
+            raise ValueError(f"has a mac that {error}") from None
     gateways = element.get("default-route")
     interface = _interface(element)
     ips, routers = _addresses(element, "ips"), _addresses(element, "default-route")

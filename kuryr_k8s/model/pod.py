@@ -15,6 +15,8 @@ Json = dict[str, Any]
 _HASH = re.compile("[0-9a-f]{32}")
 # A resource with a domain that the kubelet does not fill itself: its quantities are whole numbers.
 _DEVICE = re.compile(r"(?!requests\.)[^/]+/(?!attachable-volumes-)")
+# The name of a StatefulSet's Pod: at most ten digits, as many as a number of replicas has.
+_NUMBERED = re.compile(r".+-(0|[1-9][0-9]{0,9})")
 # The kubelet's reason for Ready=False while containers are ready, and some readiness gate is not.
 _GATES_NOT_READY = "ReadinessGatesNotReady"
 
@@ -70,6 +72,7 @@ class Pod:
     :param devices: how many devices of the node its containers request, by the names of resources;
         0: some, in a quantity that is no plain number.
     :param claims: the names of the ResourceClaims that its containers use, as far as they exist.
+    :param ordinal: its number in its StatefulSet; None: it is in none.
     """
 
     namespace: str
@@ -84,6 +87,7 @@ class Pod:
     gate: ReadinessGate | None = None
     devices: tuple[tuple[str, int], ...] = ()
     claims: tuple[str, ...] = ()
+    ordinal: int | None = None
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -107,6 +111,7 @@ class Pod:
             gate=ReadinessGate.read(item),
             devices=_devices(spec),
             claims=_claims(item),
+            ordinal=_ordinal(meta),
         )
 
     @property
@@ -198,6 +203,15 @@ class Namespace:
             resource_version=item["metadata"]["resourceVersion"],
             project_id=annotations.annotation(item, annotations.PROJECT),
         )
+
+
+def _ordinal(meta: Json) -> int | None:
+    """Return the number at the end of the name of a StatefulSet's Pod."""
+    owners = meta.get("ownerReferences") or ()
+    if not any(each["kind"] == "StatefulSet" and each.get("controller") for each in owners):
+        return None
+    numbered = _NUMBERED.fullmatch(meta["name"])
+    return None if numbered is None else int(numbered[1])
 
 
 def _devices(spec: Json) -> tuple[tuple[str, int], ...]:

@@ -276,6 +276,8 @@ class Installation:
             settings["kubernetes"]["enabled_handlers"] = ",".join(handlers)
         if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "additional_subnets.py").exists():
             drivers = "additional_subnets,npwg_multiple_interfaces"
+            if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "named_network.py").exists():
+                drivers += ",named_network"
             if self._has_sriov:
                 drivers += ",sriov"
                 settings["sriov"] = {"resource_physnets": _VFS}

@@ -254,3 +254,12 @@ async def test_every_port_has_the_automatic_address_that_follows_from_its_mac(
     body = {"port": {"network_id": network["id"], "fixed_ips": wrong}}
     reply = await side.kuryr.post("/ports", body)
     assert (reply.status, reply.error["type"]) == (400, "AllocationOnAutoAddressSubnet")
+
+
+async def test_an_address_pair_without_a_mac_gets_that_of_the_port(side: Side, pods: Json) -> None:
+    pairs = [{"ip_address": "10.255.0.9"}]
+    port = await side.kuryr.create("port", network_id=pods["id"], allowed_address_pairs=pairs)
+    whole = [{"ip_address": "10.255.0.9", "mac_address": port["mac_address"]}]
+    assert port["allowed_address_pairs"] == whole
+    reply = await side.kuryr.put(f"/ports/{port['id']}", {"port": {"allowed_address_pairs": []}})
+    assert reply.body["port"]["allowed_address_pairs"] == []

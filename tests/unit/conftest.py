@@ -1,5 +1,6 @@
-"""Profiles of Hypothesis: `quick` (the default) and `full`, chosen by HYPOTHESIS_PROFILE.
+"""Profiles of Hypothesis: `quick` (the default), `full` and `long`, chosen by HYPOTHESIS_PROFILE.
 
+The last one is for readers of what users write: `--hypothesis-show-statistics` counts the cases.
 Properties hold on a busy machine too: how long a case takes is no part of them.
 """
 
@@ -14,6 +15,7 @@ ANY_MACHINE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]
 
 settings.register_profile("quick", max_examples=30, stateful_step_count=30, **ANY_MACHINE)
 settings.register_profile("full", **ANY_MACHINE)
+settings.register_profile("long", max_examples=5_000, **ANY_MACHINE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "quick")
 
 

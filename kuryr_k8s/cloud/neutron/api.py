@@ -431,6 +431,18 @@ class Neutron:
         group: Json = answer["security_group"]
         return group
 
+    async def list_named(self, kind: str, project_id: str, name: str) -> list[str]:
+        """List the ids of a project's objects of exactly this name.
+
+        A database may compare names without regard to case and accents.
+
+        :param kind: ``network``, ``subnet`` or ``security_group``.
+        """
+        path = f"/{kind.replace('_', '-')}s"
+        query = {"name": name, "project_id": project_id, "fields": ("id", "name"), **BY_ID}
+        found = await read_all(self._transport, path, query)
+        return [each["id"] for each in found if each["name"] == name]
+
     async def shares(self, object_type: str, object_id: str) -> frozenset[str]:
         """List the projects with access to a ``network`` or ``security_group``; ``*``: all.
 

@@ -1,13 +1,16 @@
 """The slots for decisions about Pods' interfaces, and for the drivers that make them."""
 
 import abc
+import ipaddress
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import clusters_on
+from kuryr_k8s.cloud.neutron.address_pairs import AddressPair
 from kuryr_k8s.cloud.neutron.api import Network, Neutron, Subnet
 from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG
 from kuryr_k8s.cloud.neutron.specific_ports import OF_PODS
@@ -55,6 +58,25 @@ class PodNetwork:
     subnets: tuple[Subnet, ...]
     further: tuple[Subnet, ...] = ()
 
+    @classmethod
+    def of(cls, network: Network, subnets: Sequence[Subnet]) -> "PodNetwork":
+        """Return the network with all of these subnets: the first of a family before the others.
+
+        :raises kuryr_k8s.errors.Refused: an automatic subnet is not the only one of its family.
+        """
+        families = Counter(subnet.ip_version for subnet in subnets)
+        for subnet in subnets:
+            if subnet.is_automatic and families[subnet.ip_version] > 1:
+                raise errors.Refused(
+                    f"subnet {subnet.id} gives every port of its network an address: it must be "
+                    "the only one of its address family"
+                )
+        first: dict[int, Subnet] = {}
+        for subnet in subnets:
+            first.setdefault(subnet.ip_version, subnet)
+        further = tuple(subnet for subnet in subnets if subnet not in first.values())
+        return cls(network=network, subnets=tuple(first.values()), further=further)
+
     @property
     def all_subnets(self) -> tuple[Subnet, ...]:
         """All subnets that the interface may have addresses of."""
@@ -98,6 +120,29 @@ class PodNetwork:
         """Return whether one of the choices asks for addresses of exactly these subnets."""
         return any(subnet_ids == choice.asked_subnet_ids for choice in self.choices)
 
+    def holding(self, addresses: Collection[str]) -> "PodNetwork":
+        """Return the network with those of its subnets that these addresses are in.
+
+        Of families without an address, and of addresses that are in no subnet, nothing changes.
+
+        :raises kuryr_k8s.errors.Refused: addresses of one family are in several subnets.
+        """
+        chosen: dict[int, Subnet] = {}
+        for address in map(ipaddress.ip_address, addresses):
+            inside = [
+                subnet
+                for subnet in self.all_subnets
+                if address in ipaddress.ip_network(subnet.cidr)
+            ]
+            for subnet in inside:
+                if chosen.setdefault(address.version, subnet) != subnet:
+                    raise errors.Refused("the addresses are in several subnets of one family")
+        return replace(
+            self,
+            subnets=tuple(chosen.get(each.ip_version, each) for each in self.subnets),
+            further=tuple(each for each in self.further if each.ip_version not in chosen),
+        )
+
     @property
     def asked_subnet_ids(self) -> tuple[str, ...]:
         """The ids of the subnets that a port must ask an address of, sorted.
@@ -136,8 +181,10 @@ class PortRequest:
     :param as_found: what is recorded of the fields of that port; None if the Pod has it already.
     :param vnic_type: Neutron's ``binding:vnic_type``.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
+    :param further_addresses: what replaces them, in order, while another port has one of them.
     :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
+    :param address_pairs: from which it may send besides its own; an empty MAC is its own.
     :param own_groups: whether the security groups are others than those of the Pod.
     :param device: of the node, for a port on a device.
     """
@@ -155,10 +202,17 @@ class PortRequest:
     as_found: Mapping[str, str] | None = None
     vnic_type: str = NORMAL
     addresses: tuple[str, ...] = ()
+    further_addresses: tuple[tuple[str, ...], ...] = ()
     mac: str | None = None
     port_security: bool | None = None
+    address_pairs: tuple[AddressPair, ...] = ()
     own_groups: bool = False
     device: Device | None = None
+
+    @property
+    def choices_of_addresses(self) -> tuple[tuple[str, ...], ...]:
+        """All addresses that the interface may have, in the order of preference."""
+        return (self.addresses, *self.further_addresses)
 
     @property
     def is_plain(self) -> bool:
@@ -174,6 +228,7 @@ class PortRequest:
             "addresses": bool(self.addresses),
             "mac": self.mac is not None,
             "port_security": self.port_security is not None,
+            "address_pairs": bool(self.address_pairs),
             "device": self.device is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
@@ -253,6 +308,13 @@ class PodSecurityGroupsDriver(Driver):
 
         Called again whenever the Pod's KuryrPort is reconciled: the ports follow the answer.
         """
+
+    async def member_groups(self, project_id: str) -> tuple[str, ...]:
+        """List the groups by which load balancers and nodes reach the project's Pods.
+
+        Ports that have groups of their own choice have these as well.
+        """
+        return ()
 
 
 class PodVIFDriver(Driver):
@@ -396,8 +458,10 @@ class InterfaceRequest:
         show us the physical network; None: it is no device.
     :param security_groups: None: those of the Pod's default interface, now and when they change.
     :param addresses: fixed addresses, at most one for each subnet; empty: any.
+    :param further_addresses: what replaces them, in order, while another port has one of them.
     :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
+    :param address_pairs: from which it may send besides its own; an empty MAC is its own.
     :param gateways: of the Pod's default routes, which then lead through this interface; empty:
         those of its subnets; None: the default routes are not this interface's.
     :param network_name: name of the network, as the Pod's users know it; empty: it has none.
@@ -413,8 +477,10 @@ class InterfaceRequest:
     physnet: str | None = None
     security_groups: tuple[str, ...] | None = None
     addresses: tuple[str, ...] = ()
+    further_addresses: tuple[tuple[str, ...], ...] = ()
     mac: str | None = None
     port_security: bool | None = None
+    address_pairs: tuple[AddressPair, ...] = ()
     gateways: tuple[str, ...] | None = None
     network_name: str = ""
     delegated: bool = False

@@ -1,5 +1,7 @@
 """Annotations by which Pods ask for interfaces, and what they say."""
 
+from typing import Any
+
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.informer import LONGEST_KEPT, Informer
 from kuryr_k8s.k8s.resources import Key
@@ -15,7 +17,15 @@ def annotation_of(pods: Informer[Pod], pod: Pod, annotation: str) -> str | None:
 
     :raises errors.Refused: it is too long to be kept as a whole.
     """
-    text = pods.annotation(Key(pod.namespace, pod.name), annotation)
+    return kept(pods, Key(pod.namespace, pod.name), annotation)
+
+
+def kept(objects: Informer[Any], key: Key, annotation: str) -> str | None:
+    """Return what an object's annotation says; None if it has none.
+
+    :raises errors.Refused: it is too long to be kept as a whole.
+    """
+    text = objects.annotation(key, annotation)
     if text is not None and len(text) > LONGEST_KEPT:
         raise errors.Refused(f"annotation {annotation} has more than {LONGEST_KEPT} characters")
     return text

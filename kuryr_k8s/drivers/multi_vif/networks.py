@@ -1,4 +1,4 @@
-"""Networks that users name by ids of subnets: read from Neutron, and checked for their project."""
+"""Networks that users name by ids, theirs or of subnets: read from Neutron, and checked."""
 
 import asyncio
 import functools
@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron.api import Network
 from kuryr_k8s.drivers.base import DriverContext, PodNetwork, granted, read_subnets
 
 MOST_KNOWN = 1000
+Named = str | Sequence[str]  # the id of a network, or those of subnets
 
 
 @dataclass(slots=True, eq=False)
@@ -17,11 +19,14 @@ class _Known:
     """A network as last read, and the projects that may use it as far as was seen since.
 
     :param lock: held while the network is read: those that ask meanwhile share the answer.
+    :param problem: why the network cannot be that of an interface: for those who may use it.
     """
 
     projects: granted.Grants
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    network: PodNetwork | None = None
+    network: Network | None = None
+    pod_network: PodNetwork | None = None
+    problem: errors.Refused | None = None
     until: float = -math.inf
 
 
@@ -33,79 +38,103 @@ class NamedNetworks:
         self._neutron = context.neutron
         self._clock = context.clock
         self._longest = context.patience.pod_network
-        self._known: dict[tuple[str, ...], _Known] = {}
+        self._known: dict[str | tuple[str, ...], _Known] = {}
 
-    async def granted(
-        self, namespace: str, project_id: str, subnet_ids: Sequence[str]
-    ) -> PodNetwork:
-        """Return the network of these subnets, if the namespace and its project may use it.
+    async def granted(self, namespace: str, project_id: str, named: Named) -> PodNetwork:
+        """Return the network that is named, if the namespace and its project may use it.
 
-        :raises errors.Refused: see :meth:`read`; or they may not. The words say nothing of the
-            network that the user did not say.
+        :raises errors.Refused: see :meth:`usable`. The words say nothing of the network that the
+            user did not say.
         """
-        found = await self.read(subnet_ids)
+        network = (await self._up_to_date(named)).network
         try:
-            by_id = granted.check_named(self._conf, "networks", namespace, found.network.id)
+            by_id = granted.check_named(
+                self._conf, "networks", namespace, network.id if network else ""
+            )
         except granted.NotGranted as error:
             raise granted.NotGranted(
-                f"{_network_of(subnet_ids)} is not granted to namespace {namespace} "
+                f"{_words(named)} is not granted to namespace {namespace} "
                 "([policy] networks in kuryr.conf)"
             ) from error
-        return found if by_id else await self.usable(project_id, subnet_ids)
+        return await (self.read(named) if by_id else self.usable(project_id, named))
 
-    async def usable(self, project_id: str, subnet_ids: Sequence[str]) -> PodNetwork:
-        """Return the network of subnets that the operator chose, if the project may use it.
+    async def usable(self, project_id: str, named: Named) -> PodNetwork:
+        """Return the network that the operator chose, if the project may use it.
 
-        :raises errors.Refused: see :meth:`read`; or it may not.
+        :raises errors.Refused: it may not, or see :meth:`read`.
         """
-        found = await self.read(subnet_ids)
-        await self._known_of(subnet_ids).projects.require(project_id)
-        return found
+        await (await self._up_to_date(named)).projects.require(project_id)
+        return await self.read(named)
 
-    async def _check(self, subnet_ids: Sequence[str], project_id: str) -> None:
-        network = (await self.read(subnet_ids)).network
-        if not await granted.may_use_network(self._neutron, network, project_id):
+    async def _check(self, named: Named, project_id: str) -> None:
+        network = (await self._up_to_date(named)).network
+        if network is None or not await granted.may_use_network(
+            self._neutron, network, project_id
+        ):
             raise errors.Refused(
-                f"{_network_of(subnet_ids)} neither belongs to project {project_id} nor is shared "
-                "with it (Neutron rbac-policy access_as_shared)"
+                f"{_words(named)} does not exist, or neither belongs to project {project_id} nor "
+                "is shared with it (Neutron rbac-policy access_as_shared)"
             )
 
-    async def read(self, subnet_ids: Sequence[str]) -> PodNetwork:
-        """Return the network of these subnets, at most one of each address family.
+    async def read(self, named: Named) -> PodNetwork:
+        """Return the network of subnets, at most one of each address family; or with all of its.
 
-        :raises errors.Refused: there are no such subnets, or they cannot belong to one interface.
+        :raises errors.Refused: there is none, or the subnets cannot belong to one interface.
         """
-        known = self._known_of(subnet_ids)
+        known = await self._up_to_date(named)
+        if known.pod_network is None:
+            raise errors.Refused(str(known.problem))
+        return known.pod_network
+
+    async def _up_to_date(self, named: Named) -> _Known:
+        known = self._known_of(named)
         async with known.lock:
-            if known.network is None or self._clock.now() >= known.until:
-                known.network = await self._read(subnet_ids)
+            if self._clock.now() >= known.until:
+                known.network = known.pod_network = known.problem = None
+                try:
+                    await self._read(known, named)
+                except errors.Refused as error:
+                    known.problem = error
                 known.projects.forget()
                 known.until = self._clock.now() + self._longest
-            return known.network
+            return known
 
-    def _known_of(self, subnet_ids: Sequence[str]) -> _Known:
+    def _known_of(self, named: Named) -> _Known:
         if len(self._known) > MOST_KNOWN:
             now = self._clock.now()
             for old, known in list(self._known.items()):
                 if now >= known.until and not known.lock.locked():
                     del self._known[old]
-        asked = tuple(subnet_ids)
+        asked = named if isinstance(named, str) else tuple(named)
         if asked not in self._known:
             grants = granted.Grants(functools.partial(self._check, asked))
             self._known[asked] = _Known(grants)
         return self._known[asked]
 
-    async def _read(self, subnet_ids: Sequence[str]) -> PodNetwork:
-        subnets = await read_subnets(self._neutron, subnet_ids)
-        if len({subnet.ip_version for subnet in subnets}) < len(subnets):
-            raise errors.Refused("an interface has one subnet of each address family at most")
+    async def _read(self, known: _Known, named: Named) -> None:
+        neutron = self._neutron
         try:
-            network = await self._neutron.get_network(subnets[0].network_id)
+            if isinstance(named, str):
+                known.network = await neutron.get_network(named)
+                listed = await neutron.list_subnets(named)
+                subnet_ids = [each.id for each in sorted(listed, key=lambda each: each.ip_version)]
+            else:
+                subnet_ids = list(named)
+                network_id = (await neutron.get_subnet(subnet_ids[0])).network_id
+                known.network = await neutron.get_network(network_id)
         except errors.NotFound as error:
             raise errors.Refused(f"no such network in Neutron: {error}") from error
-        return PodNetwork(network=network, subnets=subnets)
+        if not subnet_ids:
+            raise errors.Refused(f"network {named} has no subnets")
+        subnets = await read_subnets(neutron, subnet_ids)
+        is_chosen = not isinstance(named, str)
+        if is_chosen and len({subnet.ip_version for subnet in subnets}) < len(subnets):
+            raise errors.Refused("an interface has one subnet of each address family at most")
+        known.pod_network = PodNetwork.of(known.network, subnets)
 
 
-def _network_of(subnet_ids: Sequence[str]) -> str:
+def _words(named: Named) -> str:
     """Return words for a network that say nothing of it that the user did not say."""
-    return f"the network of subnet {' and '.join(subnet_ids)}"
+    if isinstance(named, str):
+        return f"network {named}"
+    return f"the network of subnet {' and '.join(named)}"

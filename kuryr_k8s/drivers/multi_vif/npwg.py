@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import Network
 from kuryr_k8s.drivers.base import (
     DIRECT,
     NORMAL,
@@ -36,6 +35,7 @@ from kuryr_k8s.drivers.multi_vif.npwg_config import (
     delegates,
     read_config,
 )
+from kuryr_k8s.drivers.multi_vif.ownership import check_owner
 from kuryr_k8s.k8s.resources import PODS, Key, Resource
 from kuryr_k8s.model.annotations import annotation
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
@@ -45,6 +45,7 @@ from kuryr_k8s.model.pod import Pod
 NADS: Resource[Any] = Resource(
     "NetworkAttachmentDefinition", "network-attachment-definitions", group="k8s.cni.cncf.io"
 )
+UNFILTERED = f"{PORT_SECURITY}=false, or {DRIVER} {MACVLAN},"
 
 
 class NPWGMultipleInterfaces(MultiVIFDriver):
@@ -91,7 +92,15 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
                 return OtherInterface(ifname=selection.interface or "")
             config = self._config(nad, selection, pod.namespace)
             network = await self._networks.granted(pod.namespace, project_id, config.subnets)
-            self._check_owner(selection, config, pod.namespace, network.network, project_id)
+            check_owner(
+                self._context.conf,
+                pod.namespace,
+                project_id,
+                network,
+                unfiltered=UNFILTERED if config.is_unfiltered else "",
+                chosen="ips and mac" if selection.ips or selection.mac else "",
+                addresses=selection.ips,
+            )
             for group_id in config.security_groups or ():
                 granted.check_named(self._context.conf, "security_groups", pod.namespace, group_id)
                 await granted.check_security_group(self._context.neutron, group_id, project_id)
@@ -111,37 +120,6 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
             network_name=name,
             delegated=self._multus,
         )
-
-    def _check_owner(
-        self,
-        selection: NetworkSelection,
-        config: Config,
-        namespace: str,
-        network: Network,
-        project_id: str,
-    ) -> None:
-        """Check that the interface asks for nothing that only the network's owner may have.
-
-        Neutron would not refuse it: it checks our account, which may do more than users.
-
-        :raises errors.Refused: it does; or [policy] does not grant it.
-        """
-        is_owner = network.project_id == project_id
-        if config.is_unfiltered:
-            conf = self._context.conf
-            by_id = granted.check_named(conf, "port_security", namespace, network.id)
-            if not (by_id or is_owner):
-                raise errors.Refused(
-                    f"{PORT_SECURITY} can be false, and {DRIVER} {MACVLAN}, in networks of "
-                    f"project {project_id} alone"
-                )
-        if (selection.ips or selection.mac) and not is_owner:
-            raise errors.Refused(
-                f"ips and mac can be had in networks of project {project_id} alone"
-            )
-        services = set(self._context.conf.neutron_defaults.service_subnet)
-        if selection.ips and services & set(config.subnets):
-            raise errors.Refused("addresses in subnets of Services are for ClusterIPs")
 
     async def _definition(self, selection: NetworkSelection) -> dict[str, Any]:
         if selection.interface == DEFAULT_IFNAME:

@@ -62,9 +62,12 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
 
     async def security_groups(self, owner: Pod | Service, project_id: str) -> tuple[str, ...]:
         await self._grants.require(project_id)
-        if self._members is None or isinstance(owner, Service):
+        if isinstance(owner, Service):
             return self._groups
-        return tuple(sorted({*self._groups, await self._members.id_for(project_id)}))
+        return tuple(sorted({*self._groups, *await self.member_groups(project_id)}))
+
+    async def member_groups(self, project_id: str) -> tuple[str, ...]:
+        return () if self._members is None else (await self._members.id_for(project_id),)
 
     async def _check(self, project_id: str) -> None:
         for group in self._groups:

@@ -1,7 +1,5 @@
 """Drivers for the subnets of a Pod's default interface and of Services."""
 
-import abc
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -101,20 +99,12 @@ class _ConfiguredSubnets(Driver):
     async def _read(self) -> PodNetwork:
         neutron = self._context.neutron
         subnets = await read_subnets(neutron, self._ids)
-        first: dict[int, Subnet] = {}
-        for subnet in subnets:
-            first.setdefault(subnet.ip_version, subnet)
-        further = tuple(subnet for subnet in subnets if subnet not in first.values())
-        self._check_further(further, subnets)
         network = await neutron.get_network(subnets[0].network_id)
-        return PodNetwork(network=network, subnets=tuple(first.values()), further=further)
+        return self._checked(PodNetwork.of(network, subnets))
 
-    @abc.abstractmethod
-    def _check_further(self, further: tuple[Subnet, ...], subnets: tuple[Subnet, ...]) -> None:
-        """Check whether there may be subnets besides the first one of each family.
-
-        :raises errors.Refused: there may not.
-        """
+    def _checked(self, found: PodNetwork) -> PodNetwork:
+        """Return the network; a subclass may refuse it."""
+        return found
 
 
 class DefaultSubnets(_ConfiguredSubnets, PodSubnetsDriver):
@@ -124,15 +114,6 @@ class DefaultSubnets(_ConfiguredSubnets, PodSubnetsDriver):
 
     def collectors(self) -> Sequence[Collector]:
         return (_FullSubnetsCollector(self._ids, self._context.neutron.full_subnets),)
-
-    def _check_further(self, further: tuple[Subnet, ...], subnets: tuple[Subnet, ...]) -> None:
-        families = Counter(subnet.ip_version for subnet in subnets)
-        for subnet in subnets:
-            if subnet.is_automatic and families[subnet.ip_version] > 1:
-                raise errors.Refused(
-                    f"subnet {subnet.id} gives every port of its network an address: it must be "
-                    "the only one of its address family"
-                )
 
     async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
         return await self._network_for(project_id)
@@ -146,9 +127,10 @@ class DefaultServiceSubnets(_ConfiguredSubnets, ServiceSubnetsDriver):
 
     option = "service_subnet"
 
-    def _check_further(self, further: tuple[Subnet, ...], subnets: tuple[Subnet, ...]) -> None:
-        if further:
+    def _checked(self, found: PodNetwork) -> PodNetwork:
+        if found.further:
             raise errors.Refused("Services take one subnet of each address family")
+        return found
 
     async def subnets(self, service: Service, project_id: str) -> tuple[Subnet, ...]:
         return (await self._network_for(project_id)).subnets

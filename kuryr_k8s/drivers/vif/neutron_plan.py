@@ -5,6 +5,7 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import api as neutron
+from kuryr_k8s.cloud.neutron.address_pairs import PAIRS
 from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
 from kuryr_k8s.drivers.base import (
     AVAILABLE,
@@ -23,7 +24,8 @@ from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
-CHOSEN = ("addresses", "mac", "port_security")  # what a new port can have of its own
+# what a new port can have of its own
+CHOSEN = ("addresses", "mac", "port_security", "address_pairs")
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
 
 
@@ -81,6 +83,7 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
         "admin_state_up": True,
         "tags": [*tags, interface_tag(request.ifname)],
         **mac_of(request),
+        **pairs_of(request),
         **security_of(request),
     }
 
@@ -102,6 +105,15 @@ def mac_of(request: PortRequest) -> Json:
     return {} if request.mac is None else {"mac_address": request.mac}
 
 
+def pairs_of(request: PortRequest) -> Json:
+    """Return the field of a port's allowed address pairs if some are asked for."""
+    pairs = [
+        {name: value for name, value in pair._asdict().items() if value}
+        for pair in request.address_pairs
+    ]
+    return {PAIRS: pairs} if pairs else {}
+
+
 def security_of(request: PortRequest) -> Json:
     """Return the fields of a port's security: its groups, and port security if it is asked for."""
     if request.port_security is None:
@@ -113,17 +125,23 @@ def security_of(request: PortRequest) -> Json:
 def has_what_is_asked(port: Json, request: PortRequest) -> bool:
     """Return whether a port of an earlier attempt can become what is asked for.
 
-    That is: it has the addresses and the MAC, and no lack of port security that nobody asks for.
+    That is: it has the addresses, the MAC and the address pairs, and no lack of port security that
+    nobody asks for.
     """
+    has = {(pair["ip_address"], pair["mac_address"]) for pair in port.get(PAIRS) or ()}
+    asked = {(ip, mac or port["mac_address"]) for ip, mac in request.address_pairs}
+    if has != asked:
+        return False
     if request.port_security is None and port.get("port_security_enabled") is False:
         return False
     return has_addresses(port, request)
 
 
 def has_addresses(port: Json, request: PortRequest) -> bool:
-    """Return whether a port has the addresses and the MAC of a request."""
+    """Return whether a port has addresses that a request asks for, and its MAC."""
     has = {ip["ip_address"] for ip in port["fixed_ips"]}
-    return set(request.addresses) <= has and request.mac in (None, port["mac_address"])
+    fits = any(set(choice) <= has for choice in request.choices_of_addresses)
+    return fits and request.mac in (None, port["mac_address"])
 
 
 def pool_device(cluster_uid: str) -> str:

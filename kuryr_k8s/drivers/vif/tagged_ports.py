@@ -58,9 +58,27 @@ class TaggedPorts(PodVIFDriver):
     async def _create_for(
         self, request: PortRequest, body_of: Callable[[PortRequest], Json]
     ) -> Json:
-        """Create a port in the first subnets that are not full.
+        """Create a port with the first addresses that no other port has.
 
         :param body_of: makes the body for a request, in its subnets of each family.
+        :raises AddressInUse: other ports have all that the request asks for.
+        """
+        in_use: AddressInUse | None = None
+        for addresses in request.choices_of_addresses:
+            try:
+                return await self._create_in(replace(request, addresses=addresses), body_of)
+            except AddressInUse as error:
+                in_use = error
+        assert in_use is not None
+        if number := len(request.further_addresses):
+            raise AddressInUse(f"none of {number + 1} addresses is free: {in_use}") from in_use
+        raise in_use
+
+    async def _create_in(
+        self, request: PortRequest, body_of: Callable[[PortRequest], Json]
+    ) -> Json:
+        """Create a port in the first subnets that are not full.
+
         :raises AddressInUse: another port has what the request asks for.
         """
         pod_network, full = request.pod_network, self._neutron.full_subnets

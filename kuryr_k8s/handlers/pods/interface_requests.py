@@ -29,10 +29,10 @@ class InterfaceRequests:
         self._subnets = drivers[PodSubnetsDriver]
         self._delegates_only: bool = conf.kubernetes.multus == "delegate"
         self._multi_vif = list(drivers.several(MultiVIFDriver))
-        if conf.kubernetes.specific_ports:  # also where no option lists that driver
-            specific = drivers.named(MultiVIFDriver, "specific_ports")
-            if specific not in self._multi_vif:
-                self._multi_vif.append(specific)
+        if conf.kubernetes.specific_ports:  # also where multi_vif_drivers does not list them
+            specific_ports = drivers.named(MultiVIFDriver, "specific_ports")
+            if specific_ports not in self._multi_vif:
+                self._multi_vif.append(specific_ports)
 
     @property
     def may_be_none(self) -> bool:
@@ -143,7 +143,9 @@ def _check_addresses(ifname: str, request: InterfaceRequest) -> None:
     subnets = request.pod_network.subnets
     cidrs = [subnet.cidr for subnet in subnets]
     networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
-    asked = {"address": request.addresses, "default-route": request.gateways or ()}
+    choices = (request.addresses, *request.further_addresses)
+    every = tuple(address for choice in choices for address in choice)
+    asked = {"address": every, "default-route": request.gateways or ()}
     for what, addresses in asked.items():
         for address in addresses:
             if not any(ipaddress.ip_address(address) in network for network in networks):
@@ -152,7 +154,7 @@ def _check_addresses(ifname: str, request: InterfaceRequest) -> None:
                     f"({', '.join(cidrs)})"
                 )
     for subnet in subnets:
-        if subnet.gateway_ip in request.addresses:
+        if subnet.gateway_ip in every:
             raise errors.Refused(
                 f"interface {ifname}: address {subnet.gateway_ip} is the gateway of its subnet"
             )

@@ -291,8 +291,10 @@ class KuryrPortHandler(Handler):
                 as_found=request.as_found,
                 vnic_type=request.vnic_type,
                 addresses=request.addresses,
+                further_addresses=request.further_addresses,
                 mac=request.mac,
                 port_security=request.port_security,
+                address_pairs=request.address_pairs,
                 own_groups=request.security_groups is not None,
                 device=devices.get(ifname),
             )

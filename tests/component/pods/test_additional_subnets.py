@@ -78,7 +78,7 @@ def refused(request, stage, storage):
         "no JSON": ({ANNOTATION: v4}, "is no JSON", {}),
         "two networks": (asking(f"{v4},{other['subnets'][0]}"), "one network", {}),
         "one family": (asking(",".join(other["subnets"])), "one subnet of each", {}),
-        "missing": (asking(other["id"]), "no such subnet", {}),
+        "missing": (asking(other["id"]), "does not exist, or neither belongs", {}),
         "tenant": (asking(theirs["subnets"][0]), "neither belongs to project", {}),
         "policy": (asking(v4), "is not granted to namespace", elsewhere),
     }[request.param]

@@ -45,6 +45,7 @@ class Ports:
             "fixed_ips": addresses + self._automatic(network, mac),
             "security_groups": groups,
             "status": "DOWN",
+            **_pairs(body, mac),
         }
         return self._store.add("port", port | self._binding(port))
 
@@ -57,6 +58,7 @@ class Ports:
             changes["security_groups"] = self._groups(context, changes | _project(port))
         if "fixed_ips" in changes:
             changes["fixed_ips"] = self._move(port, changes["fixed_ips"])
+        changes |= _pairs(changes, port["mac_address"])
         if any(name.startswith("binding:") for name in changes):
             changes |= self._binding(port | changes)
         bound = (None, "ovs", "hw_veb", port["binding:vif_type"])
@@ -241,6 +243,14 @@ def _same_subnet(one: Json, others: list[Json]) -> bool:
         and "ip_address" not in (one.keys() & other.keys())
         for other in others
     )
+
+
+def _pairs(body: Json, mac: str) -> Json:
+    """Return the allowed address pairs of a body: without a MAC, they get that of the port."""
+    if "allowed_address_pairs" not in body:
+        return {}
+    pairs = [{"mac_address": mac, **pair} for pair in body["allowed_address_pairs"]]
+    return {"allowed_address_pairs": pairs}
 
 
 def _project(port: Json) -> Json:

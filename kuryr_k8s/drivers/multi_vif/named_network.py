@@ -1,0 +1,175 @@
+"""The Multi-VIF driver ``named_network``: Pods name the network of their default interface.
+
+A Pod's annotations say in which of its users' networks it has its port, with which security
+groups, addresses and MAC; those of its Namespace are defaults. :mod:`pod_annotations` reads them.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+from kuryr_k8s import errors
+from kuryr_k8s.drivers.base import (
+    DriverContext,
+    InterfaceRequest,
+    MultiVIFDriver,
+    PodNetwork,
+    PodSecurityGroupsDriver,
+    PodSubnetsDriver,
+    granted,
+)
+from kuryr_k8s.drivers.multi_vif import pod_annotations as wanted
+from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, kept, refusal
+from kuryr_k8s.drivers.multi_vif.names import Names
+from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
+from kuryr_k8s.drivers.multi_vif.ownership import check_owner
+from kuryr_k8s.drivers.multi_vif.security_groups import NamedSecurityGroups
+from kuryr_k8s.drivers.multi_vif.specific_ports import DEFAULT as SPECIFIC
+from kuryr_k8s.k8s.resources import NAMESPACES, PODS, Key
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
+from kuryr_k8s.model.pod import Pod
+
+
+class NamedNetwork(MultiVIFDriver):
+    """Requests the default interface as the Pod, or its Namespace, says."""
+
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        self._pods = context.informers.of(PODS)
+        self._pods.keep(*wanted.OF_PODS)
+        self._namespaces = context.informers.of(NAMESPACES)
+        self._namespaces.keep(*wanted.OF_NAMESPACES)
+        self._subnets = context.drivers[PodSubnetsDriver]
+        self._networks = NamedNetworks(context)
+        self._groups = context.drivers[PodSecurityGroupsDriver]
+        self._names = Names(context)
+        # default interfaces are another plugin's then, which may write aliases of ours by itself
+        self._is_others: bool = context.conf.kubernetes.multus == "delegate"
+        self._security_groups = NamedSecurityGroups(context)
+
+    async def request_additional_vifs(
+        self, pod: Pod, project_id: str
+    ) -> tuple[InterfaceRequest, ...]:
+        asked = wanted.read(
+            lambda name: self._of_pod(pod, name), lambda name: self._of_namespace(pod, name)
+        )
+        if asked is None:
+            return ()
+        first, *others = _choices(pod, asked)
+        every = [address for choice in (asked.addresses, *asked.pool) for address in choice]
+        network = (await self._network(pod, project_id, asked)).holding(every)
+        check_owner(
+            self._context.conf,
+            pod.namespace,
+            project_id,
+            network,
+            unfiltered=_unfiltered(asked),
+            chosen=_chosen(asked),
+            addresses=every,
+        )
+        return (
+            InterfaceRequest(
+                ifname=DEFAULT_IFNAME,
+                pod_network=network,
+                security_groups=await self._groups_of(pod.namespace, project_id, asked.groups),
+                addresses=first,
+                further_addresses=tuple(others),
+                mac=asked.mac,
+                port_security=asked.port_security,
+                address_pairs=asked.pairs,
+                network_name=network.network.name or network.network.id,
+            ),
+        )
+
+    def may_ask(self, pod: Pod) -> bool:
+        key = Key(pod.namespace, pod.name)
+        return any(self._pods.annotation(key, name) for name in wanted.OURS)
+
+    def _of_pod(self, pod: Pod, annotation: str) -> str | None:
+        if self._is_others and annotation not in wanted.OURS:
+            return None
+        return annotation_of(self._pods, pod, annotation)
+
+    def _of_namespace(self, pod: Pod, annotation: str) -> str | None:
+        """Return what the Namespace says, unless the Pod's default interface is settled."""
+        key, namespace = Key(pod.namespace, pod.name), Key("", pod.namespace)
+        if self._is_others or self._pods.annotation(key, SPECIFIC):
+            return None
+        if self._namespaces.get(namespace) is None:
+            raise errors.Wait(f"namespace {pod.namespace} is not in the cache yet", delay=1.0)
+        return kept(self._namespaces, namespace, annotation)
+
+    async def _network(self, pod: Pod, project_id: str, asked: wanted.Asked) -> PodNetwork:
+        if asked.network is None and not asked.subnets:
+            return await self._subnets.pod_network(pod, project_id)
+        said = wanted.SUBNET if asked.subnets else wanted.NETWORK
+        try:
+            named = [await self._names.id_of("subnet", project_id, each) for each in asked.subnets]
+            network_id = (
+                None
+                if asked.network is None
+                else await self._names.id_of("network", project_id, asked.network)
+            )
+            found = await self._networks.granted(
+                pod.namespace, project_id, named or network_id or ""
+            )
+        except errors.Refused as error:
+            raise refusal(said, error) from error
+        if network_id not in (None, found.network.id):
+            raise errors.Refused(
+                f"annotation {wanted.SUBNET}: the subnet is not one of network {asked.network}"
+            )
+        return found
+
+    async def _groups_of(
+        self, namespace: str, project_id: str, named: tuple[str, ...] | None
+    ) -> tuple[str, ...] | None:
+        if named is None:
+            return None
+        found = set(await self._groups.member_groups(project_id))
+        for each in named:
+            try:
+                group_id = await self._names.id_of("security_group", project_id, each)
+                granted.check_named(self._context.conf, "security_groups", namespace, group_id)
+                await self._security_groups.require(group_id, project_id)
+            except errors.Refused as error:
+                raise refusal(wanted.GROUPS, error) from error
+            found.add(group_id)
+        return tuple(sorted(found))
+
+
+def _unfiltered(asked: wanted.Asked) -> str:
+    """Return what asks for a port that may send from addresses of others; empty: nothing does."""
+    if asked.pairs:
+        return wanted.PAIRS
+    return f"{wanted.PORT_SECURITY}=false" if asked.port_security is False else ""
+
+
+def _chosen(asked: wanted.Asked) -> str:
+    """Return the annotation that asks for an address or a MAC; empty: none does."""
+    said = {
+        wanted.ADDRESS: asked.addresses,
+        wanted.POOL: asked.pool,
+        wanted.MAC: asked.mac,
+    }
+    return next((annotation for annotation, value in said.items() if value), "")
+
+
+def _choices(pod: Pod, asked: wanted.Asked) -> Sequence[tuple[str, ...]]:
+    """Return the addresses that a Pod may have, in the order of preference.
+
+    Those of a StatefulSet have one each, by their numbers. Others begin at different places: they
+    would all ask for the same one first.
+
+    :raises errors.Refused: the StatefulSet has more Pods than addresses.
+    """
+    if not asked.pool:
+        return [asked.addresses]
+    if pod.ordinal is None:
+        start = zlib.crc32(pod.identity.encode()) % len(asked.pool)
+        return [*asked.pool[start:], *asked.pool[:start]]
+    if pod.ordinal >= len(asked.pool):
+        raise errors.Refused(
+            f"annotation {wanted.POOL}: it has {len(asked.pool)} entries, and Pod number "
+            f"{pod.ordinal} of the StatefulSet (the first one is 0) has none"
+        )
+    return [asked.pool[pod.ordinal]]

@@ -1,0 +1,183 @@
+"""The annotations by which a Pod says what its default interface is to be; pure.
+
+A Namespace's annotations of the kinds that several Pods can share are defaults for its Pods.
+"""
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.neutron.address_pairs import AddressPair
+from kuryr_k8s.drivers.multi_vif.annotations import shown
+from kuryr_k8s.model.annotation_values import address, flag, json_of, mac_address, text
+
+_OURS, _KUBE_OVN = "openstack.org/", "ovn.kubernetes.io/"
+NETWORK, SUBNET = f"{_OURS}network_id", f"{_OURS}subnet_id"
+GROUPS = f"{_OURS}security_group_ids"
+PORT_SECURITY = f"{_OURS}port_security"
+ADDRESS, MAC = f"{_OURS}ip_address", f"{_OURS}mac_address"
+POOL = f"{_OURS}ip_pool"
+PAIRS = f"{_OURS}allowed_address_pairs"
+ALIASES = {
+    f"{_OURS}security_group_id": GROUPS,
+    f"{_KUBE_OVN}ip_address": ADDRESS,
+    f"{_KUBE_OVN}ip_pool": POOL,
+    f"{_KUBE_OVN}mac_address": MAC,
+}
+_GROUPS_TOO = tuple(name for name, meant in ALIASES.items() if meant == GROUPS)
+OF_NAMESPACES = (NETWORK, SUBNET, GROUPS, PORT_SECURITY)
+OURS = (*OF_NAMESPACES, ADDRESS, POOL, MAC, PAIRS, f"{_OURS}security_group_id")
+OF_PODS = (*OF_NAMESPACES, ADDRESS, POOL, MAC, PAIRS, *ALIASES)
+MOST_GROUPS = 20
+MOST_PAIRS = 10  # Neutron's default, max_allowed_address_pair
+MOST_POOLED = 256  # addresses, or pairs of addresses: each one that is in use costs a call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What annotations say; ids may be names, and nothing here has been checked in Neutron.
+
+    :param subnets: at most two; empty: those of the network.
+    :param groups: None: the Pod's own.
+    :param pool: choices of addresses.
+    :param pairs: an empty MAC is the port's own.
+    """
+
+    network: str | None = None
+    subnets: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = None
+    addresses: tuple[str, ...] = ()
+    pool: tuple[tuple[str, ...], ...] = ()
+    mac: str | None = None
+    pairs: tuple[AddressPair, ...] = ()
+    port_security: bool | None = None
+
+
+def read(
+    of_pod: Callable[[str], str | None], of_namespace: Callable[[str], str | None]
+) -> Asked | None:
+    """Read the annotations.
+
+    :param of_pod: returns the Pod's annotation of a name, ``of_namespace`` its Namespace's.
+    :returns: None if there are none.
+    :raises errors.Refused: one cannot be read, or one is there twice.
+    """
+    values: dict[str, str] = {}
+    for name in OF_PODS:
+        value, meant = of_pod(name), ALIASES.get(name, name)
+        if value is None:
+            continue
+        if meant in values:
+            raise errors.Refused(f"annotation {name}: {meant} is there, too")
+        values[meant] = value
+    inherited = [GROUPS, PORT_SECURITY] + (
+        [NETWORK, SUBNET] if not {NETWORK, SUBNET} & values.keys() else []
+    )
+    for name in inherited:
+        value = of_namespace(name)
+        if value is not None:
+            values.setdefault(name, value)
+    if not values:
+        return None
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
+        field, parse = _READERS[name]
+        try:
+            fields[field] = parse(value.strip())
+        except ValueError as error:
+            raise errors.Refused(f"annotation {name} {error}: {shown(value)}") from error
+    asked = Asked(**fields)
+    if asked.port_security is False and any(of_pod(each) for each in (GROUPS, *_GROUPS_TOO)):
+        raise errors.Refused(f"annotation {GROUPS}: a port without port security has no groups")
+    if asked.port_security is False and asked.pairs:
+        raise errors.Refused(f"annotation {PAIRS}: a port without port security needs none")
+    if asked.addresses and asked.pool:
+        raise errors.Refused(f"annotation {POOL}: {ADDRESS} is there, too")
+    if asked.mac and asked.pool:
+        raise errors.Refused(f"annotation {MAC}: only one of the Pods with {POOL} could have it")
+    return asked
+
+
+def _names(most: int) -> Callable[[str], tuple[str, ...]]:
+    def parse(value: str) -> tuple[str, ...]:
+        found = tuple(each.strip() for each in value.split(","))
+        if len(found) > most:
+            raise ValueError(f"has more than {most} entries")
+        if not all(found) or len(set(found)) < len(found):
+            raise ValueError("has an entry that is empty, or is there twice")
+        return found
+
+    return parse
+
+
+def _addresses(value: str) -> tuple[str, ...]:
+    found = tuple(address(each.strip()) for each in value.split(","))
+    if len({ipaddress.ip_address(each).version for each in found}) < len(found):
+        raise ValueError("has more than one address of a family")
+    return found
+
+
+def _pool(value: str) -> tuple[tuple[str, ...], ...]:
+    """Read kube-ovn's form: a comma between addresses, a semicolon between pairs of them."""
+    if ";" in value:
+        found = [_addresses(each) for each in value.split(";")]
+    else:
+        found = [(address(each.strip()),) for each in value.split(",")]
+        versions = [ipaddress.ip_address(each).version for (each,) in found]
+        if sorted(versions) == [4, 6]:
+            found = [tuple(each for (each,) in found)]
+        elif len(set(versions)) > 1:
+            raise ValueError("has both address families, and no semicolon between the Pods")
+    if len(found) > MOST_POOLED:
+        raise ValueError(f"has more than {MOST_POOLED} entries")
+    every = [each for entry in found for each in entry]
+    if len(set(every)) < len(every):
+        raise ValueError("has an address that is there twice")
+    return tuple(found)
+
+
+def _pairs(value: str) -> tuple[AddressPair, ...]:
+    """Read Neutron's form: a JSON list of objects with ip_address, and perhaps mac_address."""
+    found = json_of(value)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ValueError("is no list of objects")
+    if len(found) > MOST_PAIRS:
+        raise ValueError(f"has more than {MOST_PAIRS} entries")
+    if any(each.keys() - {"ip_address", "mac_address"} for each in found):
+        raise ValueError("has keys other than ip_address and mac_address")
+    pairs = tuple(
+        AddressPair(_range(each.get("ip_address")), _own_or(each.get("mac_address")))
+        for each in found
+    )
+    if len(set(pairs)) < len(pairs):
+        raise ValueError("has an entry that is there twice")
+    return pairs
+
+
+def _range(value: Any) -> str:
+    """Read an address or a network, in Neutron's spelling."""
+    if not isinstance(value, str):
+        raise ValueError("has an entry without ip_address")  # noqa: TRY004
+    try:
+        return str(ipaddress.ip_network(value) if "/" in value else ipaddress.ip_address(value))
+    except ValueError:
+        raise ValueError("has an ip_address that is neither an address nor a network") from None
+
+
+def _own_or(value: Any) -> str:
+    """Read a MAC; empty: that of the port."""
+    return "" if value is None else mac_address(str(value))
+
+
+_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    NETWORK: ("network", text),
+    SUBNET: ("subnets", _names(2)),
+    GROUPS: ("groups", _names(MOST_GROUPS)),
+    ADDRESS: ("addresses", _addresses),
+    POOL: ("pool", _pool),
+    MAC: ("mac", mac_address),
+    PAIRS: ("pairs", _pairs),
+    PORT_SECURITY: ("port_security", flag),
+}
