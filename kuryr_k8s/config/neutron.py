@@ -146,20 +146,21 @@ policy = [
         "networks",
         "namespace:id, of networks that Services may name, or name a subnet of, by the "
         "annotations network-id, subnet-id, additional-vip-subnet-ids and floating-network-id; or "
-        "of which Pods may name subnets",
+        "that Pods and Namespaces may name, or name subnets of",
     ),
     _grants(
         "security_groups",
         "namespace:id, of security groups that Services may name by the annotation vip-sg-ids, "
-        "and NetworkAttachmentDefinitions by securityGroupIds",
+        "NetworkAttachmentDefinitions by securityGroupIds, and Pods and Namespaces by "
+        "openstack.org/security_group_ids",
     ),
     cfg.ListOpt(
         "port_security",
         item_type=_GRANT,
         default=[],
         help="Pairs namespace:id, of networks in which a Namespace's Pods may have ports without "
-        "port security: such a Pod may send with anybody's address; or macvlans by the driverType "
-        "nested-macvlan, without security groups of their own. * before the colon stands "
+        "port security, or with allowed address pairs: such a Pod may send with anybody's address; "
+        "or macvlans by the driverType nested-macvlan, without security groups of their own. * before the colon stands "
         "for every Namespace; * after it, for every network of the Namespace's project.",
     ),
     _grants(
