@@ -159,9 +159,10 @@ policy = [
         item_type=_GRANT,
         default=[],
         help="Pairs namespace:id, of networks in which a Namespace's Pods may have ports without "
-        "port security, or with allowed address pairs: such a Pod may send with anybody's address; "
-        "or macvlans by the driverType nested-macvlan, without security groups of their own. * before the colon stands "
-        "for every Namespace; * after it, for every network of the Namespace's project.",
+        "port security, or with allowed address pairs: such a Pod may send with anybody's "
+        "address; or macvlans by the driverType nested-macvlan, without security groups of their "
+        "own. * before the colon stands for every Namespace; * after it, for every network of the "
+        "Namespace's project.",
     ),
     _grants(
         "floating_ips",

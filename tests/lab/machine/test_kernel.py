@@ -13,6 +13,7 @@ def results(request):
     return kernel_cases.run_in_machine([item.callspec.params["case"] for item in here])
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", kernel_cases.names())
 def test_binding_in_a_machine_that_has_what_it_needs(results, case):
     assert results.get(case) == kernel_cases.PASSED

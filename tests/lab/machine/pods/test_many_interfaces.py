@@ -15,7 +15,7 @@ SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
 SUBNETS = "openstack.org/kuryr-sriov-subnets"
 CHANGING = ("revision_number", "updated_at", "status")
-pytestmark = pytest.mark.lab_only
+pytestmark = [pytest.mark.lab_only, pytest.mark.complete]  # it takes minutes
 
 
 def lasting(port):
