@@ -45,7 +45,6 @@ class Stage:
 SAMPLED = ("-m", "not complete")
 COMPLETE = ("--all-faults",)
 _TWO = ("--numprocesses=2", "--dist=worksteal")
-_TWO_FILES = ("--numprocesses=2", "--dist=loadfile")
 _NEW_PYTHON = "py313"
 
 # This row needs the processors only: it uses what the other one leaves while that one waits.
@@ -82,7 +81,8 @@ LAB = (
         Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),
     ),
     (Stage("disruptive", Needs.PRODUCT, ("tests/lab/disruptive",)),),
-    (Stage("machine", Needs.MACHINE, ("tests/lab/machine",), _TWO_FILES),),
+    # One after the other: there is one machine, with one card.
+    (Stage("machine", Needs.MACHINE, ("tests/lab/machine",)),),
 )
 
 # After all others: reads what they left in logs.
