@@ -269,20 +269,19 @@ class SpecificPorts:
             elif not (port["device_id"] or port["device_owner"]):
                 for trunk in await self._trunks_of(port):  # incompletely: the port does not say so
                     await self._trunks.remove_subports(trunk.id, [port_id])
-            for tag in sorted(
-                tags, key=lambda tag: tag == self._tag
-            ):  # the last one finds the port
+            tags.sort(key=lambda tag: tag == self._tag)  # by the last one, the port is found
+            for tag in tags:
                 await self._transport.call("DELETE", f"/ports/{port_id}/tags/{tag}")
 
-    async def _free(self, port: Json, pod_uid: str, free: Json) -> Json:
+    async def _free(self, port: Json, pod_uid: str, free: Json) -> None:
         """Give these fields to a port that the Pod has; Neutron may be changing it still."""
         try:
-            return await self._change(port, _changes(port, free))
+            await self._change(port, _changes(port, free))
         except errors.Conflict:
             port = await self._get(port["id"])
             if not self._has(port, pod_uid):
                 raise
-        return await self._change(port, _changes(port, free))
+            await self._change(port, _changes(port, free))
 
     async def list_taken(self) -> list[TakenPort]:
         """List all ports that Pods of this cluster have, or of which tags are left."""

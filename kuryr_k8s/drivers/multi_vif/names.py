@@ -13,7 +13,7 @@ MOST_KNOWN = 10_000
 
 @dataclass(slots=True)
 class _Known:
-    """What a name stands for, or why it stands for nothing, and until when that counts.
+    """Hold the id that a name stands for, or the refusal of the name, for a limited time.
 
     :param lock: held while it is looked up: those that ask meanwhile share the answer.
     """

@@ -1,4 +1,4 @@
-"""What only the owner of a network may have of it.
+"""Check requests that only the owner of a network may make.
 
 Neutron would not refuse it: it checks our account, which may do more than users.
 """

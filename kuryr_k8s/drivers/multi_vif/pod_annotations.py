@@ -26,10 +26,9 @@ ALIASES = {
     f"{_KUBE_OVN}ip_pool": POOL,
     f"{_KUBE_OVN}mac_address": MAC,
 }
-_GROUPS_TOO = tuple(name for name, meant in ALIASES.items() if meant == GROUPS)
 OF_NAMESPACES = (NETWORK, SUBNET, GROUPS, PORT_SECURITY)
-OURS = (*OF_NAMESPACES, ADDRESS, POOL, MAC, PAIRS, f"{_OURS}security_group_id")
 OF_PODS = (*OF_NAMESPACES, ADDRESS, POOL, MAC, PAIRS, *ALIASES)
+OURS = tuple(name for name in OF_PODS if name.startswith(_OURS))
 MOST_GROUPS = 20
 MOST_PAIRS = 10  # Neutron's default, max_allowed_address_pair
 MOST_POOLED = 256  # addresses, or pairs of addresses: each one that is in use costs a call
@@ -37,7 +36,7 @@ MOST_POOLED = 256  # addresses, or pairs of addresses: each one that is in use c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What annotations say; ids may be names, and nothing here has been checked in Neutron.
+    """Hold what annotations ask for: ids may be names, and Neutron has not been asked about any.
 
     :param subnets: at most two; empty: those of the network.
     :param groups: None: the Pod's own.
@@ -72,6 +71,7 @@ def read(
         if meant in values:
             raise errors.Refused(f"annotation {name}: {meant} is there, too")
         values[meant] = value
+    has_own_groups = GROUPS in values
     inherited = [GROUPS, PORT_SECURITY] + (
         [NETWORK, SUBNET] if not {NETWORK, SUBNET} & values.keys() else []
     )
@@ -89,7 +89,7 @@ def read(
         except ValueError as error:
             raise errors.Refused(f"annotation {name} {error}: {shown(value)}") from error
     asked = Asked(**fields)
-    if asked.port_security is False and any(of_pod(each) for each in (GROUPS, *_GROUPS_TOO)):
+    if asked.port_security is False and has_own_groups:
         raise errors.Refused(f"annotation {GROUPS}: a port without port security has no groups")
     if asked.port_security is False and asked.pairs:
         raise errors.Refused(f"annotation {PAIRS}: a port without port security needs none")

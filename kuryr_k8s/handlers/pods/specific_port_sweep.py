@@ -96,7 +96,7 @@ def _amiss(ports: Sequence[TakenPort], kuryrports: Iterable[KuryrPort]) -> list[
         if port.pod_uid:
             return port.pod_uid in pods and not (port.is_cut_off and port.id in in_use)
         if port.parent:
-            return port.parent in parents[port.id] and port.id not in in_use
+            return port.parent in parents.get(port.id, ()) and port.id not in in_use
         return port.id in parents
 
     return [port for port in ports if not is_in_order(port)]
