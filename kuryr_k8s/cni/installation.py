@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from oslo_config import cfg
 
 from kuryr_k8s import errors
 
+LOG = logging.getLogger(__name__)
 NAME = "10-kuryr.conflist"
 SOCKET = "/run/kuryr/cni.sock"  # as in kuryr-cni.c
 SPOOL = "/var/lib/kuryr/spool"
@@ -22,27 +24,41 @@ PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.ENFILE)
 def prepare(conf: cfg.ConfigOpts) -> Callable[[], None]:
     """Install the plugin where the options want it, and read the configuration's template.
 
+    Where Pods are selected by annotations, the configuration is another plugin's matter.
+
     :returns: a function that installs the configuration, by which the runtime finds the plugin.
     :raises errors.ConfigError: a file cannot be written, or the template cannot be read.
     :raises errors.KuryrError: the disk is full or broken; the program may be started again.
     """
     options = conf.cni_daemon
-    template = options.cni_conf_template
+    template, conf_dir = options.cni_conf_template, options.cni_conf_dir
+    if conf_dir and conf.kubernetes.pod_selection == "annotated":
+        _warn_of(Path(conf_dir) / NAME)
+        conf_dir = None
     with _translated():
         if options.cni_bin_dir:
             install_plugin(Path(options.cni_bin_dir))
         text = (
             Path(template).read_text() if template else render(options.socket, options.spool_dir)
         )
-        if options.cni_conf_dir:
-            Path(options.cni_conf_dir).mkdir(parents=True, exist_ok=True)
+        if conf_dir:
+            Path(conf_dir).mkdir(parents=True, exist_ok=True)
 
     def announce() -> None:
-        if options.cni_conf_dir:
+        if conf_dir:
             with _translated():
-                install_configuration(Path(options.cni_conf_dir), text)
+                install_configuration(Path(conf_dir), text)
 
     return announce
+
+
+def _warn_of(configuration: Path) -> None:
+    if configuration.exists():
+        LOG.warning(
+            "%s has the runtime call kuryr-cni for all Pods, and [kubernetes] pod_selection is "
+            "annotated: remove it if an earlier daemon has installed it",
+            configuration,
+        )
 
 
 @contextmanager

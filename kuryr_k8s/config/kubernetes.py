@@ -64,13 +64,27 @@ _parts = [
         help="Driver that creates ports before their Pods: noop (it creates none), neutron, "
         "nested, or multi_pool, which chooses by the Node's label pod_vif.",
     ),
+    cfg.StrOpt(
+        "pod_selection",
+        default="all",
+        choices=[
+            ("all", "every Pod gets its interfaces from kuryr"),
+            (
+                "annotated",
+                "only Pods that name a network of Neutron, or whose Namespace does; the others, "
+                "and the nodes' CNI configuration, are left to another network plugin. This needs "
+                "named_network in multi_vif_drivers",
+            ),
+        ],
+        help="Which Pods get their interfaces from kuryr. Daemons need this option, too.",
+    ),
     cfg.ListOpt(
         "multi_vif_drivers",
         default=["noop"],
         deprecated_name="enabled_vif_drivers",
         help="Drivers that decide which further interfaces a Pod gets, in the order of their "
         "interfaces: noop (none), additional_subnets, specific_ports, npwg_multiple_interfaces, "
-        "sriov.",
+        "sriov. With named_network, Pods choose the network of their default interface.",
     ),
     cfg.BoolOpt(
         "specific_ports",
@@ -92,7 +106,7 @@ _parts = [
                 "delegate",
                 "Multus does both; another plugin is that of the default network: Pods get "
                 "the interfaces that NetworkAttachmentDefinitions delegate to kuryr-cni, and no "
-                "others",
+                "others. With named_network, that may be the default one",
             ),
         ],
         help="Whether Multus calls kuryr-cni.",

@@ -24,7 +24,7 @@ def allocation(vif: VIFBase) -> dict[str, str]:
         ALLOCATED: "true",
         PORT_ID: vif.id,
         PORT_MAC: vif.address or "",
-        PORT_IP: ",".join(ip.address for subnet in subnets for ip in subnet.ips),
+        PORT_IP: ",".join(vif.ips),
         PORT_CIDR: ",".join(subnet.cidr for subnet in subnets),
         PORT_GATEWAY: ",".join(subnet.gateway for subnet in subnets if subnet.gateway),
     }

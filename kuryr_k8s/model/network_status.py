@@ -36,7 +36,7 @@ def _element(ifname: str, vif: VIFBase, network: str) -> dict[str, Any]:
     element: dict[str, Any] = {
         "name": network,
         "interface": ifname,
-        "ips": [ip.address for subnet in subnets for ip in subnet.ips],
+        "ips": list(vif.ips),
         "mac": vif.address,
     }
     if vif.network is not None and vif.network.mtu:

@@ -30,13 +30,11 @@ class ReadinessGate:
         conditions of other gates are True. The Pod of a lost node is not: there only Ready is
         False, of all conditions, and for none of the kubelet's reasons.
     :param labels: the Pod's labels, by which Services select it.
-    :param addresses: the Pod's addresses, canonical.
     """
 
     passed: bool
     otherwise_ready: bool
     labels: frozenset[tuple[str, str]]
-    addresses: tuple[str, ...]
 
     @classmethod
     def read(cls, item: Json) -> Self | None:
@@ -57,7 +55,6 @@ class ReadinessGate:
             passed=annotations.READINESS_GATE in true,
             otherwise_ready=awaited and "ContainersReady" in true and others <= true,
             labels=frozenset((item["metadata"].get("labels") or {}).items()),
-            addresses=tuple(canonical(each["ip"]) for each in status.get("podIPs") or ()),
         )
 
 
@@ -69,6 +66,7 @@ class Pod:
     changes its API uid without a restart, so the hash of its configuration identifies it; the
     kubelet passes that hash to CNI as the Pod's uid. It is the word of whoever created the Pod.
 
+    :param addresses: the Pod's addresses, canonical.
     :param devices: how many devices of the node its containers request, by the names of resources;
         0: some, in a quantity that is no plain number.
     :param claims: the names of the ResourceClaims that its containers use, as far as they exist.
@@ -84,6 +82,7 @@ class Pod:
     host_network: bool
     deleting: bool
     config_hash: str | None
+    addresses: tuple[str, ...] = ()
     gate: ReadinessGate | None = None
     devices: tuple[tuple[str, int], ...] = ()
     claims: tuple[str, ...] = ()
@@ -92,7 +91,7 @@ class Pod:
     @classmethod
     def read(cls, item: Json) -> Self:
         """Read a Pod from the API's JSON."""
-        meta, spec = item["metadata"], item["spec"]
+        meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
         node = spec.get("nodeName")
         mirror = annotations.annotation(item, annotations.CONFIG_MIRROR)
         config_hash = annotations.annotation(item, annotations.CONFIG_HASH) if mirror else None
@@ -104,10 +103,11 @@ class Pod:
             uid=meta["uid"],
             resource_version=meta["resourceVersion"],
             node=sys.intern(node) if node else None,
-            phase=sys.intern((item.get("status") or {}).get("phase", "Pending")),
+            phase=sys.intern(status.get("phase", "Pending")),
             host_network=bool(spec.get("hostNetwork")),
             deleting="deletionTimestamp" in meta,
             config_hash=config_hash,
+            addresses=tuple(canonical(each["ip"]) for each in status.get("podIPs") or ()),
             gate=ReadinessGate.read(item),
             devices=_devices(spec),
             claims=_claims(item),
@@ -129,7 +129,7 @@ class Pod:
         """Return whether the Pod may be a member before it is Ready: only our gate is missing."""
         if self.gate is None or self.deleting:
             return False
-        return self.gate.otherwise_ready and bool(self.gate.addresses)
+        return self.gate.otherwise_ready and bool(self.addresses)
 
     @property
     def finished(self) -> bool:

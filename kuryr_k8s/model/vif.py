@@ -96,6 +96,12 @@ class VIFBase(Versioned):
     preserve_on_delete: bool = False
     port_profile: VIFPortProfile | None = None
 
+    @property
+    def ips(self) -> tuple[str, ...]:
+        """The addresses, in the order of the subnets."""
+        subnets = self.network.subnets if self.network is not None else ()
+        return tuple(ip.address for subnet in subnets for ip in subnet.ips)
+
 
 @model
 class VIFOpenVSwitch(VIFBase):

@@ -20,6 +20,7 @@ from lab.paths import Paths, write_atomic
 from lab.process import arguments, marked, run
 from lab.topology import Node, Worker
 
+OTHER_RUNTIME = "other"
 CNI_PLUGINS = ("bridge", "ptp", "loopback", "host-local", "portmap", "bandwidth", "tuning")
 
 
@@ -108,6 +109,7 @@ def write_files(paths: Paths, node: Node | Worker) -> None:
         own.pod_logs,
         own.static_pods,
         own.cni_conf,
+        other_cni_conf(own.cni_conf),
         own.cni_bin,
     ):
         path.mkdir(parents=True, exist_ok=True)
@@ -115,6 +117,14 @@ def write_files(paths: Paths, node: Node | Worker) -> None:
     write_atomic(paths.etc / "resolv.conf", "options ndots:1\n")
     write_atomic(own.root / "containerd.toml", _containerd_config(paths, node))
     write_atomic(own.root / "kubelet.json", json.dumps(_kubelet_config(paths, node), indent=1))
+
+
+def other_cni_conf(cni_conf: Path) -> Path:
+    """Return the directory with the CNI configuration of the other runtime.
+
+    :param cni_conf: that of the default one.
+    """
+    return cni_conf.with_name(f"{cni_conf.name}-{OTHER_RUNTIME}")
 
 
 def load_images(paths: Paths, node: Node) -> None:
@@ -181,6 +191,14 @@ netns_mounts_under_state_dir = true
 runtime_type = "io.containerd.runc.v2"
 
 [{runtime}.containerd.runtimes.runc.options]
+SystemdCgroup = false
+
+# The same for Pods of another network plugin than the default one (a RuntimeClass names it).
+[{runtime}.containerd.runtimes.{OTHER_RUNTIME}]
+runtime_type = "io.containerd.runc.v2"
+cni_conf_dir = "{other_cni_conf(own.cni_conf)}"
+
+[{runtime}.containerd.runtimes.{OTHER_RUNTIME}.options]
 SystemdCgroup = false
 
 [{runtime}.cni]

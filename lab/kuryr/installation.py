@@ -37,7 +37,7 @@ CLUSTER_TAG = "kuryr-lab"
 CONTROLLER = "kuryr-controller"
 _FURTHER_CRDS = SOURCE / "kubernetes" / "crds"  # kinds of others that the product reads
 HEALTH, DAEMON_HEALTH = 8082, 8090
-_NPWG = "npwg_multiple_interfaces"
+_NPWG = "npwg_multiple_interfaces,named_network"
 # the physical network of what a test's device plugin and DRA driver give
 _VFS = "lab.local/vf:physnet1,lab-vf:physnet1"
 # Also what the libraries say of requests and answers; but not every message of netlink.
@@ -86,18 +86,20 @@ class Installation:
         with_services: bool = False,
         provider: str = "ovn",
         multus: str = "none",
+        pod_selection: str = "all",
         tree: Path = REPOSITORY,
     ) -> None:
         """Describe the installation.
 
         :param multus: the option of that name: who calls kuryr-cni.
+        :param pod_selection: the option of that name: for which Pods.
         :param tree: where the sources are; those of another version get a virtual environment
             besides that of this one.
         """
         self.debug = debug
         self._tree = tree
         self._with_services, self._provider = with_services, provider
-        self._multus = multus
+        self._multus, self._pod_selection = multus, pod_selection
         self.pool, self._pool_options = pool, pool_options or {}
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
@@ -284,6 +286,8 @@ class Installation:
             settings["kubernetes"]["multi_vif_drivers"] = drivers
         if self._multus != "none":
             settings["kubernetes"] |= {"multus": self._multus, "multi_vif_drivers": _NPWG}
+        if self._pod_selection != "all":
+            settings["kubernetes"]["pod_selection"] = self._pod_selection
         if self.lab.workers:
             workers = cloud.networks["workers"].v4
             assert workers is not None

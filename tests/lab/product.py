@@ -34,6 +34,7 @@ CONFIGURATIONS = {
     "plain": {},
     "multus calls for all networks": {"multus": "default"},
     "multus calls for further networks": {"multus": "delegate"},
+    "pods are selected": {"pod_selection": "annotated"},
 }
 
 
@@ -102,6 +103,7 @@ def _configuration():
         "pool_options": pool,
         "with_services": "lbaas_spec" in kubernetes.get("enabled_handlers", ""),
         "multus": kubernetes.get("multus", "none"),
+        "pod_selection": kubernetes.get("pod_selection", "all"),
         "provider": kubernetes.get("endpoints_driver_octavia_provider", "ovn"),
     }
 

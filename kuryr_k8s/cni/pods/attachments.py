@@ -369,12 +369,14 @@ class Attachments(Part):
         :raises CNIError: the node's configuration, or that of the masters, does not fit Multus'.
         """
         network, ifname = request.config.network, request.ifname
+        # Multus may be told by the Pod to call the plugin of this network for the default one
+        is_default = ifname == DEFAULT_IFNAME and ifname in names and ifname not in delegated
         problem = ""
         if ifname not in delegated and len(delegated) == len(names):
             problem = f"KuryrPort {_key(request)} has no interface but those for Multus"
         elif ifname in delegated and not network:
             problem = f"{ifname} is in {delegated[ifname]}: netAttachDefName is missing"
-        elif network and delegated.get(ifname) != network:
+        elif network and not is_default and delegated.get(ifname) != network:
             problem = f"KuryrPort {_key(request)} has no {ifname} for Multus in {network}"
         elif not network and self._has_default(request, names):
             problem = f"the container has a default interface besides {ifname}"

@@ -108,7 +108,10 @@ class KuryrPorts(Part):
         """Describe for users what ``wait`` is waiting for."""
         port = self._cache.get(key)
         if port is None:
-            return f"there is no KuryrPort {key}: is kuryr-k8s-controller running?"
+            return (
+                f"there is no KuryrPort {key}: is kuryr-k8s-controller running, and does it serve "
+                "the Pod ([kubernetes] pod_selection)?"
+            )
         if port.pod_uid != pod_uid:
             return (
                 f"KuryrPort {key} still belongs to an earlier Pod (uid {port.pod_uid}), and has "

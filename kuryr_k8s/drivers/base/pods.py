@@ -530,6 +530,13 @@ class MultiVIFDriver(Driver):
         """Return whether the Pod may ask for an interface, without asking anybody."""
         return True
 
+    def names_network(self, pod: Pod) -> bool:
+        """Return whether the Pod names the network of its default interface, or its Namespace.
+
+        With ``[kubernetes] pod_selection = annotated``, other Pods are left to another plugin.
+        """
+        return False
+
     @abc.abstractmethod
     async def request_additional_vifs(
         self, pod: Pod, project_id: str

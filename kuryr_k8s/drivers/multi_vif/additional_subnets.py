@@ -7,7 +7,13 @@ families.
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import DriverContext, InterfaceRequest, MultiVIFDriver
-from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, read_pairs, refusal, shown
+from kuryr_k8s.drivers.multi_vif.annotations import (
+    annotation_of,
+    has_any,
+    read_pairs,
+    refusal,
+    shown,
+)
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.k8s.resources import PODS
 from kuryr_k8s.model.pod import Pod
@@ -42,3 +48,6 @@ class AdditionalSubnets(MultiVIFDriver):
                 raise refusal(f"{ANNOTATION}: {','.join(entry)}", error) from error
             requests.append(InterfaceRequest(pod_network=network))
         return tuple(requests)
+
+    def may_ask(self, pod: Pod) -> bool:
+        return has_any(self._pods, pod, (ANNOTATION,))

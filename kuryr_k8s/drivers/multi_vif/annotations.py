@@ -1,5 +1,6 @@
 """Annotations by which Pods ask for interfaces, and what they say."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from kuryr_k8s import errors
@@ -18,6 +19,12 @@ def annotation_of(pods: Informer[Pod], pod: Pod, annotation: str) -> str | None:
     :raises errors.Refused: it is too long to be kept as a whole.
     """
     return kept(pods, Key(pod.namespace, pod.name), annotation)
+
+
+def has_any(pods: Informer[Pod], pod: Pod, annotations: Iterable[str]) -> bool:
+    """Return whether the Pod has any of these annotations."""
+    key = Key(pod.namespace, pod.name)
+    return any(pods.annotation(key, annotation) is not None for annotation in annotations)
 
 
 def kept(objects: Informer[Any], key: Key, annotation: str) -> str | None:

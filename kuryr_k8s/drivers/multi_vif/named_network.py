@@ -4,6 +4,7 @@ A Pod's annotations say in which of its users' networks it has its port, with wh
 groups, addresses and MAC; those of its Namespace are defaults. :mod:`pod_annotations` reads them.
 """
 
+import ipaddress
 import zlib
 from collections.abc import Sequence
 
@@ -12,13 +13,15 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     InterfaceRequest,
     MultiVIFDriver,
+    OtherInterface,
     PodNetwork,
     PodSecurityGroupsDriver,
     PodSubnetsDriver,
     granted,
 )
 from kuryr_k8s.drivers.multi_vif import pod_annotations as wanted
-from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, kept, refusal
+from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, kept, refusal
+from kuryr_k8s.drivers.multi_vif.default_network import DEFAULT_NETWORK, DefaultNetwork
 from kuryr_k8s.drivers.multi_vif.names import Names
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.drivers.multi_vif.ownership import check_owner
@@ -42,21 +45,35 @@ class NamedNetwork(MultiVIFDriver):
         self._networks = NamedNetworks(context)
         self._groups = context.drivers[PodSecurityGroupsDriver]
         self._names = Names(context)
-        # default interfaces are another plugin's then, which may write aliases of ours by itself
-        self._is_others: bool = context.conf.kubernetes.multus == "delegate"
+        self._default_network = DefaultNetwork(context)
+        options = context.conf.kubernetes
+        self._selects_pods: bool = options.pod_selection == "annotated"
+        # others than kuryr-cni are called for default interfaces, unless Pods say so
+        self._is_delegate: bool = options.multus == "delegate"
         self._security_groups = NamedSecurityGroups(context)
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
-    ) -> tuple[InterfaceRequest, ...]:
+    ) -> tuple[InterfaceRequest | OtherInterface, ...]:
+        selected = self._default_network.is_selected(pod)
+        stated = await self._default_network.of(pod) if selected else {}
+        if stated is None or (self._is_delegate and not selected):
+            self._refuse_own(pod)
+            return () if stated is not None else (OtherInterface(ifname=DEFAULT_IFNAME),)
         asked = wanted.read(
-            lambda name: self._of_pod(pod, name), lambda name: self._of_namespace(pod, name)
+            lambda name: self._of_pod(pod, name),
+            lambda name: self._of_namespace(pod, name),
+            stated,
         )
         if asked is None:
-            return ()
+            if not (selected and self._is_delegate) or self._has_port_of_its_own(pod):
+                return ()
+            asked = wanted.Asked()
         first, *others = _choices(pod, asked)
         every = [address for choice in (asked.addresses, *asked.pool) for address in choice]
         network = (await self._network(pod, project_id, asked)).holding(every)
+        if self._is_from_elsewhere(pod, network):
+            return (OtherInterface(ifname=DEFAULT_IFNAME),)
         check_owner(
             self._context.conf,
             pod.namespace,
@@ -81,18 +98,50 @@ class NamedNetwork(MultiVIFDriver):
         )
 
     def may_ask(self, pod: Pod) -> bool:
-        key = Key(pod.namespace, pod.name)
-        return any(self._pods.annotation(key, name) for name in wanted.OURS)
+        return self._default_network.is_selected(pod) or has_any(self._pods, pod, wanted.OURS)
+
+    def names_network(self, pod: Pod) -> bool:
+        namespace = Key("", pod.namespace)
+        return has_any(self._pods, pod, wanted.NETWORKS) or any(
+            self._namespaces.annotation(namespace, name) is not None for name in wanted.NETWORKS
+        )
+
+    def _refuse_own(self, pod: Pod) -> None:
+        """Check that a Pod asks for nothing whose default interface is another plugin's.
+
+        That plugin may write aliases of ours by itself: they do not count.
+
+        :raises errors.Refused: it does.
+        """
+        for name in wanted.OURS:
+            if annotation_of(self._pods, pod, name) is not None:
+                raise errors.Refused(
+                    f"annotation {name}: the Pod's default interface is another plugin's, unless "
+                    f"annotation {DEFAULT_NETWORK} names a NetworkAttachmentDefinition that "
+                    "delegates to kuryr-cni ([kubernetes] multus in kuryr.conf)"
+                )
+
+    def _is_from_elsewhere(self, pod: Pod, network: PodNetwork) -> bool:
+        """Return whether the Pod has its addresses from another plugin.
+
+        So it is where a Pod has come to name a network while it runs.
+        """
+        if not pod.addresses or not (self._selects_pods or self._is_delegate):
+            return False
+        cidrs = [ipaddress.ip_network(subnet.cidr) for subnet in network.all_subnets]
+        found = [ipaddress.ip_address(address) for address in pod.addresses]
+        return not any(address in cidr for address in found for cidr in cidrs)
+
+    def _has_port_of_its_own(self, pod: Pod) -> bool:
+        return has_any(self._pods, pod, (SPECIFIC,))
 
     def _of_pod(self, pod: Pod, annotation: str) -> str | None:
-        if self._is_others and annotation not in wanted.OURS:
-            return None
         return annotation_of(self._pods, pod, annotation)
 
     def _of_namespace(self, pod: Pod, annotation: str) -> str | None:
         """Return what the Namespace says, unless the Pod's default interface is settled."""
-        key, namespace = Key(pod.namespace, pod.name), Key("", pod.namespace)
-        if self._is_others or self._pods.annotation(key, SPECIFIC):
+        namespace = Key("", pod.namespace)
+        if self._has_port_of_its_own(pod):
             return None
         if self._namespaces.get(namespace) is None:
             raise errors.Wait(f"namespace {pod.namespace} is not in the cache yet", delay=1.0)

@@ -12,3 +12,6 @@ class NoopMultiVIF(MultiVIFDriver):
     ) -> tuple[InterfaceRequest, ...]:
         """Return no request."""
         return ()
+
+    def may_ask(self, pod: Pod) -> bool:
+        return False

@@ -23,12 +23,13 @@ from kuryr_k8s.drivers.base import (
     PodVIFDriver,
     granted,
 )
-from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, refusal, shown
+from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, refusal, shown
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.drivers.multi_vif.npwg_config import (
     CONFIG,
     DRIVER,
     MACVLAN,
+    NADS,
     PORT_SECURITY,
     SRIOV,
     Config,
@@ -36,15 +37,12 @@ from kuryr_k8s.drivers.multi_vif.npwg_config import (
     read_config,
 )
 from kuryr_k8s.drivers.multi_vif.ownership import check_owner
-from kuryr_k8s.k8s.resources import PODS, Key, Resource
+from kuryr_k8s.k8s.resources import PODS, Key
 from kuryr_k8s.model.annotations import annotation
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.network_selection import NETWORKS, NetworkSelection, read_selections
 from kuryr_k8s.model.pod import Pod
 
-NADS: Resource[Any] = Resource(
-    "NetworkAttachmentDefinition", "network-attachment-definitions", group="k8s.cni.cncf.io"
-)
 UNFILTERED = f"{PORT_SECURITY}=false, or {DRIVER} {MACVLAN},"
 
 
@@ -80,7 +78,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         return tuple([await self._request(pod, project_id, each) for each in selections])
 
     def may_ask(self, pod: Pod) -> bool:
-        return annotation_of(self._pods, pod, NETWORKS) is not None
+        return has_any(self._pods, pod, (NETWORKS,))
 
     async def _request(
         self, pod: Pod, project_id: str, selection: NetworkSelection

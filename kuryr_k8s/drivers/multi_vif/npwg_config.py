@@ -6,8 +6,12 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.multi_vif.annotations import read_id, shown
 from kuryr_k8s.k8s.informer import LONGEST_KEPT
+from kuryr_k8s.k8s.resources import Resource
 from kuryr_k8s.model.annotation_values import json_of
 
+NADS: Resource[Any] = Resource(
+    "NetworkAttachmentDefinition", "network-attachment-definitions", group="k8s.cni.cncf.io"
+)
 CONFIG = "openstack.org/kuryr-config"
 PLUGIN, PASSED_ON = "kuryr-cni", "netAttachDefName"
 SUBNET, DRIVER = "subnetId", "driverType"
@@ -41,11 +45,11 @@ class Config:
         return self.port_security is False or self.vif_driver == MACVLAN
 
 
-def delegates(nad: dict[str, Any], name: str) -> bool:
+def delegates(nad: dict[str, Any], name: str | None = None) -> bool:
     """Return whether Multus calls kuryr-cni for a NetworkAttachmentDefinition.
 
     :param name: of the definition, as namespace/name; its configuration has to pass it on, as
-        Multus does not tell it.
+        Multus does not tell it. None: it need not, since it is for the default interface.
     :raises errors.Refused: it does not.
     """
     try:
@@ -53,7 +57,7 @@ def delegates(nad: dict[str, Any], name: str) -> bool:
         plugins = [each for each in found.get("plugins") or [found] if each.get("type") == PLUGIN]
     except (ValueError, TypeError, AttributeError):
         return False  # Multus says what is wrong with it
-    if plugins and plugins[0].get(PASSED_ON) != name:
+    if plugins and name is not None and plugins[0].get(PASSED_ON) != name:
         raise errors.Refused(f'its configuration of {PLUGIN} lacks "{PASSED_ON}": "{name}"')
     return bool(plugins)
 

@@ -4,7 +4,7 @@ A Namespace's annotations of the kinds that several Pods can share are defaults 
 """
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ ALIASES = {
     f"{_KUBE_OVN}ip_pool": POOL,
     f"{_KUBE_OVN}mac_address": MAC,
 }
-OF_NAMESPACES = (NETWORK, SUBNET, GROUPS, PORT_SECURITY)
+NETWORKS = (NETWORK, SUBNET)
+OF_NAMESPACES = (*NETWORKS, GROUPS, PORT_SECURITY)
 OF_PODS = (*OF_NAMESPACES, ADDRESS, POOL, MAC, PAIRS, *ALIASES)
 OURS = tuple(name for name in OF_PODS if name.startswith(_OURS))
 MOST_GROUPS = 20
@@ -55,11 +56,16 @@ class Asked:
 
 
 def read(
-    of_pod: Callable[[str], str | None], of_namespace: Callable[[str], str | None]
+    of_pod: Callable[[str], str | None],
+    of_namespace: Callable[[str], str | None],
+    selected: Mapping[str, str] | None = None,
 ) -> Asked | None:
     """Read the annotations.
 
     :param of_pod: returns the Pod's annotation of a name, ``of_namespace`` its Namespace's.
+    :param selected: values by which the network that the Pod selects for its default interface
+        stands for annotations: addresses and a MAC for the Pod's, others between those of the Pod
+        and of the Namespace.
     :returns: None if there are none.
     :raises errors.Refused: one cannot be read, or one is there twice.
     """
@@ -72,13 +78,18 @@ def read(
             raise errors.Refused(f"annotation {name}: {meant} is there, too")
         values[meant] = value
     has_own_groups = GROUPS in values
+    for name, value in (selected or {}).items():
+        if name not in OF_NAMESPACES and name in values:
+            raise errors.Refused(f"annotation {name}: the Pod's default-network says it, too")
+        if name not in NETWORKS or not values.keys() & set(NETWORKS):
+            values.setdefault(name, value)
     inherited = [GROUPS, PORT_SECURITY] + (
-        [NETWORK, SUBNET] if not {NETWORK, SUBNET} & values.keys() else []
+        [*NETWORKS] if not values.keys() & set(NETWORKS) else []
     )
     for name in inherited:
-        value = of_namespace(name)
-        if value is not None:
-            values.setdefault(name, value)
+        inherited_value = of_namespace(name)
+        if inherited_value is not None:
+            values.setdefault(name, inherited_value)
     if not values:
         return None
     fields: dict[str, Any] = {}

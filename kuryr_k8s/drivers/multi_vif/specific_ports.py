@@ -23,7 +23,13 @@ from kuryr_k8s.drivers.base import (
     PodNetwork,
     granted,
 )
-from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, read_ids, refusal, shown
+from kuryr_k8s.drivers.multi_vif.annotations import (
+    annotation_of,
+    has_any,
+    read_ids,
+    refusal,
+    shown,
+)
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.k8s.resources import PODS
 from kuryr_k8s.model.annotation_values import identifier
@@ -65,6 +71,12 @@ class SpecificPorts(MultiVIFDriver):
                 for port_id, annotation in named.items()
             ]
         )
+
+    def may_ask(self, pod: Pod) -> bool:
+        return has_any(self._pods, pod, (DEFAULT, ANNOTATION, ALIAS))
+
+    def names_network(self, pod: Pod) -> bool:
+        return has_any(self._pods, pod, (DEFAULT,))
 
     def _named(self, pod: Pod) -> dict[str, str]:
         """Return the annotation that names each port.

@@ -83,6 +83,9 @@ class SRIOVInterfaces(MultiVIFDriver):
             ]
         )
 
+    def may_ask(self, pod: Pod) -> bool:
+        return bool(pod.devices or pod.claims)
+
     def _requested(self, pod: Pod) -> Counter[str]:
         """Return how many VFs of each physical network the Pod's containers request.
 

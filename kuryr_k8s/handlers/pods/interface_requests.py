@@ -13,10 +13,10 @@ from kuryr_k8s.drivers.base import (
     DeviceRequest,
     Drivers,
     InterfaceRequest,
-    MultiVIFDriver,
     OtherInterface,
     PodSubnetsDriver,
 )
+from kuryr_k8s.handlers.pods.selection import PodSelection
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Pod
 
@@ -24,20 +24,10 @@ from kuryr_k8s.model.pod import Pod
 class InterfaceRequests:
     """Collects the requests of the Multi-VIF drivers, and names the interfaces."""
 
-    def __init__(self, drivers: Drivers, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, drivers: Drivers, conf: cfg.ConfigOpts, selection: PodSelection) -> None:
         self._prefix: str = conf.kubernetes.additional_ifname_prefix
         self._subnets = drivers[PodSubnetsDriver]
-        self._delegates_only: bool = conf.kubernetes.multus == "delegate"
-        self._multi_vif = list(drivers.several(MultiVIFDriver))
-        if conf.kubernetes.specific_ports:  # also where multi_vif_drivers does not list them
-            specific_ports = drivers.named(MultiVIFDriver, "specific_ports")
-            if specific_ports not in self._multi_vif:
-                self._multi_vif.append(specific_ports)
-
-    @property
-    def may_be_none(self) -> bool:
-        """True if Pods may have no interfaces of ours: their default ones are another plugin's."""
-        return self._delegates_only
+        self._selection = selection
 
     async def of(self, pod: Pod, project_id: str) -> dict[str, InterfaceRequest]:
         """Return the requests for all interfaces of the Pod by name, the default one first.
@@ -48,18 +38,20 @@ class InterfaceRequests:
             its interface's subnets, or a driver refuses.
         """
         asked: list[InterfaceRequest | DeviceRequest | OtherInterface] = []
-        for driver in self._multi_vif:
+        for driver in self._selection.drivers:
             asked += await driver.request_additional_vifs(pod, project_id)
         taken = [each.ifname for each in asked if isinstance(each, OtherInterface)]
         ours = [each for each in asked if not isinstance(each, OtherInterface)]
-        requests = _with_devices(ours, spare=self._delegates_only)
-        if self._delegates_only:
+        has_default = any(_is_default(each) for each in ours)
+        is_others = not has_default and (self._selection.is_annotated or DEFAULT_IFNAME in taken)
+        requests = _with_devices(ours, spare=is_others)
+        if is_others:
             if not all(request.delegated for request in requests):
                 raise errors.Refused(
-                    "[kubernetes] multus is delegate: the Pod can have no interfaces but those of "
-                    "NetworkAttachmentDefinitions that delegate to kuryr-cni"
+                    "the Pod's default interface is another plugin's: it can have no interfaces "
+                    "but those of NetworkAttachmentDefinitions that delegate to kuryr-cni"
                 )
-        elif not any(request.ifname == DEFAULT_IFNAME for request in requests):
+        elif not has_default:
             pod_network = await self._subnets.pod_network(pod, project_id)
             requests.append(InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network))
         named = self._named(
@@ -120,6 +112,10 @@ def _with_devices(
         for each in placed
         if not (spare and isinstance(each, DeviceRequest))
     ]
+
+
+def _is_default(request: InterfaceRequest | DeviceRequest) -> bool:
+    return isinstance(request, InterfaceRequest) and request.ifname == DEFAULT_IFNAME
 
 
 def _is_device(request: InterfaceRequest | DeviceRequest, physnet: str) -> bool:

@@ -30,6 +30,7 @@ from kuryr_k8s.handlers.pods.device_records import DeviceRecords
 from kuryr_k8s.handlers.pods.interface_requests import InterfaceRequests
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
+from kuryr_k8s.handlers.pods.selection import PodSelection
 from kuryr_k8s.handlers.pods.specific_port_records import SpecificPortRecords
 from kuryr_k8s.handlers.pods.specific_port_sweep import SpecificPortSweep
 from kuryr_k8s.handlers.pods.starved import StarvedPods
@@ -47,11 +48,20 @@ from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
 from kuryr_k8s.model.codec import DecodeError
-from kuryr_k8s.model.kuryrport import OLD_DEFINITION, KuryrPort, write_vifs
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort, write_vifs
 from kuryr_k8s.model.pod import Node, Pod
+from kuryr_k8s.model.service import canonical
 from kuryr_k8s.model.vif import VIFBase
 
 LOG = logging.getLogger(__name__)
+
+
+class NotCalled(errors.Refused):
+    """Another network plugin has given a Pod its default interface."""
+
+    reason = "KuryrNotCalled"
+
+
 RELEASED = "released"
 WOKEN = 2  # Pods that try again when another one has got its ports: each wakes others in turn
 
@@ -63,7 +73,8 @@ class KuryrPortHandler(Handler):
         super().__init__(context)
         self._projects = context.drivers[PodProjectDriver]
         self._groups = context.drivers[PodSecurityGroupsDriver]
-        self._requests = InterfaceRequests(context.drivers, context.conf)
+        self._selection = PodSelection(context.drivers, context.conf)
+        self._requests = InterfaceRequests(context.drivers, context.conf, self._selection)
         self._interfaces = Interfaces(context.drivers)
         self._specific_ports = SpecificPortRecords(context)
         self._devices = DeviceRecords(context)
@@ -195,8 +206,9 @@ class KuryrPortHandler(Handler):
             await self._follow_groups(key, recorded, groups)
             await self._network_status.write(key, pod, recorded)
             await self._give_back_unused(key, recorded)
+            self._check_called(pod, recorded)
             return
-        if pod.deleting or (recorded.has_none and self._requests.may_be_none):
+        if pod.deleting or (recorded.has_none and self._selection.may_be_none):
             return  # it will not start any more, or has all that it gets
         if recorded.static:
             refuse_twin(self._context.informers.of(KURYRPORTS), key, recorded.pod_uid)
@@ -250,6 +262,23 @@ class KuryrPortHandler(Handler):
         if any(network_names.values()):
             await self._network_status.write(key, pod, recorded)
         await self._give_back_unused(key, recorded)
+
+    def _check_called(self, pod: Pod, recorded: KuryrPort) -> None:
+        """Check that no other plugin has given the Pod the default interface that it has of ours.
+
+        :raises NotCalled: one has, as the Pod's addresses show.
+        """
+        vif = recorded.vifs().get(DEFAULT_IFNAME)
+        if vif is None or not pod.addresses or not self._selection.is_annotated:
+            return
+        if DEFAULT_IFNAME in recorded.delegated():
+            return
+        if not {canonical(address) for address in vif.ips}.intersection(pod.addresses):
+            raise NotCalled(
+                f"the Pod has {', '.join(pod.addresses)} from another network plugin, and port "
+                f"{vif.id} is not plugged: its runtime has to call kuryr-cni (see Several plugins "
+                "in docs/interfaces.md)"
+            )
 
     async def _project_of(self, recorded: KuryrPort, pod: Pod) -> str:
         """Return the project of the Pod's ports; the status is not believed in everything."""

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import MultiVIFDriver
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.pods.selection import PodSelection
 from kuryr_k8s.k8s.api import Json
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.informer import Informer
-from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
+from kuryr_k8s.k8s.resources import KURYRPORTS, NAMESPACES, NODES, PODS, Key
 from kuryr_k8s.model import annotations
 from kuryr_k8s.model.kuryrport import KuryrPort
-from kuryr_k8s.model.pod import Node, Pod
+from kuryr_k8s.model.pod import Namespace, Node, Pod
 
 LOG = logging.getLogger(__name__)
 LABEL_LIMIT = 63
@@ -24,19 +24,25 @@ class VIFHandler(Handler):
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        self._delegates_only = context.conf.kubernetes.multus == "delegate"
-        self._multi_vif = list(context.drivers.several(MultiVIFDriver))
+        self._selection = PodSelection(context.drivers, context.conf)
         self._begun: dict[Key, str] = {}  # uids of Pods whose creation was seen, untouched so far
         self._ended: dict[Key, str] = {}  # uids of Pods whose deletion was seen
         self._missed: dict[Key, float] = {}  # since when mirror Pods are missing
 
+    async def start(self) -> None:
+        """Check the options that select Pods."""
+        self._selection.check()
+
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
-        return (
+        watches: list[Watch[Any]] = [
             Watch(informers.of(PODS), self._of_pod),
             Watch(informers.of(KURYRPORTS), _of_kuryrport),
             Watch(informers.of(NODES), self._of_node),
-        )
+        ]
+        if self._selection.is_annotated:
+            watches.append(Watch(informers.of(NAMESPACES), self._of_namespace))
+        return watches
 
     def _of_pod(self, key: Key, old: Pod | None, new: Pod | None) -> Iterable[Key]:
         """Note the server's own word that a Pod is new, or gone; a list proves neither."""
@@ -58,6 +64,15 @@ class VIFHandler(Handler):
             return ()
         pods = self._context.informers.of(PODS).values()
         return [Key(pod.namespace, pod.name) for pod in pods if pod.node == key.name]
+
+    def _of_namespace(
+        self, key: Key, _old: Namespace | None, new: Namespace | None
+    ) -> Iterable[Key]:
+        """Return the Pods of a Namespace that has come, or changed: it may name their network."""
+        if new is None:
+            return ()
+        pods = self._context.informers.of(PODS).values()
+        return [Key(pod.namespace, pod.name) for pod in pods if pod.namespace == key.name]
 
     def is_urgent(self, key: Key) -> bool:
         """Return whether a Pod waits for its network: not where one is over."""
@@ -94,7 +109,7 @@ class VIFHandler(Handler):
     def _gets_kuryrport(self, pod: Pod) -> bool:
         if not wants_network(pod) or pod.deleting or self._is_on_foreign_node(pod):
             return False
-        return not self._delegates_only or any(each.may_ask(pod) for each in self._multi_vif)
+        return self._selection.takes(pod)
 
     def _is_on_foreign_node(self, pod: Pod) -> bool:
         node = self._context.informers.of(NODES).get(Key("", pod.node or ""))

@@ -201,7 +201,7 @@ class GatedMembers:
 
 def _wanted(service: Service, pod: Pod) -> set[_Member]:
     """Return the members that the Pod is to be."""
-    addresses = pod.gate.addresses if pod.gate is not None else ()
+    addresses = pod.addresses if pod.gate is not None else ()
     return {_Member(pod.uid, address) for address in served(service, addresses)}
 
 

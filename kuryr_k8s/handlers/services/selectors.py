@@ -47,7 +47,7 @@ class Selectors:
             key: service
             for place in places
             for key, service in self._services.get(place, {}).items()
-            if gate.labels.issuperset(service.selector) and served(service, gate.addresses)
+            if gate.labels.issuperset(service.selector) and served(service, pod.addresses)
         }
 
 

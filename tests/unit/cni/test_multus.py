@@ -120,3 +120,11 @@ async def test_interfaces_are_known_by_their_names_whoever_asked_for_them(node):
     await node.ask("ADD", **CALL)
     names = {each.ifname: each.name_in(VIFS) for each in node.binding.attached}
     assert names == {"if0": "eth0", "eth1": "eth1", "net1": "net1"}
+
+
+async def test_pod_may_have_its_default_interface_in_a_network_that_it_selects(node):
+    """Multus calls the plugin of that network in place of its own default one."""
+    assert inside(await node.ask("ADD", config=CALL["config"])) == ["eth0", "eth1"]
+    assert await node.ask("CHECK", config=CALL["config"]) is None
+    assert await node.ask("DEL", config=CALL["config"]) is None
+    assert plugged(node) == []

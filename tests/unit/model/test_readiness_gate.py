@@ -87,7 +87,7 @@ def test_gate_is_passed_if_its_condition_is_true():
     assert pod(true=(GATE,)).gate.passed
 
 
-def test_labels_and_addresses_are_kept_for_pods_with_the_gate():
-    gate = pod(labels={"app": "web", "tier": "front"}).gate
-    assert gate.labels == {("app", "web"), ("tier", "front")}
-    assert gate.addresses == ("10.62.0.5", "fd62::5")
+def test_labels_are_kept_for_pods_with_the_gate():
+    gated = pod(labels={"app": "web", "tier": "front"})
+    assert gated.gate.labels == {("app", "web"), ("tier", "front")}
+    assert gated.addresses == ("10.62.0.5", "fd62::5")

@@ -11,6 +11,8 @@ from lab.suite import interrupted
 from tests.kit.kube.objects import make_network_attachment
 from tests.lab.cluster import pod
 
+DEFAULT = "v1.multus-cni.io/default-network"
+NETWORK, ADDRESS = "openstack.org/network_id", "openstack.org/ip_address"
 SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
 NODE = "node2"
@@ -81,16 +83,16 @@ def selecting(networks):
     return asking
 
 
-def status(cluster):
+def status(cluster, name="one"):
     """What Multus has written, by interface."""
-    live = cluster.get("pod", "one")["metadata"]["annotations"]
+    live = cluster.get("pod", name)["metadata"]["annotations"]
     return {each["interface"]: each for each in json.loads(live[SHOWN])}
 
 
-def assert_reaches_machine(cluster, ifname):
+def assert_reaches_machine(cluster, ifname, name="one"):
     machine = cluster.lab.vm1
-    cluster.until_pings("one", machine.v4, machine.v6)
-    assert f"dev {ifname}" in cluster.exec("one", "ip", "route", "get", machine.v4)
+    cluster.until_pings(name, machine.v4, machine.v6)
+    assert f"dev {ifname}" in cluster.exec(name, "ip", "route", "get", machine.v4)
 
 
 @pytest.mark.product("multus calls for all networks")
@@ -133,4 +135,39 @@ def test_kuryr_cni_is_the_plugin_of_a_network_besides_that_of_another_plugin(clu
     print(json.dumps(list(found.values())))
     cluster.delete("pod", "one")
     cluster.wait_for("the KuryrPort is gone", lambda: not cluster.get("kuryrports"))
+    cluster.assert_nothing_leaks()
+
+
+@pytest.mark.product("multus calls for further networks")
+def test_pods_say_which_of_them_kuryr_cni_is_called_for(cluster, multus):
+    """Two in Neutron's networks, one of them with more of them, beside one in another plugin's."""
+    multus(bridge("lab-default"))
+    network = cluster.lab.cloud.networks["vms"]
+    fixed = f"{network.v4.cidr.rpartition('.')[0]}.121"
+    ours = shipped(cluster)["plugins"][0] | {"cniVersion": "1.0.0"}
+    plain = {"name": "plain", "namespace": cluster.namespace}
+    pods = {
+        "one": {DEFAULT: json.dumps([plain]), NETWORK: network.id, ADDRESS: fixed},
+        "two": {DEFAULT: f"{cluster.namespace}/machines", SELECTED: "bridged,machines"},
+        "theirs": {},
+    }
+    asking = [pod(name, node=NODE) for name in pods]
+    for each, annotations in zip(asking, pods.values(), strict=True):
+        each["metadata"]["annotations"] = annotations
+    cluster.apply(*definitions(cluster), make_network_attachment("plain", config=ours), *asking)
+    cluster.wait_ready(*pods)
+    recorded = {name: cluster.find("kuryrport", name) for name in pods}
+    assert recorded.pop("theirs") is None
+    found = {name: list(each["status"]["vifs"]) for name, each in recorded.items()}
+    assert found == {"one": ["eth0"], "two": ["eth0", "net2"]}
+    assert f" {fixed}/" in cluster.exec("one", "ip", "address", "show", "eth0")
+    for name in found:
+        assert_reaches_machine(cluster, "eth0", name)
+    assert list(status(cluster, "two")) == ["eth0", "net1", "net2"]
+    assert cluster.get("pod", "theirs")["status"]["podIP"].startswith("10.99.0.")
+    assert cluster.get("pod", "one")["status"]["podIP"] == fixed
+    cluster.until_pings("two", fixed)
+    print(json.dumps({name: list(status(cluster, name).values()) for name in pods}))
+    cluster.delete("pod", *pods)
+    cluster.wait_for("KuryrPorts are gone", lambda: not cluster.get("kuryrports"))
     cluster.assert_nothing_leaks()
