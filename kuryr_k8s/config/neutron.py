@@ -154,6 +154,11 @@ policy = [
         "NetworkAttachmentDefinitions by securityGroupIds, and Pods and Namespaces by "
         "openstack.org/security_group_ids",
     ),
+    _grants(
+        "qos_policies",
+        "namespace:id, of QoS policies that Pods and Namespaces may name by "
+        "openstack.org/qos_policy_id",
+    ),
     cfg.ListOpt(
         "port_security",
         item_type=_GRANT,

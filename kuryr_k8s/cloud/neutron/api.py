@@ -422,29 +422,31 @@ class Neutron:
             physnet=found.get("provider:physical_network") or "",
         )
 
-    async def get_security_group(self, group_id: str) -> Json:
-        """Get a security group.
+    async def get_shared(self, kind: str, object_id: str) -> Json:
+        """Get an object of a kind that projects can share.
 
-        :raises errors.NotFound: There is no such group that we may see.
+        :param kind: ``security_group`` or ``qos_policy``.
+        :raises errors.NotFound: There is no such object that we may see.
         """
-        answer = await self._transport.call("GET", f"/security-groups/{group_id}")
-        group: Json = answer["security_group"]
-        return group
+        answer = await self._transport.call("GET", f"{_collection(kind)}/{object_id}")
+        found: Json = answer[kind.removeprefix("qos_")]
+        return found
 
     async def list_named(self, kind: str, project_id: str, name: str) -> list[str]:
         """List the ids of a project's objects of exactly this name.
 
         A database may compare names without regard to case and accents.
 
-        :param kind: ``network``, ``subnet`` or ``security_group``.
+        :param kind: ``network``, ``subnet``, ``security_group`` or ``qos_policy``.
         """
-        path = f"/{kind.replace('_', '-')}s"
         query = {"name": name, "project_id": project_id, "fields": ("id", "name"), **BY_ID}
-        found = await read_all(self._transport, path, query)
+        found = await read_all(self._transport, _collection(kind), query)
         return [each["id"] for each in found if each["name"] == name]
 
     async def shares(self, object_type: str, object_id: str) -> frozenset[str]:
-        """List the projects with access to a ``network`` or ``security_group``; ``*``: all.
+        """List the projects with access to an object; ``*``: all.
+
+        :param object_type: ``network``, ``security_group`` or ``qos_policy``.
 
         Neutron neither pages these policies nor sorts them by id.
         """
@@ -454,6 +456,10 @@ class Neutron:
             for policy in await read_all(self._transport, "/rbac-policies", query)
             if policy["action"] == "access_as_shared"
         )
+
+
+def _collection(kind: str) -> str:
+    return "/qos/policies" if kind == "qos_policy" else f"/{kind.replace('_', '-')}s"
 
 
 def _subnet(found: Json) -> Subnet:

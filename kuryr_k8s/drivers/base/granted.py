@@ -116,14 +116,29 @@ async def check_security_group(neutron: Neutron, group_id: str, project_id: str)
 
     :raises errors.Refused: The group neither belongs to the project nor is shared with it.
     """
+    await check_shared(neutron, "security_group", group_id, project_id)
+
+
+async def check_shared(neutron: Neutron, kind: str, object_id: str, project_id: str) -> None:
+    """Check that a project may use an object of a kind that Neutron's RBAC can share.
+
+    :param kind: ``security_group`` or ``qos_policy``.
+    :raises errors.Refused: The object neither belongs to the project nor is shared with it.
+    """
+    words = words_for(kind)
     try:
-        group = await neutron.get_security_group(group_id)
+        found = await neutron.get_shared(kind, object_id)
     except errors.NotFound as error:
-        raise errors.Refused(f"there is no security group {group_id}") from error
-    if group["project_id"] == project_id:
+        raise errors.Refused(f"there is no {words} {object_id}") from error
+    if found["project_id"] == project_id:
         return
-    if not {project_id, "*"} & await neutron.shares("security_group", group_id):
+    if not {project_id, "*"} & await neutron.shares(kind, object_id):
         raise errors.Refused(
-            f"security group {group_id} ({group['name']}) neither belongs to project {project_id} "
+            f"{words} {object_id} ({found['name']}) neither belongs to project {project_id} "
             "nor is shared with it (Neutron rbac-policy access_as_shared)"
         )
+
+
+def words_for(kind: str) -> str:
+    """Return what users call objects of a kind."""
+    return "QoS policy" if kind == "qos_policy" else kind.replace("_", " ")

@@ -185,6 +185,7 @@ class PortRequest:
     :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
     :param address_pairs: from which it may send besides its own; an empty MAC is its own.
+    :param qos_policy_id: of its QoS policy; None: that of the network, if it has one.
     :param own_groups: whether the security groups are others than those of the Pod.
     :param device: of the node, for a port on a device.
     """
@@ -206,6 +207,7 @@ class PortRequest:
     mac: str | None = None
     port_security: bool | None = None
     address_pairs: tuple[AddressPair, ...] = ()
+    qos_policy_id: str | None = None
     own_groups: bool = False
     device: Device | None = None
 
@@ -229,6 +231,7 @@ class PortRequest:
             "mac": self.mac is not None,
             "port_security": self.port_security is not None,
             "address_pairs": bool(self.address_pairs),
+            "qos_policy_id": self.qos_policy_id is not None,
             "device": self.device is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
@@ -462,6 +465,7 @@ class InterfaceRequest:
     :param mac: its MAC address; None: any.
     :param port_security: None: as the network has it.
     :param address_pairs: from which it may send besides its own; an empty MAC is its own.
+    :param qos_policy_id: of its QoS policy; None: that of the network, if it has one.
     :param gateways: of the Pod's default routes, which then lead through this interface; empty:
         those of its subnets; None: the default routes are not this interface's.
     :param network_name: name of the network, as the Pod's users know it; empty: it has none.
@@ -481,6 +485,7 @@ class InterfaceRequest:
     mac: str | None = None
     port_security: bool | None = None
     address_pairs: tuple[AddressPair, ...] = ()
+    qos_policy_id: str | None = None
     gateways: tuple[str, ...] | None = None
     network_name: str = ""
     delegated: bool = False

@@ -25,11 +25,14 @@ from kuryr_k8s.drivers.multi_vif.default_network import DEFAULT_NETWORK, Default
 from kuryr_k8s.drivers.multi_vif.names import Names
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.drivers.multi_vif.ownership import check_owner
-from kuryr_k8s.drivers.multi_vif.security_groups import NamedSecurityGroups
+from kuryr_k8s.drivers.multi_vif.shared_objects import SharedObjects
 from kuryr_k8s.drivers.multi_vif.specific_ports import DEFAULT as SPECIFIC
 from kuryr_k8s.k8s.resources import NAMESPACES, PODS, Key
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Pod
+
+# of [policy], by the kinds of objects that users name
+OPTIONS = {"security_group": "security_groups", "qos_policy": "qos_policies"}
 
 
 class NamedNetwork(MultiVIFDriver):
@@ -50,7 +53,7 @@ class NamedNetwork(MultiVIFDriver):
         self._selects_pods: bool = options.pod_selection == "annotated"
         # others than kuryr-cni are called for default interfaces, unless Pods say so
         self._is_delegate: bool = options.multus == "delegate"
-        self._security_groups = NamedSecurityGroups(context)
+        self._shared_objects = SharedObjects(context)
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
@@ -93,6 +96,7 @@ class NamedNetwork(MultiVIFDriver):
                 mac=asked.mac,
                 port_security=asked.port_security,
                 address_pairs=asked.pairs,
+                qos_policy_id=await self._qos_policy_of(pod.namespace, project_id, asked.qos),
                 network_name=network.network.name or network.network.id,
             ),
         )
@@ -177,13 +181,30 @@ class NamedNetwork(MultiVIFDriver):
         found = set(await self._groups.member_groups(project_id))
         for each in named:
             try:
-                group_id = await self._names.id_of("security_group", project_id, each)
-                granted.check_named(self._context.conf, "security_groups", namespace, group_id)
-                await self._security_groups.require(group_id, project_id)
+                found.add(await self._shared("security_group", namespace, project_id, each))
             except errors.Refused as error:
                 raise refusal(wanted.GROUPS, error) from error
-            found.add(group_id)
         return tuple(sorted(found))
+
+    async def _qos_policy_of(
+        self, namespace: str, project_id: str, named: str | None
+    ) -> str | None:
+        if named is None:
+            return None
+        try:
+            return await self._shared("qos_policy", namespace, project_id, named)
+        except errors.Refused as error:
+            raise refusal(wanted.QOS, error) from error
+
+    async def _shared(self, kind: str, namespace: str, project_id: str, named: str) -> str:
+        """Return the id of an object that the Pod names, if it may.
+
+        :raises errors.Refused: it may not.
+        """
+        object_id = await self._names.id_of(kind, project_id, named)
+        granted.check_named(self._context.conf, OPTIONS[kind], namespace, object_id)
+        await self._shared_objects.require(kind, object_id, project_id)
+        return object_id
 
 
 def _unfiltered(asked: wanted.Asked) -> str:

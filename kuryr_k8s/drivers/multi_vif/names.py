@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext
+from kuryr_k8s.drivers.base import DriverContext, granted
 from kuryr_k8s.model.annotation_values import LONGEST_NAME, identifier
 
 MOST_KNOWN = 10_000
@@ -38,7 +38,7 @@ class Names:
 
         A name counts among the project's own objects alone: anybody may share one of any name.
 
-        :param kind: ``network``, ``subnet`` or ``security_group``.
+        :param kind: ``network``, ``subnet``, ``security_group`` or ``qos_policy``.
         :param named: the object's id, which is returned as it is, or its name.
         :raises errors.Refused: no object has that name, or several have it.
         """
@@ -47,7 +47,9 @@ class Names:
         except ValueError:
             pass
         if len(named) > LONGEST_NAME:
-            raise errors.Refused(f"no {_words(kind)} has a name of {len(named)} characters")
+            raise errors.Refused(
+                f"no {granted.words_for(kind)} has a name of {len(named)} characters"
+            )
         self._forget()
         known = self._known[kind, project_id, named]
         async with known.lock:
@@ -73,12 +75,10 @@ class Names:
 
 
 def _refusal(kind: str, project_id: str, name: str, number: int) -> errors.Refused:
+    words = granted.words_for(kind)
     if not number:
-        return errors.Refused(f"project {project_id} has no {_words(kind)} of the name {name}")
+        return errors.Refused(f"project {project_id} has no {words} of the name {name}")
+    several = "QoS policies" if kind == "qos_policy" else f"{words}s"
     return errors.Refused(
-        f"project {project_id} has {number} {_words(kind)}s of the name {name}: write the id"
+        f"project {project_id} has {number} {several} of the name {name}: write the id"
     )
-
-
-def _words(kind: str) -> str:
-    return kind.replace("_", " ")

@@ -20,6 +20,7 @@ PORT_SECURITY = f"{_OURS}port_security"
 ADDRESS, MAC = f"{_OURS}ip_address", f"{_OURS}mac_address"
 POOL = f"{_OURS}ip_pool"
 PAIRS = f"{_OURS}allowed_address_pairs"
+QOS = f"{_OURS}qos_policy_id"
 ALIASES = {
     f"{_OURS}security_group_id": GROUPS,
     f"{_KUBE_OVN}ip_address": ADDRESS,
@@ -27,7 +28,7 @@ ALIASES = {
     f"{_KUBE_OVN}mac_address": MAC,
 }
 NETWORKS = (NETWORK, SUBNET)
-OF_NAMESPACES = (*NETWORKS, GROUPS, PORT_SECURITY)
+OF_NAMESPACES = (*NETWORKS, GROUPS, PORT_SECURITY, QOS)
 OF_PODS = (*OF_NAMESPACES, ADDRESS, POOL, MAC, PAIRS, *ALIASES)
 OURS = tuple(name for name in OF_PODS if name.startswith(_OURS))
 MOST_GROUPS = 20
@@ -53,6 +54,7 @@ class Asked:
     mac: str | None = None
     pairs: tuple[AddressPair, ...] = ()
     port_security: bool | None = None
+    qos: str | None = None
 
 
 def read(
@@ -83,10 +85,8 @@ def read(
             raise errors.Refused(f"annotation {name}: the Pod's default-network says it, too")
         if name not in NETWORKS or not values.keys() & set(NETWORKS):
             values.setdefault(name, value)
-    inherited = [GROUPS, PORT_SECURITY] + (
-        [*NETWORKS] if not values.keys() & set(NETWORKS) else []
-    )
-    for name in inherited:
+    inherited = set(OF_NAMESPACES) - (set(NETWORKS) if values.keys() & set(NETWORKS) else set())
+    for name in sorted(inherited):
         inherited_value = of_namespace(name)
         if inherited_value is not None:
             values.setdefault(name, inherited_value)
@@ -191,4 +191,5 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     MAC: ("mac", mac_address),
     PAIRS: ("pairs", _pairs),
     PORT_SECURITY: ("port_security", flag),
+    QOS: ("qos", text),
 }

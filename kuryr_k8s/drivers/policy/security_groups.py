@@ -53,7 +53,7 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
             raise errors.ConfigError("[neutron_defaults] pod_security_groups is not set")
         for group in self._groups:
             try:
-                await self._context.neutron.get_security_group(group)
+                await self._context.neutron.get_shared("security_group", group)
             except errors.NotFound as error:
                 option = "[neutron_defaults] pod_security_groups"
                 raise errors.Refused(f"{option}: there is no security group {group}") from error

@@ -25,7 +25,7 @@ from kuryr_k8s.model.pod import Node
 
 Json = dict[str, Any]
 # what a new port can have of its own
-CHOSEN = ("addresses", "mac", "port_security", "address_pairs")
+CHOSEN = ("addresses", "mac", "port_security", "address_pairs", "qos_policy_id")
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
 
 
@@ -84,6 +84,7 @@ def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json
         "tags": [*tags, interface_tag(request.ifname)],
         **mac_of(request),
         **pairs_of(request),
+        **qos_of(request),
         **security_of(request),
     }
 
@@ -114,6 +115,11 @@ def pairs_of(request: PortRequest) -> Json:
     return {PAIRS: pairs} if pairs else {}
 
 
+def qos_of(request: PortRequest) -> Json:
+    """Return the field of a port's QoS policy if one is asked for."""
+    return {} if request.qos_policy_id is None else {"qos_policy_id": request.qos_policy_id}
+
+
 def security_of(request: PortRequest) -> Json:
     """Return the fields of a port's security: its groups, and port security if it is asked for."""
     if request.port_security is None:
@@ -125,12 +131,12 @@ def security_of(request: PortRequest) -> Json:
 def has_what_is_asked(port: Json, request: PortRequest) -> bool:
     """Return whether a port of an earlier attempt can become what is asked for.
 
-    That is: it has the addresses, the MAC and the address pairs, and no lack of port security that
-    nobody asks for.
+    That is: it has the addresses, the MAC, the address pairs and the QoS policy, and no lack of
+    port security that nobody asks for.
     """
     has = {(pair["ip_address"], pair["mac_address"]) for pair in port.get(PAIRS) or ()}
     asked = {(ip, mac or port["mac_address"]) for ip, mac in request.address_pairs}
-    if has != asked:
+    if has != asked or (port.get("qos_policy_id") or None) != request.qos_policy_id:
         return False
     if request.port_security is None and port.get("port_security_enabled") is False:
         return False

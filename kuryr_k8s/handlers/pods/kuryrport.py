@@ -324,6 +324,7 @@ class KuryrPortHandler(Handler):
                 mac=request.mac,
                 port_security=request.port_security,
                 address_pairs=request.address_pairs,
+                qos_policy_id=request.qos_policy_id,
                 own_groups=request.security_groups is not None,
                 device=devices.get(ifname),
             )

@@ -14,6 +14,7 @@ ADDRESS, MAC = "openstack.org/ip_address", "openstack.org/mac_address"
 POOL = "openstack.org/ip_pool"
 PORT_SECURITY = "openstack.org/port_security"
 PAIRS = "openstack.org/allowed_address_pairs"
+QOS = "openstack.org/qos_policy_id"
 PAIR = '[{{"ip_address": "10.70.0.100"}}]'  # to be formatted
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 WITH = {"kubernetes": {"multi_vif_drivers": "named_network"}}
@@ -209,6 +210,18 @@ async def test_pod_may_send_from_addresses_that_it_names_where_that_is_granted(s
         assert not stage.cloud.ports
 
 
+async def test_port_has_the_qos_policy_that_the_pod_or_its_namespace_names(stage, storage):
+    gold, plain = (stage.cloud.add_qos_policy(name)["id"] for name in ("gold", "plain"))
+    path = f"/api/v1/namespaces/{stage.cluster.namespace}"
+    await stage.client.patch(path, {"metadata": {"annotations": {QOS: plain}}})
+    async with stage.controller(**WITH):
+        port = await port_of(stage, "web", {NETWORK: storage["id"]})
+        assert port["qos_policy_id"] == plain
+        port = await port_of(stage, "own", {QOS: "gold"})
+        assert (port["network_id"], port["qos_policy_id"]) == (stage.cloud.pods["id"], gold)
+    await stage.client.patch(path, {"metadata": {"annotations": {QOS: None}}})
+
+
 REFUSED = {  # annotations, with words for what the fixture makes, and the words of the Event
     "no network": ({NETWORK: "{group}"}, "neither belongs to project"),
     "no name": ({NETWORK: "nothing"}, "has no network of the name nothing"),
@@ -220,6 +233,8 @@ REFUSED = {  # annotations, with words for what the fixture makes, and the words
     "tenant's network": ({NETWORK: "{theirs}"}, "neither belongs to project"),
     "tenant's subnet": ({SUBNET: "{their subnet}"}, "neither belongs to project"),
     "tenant's group": ({GROUPS: "{their group}"}, "there is no security group"),
+    "tenant's QoS policy": ({QOS: "{their qos}"}, "there is no QoS policy"),
+    "QoS policy of nobody": ({QOS: "gold"}, "has no QoS policy of the name gold"),
     "group of nobody": ({GROUPS: "{network}"}, "there is no security group"),
     "groups without port security": (
         {GROUPS: "{group}", PORT_SECURITY: "false"},
@@ -269,6 +284,7 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, s
         "theirs": theirs["id"],
         "their subnet": theirs["subnets"][0],
         "their group": cloud.add_security_group("theirs", project_id=tenant)["id"],
+        "their qos": cloud.add_qos_policy("theirs", project_id=tenant)["id"],
         "shared": shared["id"],
         "wide": cloud.add_network("wide", "10.77.0.0/24", "10.77.1.0/24")["id"],
         "group": cloud.group["id"],
@@ -282,9 +298,10 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, s
         assert not cloud.ports
 
 
-@pytest.mark.parametrize("option", ["networks", "security_groups"])
+@pytest.mark.parametrize("option", ["networks", "security_groups", "qos_policies"])
 async def test_namespace_may_name_only_what_is_granted_to_it(stage, storage, option):
-    annotations = {NETWORK: storage["id"], GROUPS: stage.cloud.group["id"]}
+    policy = stage.cloud.add_qos_policy("gold")["id"]
+    annotations = {NETWORK: storage["id"], GROUPS: stage.cloud.group["id"], QOS: policy}
     async with stage.controller(**WITH, policy={option: "elsewhere:*"}):
         await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
         assert await stage.until_told("is not granted to namespace") == "KuryrNotGranted"

@@ -27,7 +27,7 @@ from .faults import Faults
 from .keystone import Keystone, User
 from .neutron.api import NeutronAPI
 from .neutron.ipam import default_gateway, default_pools
-from .neutron.kinds import NETWORK, SECURITY_GROUP, SUBNET
+from .neutron.kinds import NETWORK, QOS_POLICY, SECURITY_GROUP, SUBNET
 from .neutron.marks import Quotas, Tags
 from .neutron.policy import Context
 from .neutron.store import Store
@@ -204,6 +204,11 @@ class FakeCloud:
         """A security group that lets everything out."""
         body = {"name": name, "project_id": project_id or self.project_id}
         return self.store.add_group(SECURITY_GROUP.check_create(body))
+
+    def add_qos_policy(self, name: str, project_id: str = "") -> Json:
+        """A QoS policy, without rules."""
+        body = {"name": name, "project_id": project_id or self.project_id, "shared": False}
+        return self.store.add("policy", QOS_POLICY.check_create(body))
 
     def add_host(self, name: str) -> None:
         """A chassis comes up: ports can be bound to it."""

@@ -28,6 +28,7 @@ _MISSING = {
     "port": ("PortNotFound", "Port {} could not be found."),
     "security_group": ("SecurityGroupNotFound", "Security group {} does not exist"),
     "security_group_rule": ("SecurityGroupRuleNotFound", "Security group rule {} does not exist"),
+    "policy": ("QosPolicyNotFound", "QoS policy {} could not be found."),
     "trunk": ("TrunkNotFound", "Trunk {} could not be found."),
     "router": ("RouterNotFound", "Router {} could not be found"),
     "floatingip": ("FloatingIPNotFound", "Floating IP {} could not be found"),

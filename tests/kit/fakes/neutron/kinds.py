@@ -24,16 +24,17 @@ class Kind:
     attributes: dict[str, str]
     defaults: Json = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    prefix: str = ""
 
     @property
     def plural(self) -> str:
         """The key of a list in a body."""
-        return "rbac_policies" if self.name == "rbac_policy" else f"{self.name}s"
+        return f"{self.name.removesuffix('y')}ies" if self.name[-1] == "y" else f"{self.name}s"
 
     @property
     def path(self) -> str:
         """The collection's path."""
-        return "/v2.0/" + self.plural.replace("_", "-")
+        return f"/v2.0/{self.prefix}{self.plural.replace('_', '-')}"
 
     def check_create(self, body: Json) -> Json:
         """The body with the defaults; 400 for what may not be there."""
@@ -230,6 +231,13 @@ RBAC_POLICY = Kind(
     required=("object_type", "object_id", "action", "target_tenant"),
 )  # fmt: skip
 
+QOS_POLICY = Kind(
+    "policy",
+    _STANDARD | {"shared": "cuf", "is_default": "cuf", "rules": ""},
+    defaults={"name": "", "description": "", "is_default": False, "rules": [], "tags": []},
+    prefix="qos/",
+)
+
 TRUNK = Kind(
     "trunk",
     _STANDARD | {"admin_state_up": "cuf", "port_id": "cf", "status": "f", "sub_ports": "c"},
@@ -274,6 +282,7 @@ KINDS = (
     SECURITY_GROUP,
     SECURITY_GROUP_RULE,
     RBAC_POLICY,
+    QOS_POLICY,
     TRUNK,
     ROUTER,
     FLOATING_IP,

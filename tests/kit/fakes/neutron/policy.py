@@ -24,6 +24,7 @@ _OF_PROJECTS = (  # `service` is not enough to see another project's
     "security_group",
     "security_group_rule",
     "rbac_policy",
+    "policy",
     "trunk",
     "router",
     "floatingip",
@@ -65,7 +66,8 @@ class Policy:
     def sees(self, context: Context, kind: str, resource: Json) -> bool:
         """Whether a GET shows the resource."""
         if kind in _OF_PROJECTS:
-            return context.is_admin or context.owns(resource, "reader")
+            shared = kind == "policy" and self._shared(context, resource)
+            return shared or context.is_admin or context.owns(resource, "reader")
         if context.privileged or context.owns(resource, "reader"):
             return True
         if kind == "network":

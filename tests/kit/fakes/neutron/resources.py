@@ -8,7 +8,15 @@ from typing import Any
 from tests.kit.fakes.faults import Answer
 
 from . import errors, ipam
-from .kinds import NETWORK, RBAC_POLICY, SECURITY_GROUP, SECURITY_GROUP_RULE, SUBNET, Kind
+from .kinds import (
+    NETWORK,
+    QOS_POLICY,
+    RBAC_POLICY,
+    SECURITY_GROUP,
+    SECURITY_GROUP_RULE,
+    SUBNET,
+    Kind,
+)
 from .policy import Context, Policy
 from .store import Store
 
@@ -32,6 +40,7 @@ class Resources:
             SECURITY_GROUP.name: self._store.add_group,
             SECURITY_GROUP_RULE.name: self._rule,
             RBAC_POLICY.name: self._rbac,
+            QOS_POLICY.name: self._qos_policy,
         }
         return make[kind.name](body)
 
@@ -58,6 +67,14 @@ class Resources:
         network = self._store.add("network", body)
         self._share(network, shared=shared)
         return network
+
+    def _qos_policy(self, body: Json) -> Json:
+        shared = body.pop("shared", False)
+        policy = self._store.add("policy", body | {"shared": shared})
+        if shared:
+            rule = {"object_type": "qos_policy", "object_id": policy["id"], "target_tenant": "*"}
+            self._rbac(rule | {"action": "access_as_shared", "project_id": policy["project_id"]})
+        return policy
 
     def _share(self, network: Json, *, shared: bool) -> None:
         if self._store.is_shared(network, None) == shared:

@@ -23,6 +23,7 @@ class Store:
         self.security_groups: dict[str, Json] = {}
         self.security_group_rules: dict[str, Json] = {}
         self.rbac_policys: dict[str, Json] = {}
+        self.policys: dict[str, Json] = {}
         self.trunks: dict[str, Json] = {}
         self.routers: dict[str, Json] = {}
         self.floatingips: dict[str, Json] = {}
