@@ -172,7 +172,8 @@ policy = [
     _grants(
         "floating_ips",
         "namespace:address, of floating IPs of their project that Services may name by "
-        "loadBalancerIP (an address that a Service has already needs no grant)",
+        "loadBalancerIP, and Pods by openstack.org/floating_ip (an address that one has already "
+        "needs no grant)",
     ),
     _grants(
         "tls_containers",

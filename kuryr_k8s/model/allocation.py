@@ -10,6 +10,7 @@ ALLOCATED = f"{_PREFIX}allocated"
 PORT_ID, PORT_MAC = f"{_PREFIX}port_id", f"{_PREFIX}port_mac"
 PORT_IP = f"{_PREFIX}port_ip"
 PORT_CIDR, PORT_GATEWAY = f"{_PREFIX}port_cidr", f"{_PREFIX}port_gateway"
+PORT_FLOATING_IP = f"{_PREFIX}port_floating_ip"  # of Pods that ask for one
 ALL = (ALLOCATED, PORT_ID, PORT_MAC, PORT_IP, PORT_CIDR, PORT_GATEWAY)
 
 

@@ -5,6 +5,7 @@ status: projectId, securityGroupIds, vifs: {eth0: {default: true, vif: <versione
         specificPorts: {<id of a port that a user made>: {<field>: <value before the Pod had it>}}
         requestedDevices: {eth1: {physnet: <physical network>}}, what the node is asked for
         devices: {eth1: {physnet: …, pciSlot: …, pciVendorInfo: …}}, what the node answers
+        floatingIP: <address>, empty until it is known
 
 An interface that does not follow the security groups of its Pod has ``ownSecurityGroups: true``
 beside its ``vif``; one in a network that users name, its ``networkName``; one for which the node's
@@ -49,6 +50,7 @@ class KuryrPort:
     :param specific_ports: ``status.specificPorts`` as (id, fields), the fields as pairs.
     :param requested_devices: ``status.requestedDevices`` as (interface, physical network).
     :param devices: ``status.devices`` as (interface, device), without what cannot be read.
+    :param floating_ip: ``status.floatingIP``; None: the Pod asks for none.
     """
 
     namespace: str
@@ -70,6 +72,7 @@ class KuryrPort:
     specific_ports: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     requested_devices: tuple[tuple[str, str], ...] = ()
     devices: tuple[tuple[str, Device], ...] = ()
+    floating_ip: str | None = None
 
     @classmethod
     def read(cls, item: Json) -> Self:
@@ -109,6 +112,7 @@ class KuryrPort:
                 for ifname, fields in sorted((status.get("devices") or {}).items())
                 if (device := Device.read(fields)) is not None
             ),
+            floating_ip=status.get("floatingIP"),
         )
 
     def vifs(self) -> dict[str, VIFBase]:

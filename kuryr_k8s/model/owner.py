@@ -5,20 +5,21 @@ from dataclasses import dataclass
 
 
 class Role(enum.StrEnum):
-    """Uses of a load balancer for its Service."""
+    """Uses of a load balancer, or of a public address, for its owner."""
 
     FIRST = "first"  # serves the first ClusterIP; also the role of the Service's public address
     SECOND = "second"  # serves the second ClusterIP of a dual-stack Service
     EXTERNAL = "external"  # has a VIP that is not a ClusterIP
     EXTERNAL_SECOND = "external-second"  # has such a VIP of the other address family
     SHARED = "shared"  # listeners and pools in the load balancer of another owner
+    POD = "pod"  # the owner is a Pod, and has a public address
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Owner:
     """Owner of one load balancer, of parts of another one, or of a public address.
 
-    :param uid: the Service's.
+    :param uid: the Service's, or the Pod's identity.
     """
 
     uid: str

@@ -122,7 +122,7 @@ class Stage:
 
     async def more_state(self):
         """What else is to be compared between two lives."""
-        return {}
+        return {"floating IPs": list(self.cloud.floating_ips.values())}
 
     def ports_of(self, pod):
         """The ports made for a Pod, in Neutron."""

@@ -11,6 +11,8 @@ ANNOTATION = "openstack.org/kuryr-additional-subnets"
 NAMED = "openstack.org/spec-ports"
 SELECTED = "k8s.v1.cni.cncf.io/networks"
 SHOWN = "k8s.v1.cni.cncf.io/network-status"
+NETWORK, ADDRESS = "openstack.org/network_id", "openstack.org/ip_address"
+FLOATING_IP, LED_TO_BY = "openstack.org/floating_ip", "openstack.org/port_floating_ip"
 VF, VF_SUBNETS = "intel.com/vf", "openstack.org/kuryr-sriov-subnets"
 CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 LONG = 150.0  # seconds that a step may take with a fault in it
@@ -140,6 +142,54 @@ async def selected_network(stage, _keeper, at):
     await _give_back(stage, at)
 
 
+@life(options={"kubernetes": {"multi_vif_drivers": "named_network"}})
+async def named_network(stage, keeper, at):
+    """It names its network, an address and any floating IP, which it gives up before it ends."""
+    storage = await _reachable_network(stage, keeper)
+    asked = {NETWORK: storage["id"], ADDRESS: "10.70.0.7", FLOATING_IP: "true"}
+    pod = await run(stage, annotations=asked)
+    await _until_led_to(stage, pod, by=True)
+    await at("running")
+    await stage.client.patch(path_of(pod), {"metadata": {"annotations": {FLOATING_IP: None}}})
+    await _until_led_to(stage, pod, by=False)
+    await at("without a floating IP")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
+@life(options={"kubernetes": {"multi_vif_drivers": "named_network"}})
+async def found_floating_ip(stage, keeper, at):
+    """It names a floating IP that is there before, and afterwards."""
+    storage = await _reachable_network(stage, keeper)
+    (public,) = (each for each in stage.cloud.networks.values() if each["name"] == "public")
+    theirs = stage.cloud.add_floating_ip(public["id"], description="of its user")
+    asked = {NETWORK: storage["id"], FLOATING_IP: theirs["id"]}
+    pod = await run(stage, annotations=asked)
+    await _until_led_to(stage, pod, by=True)
+    await at("running")
+    await stage.cluster.delete_pod(pod)
+    await _give_back(stage, at)
+
+
+async def _reachable_network(stage, keeper):
+    """There is a network with a router to an external one, from which floating IPs are taken."""
+    storage = stage.cloud.add_network("storage", "10.70.0.0/24")
+    public = stage.cloud.add_external_network("public", "172.24.4.0/24")
+    stage.cloud.add_router(public["id"], *storage["subnets"])
+    await keeper.restart(neutron_defaults={"external_svc_net": public["id"]})
+    return storage
+
+
+async def _until_led_to(stage, pod, *, by):
+    """Wait until the Pod tells of a floating IP; or until it tells of none."""
+
+    async def tells():
+        live = await stage.client.find(path_of(pod))
+        return bool((live["metadata"].get("annotations") or {}).get(LED_TO_BY)) == by
+
+    await stage.until(tells, within=LONG)
+
+
 @life(
     options={
         "kubernetes": {"multi_vif_drivers": "additional_subnets,npwg_multiple_interfaces,sriov"},
@@ -225,6 +275,8 @@ LIVES = (
     three_interfaces,
     specific_port,
     selected_network,
+    named_network,
+    found_floating_ip,
     four_drivers,
 )
 

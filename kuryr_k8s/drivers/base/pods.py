@@ -527,13 +527,24 @@ class MultiVIFDriver(Driver):
 
     A driver whose users ask by an annotation has the cache of Pods keep it, in its constructor
     (``context.informers.of(PODS).keep(NAME)``). Nothing else parses that annotation.
+
+    :cvar asks_for_floating_ips: whether :meth:`floating_ip` may return one.
     """
 
     slot = "multi_vif"
+    asks_for_floating_ips: ClassVar[bool] = False
 
     def may_ask(self, pod: Pod) -> bool:
         """Return whether the Pod may ask for an interface, without asking anybody."""
         return True
+
+    def floating_ip(self, pod: Pod) -> str | None:
+        """Return which floating IP the Pod asks for by now.
+
+        :returns: the address or the id of one that exists; empty: any; None: it asks for none.
+        :raises kuryr_k8s.errors.Refused: it cannot be read.
+        """
+        return None
 
     def names_network(self, pod: Pod) -> bool:
         """Return whether the Pod names the network of its default interface, or its Namespace.

@@ -77,15 +77,17 @@ class Owned(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicIPRequest:
-    """Request of a Service for its public address.
+    """Request of a Service, or a Pod, for its public address.
 
-    :param port_id: the port of the VIP that the address leads to.
-    :param vip_address: the VIP's own address.
+    :param port_id: the port that the address leads to: of the VIP, or the Pod's.
+    :param vip_address: the VIP's, or the Pod's, own address.
     :param address: the address that is wanted; None if any will do. One that exists in the same
         project, and that nobody uses, is taken.
     :param network_id: the external network; None if the operator's choice applies.
     :param subnet_ids: subnets, one of which is used; empty if any will do. They are of that
         network, or of the one in which the owner has an address by the operator's choice.
+    :param existing: the address or the id of a floating IP of the project, which alone will do;
+        empty: none is named.
     :param keep: an address that is replaced stays the project's, as with ``release``. That is
         noted on the address itself, for when nobody can ask the Service any more.
     """
@@ -99,11 +101,12 @@ class PublicIPRequest:
     address: str | None = None
     network_id: str | None = None
     subnet_ids: tuple[str, ...] = ()
+    existing: str = ""
     keep: bool = False
 
 
 class ServicePublicIPDriver(Driver):
-    """Makes a VIP reachable from outside. One call at a time for each owner."""
+    """Makes a VIP, or a Pod, reachable from outside. One call at a time for each owner."""
 
     slot = "service_public_ip"
 

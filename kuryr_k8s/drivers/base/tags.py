@@ -1,4 +1,4 @@
-"""Tags by which cloud objects of Services are found again.
+"""Tags by which cloud objects of Services, and floating IPs of Pods, are found again.
 
 This is the only place where an owner is written as text. Clouds hold these tags for as long as
 the objects live, so their form never changes.
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from kuryr_k8s.model.owner import Owner, Role
 
 SERVICE_TAG = "kuryr-service:"  # followed by the owner
+POD_TAG = "kuryr-pod:"  # followed by the owner's uid
 NAMESPACE_TAG = "kuryr-namespace:"  # followed by the namespace's name
 # the first one that a text ends with counts
 _SUFFIXES = {
@@ -29,14 +30,18 @@ def tags_of(cluster: Sequence[str], namespace: str, owner: Owner) -> tuple[str, 
 
 def owner_tag(owner: Owner) -> str:
     """Return the tag that names the owner."""
+    if owner.role is Role.POD:
+        return f"{POD_TAG}{owner.uid}"
     return f"{SERVICE_TAG}{owner.uid}{_SUFFIXES.get(owner.role, '')}"
 
 
 def owner_of(tags: Iterable[str]) -> Owner | None:
     """Return the owner that the tags name, if they name one."""
-    text = _value_of(SERVICE_TAG, tags)
+    found = tuple(tags)
+    text = _value_of(SERVICE_TAG, found)
     if not text:
-        return None
+        pod_uid = _value_of(POD_TAG, found)
+        return Owner(pod_uid, Role.POD) if pod_uid else None
     for role, suffix in _SUFFIXES.items():
         if text.endswith(suffix):
             return Owner(text.removesuffix(suffix), role)

@@ -38,10 +38,12 @@ OPTIONS = {"security_group": "security_groups", "qos_policy": "qos_policies"}
 class NamedNetwork(MultiVIFDriver):
     """Requests the default interface as the Pod, or its Namespace, says."""
 
+    asks_for_floating_ips = True
+
     def __init__(self, context: DriverContext) -> None:
         super().__init__(context)
         self._pods = context.informers.of(PODS)
-        self._pods.keep(*wanted.OF_PODS)
+        self._pods.keep(*wanted.OF_PODS, wanted.FLOATING_IP)
         self._namespaces = context.informers.of(NAMESPACES)
         self._namespaces.keep(*wanted.OF_NAMESPACES)
         self._subnets = context.drivers[PodSubnetsDriver]
@@ -109,6 +111,10 @@ class NamedNetwork(MultiVIFDriver):
         return has_any(self._pods, pod, wanted.NETWORKS) or any(
             self._namespaces.annotation(namespace, name) is not None for name in wanted.NETWORKS
         )
+
+    def floating_ip(self, pod: Pod) -> str | None:
+        text = self._of_pod(pod, wanted.FLOATING_IP)
+        return None if text is None else wanted.read_floating_ip(text)
 
     def _refuse_own(self, pod: Pod) -> None:
         """Check that a Pod asks for nothing whose default interface is another plugin's.

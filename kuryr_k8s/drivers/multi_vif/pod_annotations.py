@@ -11,7 +11,14 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.address_pairs import AddressPair
 from kuryr_k8s.drivers.multi_vif.annotations import shown
-from kuryr_k8s.model.annotation_values import address, flag, json_of, mac_address, text
+from kuryr_k8s.model.annotation_values import (
+    address,
+    flag,
+    identifier,
+    json_of,
+    mac_address,
+    text,
+)
 
 _OURS, _KUBE_OVN = "openstack.org/", "ovn.kubernetes.io/"
 NETWORK, SUBNET = f"{_OURS}network_id", f"{_OURS}subnet_id"
@@ -21,6 +28,7 @@ ADDRESS, MAC = f"{_OURS}ip_address", f"{_OURS}mac_address"
 POOL = f"{_OURS}ip_pool"
 PAIRS = f"{_OURS}allowed_address_pairs"
 QOS = f"{_OURS}qos_policy_id"
+FLOATING_IP = f"{_OURS}floating_ip"
 ALIASES = {
     f"{_OURS}security_group_id": GROUPS,
     f"{_KUBE_OVN}ip_address": ADDRESS,
@@ -109,6 +117,32 @@ def read(
     if asked.mac and asked.pool:
         raise errors.Refused(f"annotation {MAC}: only one of the Pods with {POOL} could have it")
     return asked
+
+
+def read_floating_ip(value: str) -> str | None:
+    """Read the annotation that asks for a floating IP.
+
+    :returns: the address or the id of one that exists; empty: any; None: none is asked for.
+    :raises errors.Refused: it cannot be read.
+    """
+    stripped = value.strip()
+    for read in (_flag_of_floating_ip, _ipv4, identifier):
+        try:
+            return read(stripped)
+        except ValueError:
+            continue
+    raise errors.Refused(
+        f"annotation {FLOATING_IP} is neither true nor false, nor an IPv4 address or an id: "
+        f"{shown(value)}"
+    )
+
+
+def _flag_of_floating_ip(value: str) -> str | None:
+    return "" if flag(value) else None
+
+
+def _ipv4(value: str) -> str:
+    return str(ipaddress.IPv4Address(value))
 
 
 def _names(most: int) -> Callable[[str], tuple[str, ...]]:

@@ -1,4 +1,6 @@
-"""Marks by which floating IPs of Services are found again: nothing else records their owners.
+"""Marks by which floating IPs of Services and Pods are found again.
+
+Nothing else records their owners.
 
 A floating IP that we create names its owner and the cluster in the description from its first
 instant, and then in tags, like everything of the cluster. One that existed before keeps the
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from kuryr_k8s.cloud.mark import ClusterMark, clusters_on
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
 from kuryr_k8s.drivers.base import tags as owner_tags
-from kuryr_k8s.drivers.base.tags import NAMESPACE_TAG, SERVICE_TAG
+from kuryr_k8s.drivers.base.tags import NAMESPACE_TAG, POD_TAG, SERVICE_TAG
 from kuryr_k8s.model.owner import Owner
 
 FOUND_TAG = "kuryr-found"  # the floating IP existed before, and stays
@@ -68,7 +70,7 @@ class Marks:
     def others_tags(self, floating_ip: FloatingIP) -> tuple[str, ...]:
         """Return the tags that people have given the floating IP."""
         ours = (*self.cluster, self.mark.tag, FOUND_TAG, *WISH_TAGS)
-        prefixes = (SERVICE_TAG, NAMESPACE_TAG)
+        prefixes = (SERVICE_TAG, POD_TAG, NAMESPACE_TAG)
         return tuple(
             tag for tag in floating_ip.tags if tag not in ours and not tag.startswith(prefixes)
         )
@@ -93,5 +95,5 @@ def is_by_default(floating_ip: FloatingIP) -> bool:
 
 
 def is_marked(floating_ip: FloatingIP) -> bool:
-    """Return whether the floating IP is a Service's, in this cluster or in another one."""
+    """Return whether the floating IP is a Service's or a Pod's, in this cluster or another one."""
     return owner_tags.owner_of((*floating_ip.tags, floating_ip.description)) is not None

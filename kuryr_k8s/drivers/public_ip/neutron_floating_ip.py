@@ -1,4 +1,4 @@
-"""Public addresses of VIPs: floating IPs of Neutron.
+"""Public addresses of VIPs and Pods: floating IPs of Neutron.
 
 The truth is Neutron; floating IPs are found again by their marks. Records remember it, so that
 what is unchanged costs no call. An owner has one floating IP; of several, as a lost answer or a
@@ -71,6 +71,8 @@ class NeutronFloatingIP(ServicePublicIPDriver):
 
     async def ensure(self, request: PublicIPRequest) -> str | None:
         own = await self._records.of(request.owner)
+        if request.existing:
+            request = await self._located(request, own)
         required = await self._requirements.read(request, own)
         if required is None:
             for floating_ip in own:
@@ -85,6 +87,22 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         address = (await self._bring_in_line(request, chosen)).address
         await self._replace(request, required, await self._records.of(request.owner), chosen)
         return address
+
+    async def _located(self, request: PublicIPRequest, own: list[FloatingIP]) -> PublicIPRequest:
+        """Return the request with the address and the network of the floating IP that it names.
+
+        :raises errors.Refused: the project has no such floating IP.
+        """
+        named = request.existing
+        found = next((each for each in own if named in (each.id, each.address)), None)
+        if found is None:
+            field = "floating_ip_address" if is_address(named) else "id"
+            query = {field: named, "project_id": request.project_id}
+            rows = await self._neutron.list_all(query)
+            if len(rows) != 1:
+                raise errors.Refused(f"project {request.project_id} has no floating IP {named}")
+            (found,) = rows
+        return dataclasses.replace(request, address=found.address, network_id=found.network_id)
 
     async def has(self, owner: Owner) -> bool:
         return bool(await self._records.of(owner))
@@ -202,7 +220,7 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         if found.project_id != request.project_id:
             raise InUse(f"floating IP {found.address} is of project {found.project_id}")
         if fip_marks.is_marked(found):
-            raise InUse(f"floating IP {found.address} is another Service's")
+            raise InUse(f"floating IP {found.address} is another Service's, or another Pod's")
         if found.forwards or found.port_id not in (None, request.port_id):
             user = "port forwardings" if found.forwards else f"port {found.port_id}"
             raise InUse(f"floating IP {found.address} is in use by {user}")
@@ -287,14 +305,18 @@ class NeutronFloatingIP(ServicePublicIPDriver):
             return
         own = await self._records.of(request.owner)
         if any(each.port_id == request.port_id for each in own):
-            raise errors.Wait("the VIP has a floating IP by now", delay=SOON) from error
+            raise errors.Wait("the port has a floating IP by now", delay=SOON) from error
         raise InUse(
-            f"port {request.port_id} of the VIP has a floating IP that we did not create: "
-            "disassociate it"
+            f"port {request.port_id} has a floating IP that we did not create: disassociate it"
         ) from error
 
     def _tags_of(self, request: PublicIPRequest) -> tuple[str, ...]:
         return self._marks.tags_of(request.namespace, request.owner)
+
+
+def is_address(text: str) -> bool:
+    """Return whether a name of a floating IP is its address, and not its id."""
+    return "." in text
 
 
 def _wishes_of(request: PublicIPRequest) -> frozenset[str]:

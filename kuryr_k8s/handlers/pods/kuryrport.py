@@ -27,6 +27,7 @@ from kuryr_k8s.engine.limit import Priority, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.default_routes import routed
 from kuryr_k8s.handlers.pods.device_records import DeviceRecords
+from kuryr_k8s.handlers.pods.floating_ips import PodFloatingIPs, PodFloatingIPSweep
 from kuryr_k8s.handlers.pods.interface_requests import InterfaceRequests
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
@@ -78,6 +79,7 @@ class KuryrPortHandler(Handler):
         self._interfaces = Interfaces(context.drivers)
         self._specific_ports = SpecificPortRecords(context)
         self._devices = DeviceRecords(context)
+        self._floating_ips = PodFloatingIPs(context, self._selection, self.wake)
         self._network_status = NetworkStatus(context)
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
@@ -138,8 +140,11 @@ class KuryrPortHandler(Handler):
         )
 
     def loops(self) -> Sequence[Controller[Any]]:
-        """Return the sweep of ports, by which pools recover as well, and that of users' ports."""
-        return (PortSweep(self._context).loop, SpecificPortSweep(self._context).loop)
+        """Return the sweeps of ports, by which pools recover as well, and of floating IPs."""
+        sweeps = [PortSweep(self._context).loop, SpecificPortSweep(self._context).loop]
+        if self._selection.may_ask_for_floating_ips:
+            sweeps.append(PodFloatingIPSweep(self._context, self.wake).loop)
+        return sweeps
 
     async def reconcile(self, key: Key) -> float | None:
         recorded = self._context.informers.of(KURYRPORTS).get(key)
@@ -207,6 +212,7 @@ class KuryrPortHandler(Handler):
             await self._network_status.write(key, pod, recorded)
             await self._give_back_unused(key, recorded)
             self._check_called(pod, recorded)
+            await self._floating_ips.ensure(key, pod, recorded)
             return
         if pod.deleting or (recorded.has_none and self._selection.may_be_none):
             return  # it will not start any more, or has all that it gets
@@ -477,6 +483,7 @@ class KuryrPortHandler(Handler):
 
     async def _release_and_let_go(self, key: Key, recorded: KuryrPort) -> None:
         if self._unrecorded.get(key) != (recorded.uid, RELEASED):
+            await self._floating_ips.release(recorded)
             await self._release_ports(key, recorded)
             await self._specific_ports.give_back(self._as_granted(key, recorded))
             self._unrecorded[key] = (recorded.uid, RELEASED)

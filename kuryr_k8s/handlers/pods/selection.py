@@ -61,3 +61,13 @@ class PodSelection:
         if self._multus == "delegate":
             return any(each.may_ask(pod) for each in self.drivers)
         return any(each.names_network(pod) for each in self.drivers)
+
+    @property
+    def may_ask_for_floating_ips(self) -> bool:
+        """True if Pods can ask for floating IPs."""
+        return any(each.asks_for_floating_ips for each in self.drivers)
+
+    def floating_ip(self, pod: Pod) -> str | None:
+        """Return which floating IP the Pod asks for: see :meth:`MultiVIFDriver.floating_ip`."""
+        asked = (each.floating_ip(pod) for each in self.drivers if each.asks_for_floating_ips)
+        return next((each for each in asked if each is not None), None)

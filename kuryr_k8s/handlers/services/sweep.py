@@ -121,13 +121,16 @@ def sweeps_of(
     async def release_public_ip(owner: Owner) -> None:
         await public_ips.release(owner, keep=None)
 
+    async def public_ips_of_services() -> list[Owned]:
+        return [each for each in await public_ips.list_owned() if each.owner.role is not Role.POD]
+
     sweep = OrphanSweep(
         context, "load balancer", load_balancers.list_owned, load_balancers.release, look_again
     )
     load_balancers.subscribe(sweep.resume_if_removing)
     return (
         sweep,
-        OrphanSweep(context, "public IP", public_ips.list_owned, release_public_ip, look_again),
+        OrphanSweep(context, "public IP", public_ips_of_services, release_public_ip, look_again),
     )
 
 
