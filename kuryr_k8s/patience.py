@@ -41,6 +41,7 @@ class Patience:
     :param vip_port_confirmed: after which a VIP's port that was found is looked at again, at most.
     :param mirror_pod: for which the API server may be without the mirror of a static Pod.
     :param pod_network: between two reads of the networks and subnets of Pods and Services.
+    :param routers: between two looks which routers lead into a network.
     :param pool_request: until a Pod that waits for a pool's port asks again by itself.
     :param pooled_port_name: until a pool's port bears its Pod's name: a Pod that lives shorter is
         not worth a call.
@@ -95,6 +96,7 @@ class Patience:
     vip_port_confirmed: float = 60.0
     mirror_pod: float = 20.0
     pod_network: float = 60.0
+    routers: float = 600.0
     pool_request: float = 30.0
     pooled_port_name: float = 10.0
     untold_port: float = 30.0

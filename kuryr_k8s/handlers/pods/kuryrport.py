@@ -31,6 +31,7 @@ from kuryr_k8s.handlers.pods.floating_ips import PodFloatingIPs, PodFloatingIPSw
 from kuryr_k8s.handlers.pods.interface_requests import InterfaceRequests
 from kuryr_k8s.handlers.pods.interfaces import Interfaces
 from kuryr_k8s.handlers.pods.network_status import NetworkStatus
+from kuryr_k8s.handlers.pods.reachability import Reachability
 from kuryr_k8s.handlers.pods.selection import PodSelection
 from kuryr_k8s.handlers.pods.specific_port_records import SpecificPortRecords
 from kuryr_k8s.handlers.pods.specific_port_sweep import SpecificPortSweep
@@ -81,6 +82,7 @@ class KuryrPortHandler(Handler):
         self._devices = DeviceRecords(context)
         self._floating_ips = PodFloatingIPs(context, self._selection, self.wake)
         self._network_status = NetworkStatus(context)
+        self._reachability = Reachability(context)
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
         self._refused_ports: set[Key] = set()  # Pods that name ports which others have
@@ -267,6 +269,8 @@ class KuryrPortHandler(Handler):
             raise errors.Refused(OLD_DEFINITION)
         if any(network_names.values()):
             await self._network_status.write(key, pod, recorded)
+            if (about := self.about(key)) is not None:
+                await self._reachability.tell(about, recorded)
         await self._give_back_unused(key, recorded)
 
     def _check_called(self, pod: Pod, recorded: KuryrPort) -> None:

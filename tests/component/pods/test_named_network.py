@@ -18,6 +18,7 @@ QOS = "openstack.org/qos_policy_id"
 PAIR = '[{{"ip_address": "10.70.0.100"}}]'  # to be formatted
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 WITH = {"kubernetes": {"multi_vif_drivers": "named_network"}}
+SUBNETS = {"nodes": "10.71.0.0/24", "services": "10.72.0.0/24"}
 FIXED = "fa:16:3e:00:00:07"
 
 
@@ -220,6 +221,30 @@ async def test_port_has_the_qos_policy_that_the_pod_or_its_namespace_names(stage
         port = await port_of(stage, "own", {QOS: "gold"})
         assert (port["network_id"], port["qos_policy_id"]) == (stage.cloud.pods["id"], gold)
     await stage.client.patch(path, {"metadata": {"annotations": {QOS: None}}})
+
+
+async def test_pod_is_told_what_no_router_connects_its_network_with(stage, storage):
+    cloud = stage.cloud
+    nodes, services = (cloud.add_network(name, cidr) for name, cidr in SUBNETS.items())
+    options = {"node_subnet": nodes["subnets"][0], "service_subnet": services["subnets"][0]}
+    public = cloud.add_external_network("public", "172.24.4.0/24")
+    router = cloud.add_router(public["id"], *nodes["subnets"])
+    routed = cloud.add_network("routed", "10.73.0.0/24")
+    cloud.join(router, *routed["subnets"])
+    async with stage.controller(**WITH, neutron_defaults=options):
+        await port_of(stage, "plain", {})
+        await port_of(stage, "beside", {NETWORK: services["id"]})
+        await port_of(stage, "routed", {NETWORK: routed["id"]})
+        await port_of(stage, "alone", {NETWORK: storage["id"]})
+        words = ("network storage with the nodes", "nor with Services")
+        assert await stage.until_told(*words) == "KuryrNetworkNotRouted"
+        told = {note.partition(": ")[0] for _reason, note in await stage.events()}
+        assert told == {
+            "no router of Neutron connects network storage with the nodes",
+            "no router of Neutron connects network services with the nodes",
+            "no router of Neutron connects network routed with Services, the cluster's DNS among "
+            "them (dnsPolicy",
+        }
 
 
 REFUSED = {  # annotations, with words for what the fixture makes, and the words of the Event

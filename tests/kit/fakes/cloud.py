@@ -230,6 +230,10 @@ class FakeCloud:
         context = Context(self.project_id, frozenset({"admin", "member"}))
         return self._neutron.add_router(context, external_id, subnet_ids)
 
+    def join(self, router: Json, *subnet_ids: str) -> None:
+        """The router leads into these subnets, too."""
+        self._neutron.join(router, subnet_ids)
+
     def add_floating_ip(self, network_id: str, **attributes: Any) -> Json:
         """One that people make, in the cluster's project if not said."""
         context = Context(self.project_id, frozenset({"admin", "member"}))

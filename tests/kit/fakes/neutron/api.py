@@ -87,9 +87,13 @@ class NeutronAPI:
         """A router from subnets to an external network."""
         body = {"external_gateway_info": {"network_id": external_id}}
         router = self._routers.create(context, _with_project(body, context))
+        self.join(router, subnet_ids)
+        return router
+
+    def join(self, router: Json, subnet_ids: Iterable[str]) -> None:
+        """Let a router lead into these subnets, too."""
         for subnet_id in subnet_ids:
             self._routers.add_interface(router, subnet_id, as_gateway=False)
-        return router
 
     def add_floating_ip(self, context: Context, body: Json) -> Json:
         """One that somebody else makes."""
