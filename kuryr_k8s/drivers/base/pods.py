@@ -162,11 +162,19 @@ async def read_subnets(neutron: Neutron, subnet_ids: Sequence[str]) -> tuple[Sub
         subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in subnet_ids])
     except errors.NotFound as error:
         raise errors.Refused(f"no such subnet in Neutron: {error}") from error
+    check_subnets(subnets)
+    return subnets
+
+
+def check_subnets(subnets: Sequence[Subnet]) -> None:
+    """Check that an interface can have these subnets.
+
+    :raises kuryr_k8s.errors.Refused: one is listed twice, or they belong to several networks.
+    """
     if len({subnet.network_id for subnet in subnets}) > 1:
         raise errors.Refused("the subnets of an interface must belong to one network")
     if len({subnet.id for subnet in subnets}) < len(subnets):
         raise errors.Refused("a subnet is listed twice")
-    return subnets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

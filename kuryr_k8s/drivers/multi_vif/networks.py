@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Network
-from kuryr_k8s.drivers.base import DriverContext, PodNetwork, granted, read_subnets
+from kuryr_k8s.drivers.base import DriverContext, PodNetwork, check_subnets, granted, read_subnets
 
 MOST_KNOWN = 1000
 Named = str | Sequence[str]  # the id of a network, or those of subnets
@@ -117,16 +117,17 @@ class NamedNetworks:
             if isinstance(named, str):
                 known.network = await neutron.get_network(named)
                 listed = await neutron.list_subnets(named)
-                subnet_ids = [each.id for each in sorted(listed, key=lambda each: each.ip_version)]
+                subnets = sorted(listed, key=lambda each: each.ip_version)
             else:
-                subnet_ids = list(named)
-                network_id = (await neutron.get_subnet(subnet_ids[0])).network_id
-                known.network = await neutron.get_network(network_id)
+                first, *others = named
+                subnets = [await neutron.get_subnet(first)]
+                known.network = await neutron.get_network(subnets[0].network_id)
+                subnets += await read_subnets(neutron, others)
         except errors.NotFound as error:
             raise errors.Refused(f"no such network in Neutron: {error}") from error
-        if not subnet_ids:
+        if not subnets:
             raise errors.Refused(f"network {named} has no subnets")
-        subnets = await read_subnets(neutron, subnet_ids)
+        check_subnets(subnets)
         is_chosen = not isinstance(named, str)
         if is_chosen and len({subnet.ip_version for subnet in subnets}) < len(subnets):
             raise errors.Refused("an interface has one subnet of each address family at most")
