@@ -3,19 +3,21 @@
 import json
 
 import pytest
+import yaml
 
 from kuryr_k8s import errors
 from kuryr_k8s.app import ControllerApp
 from lab.paths import REPOSITORY
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE
-from tests.kit.kube.objects import make_network_attachment
+from tests.kit.kube.objects import make_network_attachment, make_pod, path_of
 
 NETWORK, SUBNET = "openstack.org/network_id", "openstack.org/subnet_id"
 GROUPS, ADDRESS = "openstack.org/security_group_ids", "openstack.org/ip_address"
 PORT = "openstack.org/spec-default-port"
 DEFAULT = "v1.multus-cni.io/default-network"
 SELECTED = "k8s.v1.cni.cncf.io/networks"
+POLICY = REPOSITORY / "etc" / "admission" / "default-network.yaml"
 CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 PATIENCE = {"first_refused": 0.2, "refused": 0.2}
 ELSEWHERE = "10.244.0.7"  # an address of the other plugin's
@@ -259,3 +261,35 @@ async def test_options_that_contradict_each_other_end_the_start(
     refused = pytest.RaisesExc(errors.ConfigError, match=words)
     with pytest.RaisesGroup(refused, flatten_subgroups=True, allow_unwrapped=True):
         await ControllerApp(conf).run()
+
+
+async def test_admission_policy_has_multus_call_for_pods_that_name_a_network(stage, namespace):
+    async def selected(**pod):
+        asked = make_pod("web", stage.cluster.namespace, **pod)
+        pods = path_of(asked).rpartition("/")[0]
+        made = await stage.client.request("POST", pods, asked, dryRun="All")
+        return (made["metadata"].get("annotations") or {}).get(DEFAULT)
+
+    manifests = list(yaml.safe_load_all(POLICY.read_text()))
+    try:
+        for manifest in manifests:
+            await stage.client.create(manifest)
+
+        async def in_force():  # the server learns of it in its own time
+            return await selected(annotations={NETWORK: "x"}) == "kuryr"
+
+        await stage.until(in_force)
+        assert await selected(annotations={SUBNET: "x", DEFAULT: "theirs"}) == "theirs"
+        assert await selected(annotations={PORT: "x"}) == "kuryr"
+        assert await selected(annotations={NETWORK: "x"}, hostNetwork=True) is None
+        assert await selected(annotations={GROUPS: "x"}) is None
+        assert await selected() is None
+        await namespace(network_id="x")
+
+        async def in_force_by_the_namespace():
+            return await selected() == "kuryr"
+
+        await stage.until(in_force_by_the_namespace)
+    finally:
+        for manifest in manifests:
+            await stage.client.delete(path_of(manifest))
