@@ -79,6 +79,13 @@ _parts = [
         help="Which Pods get their interfaces from kuryr. Daemons need this option, too.",
     ),
     cfg.ListOpt(
+        "vm_runtime_classes",
+        default=[],
+        help="RuntimeClasses whose Pods run in virtual machines of their own. On nodes that are "
+        "virtual machines themselves, their interfaces are macvlans on top of VLANs: the runtime "
+        "of Kata Containers in Go takes no VLANs.",
+    ),
+    cfg.ListOpt(
         "multi_vif_drivers",
         default=["noop"],
         deprecated_name="enabled_vif_drivers",

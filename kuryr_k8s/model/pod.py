@@ -70,6 +70,7 @@ class Pod:
     :param devices: how many devices of the node its containers request, by the names of resources;
         0: some, in a quantity that is no plain number.
     :param claims: the names of the ResourceClaims that its containers use, as far as they exist.
+    :param runtime_class: its RuntimeClass; empty: it names none.
     :param ordinal: its number in its StatefulSet; None: it is in none.
     """
 
@@ -86,6 +87,7 @@ class Pod:
     gate: ReadinessGate | None = None
     devices: tuple[tuple[str, int], ...] = ()
     claims: tuple[str, ...] = ()
+    runtime_class: str = ""
     ordinal: int | None = None
 
     @classmethod
@@ -111,6 +113,7 @@ class Pod:
             gate=ReadinessGate.read(item),
             devices=_devices(spec),
             claims=_claims(item),
+            runtime_class=sys.intern(spec.get("runtimeClassName") or ""),
             ordinal=_ordinal(meta),
         )
 

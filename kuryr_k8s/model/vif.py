@@ -129,9 +129,16 @@ class VIFVHostUser(VIFBase):
     mode: str
 
 
+COVERED = "kuryr-covered"
+
+
 @model
 class VIFVlanNested(VIFBase):
-    """A VLAN interface of the node's own trunk port."""
+    """A VLAN interface of the node's own trunk port.
+
+    With COVERED for its plugin, the Pod's interface is a macvlan on top of it: some runtimes of
+    virtual machines take no VLANs.
+    """
 
     vif_name: str
     vlan_id: int

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
 import multiprocessing
@@ -30,6 +31,7 @@ from kuryr_k8s.cni.pods.kuryrports import KuryrPorts
 from kuryr_k8s.cni.pods.outages import Outages
 from kuryr_k8s.k8s.events import EventRecorder
 from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.vif import COVERED
 from tests.kit.node.fakes import Api, Cache, kuryrport, vlan_vif
 from tests.node.workbench import (
     NODE,
@@ -130,6 +132,29 @@ async def test_pod_has_a_vlan_interface_and_the_node_has_none(daemon, gateway, n
     await binding.check(attachment(netns), vif)
 
 
+async def test_runtime_that_takes_no_vlans_finds_a_macvlan_and_nothing_else(
+    daemon, gateway, namespaces
+):
+    netns, binding = namespaces(), daemon()
+    vif = dataclasses.replace(vlan_vif(1), plugin=COVERED)
+    await binding.connect(attachment(netns), vif)
+    await binding.ready(attachment(netns), vif)
+    link = pod_link(netns)
+    assert link["linkinfo"]["info_kind"] == "macvlan"
+    assert (link["address"], link["mtu"]) == (vif.address, 1442)
+    addressed = [each["ifname"] for each in ip("addr", netns=netns) if each["addr_info"]]
+    assert addressed == ["lo", "eth0"]
+    await eventually(lambda: answers("10.77.0.1", netns))
+    await eventually(lambda: answers("fd77::1", netns))
+    await binding.check(attachment(netns), vif)
+    again = daemon()  # which has the records alone
+    async with healing(again, vif) as api:
+        shell(f"ip -n {netns} link del eth0")
+        await restored(again, netns, api)
+    await again.disconnect(attachment(netns))
+    assert [each["ifname"] for each in ip("link", netns=netns)] == ["lo"]
+
+
 async def test_connecting_again_changes_nothing(daemon, gateway, namespaces):
     netns, binding, vif = namespaces(), daemon(), vlan_vif(1)
     first = await binding.connect(attachment(netns), vif)
@@ -195,10 +220,10 @@ async def test_record_outlives_the_daemon(daemon, gateway, namespaces):
 
 
 @contextlib.asynccontextmanager
-async def healing(binding):
+async def healing(binding, vif=None):
     """The loop that heals, with the Pod of ``attachment`` in its cache."""
     cache, bindings, settled = Cache(), Bindings({"VIFVlanNested": binding}), asyncio.Event()
-    cache.put(kuryrport("web", "u1", {"eth0": vlan_vif(1)}))
+    cache.put(kuryrport("web", "u1", {"eth0": vif or vlan_vif(1)}))
     settled.set()
     api = Api(cache)
     kuryrports = KuryrPorts(cache, api)

@@ -63,6 +63,8 @@ class NestedRecord(Record):
         fields = dataclasses.asdict(self)
         key = "vlan" if isinstance(self.nested, netlink.Vlan) else "macvlan"
         nested = fields.pop("nested")
+        if not nested.get("covered", True):
+            del nested["covered"]  # earlier versions do not know it
         return {**fields, key: nested}
 
     @property
@@ -255,7 +257,8 @@ class NestedBinding(Binding):
     async def _is_made(self, record: NestedRecord) -> bool:
         """Return whether there is the interface, and not under the name of its first moment."""
         exists = self._nested.exists(*record.place)
-        if record.ready or not exists:
+        covered = isinstance(record.nested, netlink.Vlan) and record.nested.covered
+        if not exists or (record.ready and not covered):
             return exists
         attachment = record.attachment
         return await self._links.observe(attachment.netns, attachment.ifname) is not None

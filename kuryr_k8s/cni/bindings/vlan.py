@@ -8,7 +8,7 @@ from pathlib import Path
 from kuryr_k8s.cni import netlink
 from kuryr_k8s.cni.bindings.base import BindingContext, BindingError
 from kuryr_k8s.cni.bindings.nested import NestedBinding
-from kuryr_k8s.model.vif import VIFBase, VIFVlanNested
+from kuryr_k8s.model.vif import COVERED, VIFBase, VIFVlanNested
 
 
 class VlanBinding(NestedBinding):
@@ -20,4 +20,4 @@ class VlanBinding(NestedBinding):
     def _nested_of(self, vif: VIFBase, link: str) -> netlink.Nested:
         if not isinstance(vif, VIFVlanNested):
             raise BindingError(f"{type(vif).__name__} is not a VIFVlanNested")
-        return netlink.Vlan(link=link, vlan_id=vif.vlan_id)
+        return netlink.Vlan(link=link, vlan_id=vif.vlan_id, covered=vif.plugin == COVERED)

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kuryr_k8s.cni.netlink import device, namespace, rtnl
 from kuryr_k8s.cni.netlink.pyroute import IPRoute, NetlinkError
@@ -28,10 +28,14 @@ class Taken(LinkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vlan:
-    """A VLAN of a link of the node. The kernel has at most one interface for it."""
+    """A VLAN of a link of the node. The kernel has at most one interface for it.
+
+    :param covered: whether the Pod's interface is a macvlan on top of it, in its namespace.
+    """
 
     link: str
     vlan_id: int
+    covered: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"VLAN {self.vlan_id} of {self.link}"
@@ -143,19 +147,34 @@ def _number(netns: str) -> int:
 def _create(nested: Nested, name: str, netns: str, wiring: Wiring) -> str:
     with namespace.opened(netns) as target:
         mtu = _possible(nested, wiring.mtu)
-        code = _new(nested, name, mtu, mac=wiring.mac, netns=target)
+        covered = isinstance(nested, Vlan) and nested.covered
+        code = _new(nested, name, mtu, mac="" if covered else wiring.mac, netns=target)
         if code == errno.EEXIST and isinstance(nested, Vlan) and _exists(nested):
             raise Taken(f"{nested} has an interface already")
         if code:
             raise OSError(code, os.strerror(code))
         with namespace.entered(target) as inside:
-            with IPRoute() as route:
-                index = socket.if_nametoindex(name)
-                if isinstance(nested, Macvlan):
-                    route.link("set", index=index, ifalias=nested.alias)
-                route.link("set", index=index, ifname=wiring.ifname)
+            if covered:
+                _cover(inside, name, mtu, wiring)
+            else:
+                with IPRoute() as route:
+                    index = socket.if_nametoindex(name)
+                    if isinstance(nested, Macvlan):
+                        route.link("set", index=index, ifalias=nested.alias)
+                    route.link("set", index=index, ifname=wiring.ifname)
             namespace.prepare(inside, wiring)
     return device.mac(nested.link)
+
+
+def _cover(inside: rtnl.Rtnl, lower: str, mtu: int | None, wiring: Wiring) -> None:
+    """Make the Pod's interface on top of one that keeps its name, and has no addresses.
+
+    It goes with the lower one.
+    """
+    index = socket.if_nametoindex(lower)
+    namespace.isolate(lower)
+    top = rtnl.macvlan(wiring.ifname, index, rtnl.BRIDGE, mtu, mac=wiring.mac)
+    inside.do(rtnl.up(index), top)
 
 
 def _possible(nested: Nested, mtu: int | None) -> int | None:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kuryr_k8s import errors
@@ -53,7 +54,7 @@ from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort, write_vifs
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.service import canonical
-from kuryr_k8s.model.vif import VIFBase
+from kuryr_k8s.model.vif import COVERED, VIFBase, VIFVlanNested
 
 LOG = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class KuryrPortHandler(Handler):
         self._floating_ips = PodFloatingIPs(context, self._selection, self.wake)
         self._network_status = NetworkStatus(context)
         self._reachability = Reachability(context)
+        self._vm_runtime_classes = frozenset(context.conf.kubernetes.vm_runtime_classes)
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
         self._refused_ports: set[Key] = set()  # Pods that name ports which others have
@@ -237,6 +239,8 @@ class KuryrPortHandler(Handler):
                 key, recorded, requests.values(), parent_port
             )
             vifs = await self._make(key, recorded, requests, project, groups)
+            if pod.runtime_class in self._vm_runtime_classes:
+                vifs = {name: _covered(vif) for name, vif in vifs.items()}
         except (errors.Refused, errors.OverQuota) as error:
             if isinstance(error, errors.OverQuota):
                 self._starved.add(key, project)
@@ -580,6 +584,11 @@ class KuryrPortHandler(Handler):
 
     def about(self, key: Key) -> Reference | None:
         return reference(self._context.informers.of(PODS).get(key))
+
+
+def _covered(vif: VIFBase) -> VIFBase:
+    """Return the interface as the runtime of a virtual machine takes it."""
+    return replace(vif, plugin=COVERED) if isinstance(vif, VIFVlanNested) else vif
 
 
 def _what_matters(port: KuryrPort | None) -> object:
