@@ -31,32 +31,36 @@ def prepare(conf: cfg.ConfigOpts) -> Callable[[], None]:
     :raises errors.KuryrError: the disk is full or broken; the program may be started again.
     """
     options = conf.cni_daemon
-    template, conf_dir = options.cni_conf_template, options.cni_conf_dir
-    if conf_dir and conf.kubernetes.pod_selection == "annotated":
-        _warn_of(Path(conf_dir) / NAME)
-        conf_dir = None
+    template, directory = options.cni_conf_template, options.cni_conf_dir
     with _translated():
         if options.cni_bin_dir:
             install_plugin(Path(options.cni_bin_dir))
+        if not directory:
+            return _install_nothing
+        if conf.kubernetes.pod_selection == "annotated":
+            _warn_of(Path(directory) / NAME)
+            return _install_nothing
         text = (
             Path(template).read_text() if template else render(options.socket, options.spool_dir)
         )
-        if conf_dir:
-            Path(conf_dir).mkdir(parents=True, exist_ok=True)
+        Path(directory).mkdir(parents=True, exist_ok=True)
 
     def announce() -> None:
-        if conf_dir:
-            with _translated():
-                install_configuration(Path(conf_dir), text)
+        with _translated():
+            install_configuration(Path(directory), text)
 
     return announce
+
+
+def _install_nothing() -> None:
+    """Leave the configuration to others."""
 
 
 def _warn_of(configuration: Path) -> None:
     if configuration.exists():
         LOG.warning(
-            "%s has the runtime call kuryr-cni for all Pods, and [kubernetes] pod_selection is "
-            "annotated: remove it if an earlier daemon has installed it",
+            "[kubernetes] pod_selection is annotated, and there is %s: remove it if an earlier "
+            "daemon has installed it, and the runtime calls kuryr-cni for all Pods by it",
             configuration,
         )
 

@@ -76,7 +76,8 @@ _parts = [
                 "named_network in multi_vif_drivers",
             ),
         ],
-        help="Which Pods get their interfaces from kuryr. Daemons need this option, too.",
+        help="Which Pods get their interfaces from kuryr. With multus = delegate, Multus decides: "
+        "see docs/interfaces.md. Set it on the nodes as well.",
     ),
     cfg.ListOpt(
         "vm_runtime_classes",

@@ -172,8 +172,8 @@ policy = [
     _grants(
         "floating_ips",
         "namespace:address, of floating IPs of their project that Services may name by "
-        "loadBalancerIP, and Pods by openstack.org/floating_ip (an address that one has already "
-        "needs no grant)",
+        "loadBalancerIP, and Pods by openstack.org/floating_ip (an address that the Service or "
+        "Pod has already needs no grant). * after the colon lets Pods have new ones, too",
     ),
     _grants(
         "tls_containers",

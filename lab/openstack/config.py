@@ -123,7 +123,7 @@ def write_neutron(paths: Paths, venv: Path) -> None:
                     "ovn_nb_connection": ovn.NORTHBOUND,
                     "ovn_sb_connection": ovn.SOUTHBOUND,
                     "ovn_l3_scheduler": "leastloaded",
-                    "enable_distributed_floating_ip": True,
+                    "enable_distributed_floating_ip": False,
                     "ovn_metadata_enabled": False,
                     "neutron_sync_mode": "log",
                 },

@@ -145,7 +145,8 @@ async def selected_network(stage, _keeper, at):
 @life(options={"kubernetes": {"multi_vif_drivers": "named_network"}})
 async def named_network(stage, keeper, at):
     """It names its network, an address and any floating IP, which it gives up before it ends."""
-    storage = await _reachable_network(stage, keeper)
+    storage, public = _reachable_network(stage)
+    await keeper.restart(neutron_defaults={"external_svc_net": public["id"]})
     asked = {NETWORK: storage["id"], ADDRESS: "10.70.0.7", FLOATING_IP: "true"}
     pod = await run(stage, annotations=asked)
     await _until_led_to(stage, pod, by=True)
@@ -158,10 +159,9 @@ async def named_network(stage, keeper, at):
 
 
 @life(options={"kubernetes": {"multi_vif_drivers": "named_network"}})
-async def found_floating_ip(stage, keeper, at):
+async def found_floating_ip(stage, _keeper, at):
     """It names a floating IP that is there before, and afterwards."""
-    storage = await _reachable_network(stage, keeper)
-    (public,) = (each for each in stage.cloud.networks.values() if each["name"] == "public")
+    storage, public = _reachable_network(stage)
     theirs = stage.cloud.add_floating_ip(public["id"], description="of its user")
     asked = {NETWORK: storage["id"], FLOATING_IP: theirs["id"]}
     pod = await run(stage, annotations=asked)
@@ -171,23 +171,24 @@ async def found_floating_ip(stage, keeper, at):
     await _give_back(stage, at)
 
 
-async def _reachable_network(stage, keeper):
-    """There is a network with a router to an external one, from which floating IPs are taken."""
+def _reachable_network(stage):
+    """There is a network with a router to an external one."""
     storage = stage.cloud.add_network("storage", "10.70.0.0/24")
     public = stage.cloud.add_external_network("public", "172.24.4.0/24")
     stage.cloud.add_router(public["id"], *storage["subnets"])
-    await keeper.restart(neutron_defaults={"external_svc_net": public["id"]})
-    return storage
+    return storage, public
 
 
 async def _until_led_to(stage, pod, *, by):
-    """Wait until the Pod tells of a floating IP; or until it tells of none."""
+    """Wait until Pod and KuryrPort tell of a floating IP; or until both tell of none."""
 
-    async def tells():
+    async def tell():
         live = await stage.client.find(path_of(pod))
-        return bool((live["metadata"].get("annotations") or {}).get(LED_TO_BY)) == by
+        told = (live["metadata"].get("annotations") or {}).get(LED_TO_BY)
+        recorded = (await stage.kuryrport(POD))["status"].get("floatingIP")
+        return [bool(told), bool(recorded)] == [by, by]
 
-    await stage.until(tells, within=LONG)
+    await stage.until(tell, within=LONG)
 
 
 @life(

@@ -64,6 +64,7 @@ from kuryr_k8s.drivers.base.pools import (
 )
 from kuryr_k8s.drivers.base.services import (
     Owned,
+    PublicIPInUse,
     PublicIPRequest,
     ServiceProjectDriver,
     ServicePublicIPDriver,
@@ -111,6 +112,7 @@ __all__ = [
     "PooledVIFDriver",
     "PortRequest",
     "PortTaken",
+    "PublicIPInUse",
     "PublicIPRequest",
     "Records",
     "ServiceProjectDriver",

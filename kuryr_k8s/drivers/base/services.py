@@ -4,6 +4,7 @@ import abc
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.owner import Owner
@@ -103,6 +104,12 @@ class PublicIPRequest:
     subnet_ids: tuple[str, ...] = ()
     existing: str = ""
     keep: bool = False
+
+
+class PublicIPInUse(errors.Refused):
+    """Others have the address, or people gave the port another one."""
+
+    reason = "KuryrFloatingIPInUse"
 
 
 class ServicePublicIPDriver(Driver):

@@ -21,10 +21,16 @@ from kuryr_k8s.drivers.multi_vif.npwg_config import (
 )
 from kuryr_k8s.k8s.resources import PODS, Key
 from kuryr_k8s.model.annotations import annotation
+from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.network_selection import NetworkSelection, read_selections
 from kuryr_k8s.model.pod import Pod
 
 DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
+ANOTHERS = (  # of a default interface, in words
+    "the Pod's default interface is another plugin's, unless annotation "
+    f"{DEFAULT_NETWORK} names a NetworkAttachmentDefinition that delegates to kuryr-cni "
+    "([kubernetes] multus in kuryr.conf)"
+)
 NAMESPACE = "kube-system"  # of a definition without one, unless Multus has another multusNamespace
 
 
@@ -65,6 +71,10 @@ def _stated(selection: NetworkSelection, nad: dict[str, Any] | None) -> dict[str
         return None
     if selection.refused:
         raise errors.Refused(f"it {selection.refused}")
+    if selection.gateways is not None:
+        raise errors.Refused("it has a default-route, and the default interface has its own")
+    if selection.interface not in (None, DEFAULT_IFNAME):
+        raise errors.Refused(f"it has an interface, and the default one is {DEFAULT_IFNAME}")
     text = annotation(nad, CONFIG)
     values = {wanted.ADDRESS: ",".join(selection.ips), wanted.MAC: selection.mac or ""}
     if text is not None:

@@ -6,7 +6,7 @@ groups, addresses and MAC; those of its Namespace are defaults. :mod:`pod_annota
 
 import ipaddress
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
@@ -21,7 +21,7 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.drivers.multi_vif import pod_annotations as wanted
 from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, kept, refusal
-from kuryr_k8s.drivers.multi_vif.default_network import DEFAULT_NETWORK, DefaultNetwork
+from kuryr_k8s.drivers.multi_vif.default_network import ANOTHERS, DEFAULT_NETWORK, DefaultNetwork
 from kuryr_k8s.drivers.multi_vif.names import Names
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.drivers.multi_vif.ownership import check_owner
@@ -61,10 +61,16 @@ class NamedNetwork(MultiVIFDriver):
         self, pod: Pod, project_id: str
     ) -> tuple[InterfaceRequest | OtherInterface, ...]:
         selected = self._default_network.is_selected(pod)
-        stated = await self._default_network.of(pod) if selected else {}
-        if stated is None or (self._is_delegate and not selected):
+        stated: Mapping[str, str] = {}
+        if selected:
+            found = await self._default_network.of(pod)
+            if found is None:
+                self._refuse_own(pod)
+                return (OtherInterface(ifname=DEFAULT_IFNAME),)
+            stated = found
+        elif self._is_delegate:
             self._refuse_own(pod)
-            return () if stated is not None else (OtherInterface(ifname=DEFAULT_IFNAME),)
+            return ()
         asked = wanted.read(
             lambda name: self._of_pod(pod, name),
             lambda name: self._of_namespace(pod, name),
@@ -73,10 +79,10 @@ class NamedNetwork(MultiVIFDriver):
         if asked is None:
             if not (selected and self._is_delegate) or self._has_port_of_its_own(pod):
                 return ()
-            asked = wanted.Asked()
+            asked = wanted.Asked()  # kuryr-cni is called for it, in no network in particular
         first, *others = _choices(pod, asked)
         every = [address for choice in (asked.addresses, *asked.pool) for address in choice]
-        network = (await self._network(pod, project_id, asked)).holding(every)
+        network = (await self._network(pod, project_id, asked, stated)).holding(every)
         if self._is_from_elsewhere(pod, network):
             return (OtherInterface(ifname=DEFAULT_IFNAME),)
         check_owner(
@@ -123,13 +129,9 @@ class NamedNetwork(MultiVIFDriver):
 
         :raises errors.Refused: it does.
         """
-        for name in wanted.OURS:
+        for name in (*wanted.OURS, SPECIFIC):
             if annotation_of(self._pods, pod, name) is not None:
-                raise errors.Refused(
-                    f"annotation {name}: the Pod's default interface is another plugin's, unless "
-                    f"annotation {DEFAULT_NETWORK} names a NetworkAttachmentDefinition that "
-                    "delegates to kuryr-cni ([kubernetes] multus in kuryr.conf)"
-                )
+                raise errors.Refused(f"annotation {name}: {ANOTHERS}")
 
     def _is_from_elsewhere(self, pod: Pod, network: PodNetwork) -> bool:
         """Return whether the Pod has its addresses from another plugin.
@@ -157,10 +159,14 @@ class NamedNetwork(MultiVIFDriver):
             raise errors.Wait(f"namespace {pod.namespace} is not in the cache yet", delay=1.0)
         return kept(self._namespaces, namespace, annotation)
 
-    async def _network(self, pod: Pod, project_id: str, asked: wanted.Asked) -> PodNetwork:
+    async def _network(
+        self, pod: Pod, project_id: str, asked: wanted.Asked, stated: Mapping[str, str]
+    ) -> PodNetwork:
         if asked.network is None and not asked.subnets:
             return await self._subnets.pod_network(pod, project_id)
         said = wanted.SUBNET if asked.subnets else wanted.NETWORK
+        if stated.get(wanted.SUBNET) == ",".join(asked.subnets):
+            said = DEFAULT_NETWORK
         try:
             named = [await self._names.id_of("subnet", project_id, each) for each in asked.subnets]
             network_id = (

@@ -87,12 +87,12 @@ def read(
         if meant in values:
             raise errors.Refused(f"annotation {name}: {meant} is there, too")
         values[meant] = value
-    has_own_groups = GROUPS in values
     for name, value in (selected or {}).items():
         if name not in OF_NAMESPACES and name in values:
             raise errors.Refused(f"annotation {name}: the Pod's default-network says it, too")
         if name not in NETWORKS or not values.keys() & set(NETWORKS):
             values.setdefault(name, value)
+    has_own_groups = GROUPS in values
     inherited = set(OF_NAMESPACES) - (set(NETWORKS) if values.keys() & set(NETWORKS) else set())
     for name in sorted(inherited):
         inherited_value = of_namespace(name)

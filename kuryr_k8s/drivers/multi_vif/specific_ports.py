@@ -30,6 +30,7 @@ from kuryr_k8s.drivers.multi_vif.annotations import (
     refusal,
     shown,
 )
+from kuryr_k8s.drivers.multi_vif.default_network import ANOTHERS, DefaultNetwork
 from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
 from kuryr_k8s.k8s.resources import PODS
 from kuryr_k8s.model.annotation_values import identifier
@@ -51,6 +52,11 @@ class SpecificPorts(MultiVIFDriver):
         self._pods = context.informers.of(PODS)
         self._pods.keep(ANNOTATION, ALIAS, DEFAULT)
         self._networks = NamedNetworks(context)
+        self._default_network = DefaultNetwork(context)
+        options = context.conf.kubernetes
+        # Multus calls another plugin for default interfaces, unless Pods say so
+        self._is_delegate = options.multus == "delegate"
+        self._names_networks = "named_network" in options.multi_vif_drivers
         self._vnic_types = [NORMAL]
         if SRIOV in context.conf.kubernetes.multi_vif_drivers:
             self._vnic_types += [DIRECT, MACVTAP]
@@ -88,6 +94,8 @@ class SpecificPorts(MultiVIFDriver):
             text = annotation_of(self._pods, pod, annotation)
             if text is None:
                 continue
+            if annotation == DEFAULT:
+                self._check_default(pod)
             try:
                 ids = [identifier(text)] if annotation == DEFAULT else read_ids(text)
             except ValueError as error:
@@ -97,6 +105,15 @@ class SpecificPorts(MultiVIFDriver):
                     raise errors.Refused(f"annotation {annotation}: {port_id} is named twice")
                 named[port_id] = annotation
         return named
+
+    def _check_default(self, pod: Pod) -> None:
+        """Check that the Pod's default interface is not another plugin's.
+
+        :raises errors.Refused: it is.
+        """
+        selected = self._names_networks and self._default_network.is_selected(pod)
+        if self._is_delegate and not selected:
+            raise errors.Refused(f"annotation {DEFAULT}: {ANOTHERS}")
 
     async def _request(
         self, pod: Pod, project_id: str, annotation: str, port_id: str

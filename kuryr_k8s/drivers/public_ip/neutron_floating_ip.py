@@ -19,6 +19,7 @@ from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
 from kuryr_k8s.drivers.base import (
     DriverContext,
     Owned,
+    PublicIPInUse,
     PublicIPRequest,
     ServicePublicIPDriver,
     granted,
@@ -36,12 +37,6 @@ from kuryr_k8s.model.owner import Owner
 LOG = logging.getLogger(__name__)
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 FORBIDDEN = 403
-
-
-class InUse(errors.Refused):
-    """Others have the address, or people gave the VIP another one."""
-
-    reason = "KuryrFloatingIPInUse"
 
 
 class NotPermitted(errors.Refused):
@@ -96,7 +91,7 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         named = request.existing
         found = next((each for each in own if named in (each.id, each.address)), None)
         if found is None:
-            field = "floating_ip_address" if is_address(named) else "id"
+            field = "floating_ip_address" if "." in named else "id"
             query = {field: named, "project_id": request.project_id}
             rows = await self._neutron.list_all(query)
             if len(rows) != 1:
@@ -196,7 +191,7 @@ class NeutronFloatingIP(ServicePublicIPDriver):
             raise
         except errors.Conflict as error:
             if error.kind == floating_ips.ADDRESS_TAKEN:
-                raise InUse(
+                raise PublicIPInUse(
                     f"{body['floating_ip_address']} is another project's, or no floating IP"
                 ) from error
             await self._check_single(request, error)
@@ -218,12 +213,14 @@ class NeutronFloatingIP(ServicePublicIPDriver):
     async def _take_over(self, request: PublicIPRequest, found: FloatingIP) -> FloatingIP:
         """Mark a floating IP as the owner's, and as not created by us. It leads nowhere yet."""
         if found.project_id != request.project_id:
-            raise InUse(f"floating IP {found.address} is of project {found.project_id}")
+            raise PublicIPInUse(f"floating IP {found.address} is of project {found.project_id}")
         if fip_marks.is_marked(found):
-            raise InUse(f"floating IP {found.address} is another Service's, or another Pod's")
+            raise PublicIPInUse(
+                f"floating IP {found.address} is another Service's, or another Pod's"
+            )
         if found.forwards or found.port_id not in (None, request.port_id):
             user = "port forwardings" if found.forwards else f"port {found.port_id}"
-            raise InUse(f"floating IP {found.address} is in use by {user}")
+            raise PublicIPInUse(f"floating IP {found.address} is in use by {user}")
         LOG.info("floating IP %s exists already; it becomes %s's", found.address, request.owner)
         return await self._mark(request, found, (FOUND_TAG,))
 
@@ -299,24 +296,19 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         """Raise if the VIP's port can have no further floating IP.
 
         :raises errors.Wait: it has one: a creation of ours came late.
-        :raises InUse: it has one that we did not create.
+        :raises PublicIPInUse: it has one that we did not create.
         """
         if error.kind != floating_ips.PORT_HAS_ONE:
             return
         own = await self._records.of(request.owner)
         if any(each.port_id == request.port_id for each in own):
             raise errors.Wait("the port has a floating IP by now", delay=SOON) from error
-        raise InUse(
+        raise PublicIPInUse(
             f"port {request.port_id} has a floating IP that we did not create: disassociate it"
         ) from error
 
     def _tags_of(self, request: PublicIPRequest) -> tuple[str, ...]:
         return self._marks.tags_of(request.namespace, request.owner)
-
-
-def is_address(text: str) -> bool:
-    """Return whether a name of a floating IP is its address, and not its id."""
-    return "." in text
 
 
 def _wishes_of(request: PublicIPRequest) -> frozenset[str]:

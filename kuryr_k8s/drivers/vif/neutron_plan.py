@@ -131,12 +131,12 @@ def security_of(request: PortRequest) -> Json:
 def has_what_is_asked(port: Json, request: PortRequest) -> bool:
     """Return whether a port of an earlier attempt can become what is asked for.
 
-    That is: it has the addresses, the MAC, the address pairs and the QoS policy, and no lack of
-    port security that nobody asks for.
+    That is: it has the addresses, the MAC, the address pairs and the QoS policy that somebody asks
+    for, and no lack of port security that nobody asks for.
     """
     has = {(pair["ip_address"], pair["mac_address"]) for pair in port.get(PAIRS) or ()}
     asked = {(ip, mac or port["mac_address"]) for ip, mac in request.address_pairs}
-    if has != asked or (port.get("qos_policy_id") or None) != request.qos_policy_id:
+    if has != asked or request.qos_policy_id not in (None, port.get("qos_policy_id")):
         return False
     if request.port_security is None and port.get("port_security_enabled") is False:
         return False

@@ -6,10 +6,17 @@ public addresses finds floating IPs by their marks, whatever answers were lost.
 """
 
 import ipaddress
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import Owned, PublicIPRequest, ServicePublicIPDriver
+from kuryr_k8s.drivers.base import (
+    Owned,
+    PublicIPInUse,
+    PublicIPRequest,
+    ServicePublicIPDriver,
+    granted,
+)
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.selection import PodSelection
@@ -18,6 +25,9 @@ from kuryr_k8s.model.allocation import PORT_FLOATING_IP
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.pod import Pod
+
+LOG = logging.getLogger(__name__)
+WOKEN = 2  # Pods that try again when a floating IP was released
 
 
 class PodFloatingIPs:
@@ -29,6 +39,7 @@ class PodFloatingIPs:
     def __init__(
         self, context: HandlerContext, selection: PodSelection, wake: Callable[[Key], None]
     ) -> None:
+        self._conf = context.conf
         self._kube = context.kube
         self._pods = context.informers.of(PODS)
         self._pods.keep(PORT_FLOATING_IP)
@@ -36,50 +47,59 @@ class PodFloatingIPs:
         self._driver = context.drivers[ServicePublicIPDriver]
         self._selection = selection
         self._wake = wake
-        self._refused: set[Key] = set()
+        self._refused: dict[Key, str] = {}  # what Pods name that others have
 
-    async def ensure(self, key: Key, pod: Pod, recorded: KuryrPort) -> None:
+    async def ensure(self, key: Key, pod: Pod, recorded: KuryrPort, project_id: str) -> None:
         """Let the Pod have the floating IP that it asks for by now; none if it asks for none.
 
         :param recorded: the KuryrPort, with interfaces.
         :raises errors.Refused: it cannot have one, or others have it.
         """
         asked = self._selection.floating_ip(pod)
-        self._refused.discard(key)
+        self._refused.pop(key, None)
         if asked is None:
             if recorded.floating_ip is not None:
                 await self.release(recorded)
-                await self._record(key, recorded, None)
                 await self._tell(key, pod, None)
+                await self._record(key, recorded, None)  # last: until then this is repeated
             return
-        request = _request(key, recorded, asked)
+        if pod.deleting:
+            return
+        request = _request(key, recorded, project_id, asked)
+        if not asked:
+            granted.check_named(self._conf, "floating_ips", key.namespace, "*")
         if recorded.floating_ip is None:
             recorded = await self._record(key, recorded, "")
         try:
             address = await self._driver.ensure(request)
-        except errors.Refused:
-            self._refused.add(key)
+        except PublicIPInUse:
+            self._refused[key] = asked
             raise
+        if recorded.floating_ip != address:
+            recorded = await self._record(key, recorded, address or "")
+        await self._tell(key, pod, address)
         if address is None:
             raise errors.Refused(
                 "there is no external network for floating IPs ([neutron_defaults] "
                 "external_svc_net in kuryr.conf)"
             )
-        if recorded.floating_ip != address:
-            await self._record(key, recorded, address)
-        await self._tell(key, pod, address)
 
     async def release(self, recorded: KuryrPort) -> None:
         """Release what the Pod may have: what was made for it goes, what was there before stays.
 
         :raises errors.KuryrError: it cannot be done now.
         """
-        self._refused.discard(Key(recorded.namespace, recorded.name))
-        if recorded.floating_ip is None:
+        self._refused.pop(Key(recorded.namespace, recorded.name), None)
+        owner = Owner(recorded.pod_uid, Role.POD)
+        if recorded.floating_ip is None or not await self._driver.has(owner):
             return
-        await self._driver.release(Owner(recorded.pod_uid, Role.POD), keep=None)
-        waiting, self._refused = self._refused, set()
-        for key in waiting:
+        await self._driver.release(owner, keep=None)
+        waiting = [
+            key
+            for key, named in self._refused.items()
+            if named == recorded.floating_ip or not is_address(named)
+        ]
+        for key in waiting[:WOKEN]:
             self._wake(key)
 
     async def _record(self, key: Key, recorded: KuryrPort, address: str | None) -> KuryrPort:
@@ -106,7 +126,12 @@ class PodFloatingIPSweep(Sweep[Owned]):
         changed it.
     """
 
-    def __init__(self, context: HandlerContext, look_again: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        context: HandlerContext,
+        selection: PodSelection,
+        look_again: Callable[[Key], None],
+    ) -> None:
         super().__init__(
             "pod-floating-ip-sweeper",
             interval=context.conf.neutron_defaults.sweep_interval,
@@ -119,7 +144,9 @@ class PodFloatingIPSweep(Sweep[Owned]):
         self._mark = context.neutron.mark
         self._strangers = context.strangers
         self._kuryrports = context.informers.of(KURYRPORTS)
+        self._pods = context.informers.of(PODS)
         self._driver = context.drivers[ServicePublicIPDriver]
+        self._selection = selection
         self._look_again = look_again
 
     async def search(self) -> list[Owned]:
@@ -144,21 +171,39 @@ class PodFloatingIPSweep(Sweep[Owned]):
             return []
         pages = self._kube.list_pages(KURYRPORTS, {})
         live = [KuryrPort.read(item) async for page, _version in pages for item in page]
-        return _unwanted(items, live)
+        return self._unwanted(items, live)
 
     def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
-        return _unwanted(items, list(self._kuryrports.values()))
+        return self._unwanted(items, self._kuryrports.values())
 
     async def remove(self, item: Owned) -> None:
+        LOG.warning(
+            "floating IP %s belongs to no Pod (uid %s, namespace %s); it is released",
+            item.id,
+            item.owner.uid,
+            item.namespace,
+        )
         await self._driver.release(item.owner, keep=None)
 
+    def _unwanted(self, items: Sequence[Owned], kuryrports: Iterable[KuryrPort]) -> list[Owned]:
+        """Return those whose Pods neither have them by their KuryrPorts, nor ask for them."""
+        wanted = {each.pod_uid for each in kuryrports if each.floating_ip is not None}
+        uids = {item.owner.uid for item in items} - wanted
+        wanted |= {
+            pod.identity
+            for pod in self._pods.values()
+            if pod.identity in uids and not pod.finished and self._asks(pod)
+        }
+        return [item for item in items if item.owner.uid not in wanted]
 
-def _unwanted(items: Sequence[Owned], kuryrports: Sequence[KuryrPort]) -> list[Owned]:
-    having = {each.pod_uid for each in kuryrports if each.floating_ip is not None}
-    return [item for item in items if item.owner.uid not in having]
+    def _asks(self, pod: Pod) -> bool:
+        try:
+            return self._selection.floating_ip(pod) is not None
+        except errors.Refused:
+            return True  # nobody knows what it means
 
 
-def _request(key: Key, recorded: KuryrPort, asked: str) -> PublicIPRequest:
+def _request(key: Key, recorded: KuryrPort, project_id: str, asked: str) -> PublicIPRequest:
     """Return the request for a floating IP.
 
     :param asked: the address or the id of one that exists; empty: any.
@@ -174,8 +219,13 @@ def _request(key: Key, recorded: KuryrPort, asked: str) -> PublicIPRequest:
         owner=Owner(recorded.pod_uid, Role.POD),
         namespace=key.namespace,
         name=key.name,
-        project_id=recorded.project_id or "",
+        project_id=project_id,
         port_id=vif.id,
         vip_address=addresses[0],
         existing=asked,
     )
+
+
+def is_address(text: str) -> bool:
+    """Return whether a name of a floating IP is its address, and not its id."""
+    return "." in text

@@ -43,7 +43,9 @@ class InterfaceRequests:
         taken = [each.ifname for each in asked if isinstance(each, OtherInterface)]
         ours = [each for each in asked if not isinstance(each, OtherInterface)]
         has_default = any(_is_default(each) for each in ours)
-        is_others = not has_default and (self._selection.is_annotated or DEFAULT_IFNAME in taken)
+        is_others = not has_default and (
+            self._selection.default_is_others or DEFAULT_IFNAME in taken
+        )
         requests = _with_devices(ours, spare=is_others)
         if is_others:
             if not all(request.delegated for request in requests):

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.specific_ports import PortInUse
@@ -59,14 +59,15 @@ from kuryr_k8s.model.vif import COVERED, VIFBase, VIFVlanNested
 LOG = logging.getLogger(__name__)
 
 
+RELEASED = "released"
+ANOTHERS = 15.0  # seconds until another look at a Pod of another plugin's
+WOKEN = 2  # Pods that try again when another one has got its ports: each wakes others in turn
+
+
 class NotCalled(errors.Refused):
     """Another network plugin has given a Pod its default interface."""
 
     reason = "KuryrNotCalled"
-
-
-RELEASED = "released"
-WOKEN = 2  # Pods that try again when another one has got its ports: each wakes others in turn
 
 
 class KuryrPortHandler(Handler):
@@ -131,7 +132,9 @@ class KuryrPortHandler(Handler):
         recorded = self._context.informers.of(KURYRPORTS).get(key)
         if recorded is None:
             return False
-        return self._is_in_the_way(key, recorded) if recorded.deleting else not recorded.has_vifs
+        if recorded.deleting:
+            return self._is_in_the_way(key, recorded)
+        return not (recorded.has_vifs or recorded.has_none)
 
     def _is_in_the_way(self, key: Key, recorded: KuryrPort) -> bool:
         """Return whether another Pod of the same name waits until the KuryrPort is gone."""
@@ -147,7 +150,9 @@ class KuryrPortHandler(Handler):
         """Return the sweeps of ports, by which pools recover as well, and of floating IPs."""
         sweeps = [PortSweep(self._context).loop, SpecificPortSweep(self._context).loop]
         if self._selection.may_ask_for_floating_ips:
-            sweeps.append(PodFloatingIPSweep(self._context, self.wake).loop)
+            sweeps.append(
+                PodFloatingIPSweep(self._context, self._selection, self.queue.revisit).loop
+            )
         return sweeps
 
     async def reconcile(self, key: Key) -> float | None:
@@ -216,10 +221,12 @@ class KuryrPortHandler(Handler):
             await self._network_status.write(key, pod, recorded)
             await self._give_back_unused(key, recorded)
             self._check_called(pod, recorded)
-            await self._floating_ips.ensure(key, pod, recorded)
+            await self._floating_ips.ensure(key, pod, recorded, project)
             return
-        if pod.deleting or (recorded.has_none and self._selection.may_be_none):
-            return  # it will not start any more, or has all that it gets
+        if pod.deleting:
+            return  # it will not start any more
+        if recorded.has_none and self._selection.may_be_none and pod.addresses:
+            return  # it has all that it gets
         if recorded.static:
             refuse_twin(self._context.informers.of(KURYRPORTS), key, recorded.pod_uid)
         if recorded.may_be_given_vifs_by_another(self._context.incarnation):
@@ -230,9 +237,10 @@ class KuryrPortHandler(Handler):
             requests = await self._requests.of(pod, project)
             if not requests:
                 self._starved.discard(key)
-                recorded = await self._give_up(key, recorded)
-                await self._patch_status(key, recorded, {"projectId": project, "vifs": {}})
-                return
+                if not recorded.has_none:
+                    recorded = await self._give_up(key, recorded)
+                    await self._patch_status(key, recorded, {"projectId": project, "vifs": {}})
+                _wait_for_another_plugin(key)
             recorded = await self._devices.ask(key, recorded, requests)
             parent_port = functools.partial(self._parent_port, recorded)
             recorded = await self._specific_ports.record(
@@ -282,15 +290,15 @@ class KuryrPortHandler(Handler):
 
         :raises NotCalled: one has, as the Pod's addresses show.
         """
-        vif = recorded.vifs().get(DEFAULT_IFNAME)
-        if vif is None or not pod.addresses or not self._selection.is_annotated:
+        if not (pod.addresses and self._selection.default_is_others):
             return
-        if DEFAULT_IFNAME in recorded.delegated():
+        vif = recorded.vifs().get(DEFAULT_IFNAME)
+        if vif is None or DEFAULT_IFNAME in recorded.delegated():
             return
         if not {canonical(address) for address in vif.ips}.intersection(pod.addresses):
             raise NotCalled(
-                f"the Pod has {', '.join(pod.addresses)} from another network plugin, and port "
-                f"{vif.id} is not plugged: its runtime has to call kuryr-cni (see Several plugins "
+                f"the Pod has {', '.join(pod.addresses)}, which port {vif.id} does not have: "
+                "another network plugin was called for it, and not kuryr-cni (see Several plugins "
                 "in docs/interfaces.md)"
             )
 
@@ -478,6 +486,8 @@ class KuryrPortHandler(Handler):
         self._starved.discard(key)
         if KURYRPORT_FINALIZER not in recorded.finalizers:
             return  # all is released; another's finalizer holds it
+        if recorded.floating_ip is not None:
+            await self._release_floating_ip_early(key, recorded)
         if NODE_FINALIZER in recorded.finalizers and not (
             await self._was_never_plugged(key, recorded) or await self._node_is_gone(key, recorded)
         ):
@@ -489,11 +499,22 @@ class KuryrPortHandler(Handler):
         self._forget(key)
         self._wake_starved()
 
+    async def _release_floating_ip_early(self, key: Key, recorded: KuryrPort) -> None:
+        """Release the floating IP before the node has unplugged the port: it may be lost."""
+        try:
+            if await self._pod_is_gone(key, recorded):
+                await self._floating_ips.release(recorded)
+        except errors.KuryrError as error:  # it is tried again with the ports
+            LOG.debug("Pod %s: its floating IP is not released yet: %s", key, error)
+
     async def _release_and_let_go(self, key: Key, recorded: KuryrPort) -> None:
         if self._unrecorded.get(key) != (recorded.uid, RELEASED):
-            await self._floating_ips.release(recorded)
             await self._release_ports(key, recorded)
             await self._specific_ports.give_back(self._as_granted(key, recorded))
+            try:
+                await self._floating_ips.release(recorded)
+            except errors.Refused as error:  # another Pod may wait for the name of this one
+                LOG.warning("Pod %s: its floating IP is left to the sweep: %s", key, error)
             self._unrecorded[key] = (recorded.uid, RELEASED)
             if recorded.specific_ports:
                 self._wake_refused()
@@ -565,8 +586,12 @@ class KuryrPortHandler(Handler):
         live_node = await self._context.kube.find(NODES, Key("", recorded.node))
         if live_node is not None and not Node.read(live_node).out_of_service:
             return False
-        live_pod = await self._context.kube.find(PODS, key)
-        return live_pod is None or not is_needed(recorded, Pod.read(live_pod))
+        return await self._pod_is_gone(key, recorded)
+
+    async def _pod_is_gone(self, key: Key, recorded: KuryrPort) -> bool:
+        """Return whether the API server has no such Pod, or one that is over."""
+        live = await self._context.kube.find(PODS, key)
+        return live is None or not is_needed(recorded, Pod.read(live))
 
     def _wake_starved(self) -> None:
         """Wake the Pod that has waited longest in each project, since a port was released.
@@ -586,6 +611,16 @@ class KuryrPortHandler(Handler):
         return reference(self._context.informers.of(PODS).get(key))
 
 
+def _wait_for_another_plugin(key: Key) -> NoReturn:
+    """Look again until another plugin has given the Pod its address.
+
+    Until then, what was read of the Pod may change, such as what its Namespace names.
+
+    :raises errors.Wait: always.
+    """
+    raise errors.Wait(f"Pod {key} gets its network from another plugin", delay=ANOTHERS)
+
+
 def _covered(vif: VIFBase) -> VIFBase:
     """Return the interface as the runtime of a virtual machine takes it."""
     return replace(vif, plugin=COVERED) if isinstance(vif, VIFVlanNested) else vif
@@ -596,7 +631,7 @@ def _what_matters(port: KuryrPort | None) -> object:
         return None
     # before there are interfaces, specificPorts changes by our own record alone
     granted = _granted(port) if port.has_vifs else (port.uid, port.devices)
-    return (port.deleting, port.finalizers, port.security_groups, granted)
+    return (port.deleting, port.finalizers, port.security_groups, port.floating_ip, granted)
 
 
 def _same_grant(one: KuryrPort, other: KuryrPort) -> bool:

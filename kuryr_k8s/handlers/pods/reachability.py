@@ -4,6 +4,7 @@ A Pod in a network of its users' has no probes and no Services unless a router l
 fails in Neutron then: so an Event says it, once, when the Pod gets its port.
 """
 
+import asyncio
 import logging
 import math
 from collections.abc import Iterable
@@ -15,6 +16,11 @@ from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, KuryrPort
 
 LOG = logging.getLogger(__name__)
 REASON = "KuryrNetworkNotRouted"
+NODES = "the nodes: httpGet, tcpSocket and grpc probes fail; exec probes work."
+SERVICES = (
+    "Services: the Pod reaches none, nor the cluster's DNS; dnsPolicy None or Default avoids that."
+)
+BRIEF = 10.0  # seconds for which it counts that no router leads there: users are told to add one
 MOST_KNOWN = 10_000  # networks
 INTERFACES = (  # device_owner of the ports of routers in subnets
     "network:router_interface",
@@ -33,14 +39,11 @@ class Reachability:
         self._clock = context.clock
         self._longest = context.patience.routers
         self._subnets = {
-            "the nodes: httpGet, tcpSocket and grpc probes fail (exec probes work)": tuple(
-                defaults.node_subnet
-            ),
-            "Services, the cluster's DNS among them (dnsPolicy: None or Default avoids it)": tuple(
-                defaults.service_subnet
-            ),
+            NODES: tuple(defaults.node_subnet),
+            SERVICES: tuple(defaults.service_subnet),
         }
         self._networks: dict[str, str] = {}  # of subnets
+        self._asking = asyncio.Lock()
         self._routers: dict[str, tuple[frozenset[str], float]] = {}  # of networks, until when
 
     async def tell(self, about: Reference, recorded: KuryrPort) -> None:
@@ -63,17 +66,24 @@ class Reachability:
             return
         if missing:
             name = network.label or network.id
-            note = (
-                f"no router of Neutron connects network {name} with {'; nor with '.join(missing)}"
-            )
-            await self._events.note(about, REASON, note, warning=True)
+            told = [
+                f"No router of Neutron connects network {name} with {each}" for each in missing
+            ]
+            await self._events.note(about, REASON, " ".join(told), warning=True)
 
     async def _is_connected(self, network_id: str, subnet_ids: Iterable[str]) -> bool:
         others = {await self._network_of(subnet_id) for subnet_id in subnet_ids}
         if network_id in others:
             return True
-        routers = await self._routers_of(network_id)
-        return any([bool(routers & await self._routers_of(other)) for other in others])
+        async with self._asking:  # those that come meanwhile share the answer
+            routers = await self._routers_of(network_id)
+            if any([bool(routers & await self._routers_of(other)) for other in others]):
+                return True
+            soon = self._clock.now() + BRIEF
+            for each in (network_id, *others):
+                known, until = self._routers[each]
+                self._routers[each] = (known, min(until, soon))
+            return False
 
     async def _network_of(self, subnet_id: str) -> str:
         if subnet_id not in self._networks:

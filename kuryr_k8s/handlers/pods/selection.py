@@ -45,7 +45,7 @@ class PodSelection:
             )
 
     @property
-    def is_annotated(self) -> bool:
+    def default_is_others(self) -> bool:
         """True if default interfaces are another plugin's, but for Pods that ask for ours."""
         return self._annotated or self._multus == "delegate"
 
@@ -56,7 +56,7 @@ class PodSelection:
 
     def takes(self, pod: Pod) -> bool:
         """Return whether the Pod may get interfaces from us, without asking anybody."""
-        if not self.is_annotated:
+        if not self.default_is_others:
             return True
         if self._multus == "delegate":
             return any(each.may_ask(pod) for each in self.drivers)

@@ -40,7 +40,7 @@ class VIFHandler(Handler):
             Watch(informers.of(KURYRPORTS), _of_kuryrport),
             Watch(informers.of(NODES), self._of_node),
         ]
-        if self._selection.is_annotated:
+        if self._selection.default_is_others:
             watches.append(Watch(informers.of(NAMESPACES), self._of_namespace))
         return watches
 
@@ -69,8 +69,8 @@ class VIFHandler(Handler):
         self, key: Key, _old: Namespace | None, new: Namespace | None
     ) -> Iterable[Key]:
         """Return the Pods of a Namespace that has come, or changed: it may name their network."""
-        if new is None:
-            return ()
+        if new is None or self._context.informers.of(NAMESPACES).replaying:
+            return ()  # Pods are replayed themselves
         pods = self._context.informers.of(PODS).values()
         return [Key(pod.namespace, pod.name) for pod in pods if pod.namespace == key.name]
 

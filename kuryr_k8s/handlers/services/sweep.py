@@ -121,23 +121,20 @@ def sweeps_of(
     async def release_public_ip(owner: Owner) -> None:
         await public_ips.release(owner, keep=None)
 
-    async def public_ips_of_services() -> list[Owned]:
-        return [each for each in await public_ips.list_owned() if each.owner.role is not Role.POD]
-
     sweep = OrphanSweep(
         context, "load balancer", load_balancers.list_owned, load_balancers.release, look_again
     )
     load_balancers.subscribe(sweep.resume_if_removing)
     return (
         sweep,
-        OrphanSweep(context, "public IP", public_ips_of_services, release_public_ip, look_again),
+        OrphanSweep(context, "public IP", public_ips.list_owned, release_public_ip, look_again),
     )
 
 
 def unwanted_of(
     owned: Iterable[Owned], services: Iterable[Service], classes: Classes
 ) -> list[Owned]:
-    """Return what no Service needs, or holds by our finalizer."""
+    """Return what no Service needs, or holds by our finalizer; nothing of what Pods have."""
     wanted: set[Owner] = set()
     for service in services:
         owners = owners_of(service)
@@ -150,4 +147,4 @@ def unwanted_of(
         elif SERVICE_FINALIZER in service.finalizers:
             # the handler removes them
             wanted.update((*owners, *others))
-    return [each for each in owned if each.owner not in wanted]
+    return [each for each in owned if each.owner not in wanted and each.owner.role is not Role.POD]

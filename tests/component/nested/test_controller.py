@@ -2,6 +2,7 @@
 
 import pytest
 
+from kuryr_k8s.model.vif import COVERED
 from tests.kit import confs
 from tests.kit.confs import TAG
 from tests.kit.fakes.faults import delay
@@ -85,3 +86,18 @@ async def test_ports_that_nobody_names_go_and_those_of_pods_and_vms_stay(
         await cloud.wait_for(lambda: pod_ports(cloud) == {vif["id"], parent})
         assert attached.id not in cloud.ports
         assert set(subports(cloud)) == {vif["id"]}
+
+
+async def test_pod_of_a_virtual_machines_runtime_has_an_interface_that_it_takes(vm_stage, options):
+    stage, name = vm_stage, "kata"
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": name}
+    await stage.client.create(runtime | {"metadata": {"name": name}})
+    kubernetes = options["kubernetes"] | {"vm_runtime_classes": f"other,{name}"}
+    try:
+        async with stage.controller(**options | {"kubernetes": kubernetes}):
+            await stage.cluster.add_pod("secure", node="vm", runtimeClassName=name)
+            await stage.cluster.add_pod("plain", node="vm")
+            assert (await stage.until_plugged_in("secure"))["plugin"] == COVERED
+            assert (await stage.until_plugged_in("plain"))["plugin"] != COVERED
+    finally:
+        await stage.client.delete(path_of(runtime | {"metadata": {"name": name}}))

@@ -4,6 +4,7 @@ import pytest
 
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE
+from tests.kit.fakes.faults import answer
 
 ASKED, TOLD = "openstack.org/floating_ip", "openstack.org/port_floating_ip"
 NETWORK = "openstack.org/network_id"
@@ -144,6 +145,45 @@ async def test_floating_ip_of_a_pod_without_any_record_is_swept(stage, options, 
     async with stage.controller(patience=PATIENCE, **options):
         await stage.cloud.wait_for(lambda: list(stage.cloud.floating_ips) == [theirs["id"]])
         await stage.cloud.wait_for(lambda: not stage.cloud.floating_ips[theirs["id"]]["tags"])
+
+
+async def test_floating_ip_follows_from_a_pod_whose_node_is_lost(stage, options, public):
+    theirs = stage.cloud.add_floating_ip(public["id"])
+    async with stage.controller(patience=PATIENCE, **options):
+        lost = await add(stage, "one", theirs["id"])
+        await until_has(stage, "one")
+        await stage.cluster.delete_pod(lost)  # by force: its node never unplugs it
+        await add(stage, "two", theirs["id"])
+        assert (await until_has(stage, "two"))["id"] == theirs["id"]
+        assert (await stage.kuryrport("one"))["metadata"]["finalizers"]
+
+
+async def test_port_of_a_pod_goes_although_its_floating_ip_cannot(stage, options):
+    async with stage.controller(patience=PATIENCE, **options):
+        pod = await add(stage, "web", "true")
+        await until_has(stage, "web")
+        refused = answer(403, "PolicyNotAuthorized", "no")
+        fault = stage.cloud.faults.add(
+            method="DELETE", path="/floatingips/", times=None, action=refused
+        )
+        await end(stage, "web", pod)
+        assert not stage.ports_of(pod)
+        fault.remove()
+        await stage.cloud.wait_for(lambda: not stage.cloud.floating_ips)
+
+
+async def test_what_is_told_of_a_floating_ip_is_true_whatever_is_refused(stage, options):
+    async with stage.controller(patience=PATIENCE, **options):
+        await add(stage, "web", "true")
+        await until_has(stage, "web")
+        stage.proxy.faults.add(method="PATCH", path="/pods/web/status", action=answer(500))
+        patch = {"metadata": {"annotations": {ASKED: None}}}
+        await stage.client.patch(path(stage, "web"), patch)
+
+        async def lost():
+            return await told(stage, "web") == (None, None)
+
+        await stage.until(lost)
 
 
 async def test_floating_ip_that_somebody_leads_elsewhere_comes_back(stage, options):

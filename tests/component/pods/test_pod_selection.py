@@ -7,6 +7,7 @@ import yaml
 
 from kuryr_k8s import errors
 from kuryr_k8s.app import ControllerApp
+from kuryr_k8s.handlers.pods import kuryrport
 from lab.paths import REPOSITORY
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE
@@ -132,11 +133,10 @@ async def test_namespace_names_the_network_of_pods_that_wait(stage, storage, nam
 async def test_pod_that_runs_in_another_network_gets_no_port(stage, storage, namespace, who):
     async with stage.controller(**options()):
         pod = await add(stage, "runs", **({NETWORK: storage["id"]} if who == "pod" else {}))
-        stage.cloud.add_port(storage["id"], name="theirs")
         if who == "pod":  # whose port is not used then
             await stage.until_plugged_in("runs")
             await runs_with(stage, pod, ELSEWHERE)
-            assert await stage.until_told(ELSEWHERE, "not plugged") == "KuryrNotCalled"
+            assert await stage.until_told(ELSEWHERE, "and not kuryr-cni") == "KuryrNotCalled"
             return
         await runs_with(stage, pod, ELSEWHERE)
         await namespace(network_id=storage["id"])
@@ -157,6 +157,26 @@ async def test_pod_that_has_its_address_here_keeps_it_when_its_record_is_lost(st
         await stage.until_replaced(recorded)
         assert (await stage.until_plugged_in("web"))["id"] == vif["id"]
         assert not await stage.events()
+
+
+@pytest.mark.usefixtures("definitions")
+async def test_definition_that_is_mended_counts_until_the_pod_has_an_address(
+    stage, storage, monkeypatch
+):
+    monkeypatch.setattr(kuryrport, "ANOTHERS", 0.2)
+    name = stage.cluster.namespace
+    path = f"/apis/k8s.cni.cncf.io/v1/namespaces/{name}/network-attachment-definitions/storage"
+    right = (await stage.client.get(path))["spec"]["config"]
+    await stage.client.patch(path, {"spec": {"config": "{"}})
+    async with stage.controller(**DELEGATE):
+        other = await add(stage, "other", **{DEFAULT: f"{name}/storage"})
+        await add(stage, "web", **{DEFAULT: f"{name}/storage"})
+        await until_without(stage, "other")
+        await until_without(stage, "web")
+        await runs_with(stage, other, ELSEWHERE)
+        await stage.client.patch(path, {"spec": {"config": right}})
+        assert await network_of(stage, "web") == storage["id"]
+        assert not (await stage.kuryrport("other"))["status"]["vifs"]
 
 
 @pytest.mark.usefixtures("definitions")
@@ -189,7 +209,6 @@ async def test_definition_without_a_network_leaves_it_to_the_annotations(stage, 
     async with stage.controller(**DELEGATE):
         await add(stage, "ours", **{DEFAULT: plain})
         await add(stage, "named", **{DEFAULT: plain, NETWORK: storage["id"]})
-        await add(stage, "both", **{DEFAULT: plain, SELECTED: f"{plain},bridged"})
         assert await network_of(stage, "ours") == stage.cloud.pods["id"]
         assert await network_of(stage, "named") == storage["id"]
 
@@ -233,6 +252,15 @@ REFUSED = {  # annotations, with the namespace to be filled in, and the words of
         "the Pod's default-network says it, too",
     ),
     "another plugin's": ({DEFAULT: "{0}/bridged", ADDRESS: "10.70.0.8"}, "is another plugin's"),
+    "default-route": (
+        {DEFAULT: '[{{"name": "plain", "namespace": "{0}", "default-route": []}}]'},
+        "it has a default-route",
+    ),
+    "another name": ({DEFAULT: "{0}/plain@net7"}, "it has an interface"),
+    "port that nobody plugs": (
+        {PORT: "11111111-2222-4333-8444-555555555555"},
+        "is another plugin's, unless",
+    ),
     "nobody calls": ({NETWORK: "storage"}, "is another plugin's, unless"),
 }
 

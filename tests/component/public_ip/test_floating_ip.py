@@ -9,8 +9,8 @@ import pytest
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.drivers.base import PublicIPRequest
-from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from kuryr_k8s.drivers.base import PublicIPInUse, PublicIPRequest
+from kuryr_k8s.drivers.public_ip.neutron_floating_ip import NeutronFloatingIP, NotPermitted
 from kuryr_k8s.drivers.public_ip.requirements import NoNetwork
 from kuryr_k8s.model.owner import Owner
 from tests.kit import confs
@@ -247,7 +247,7 @@ async def test_address_kept_by_one_service_is_taken_by_the_next(driver, cloud):
 async def test_address_in_use_by_another_port_is_refused_and_left_alone(driver, cloud):
     made = cloud.add_floating_ip(cloud.public["id"], port_id=cloud.vips[1]["id"])
     before = shown(cloud)
-    with pytest.raises(InUse, match=cloud.vips[1]["id"]):
+    with pytest.raises(PublicIPInUse, match=cloud.vips[1]["id"]):
         await driver.ensure(request(cloud, address=made["floating_ip_address"]))
     assert shown(cloud) == before
 
@@ -256,7 +256,7 @@ async def test_address_of_another_service_is_refused_even_before_it_leads_anywhe
     address = await driver.ensure(request(cloud, owner=OTHER))
     cloud.store.change("floatingip", only(cloud), {"port_id": None, "fixed_ip_address": None})
     before = shown(cloud)
-    with pytest.raises(InUse, match="another Service"):
+    with pytest.raises(PublicIPInUse, match="another Service"):
         await driver.ensure(request(cloud, address=address))
     assert shown(cloud) == before
 
@@ -272,13 +272,13 @@ async def test_of_two_services_that_ask_for_one_address_at_once_one_gets_it(driv
     async def outcome(asked):
         try:
             return await driver.ensure(asked)
-        except InUse as refusal:
+        except PublicIPInUse as refusal:
             return refusal.reason
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(outcome(asked)) for asked in wanted]
     outcomes = [task.result() for task in tasks]
-    assert sorted(outcomes) == [made["floating_ip_address"], InUse.reason]
+    assert sorted(outcomes) == [made["floating_ip_address"], PublicIPInUse.reason]
     winner = outcomes.index(made["floating_ip_address"])
     assert made["port_id"] == cloud.vips[winner]["id"]
 
@@ -286,7 +286,7 @@ async def test_of_two_services_that_ask_for_one_address_at_once_one_gets_it(driv
 async def test_address_of_another_project_is_refused(driver, cloud):
     stranger = cloud.add_project("stranger")
     made = cloud.add_floating_ip(cloud.public["id"], project_id=stranger)
-    with pytest.raises((InUse, NotPermitted)):
+    with pytest.raises((PublicIPInUse, NotPermitted)):
         await driver.ensure(request(cloud, address=made["floating_ip_address"]))
     assert (made["port_id"], made["tags"]) == (None, [])
 
@@ -496,7 +496,7 @@ async def test_address_that_nobody_asks_to_keep_goes_with_its_owner(driver, clou
 async def test_refused_change_leaves_what_was_there(driver, cloud):
     before = await driver.ensure(request(cloud))
     taken = cloud.add_floating_ip(cloud.public["id"], port_id=cloud.vips[1]["id"])
-    with pytest.raises(InUse):
+    with pytest.raises(PublicIPInUse):
         await driver.ensure(request(cloud, address=taken["floating_ip_address"]))
     assert await driver.ensure(request(cloud)) == before
 
@@ -538,7 +538,7 @@ async def test_other_network_takes_over_without_a_gap(driver, cloud):
 async def test_floating_ip_that_people_put_on_the_vip_is_refused_and_left(driver, cloud):
     made = cloud.add_floating_ip(cloud.public["id"], port_id=cloud.vips[0]["id"])
     before = shown(cloud)
-    with pytest.raises(InUse, match="we did not create"):
+    with pytest.raises(PublicIPInUse, match="we did not create"):
         await driver.ensure(request(cloud))
     assert shown(cloud) == before
     wanted = request(cloud, address=made["floating_ip_address"])
@@ -662,7 +662,7 @@ async def test_other_clusters_are_none_of_ours(start, cloud, tag):
     driver = start()
     assert not any(confs.CLUSTER in owned.clusters for owned in await driver.list_owned())
     await driver.release(OWNER, keep=False)
-    with pytest.raises(InUse):
+    with pytest.raises(PublicIPInUse):
         await driver.ensure(request(cloud, vip=1, address=address))
     assert shown(cloud) == before
 

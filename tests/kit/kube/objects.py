@@ -12,11 +12,13 @@ _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "NetworkAttachmentDefinition": "network-attachment-definitions",
+    "RuntimeClass": "runtimeclasses",
 }  # fmt: skip
 _OF_CLUSTER = {
     "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "KuryrPortPool",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ResourceSlice",
+    "RuntimeClass",
 }  # fmt: skip
 
 

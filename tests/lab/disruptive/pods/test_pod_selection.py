@@ -67,6 +67,7 @@ def test_pods_that_name_a_network_are_beside_those_of_another_plugin(cluster, fo
     one["metadata"]["annotations"] = {NETWORK: network.id}
     theirs = [pod(name, node=NODE) for name in ("theirs", "too")]
     cluster.apply(one, *theirs)
+    cluster.wait_ready("theirs", "too")
     cluster.kubectl("annotate", "namespace", cluster.namespace, f"{NETWORK}={network.id}")
     cluster.apply(two)  # for which the Namespace says it
     cluster.wait_ready("one", "two", "theirs", "too")

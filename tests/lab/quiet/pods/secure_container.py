@@ -84,7 +84,7 @@ def running(netns, name):
     finally:
         if carrier is not None:
             carrier.kill()
-            carrier.wait()
+            carrier.communicate()
         run(["ip", "netns", "del", guest])
 
 
