@@ -283,11 +283,14 @@ class NeutronFloatingIP(ServicePublicIPDriver):
 
         The tags go last: by them it is found as long as anything is left to do.
         """
-        fields: dict[str, Any] = {"port_id": None}
+        fields: dict[str, Any] = {}
+        if floating_ip.port_id is not None:
+            fields["port_id"] = None
         if self._marks.describes(floating_ip):
             fields["description"] = ""
         try:
-            await self._neutron.update(floating_ip.id, fields)
+            if fields:  # else an earlier attempt has done it
+                await self._neutron.update(floating_ip.id, fields)
             await self._neutron.set_tags(floating_ip.id, self._marks.others_tags(floating_ip))
         except errors.NotFound:
             return
