@@ -16,8 +16,8 @@ from kuryr_k8s.cloud.neutron import floating_ips
 from kuryr_k8s.cloud.neutron.api import Neutron as Client
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIPs
 from kuryr_k8s.cloud.transport import Transport
-from kuryr_k8s.drivers.base import Owned, PublicIPRequest
-from kuryr_k8s.drivers.public_ip.neutron_floating_ip import InUse, NeutronFloatingIP, NotPermitted
+from kuryr_k8s.drivers.base import Owned, PublicIPInUse, PublicIPRequest
+from kuryr_k8s.drivers.public_ip.neutron_floating_ip import NeutronFloatingIP, NotPermitted
 from kuryr_k8s.model.owner import Owner, Role
 from tests.kit.contexts import driver_context
 
@@ -300,7 +300,7 @@ async def test_life_of_the_driver(
     assert (made["port_id"], made["tags"], made["description"]) == (None, [], "")
 
     assert await start().ensure(wanted(address=address)) == address
-    with pytest.raises(InUse):
+    with pytest.raises(PublicIPInUse):
         await start().ensure(wanted(owner=Owner(NOBODY, Role.EXTERNAL), address=address))
     another = next(
         candidate for candidate in ("203.0.113.5", "203.0.113.6") if candidate != address

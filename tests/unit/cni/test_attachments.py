@@ -90,7 +90,7 @@ async def test_add_for_which_no_kuryrport_comes_gives_up_long_before_its_limit()
     async with asyncio.timeout(30):
         answer = await node.ask("ADD")
     assert answer["code"] == 11
-    assert "is kuryr-k8s-controller running?" in answer["msg"]
+    assert "is kuryr-k8s-controller running, and" in answer["msg"]
 
 
 async def test_add_whose_kuryrport_is_there_waits_on_for_its_interfaces():

@@ -123,21 +123,23 @@ def test_floating_ip_that_is_there_before_follows_its_pods_from_node_to_node(clu
 
 
 def test_qos_policy_limits_what_a_pod_sends(cluster):
-    policy = {"name": "slow", "project_id": cluster.lab.cloud.project_id}
+    name = f"slow-{cluster.namespace}"  # an interrupted run leaves one
+    policy = {"name": name, "project_id": cluster.lab.cloud.project_id}
     made = cluster.neutron.post("/qos/policies", {"policy": policy})["policy"]
     path = f"/qos/policies/{made['id']}"
     try:
         rule = {"max_kbps": 1000, "max_burst_kbps": 800, "direction": "egress"}
         cluster.neutron.post(f"{path}/bandwidth_limit_rules", {"bandwidth_limit_rule": rule})
         slow, fast = pod("slow", node="node1"), pod("fast", node="node1")
-        slow["metadata"]["annotations"] = {QOS: "slow"}
+        slow["metadata"]["annotations"] = {QOS: name}
         cluster.apply(slow, fast, pod("asks", node="node2"))
         cluster.wait_ready("slow", "fast", "asks")
         seconds = {name: download(cluster, name) for name in ("fast", "slow")}
         print(f"1 MB: {seconds}")
         assert seconds["slow"] > 4  # 8 Mbit at 1 Mbit/s, less the burst
-        cluster.delete("pod", "slow", "fast", "asks")
     finally:
+        cluster.delete("pods", "--all")
+        cluster.wait_for("their ports are gone", lambda: not cluster.get("kuryrports"))
         cluster.neutron.delete(path)
 
 

@@ -21,10 +21,12 @@ from kuryr_k8s.drivers.multi_vif.pod_annotations import (
     PAIRS,
     POOL,
     PORT_SECURITY,
+    QOS,
     SUBNET,
     Asked,
 )
 
+ID = "5e2e6f4e-4a55-4b0f-8a0e-0d2c8c0f4b1a"
 PLAUSIBLE = st.sampled_from(
     [
         *("", " ", "a", "a,b", "a,,b", "a,a", "a," * 30, "true", "False", "no"),
@@ -34,8 +36,8 @@ PLAUSIBLE = st.sampled_from(
 )
 
 
-def read(of_pod, of_namespace=None):
-    return pod_annotations.read(of_pod.get, (of_namespace or {}).get)
+def read(of_pod, of_namespace=None, selected=None):
+    return pod_annotations.read(of_pod.get, (of_namespace or {}).get, selected)
 
 
 def test_pod_that_says_nothing_asks_for_nothing():
@@ -82,6 +84,49 @@ def test_pod_that_names_its_network_inherits_none_but_inherits_the_rest(own):
 
 def test_what_one_pod_alone_can_have_is_no_default():
     assert read({}, {ADDRESS: "10.0.0.7", MAC: "fa:16:3e:00:00:07"}) is None
+
+
+def test_selected_network_counts_less_than_the_pod_and_more_than_its_namespace():
+    selected = {SUBNET: "selected", GROUPS: "selected", ADDRESS: "10.0.0.7"}
+    namespace = {NETWORK: "namespace", GROUPS: "namespace", QOS: "namespace"}
+    assert read({}, namespace, selected) == Asked(
+        subnets=("selected",), groups=("selected",), addresses=("10.0.0.7",), qos="namespace"
+    )
+    own = read({NETWORK: "own", GROUPS: "own"}, namespace, selected)
+    assert (own.network, own.subnets, own.groups) == ("own", (), ("own",))
+
+
+def test_selected_network_says_nothing_twice():
+    with pytest.raises(errors.Refused, match="default-network says it, too"):
+        read({ADDRESS: "10.0.0.8"}, {}, {ADDRESS: "10.0.0.7"})
+
+
+def test_groups_of_a_selected_network_need_port_security():
+    with pytest.raises(errors.Refused, match="has no groups"):
+        read({}, {PORT_SECURITY: "false"}, {GROUPS: "selected"})
+
+
+@pytest.mark.parametrize(
+    ("value", "asked"),
+    [
+        *[(" true ", ""), ("True", ""), ("false", None)],
+        *[("172.24.4.9", "172.24.4.9"), (ID.upper(), ID)],
+    ],
+)
+def test_floating_ip_is_any_or_one_that_exists(value, asked):
+    assert pod_annotations.read_floating_ip(value) == asked
+
+
+@given(st.text() | PLAUSIBLE | st.ip_addresses().map(str))
+def test_floating_ip_is_read_or_refused_in_short(value):
+    asked, said = None, ""
+    try:
+        asked = pod_annotations.read_floating_ip(value)
+    except errors.Refused as error:
+        said = str(error)
+    assert len(said) < SHOWN + 120
+    if asked:
+        assert ipaddress.ip_address(asked).version == 4
 
 
 @pytest.mark.parametrize(
