@@ -47,6 +47,7 @@ class KuryrPort:
     :param vifs_packed: ``status.vifs`` compressed, empty while there are none. It is read only a
         few times, and takes a fiftieth of the memory that dictionaries would take.
     :param has_none: ``status.vifs`` is there, and empty: the Pod gets no interfaces of ours.
+    :param has_network_names: an interface is in a network that users name.
     :param specific_ports: ``status.specificPorts`` as (id, fields), the fields as pairs.
     :param requested_devices: ``status.requestedDevices`` as (interface, physical network).
     :param devices: ``status.devices`` as (interface, device), without what cannot be read.
@@ -69,6 +70,7 @@ class KuryrPort:
     vifs_granted: bytes
     vifs_packed: bytes
     has_none: bool = False
+    has_network_names: bool = False
     specific_ports: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     requested_devices: tuple[tuple[str, str], ...] = ()
     devices: tuple[tuple[str, Device], ...] = ()
@@ -99,6 +101,7 @@ class KuryrPort:
             vifs_granted=_digest(vifs) if vifs else b"",
             vifs_packed=zlib.compress(json.dumps(vifs).encode(), level=1) if vifs else b"",
             has_none=status.get("vifs") == {},
+            has_network_names=bool(_network_names(vifs)),
             specific_ports=tuple(
                 (port_id, tuple(sorted(fields.items())))
                 for port_id, fields in sorted((status.get("specificPorts") or {}).items())
@@ -136,11 +139,7 @@ class KuryrPort:
 
     def network_names(self) -> dict[str, str]:
         """Return the names that users know networks by, by the interfaces' names."""
-        return {
-            name: str(entry[NETWORK_NAME])
-            for name, entry in self.vifs_json().items()
-            if isinstance(entry, dict) and entry.get(NETWORK_NAME)
-        }
+        return _network_names(self.vifs_json()) if self.has_network_names else {}
 
     def delegated(self) -> dict[str, str]:
         """Return the networks of the interfaces for which the plugin is called on its own.
@@ -191,6 +190,14 @@ class KuryrPort:
             return any(vif.id == port_id for vif in self.vifs().values())
         except DecodeError:
             return True
+
+
+def _network_names(vifs: Json) -> dict[str, str]:
+    return {
+        name: str(entry[NETWORK_NAME])
+        for name, entry in vifs.items()
+        if isinstance(entry, dict) and entry.get(NETWORK_NAME)
+    }
 
 
 def _vif_of(entry: Any) -> VIFBase:

@@ -35,17 +35,27 @@ NAMESPACE = "kube-system"  # of a definition without one, unless Multus has anot
 
 
 class DefaultNetwork:
-    """Reads which network a Pod selects for its default interface."""
+    """Reads which network a Pod selects for its default interface.
+
+    :ivar is_delegate: Multus calls another plugin for default interfaces, unless Pods say so.
+    """
 
     def __init__(self, context: DriverContext) -> None:
         self._kube = context.kube
         self._pods = context.informers.of(PODS)
         self._pods.keep(DEFAULT_NETWORK)
-        self._multus = context.conf.kubernetes.multus != "none"
+        options = context.conf.kubernetes
+        self.is_delegate: bool = options.multus == "delegate"
+        # the driver that makes the interface has to be in use
+        self._counts = options.multus != "none" and "named_network" in options.multi_vif_drivers
 
     def is_selected(self, pod: Pod) -> bool:
         """Return whether the Pod selects a network, without asking whose plugin that has."""
-        return self._multus and has_any(self._pods, pod, (DEFAULT_NETWORK,))
+        return self._counts and has_any(self._pods, pod, (DEFAULT_NETWORK,))
+
+    def is_others(self, pod: Pod) -> bool:
+        """Return whether another plugin adds the default interface, without asking anybody."""
+        return self.is_delegate and not self.is_selected(pod)
 
     async def of(self, pod: Pod) -> dict[str, str] | None:
         """Return what the Pod's selection says about its default interface.

@@ -51,15 +51,15 @@ class NamedNetwork(MultiVIFDriver):
         self._groups = context.drivers[PodSecurityGroupsDriver]
         self._names = Names(context)
         self._default_network = DefaultNetwork(context)
-        options = context.conf.kubernetes
-        self._selects_pods: bool = options.pod_selection == "annotated"
-        # others than kuryr-cni are called for default interfaces, unless Pods say so
-        self._is_delegate: bool = options.multus == "delegate"
+        self._selects_pods: bool = context.conf.kubernetes.pod_selection == "annotated"
         self._shared_objects = SharedObjects(context)
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
     ) -> tuple[InterfaceRequest | OtherInterface, ...]:
+        if self._default_network.is_others(pod):
+            self._refuse_own(pod)
+            return ()
         selected = self._default_network.is_selected(pod)
         stated: Mapping[str, str] = {}
         if selected:
@@ -68,16 +68,15 @@ class NamedNetwork(MultiVIFDriver):
                 self._refuse_own(pod)
                 return (OtherInterface(ifname=DEFAULT_IFNAME),)
             stated = found
-        elif self._is_delegate:
-            self._refuse_own(pod)
-            return ()
         asked = wanted.read(
             lambda name: self._of_pod(pod, name),
             lambda name: self._of_namespace(pod, name),
             stated,
         )
         if asked is None:
-            if not (selected and self._is_delegate) or self._has_port_of_its_own(pod):
+            if not (selected and self._default_network.is_delegate) or self._has_port_of_its_own(
+                pod
+            ):
                 return ()
             asked = wanted.Asked()  # kuryr-cni is called for it, in no network in particular
         first, *others = _choices(pod, asked)
@@ -138,7 +137,7 @@ class NamedNetwork(MultiVIFDriver):
 
         So it is where a Pod has come to name a network while it runs.
         """
-        if not pod.addresses or not (self._selects_pods or self._is_delegate):
+        if not pod.addresses or not (self._selects_pods or self._default_network.is_delegate):
             return False
         cidrs = [ipaddress.ip_network(subnet.cidr) for subnet in network.all_subnets]
         found = [ipaddress.ip_address(address) for address in pod.addresses]

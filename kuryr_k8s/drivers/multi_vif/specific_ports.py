@@ -53,10 +53,6 @@ class SpecificPorts(MultiVIFDriver):
         self._pods.keep(ANNOTATION, ALIAS, DEFAULT)
         self._networks = NamedNetworks(context)
         self._default_network = DefaultNetwork(context)
-        options = context.conf.kubernetes
-        # Multus calls another plugin for default interfaces, unless Pods say so
-        self._is_delegate = options.multus == "delegate"
-        self._names_networks = "named_network" in options.multi_vif_drivers
         self._vnic_types = [NORMAL]
         if SRIOV in context.conf.kubernetes.multi_vif_drivers:
             self._vnic_types += [DIRECT, MACVTAP]
@@ -94,8 +90,8 @@ class SpecificPorts(MultiVIFDriver):
             text = annotation_of(self._pods, pod, annotation)
             if text is None:
                 continue
-            if annotation == DEFAULT:
-                self._check_default(pod)
+            if annotation == DEFAULT and self._default_network.is_others(pod):
+                raise errors.Refused(f"annotation {DEFAULT}: {ANOTHERS}")
             try:
                 ids = [identifier(text)] if annotation == DEFAULT else read_ids(text)
             except ValueError as error:
@@ -105,15 +101,6 @@ class SpecificPorts(MultiVIFDriver):
                     raise errors.Refused(f"annotation {annotation}: {port_id} is named twice")
                 named[port_id] = annotation
         return named
-
-    def _check_default(self, pod: Pod) -> None:
-        """Check that the Pod's default interface is not another plugin's.
-
-        :raises errors.Refused: it is.
-        """
-        selected = self._names_networks and self._default_network.is_selected(pod)
-        if self._is_delegate and not selected:
-            raise errors.Refused(f"annotation {DEFAULT}: {ANOTHERS}")
 
     async def _request(
         self, pod: Pod, project_id: str, annotation: str, port_id: str

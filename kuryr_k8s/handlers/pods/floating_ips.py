@@ -20,6 +20,7 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.selection import PodSelection
+from kuryr_k8s.handlers.pods.sweep import live_kuryrports
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
 from kuryr_k8s.model.allocation import PORT_FLOATING_IP
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort
@@ -169,9 +170,7 @@ class PodFloatingIPSweep(Sweep[Owned]):
     async def confirm(self, items: Sequence[Owned]) -> list[Owned]:
         if self._strangers.overlap:
             return []
-        pages = self._kube.list_pages(KURYRPORTS, {})
-        live = [KuryrPort.read(item) async for page, _version in pages for item in page]
-        return self._unwanted(items, live)
+        return self._unwanted(items, await live_kuryrports(self._kube))
 
     def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
         return self._unwanted(items, self._kuryrports.values())

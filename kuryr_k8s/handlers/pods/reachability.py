@@ -51,9 +51,10 @@ class Reachability:
 
         :param about: the Pod.
         """
-        vif = recorded.vifs().get(DEFAULT_IFNAME)
-        network = vif.network if vif is not None else None
-        if network is None or DEFAULT_IFNAME not in recorded.network_names():
+        if DEFAULT_IFNAME not in recorded.network_names():
+            return
+        network = recorded.vifs()[DEFAULT_IFNAME].network
+        if network is None:
             return
         try:
             missing = [

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from kuryr_k8s.cloud.neutron.specific_ports import PARENT, TakenPort
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.pods.sweep import live_kuryrports
 from kuryr_k8s.k8s.resources import KURYRPORTS
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.vif import VIFVlanNested
@@ -46,9 +47,7 @@ class SpecificPortSweep(Sweep[TakenPort]):
         return _amiss(items, self._kuryrports.values())
 
     async def confirm(self, items: Sequence[TakenPort]) -> list[TakenPort]:
-        pages = self._kube.list_pages(KURYRPORTS, {})
-        live = [KuryrPort.read(item) async for items, _version in pages for item in items]
-        return _amiss(items, live)
+        return _amiss(items, await live_kuryrports(self._kube))
 
     async def remove(self, item: TakenPort) -> None:
         """Give the port back, bound to no host, or undo what is left of an attachment.
