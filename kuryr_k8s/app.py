@@ -330,13 +330,16 @@ class ControllerApp:
             ServiceAdapter(connection, "load_balancer", self._account, self._patience),
         )
         return (
-            self._transport("neutron", adapters[0], limits[0]),
+            self._transport("neutron", adapters[0], limits[0], self.conf.neutron.calls_per_second),
             self._transport("octavia", adapters[1], limits[1]),
         )
 
-    def _transport(self, name: str, adapter: ServiceAdapter, limit: int) -> Transport:
+    def _transport(
+        self, name: str, adapter: ServiceAdapter, limit: int, rate: float = 0.0
+    ) -> Transport:
         transport = Transport(
             adapter,
+            rate=rate,
             name=name,
             serves=self._resume,
             limit=limit,

@@ -49,4 +49,9 @@ class LimitMetrics(Collector):
             name = priority.name.lower()
             in_flight.add_metric([name], self._limit.in_flight(priority))
             waiting.add_metric([name], self._limit.waiting(priority))
-        return [limit, in_flight, waiting]
+        projects = GaugeMetricFamily(
+            f"{self._prefix}_waiting_projects",
+            "Projects whose calls wait for a slot; they take turns",
+            self._limit.projects_waiting,
+        )
+        return [limit, in_flight, waiting, projects]

@@ -19,11 +19,13 @@ import requests
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.deadline import Deadline, NotSent
 from kuryr_k8s.cloud.page_size import PageSize
+from kuryr_k8s.engine.budget import Budget
 from kuryr_k8s.engine.limit import AdaptiveLimit, Slot, current_priority
 
 T = TypeVar("T")
 Json = dict[str, Any]
 Query = Mapping[str, str | Sequence[str]]
+BURST = 1.0  # seconds whose calls may begin at once, after as long without any
 REQUEST_ID = "x-openstack-request-id"
 _ADDED = 201  # with "null" instead of an object: Neutron has added a tag
 # Of Neutron (409 OverQuota) and Octavia (403). The word "quota" is not enough: a policy that
@@ -65,6 +67,7 @@ class Transport:
     :param serves: Called with the name whenever the API has answered as one that serves.
     :param limit: Maximum number of calls in flight; the others wait for a slot. There are fewer
         while the API is overloaded.
+    :param rate: Number of calls that may begin in a second; 0: any.
     :param deadline: Returns the seconds that a request may take at this moment; called in a thread
         right before the request is sent. When they have passed, the request is not sent any more.
         If it was, its answer is not awaited any longer, though the server may still carry it out.
@@ -77,6 +80,7 @@ class Transport:
         adapter: Adapter,
         *,
         limit: int,
+        rate: float = 0.0,
         name: str = "",
         serves: Callable[[str], None] = lambda _name: None,
         deadline: Callable[[], float] = lambda: 60.0,
@@ -84,7 +88,8 @@ class Transport:
     ) -> None:
         self._adapter = adapter
         self._name, self._serves = name, serves
-        self.limit = AdaptiveLimit(limit)
+        budget = Budget(rate, max(1, round(rate * BURST))) if rate else None
+        self.limit = AdaptiveLimit(limit, budget=budget)
         self.page_sizes: defaultdict[tuple[str, str], PageSize] = defaultdict(PageSize)
         self._size = limit
         self._threads = self._make_threads()

@@ -17,6 +17,13 @@ neutron = [
         help="Maximum number of calls to Neutron that are in flight at the same time.",
     ),
     cfg.FloatOpt(
+        "calls_per_second",
+        default=0.0,
+        min=0.0,
+        help="Number of calls to Neutron that may begin in a second. Those that Pods wait for go "
+        "first, and projects take turns. 0: as many as max_calls and Neutron itself allow.",
+    ),
+    cfg.FloatOpt(
         "call_timeout", default=60.0, min=1.0, help="Number of seconds that one call may take."
     ),
 ]

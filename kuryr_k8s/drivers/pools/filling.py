@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.drivers.base import BindingFailed, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
@@ -13,6 +12,7 @@ from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
 from kuryr_k8s.drivers.pools.resources import FREED, ReserveReached, Resource
 from kuryr_k8s.drivers.pools.shortages import Shortage
+from kuryr_k8s.engine.budget import Budget
 from kuryr_k8s.engine.limit import Priority, prioritized
 
 CREATIONS = 4  # simultaneous creations for one pool

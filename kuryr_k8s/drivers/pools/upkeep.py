@@ -11,12 +11,12 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.budget import Budget
 from kuryr_k8s.drivers.base import AVAILABLE, LEAVING, NAME_LIMIT, PooledPort, PoolKey
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.parts import PoolContext
 from kuryr_k8s.drivers.pools.pool import Pool
+from kuryr_k8s.engine.budget import Budget
 from kuryr_k8s.engine.limit import Priority, prioritized
 
 LOG = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kuryr_k8s.engine.limit import OVERLOAD, AdaptiveLimit, Priority
+from kuryr_k8s.engine.budget import Budget
+from kuryr_k8s.engine.limit import OVERLOAD, AdaptiveLimit, Priority, on_behalf_of
 
 WATCH, POD, REFILL, CLEANUP = Priority
 PRIORITIES = st.sampled_from(Priority)
@@ -349,3 +350,54 @@ LimitMachine.TestCase.settings = settings(
     max_examples=settings().max_examples, stateful_step_count=40, deadline=None
 )
 TestLimitMachine = LimitMachine.TestCase
+
+
+async def test_projects_take_turns(make):
+    calls = make(1)
+    await calls.ask("first", POD)
+    for number in range(3):
+        with on_behalf_of("greedy"):
+            await calls.ask(f"greedy-{number}", POD)
+    with on_behalf_of("modest"):
+        await calls.ask("modest", POD)
+    for name in ("first", "greedy-0", "modest", "greedy-1"):
+        await calls.answer(name)
+    assert calls.begun == ["first", "greedy-0", "modest", "greedy-1", "greedy-2"]
+    assert calls.limit.projects_waiting == 0
+
+
+async def test_no_more_calls_begin_in_a_second_than_are_allowed(make):
+    """Their time is that of the budget, which the test turns on; the loop looks again at once."""
+    now = 0.0
+    budget = Budget(2.0, 2, clock=lambda: now)
+    calls = make(8, budget=budget)
+    for number in range(4):
+        await calls.ask(f"refill-{number}", REFILL)
+    await calls.ask("pod", POD)
+    assert calls.begun == ["refill-0", "refill-1"]
+    now = 0.5
+    await calls.answer("refill-0")  # whoever ends looks for the next one
+    assert calls.begun[2:] == ["pod"]
+    now = 1.0
+    await calls.answer("refill-1")
+    assert calls.begun[3:] == ["refill-2"]
+
+
+async def test_call_that_waits_for_its_second_begins_by_itself(make):
+    calls = make(8, budget=Budget(100.0, 1))
+    await calls.ask("first", POD)
+    await calls.ask("second", POD)
+    async with asyncio.timeout(10):
+        while calls.begun != ["first", "second"]:
+            await settle()
+
+
+async def test_clean_up_does_not_take_the_calls_of_a_second_from_pods(make):
+    now = 0.0
+    calls = make(8, budget=Budget(1.0, 1, clock=lambda: now))
+    await ask_all(calls, cleanup=30, pod=30)
+    for _ in range(20):
+        now += 1.0
+        await calls.answer(calls.begun[-1])  # each call is shorter than a second
+    begun = [name.partition("-")[0] for name in calls.begun[1:]]
+    assert begun.count("pod") >= 8 * begun.count("cleanup") > 0

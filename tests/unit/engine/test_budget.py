@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.cloud.budget import Budget
+from kuryr_k8s.engine.budget import Budget
 
 
 class Clock:
