@@ -101,6 +101,21 @@ _parts = [
         "multi_vif_drivers does not list specific_ports.",
     ),
     cfg.StrOpt(
+        "neutron_ports",
+        default="off",
+        choices=[
+            ("off", "each Pod has ports of its own, which live as long as it does"),
+            (
+                "bind",
+                "Pods that name a NeutronPort, or a network of Neutron, get a NeutronPort that is "
+                "free, and wait while there is none",
+            ),
+            ("create", "where there is none, one is made for the Pod, and goes with it"),
+        ],
+        help="Whether NeutronPorts serve Pods: see docs/neutron-ports.md. This needs "
+        "named_network in multi_vif_drivers, and neutron_port in enabled_handlers.",
+    ),
+    cfg.StrOpt(
         "multus",
         default="none",
         choices=[

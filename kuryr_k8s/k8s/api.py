@@ -20,7 +20,7 @@ from kuryr_k8s.k8s.credentials import Credentials
 from kuryr_k8s.k8s.gate import TimeLeft, open_session, time_for
 from kuryr_k8s.k8s.json_text import parse
 from kuryr_k8s.k8s.refusals import Refusals
-from kuryr_k8s.k8s.resources import Key, Resource
+from kuryr_k8s.k8s.resources import Key, Resource, Versioned
 
 Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"  # RFC 7396
@@ -171,6 +171,17 @@ class KubeApi:
         query = {"dryRun": "All"} if dry_run else {}
         return await self.call("PATCH", path, query=query, body=patch, content_type=MERGE_PATCH)
 
+    async def patch_status_of(
+        self, resource: Resource[Any], key: Key, known: Versioned, status: Json
+    ) -> Json:
+        """Patch fields of an object's status, if the object is still as it is known.
+
+        :raises errors.KubeConflict: another object has the name by now, or it has changed.
+        """
+        meta = {"uid": known.uid, "resourceVersion": known.resource_version}
+        patch = {"metadata": meta, "status": status}
+        return await self.merge_patch(resource, key, patch, subresource="status")
+
     async def patch_conditions(
         self, resource: Resource[Any], key: Key, conditions: Sequence[Json], *, uid: str
     ) -> Json:
@@ -185,18 +196,28 @@ class KubeApi:
         return await self.call("PATCH", path, body=patch, content_type=STRATEGIC_MERGE_PATCH)
 
     async def remove_finalizers(
-        self, resource: Resource[Any], key: Key, *names: str, uid: str, known: tuple[str, ...]
+        self,
+        resource: Resource[Any],
+        key: Key,
+        *names: str,
+        uid: str,
+        known: tuple[str, ...],
+        reads: bool = True,
     ) -> Json | None:
         """Remove finalizers of the object ``uid`` in one write, unless the object is gone.
 
         ``known`` are its finalizers as they were seen last. If they changed since, the object is
         read and the write is repeated, once.
 
+        :param reads: whether that may be done.
         :returns: The object as it is now; None if there was nothing to write.
+        :raises errors.KubeConflict: they have changed, and the object is not read.
         """
         try:
             return await self._remove_finalizers(resource, key, names, uid, known)
         except errors.KubeConflict:
+            if not reads:
+                raise
             live = await self.find(resource, key)
             if live is None or live["metadata"]["uid"] != uid:
                 return None

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from urllib.parse import quote
 
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
+from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 from kuryr_k8s.model.service import Endpoints, EndpointSlice, Service
 
@@ -68,8 +70,8 @@ class Resource(Generic[T_co]):
         root = f"/apis/{self.group}" if self.group else "/api"
         parts = [root, self.version]
         if namespace and self.namespaced:
-            parts += ["namespaces", namespace]
-        parts += filter(None, (self.plural, name, subresource))
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts += filter(None, (self.plural, quote(name, safe=":"), subresource))
         return "/".join(parts)
 
 
@@ -86,6 +88,9 @@ SERVICECIDRS: Resource[Any] = Resource(
 )
 EVENTS: Resource[Any] = Resource("Event", "events", group="events.k8s.io")
 LEASES: Resource[Any] = Resource("Lease", "leases", group="coordination.k8s.io")
+IPAMCLAIMS: Resource[Any] = Resource(
+    "IPAMClaim", "ipamclaims", group="k8s.cni.cncf.io", version="v1alpha1"
+)
 RESOURCECLAIMS: Resource[Any] = Resource(
     "ResourceClaim", "resourceclaims", group="resource.k8s.io"
 )
@@ -93,6 +98,9 @@ RESOURCESLICES: Resource[Any] = Resource(
     "ResourceSlice", "resourceslices", group="resource.k8s.io", namespaced=False
 )
 KURYRPORTS = Resource("KuryrPort", "kuryrports", group="openstack.org", view=KuryrPort.read)
+NEUTRONPORTS = Resource(
+    "NeutronPort", "neutronports", group="openstack.org", view=NeutronPort.read
+)
 KURYRPORTPOOLS = Resource(
     "KuryrPortPool",
     "kuryrportpools",

@@ -15,11 +15,11 @@ from kuryr_k8s.model.annotation_values import json_list, mac_address
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 MOST_INTERFACES = 32
 SHOWN = 60  # characters of a key that means nothing
-SUPPORTED = ("name", "namespace", "interface", "ips", "mac", "default-route")
+CLAIM = "ipam-claim-reference"
+SUPPORTED = ("name", "namespace", "interface", "ips", "mac", "default-route", CLAIM)
 # keys of the standard that a Neutron port has nothing for
 UNSUPPORTED = (
     "infiniband-guid",
-    "ipam-claim-reference",
     "portMappings",
     "bandwidth",
     "cni-args",
@@ -38,6 +38,7 @@ class NetworkSelection:
 
     :param interface: the name of the interface; None: any.
     :param ips: the addresses that the interface is to have; empty: any.
+    :param claim: the name of an IPAMClaim of the Pod's namespace, which has the addresses.
     :param refused: what it asks for that ports of Neutron do not have; empty: nothing.
     :param gateways: of the Pod's default routes, which then lead through this interface; empty:
         the network's own; None: the default routes are not this interface's.
@@ -49,6 +50,7 @@ class NetworkSelection:
     ips: tuple[str, ...] = ()
     mac: str | None = None
     gateways: tuple[str, ...] | None = None
+    claim: str | None = None
     refused: str = ""
 
 
@@ -102,6 +104,9 @@ def _read(element: Any, namespace: str) -> NetworkSelection:
     for value in (name, stated):
         if value and not re.fullmatch(_LONG, value):
             raise ValueError("names what cannot be a network or a namespace")
+    claim = _text(element, CLAIM)
+    if claim is not None and not re.fullmatch(_LONG, claim):
+        raise ValueError(f"has an {CLAIM} that cannot be the name of a claim")
     mac = _text(element, "mac")
     if mac is not None:
         try:
@@ -118,6 +123,7 @@ def _read(element: Any, namespace: str) -> NetworkSelection:
         ips=ips,
         mac=mac,
         gateways=None if gateways is None else routers,
+        claim=claim,
         refused=next(_refused(element, {"ips": ips, "default-route": routers}), ""),
     )
 
@@ -133,6 +139,8 @@ def _refused(element: dict[str, Any], addresses: Mapping[str, tuple[str, ...]]) 
         # those of others have a dot in their names (section 4.1.2)
         if key not in (*SUPPORTED, *UNSUPPORTED) and "." not in key:
             yield f"has the key {key[:SHOWN]}, which means nothing"
+    if element.get(CLAIM) and addresses["ips"]:
+        yield f"has ips beside an {CLAIM}"  # section 4.1.2.1.10 takes it for an error
     for key, listed in addresses.items():
         versions = [ipaddress.ip_address(each).version for each in listed]
         if len(set(versions)) < len(versions):

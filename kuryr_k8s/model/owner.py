@@ -13,17 +13,23 @@ class Role(enum.StrEnum):
     EXTERNAL_SECOND = "external-second"  # has such a VIP of the other address family
     SHARED = "shared"  # listeners and pools in the load balancer of another owner
     POD = "pod"  # the owner is a Pod, and has a public address
+    NEUTRON_PORT = "neutron-port"  # the owner is a NeutronPort, and has a public address
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Owner:
     """Owner of one load balancer, of parts of another one, or of a public address.
 
-    :param uid: the Service's, or the Pod's identity.
+    :param uid: the Service's or the NeutronPort's, or the Pod's identity.
     """
 
     uid: str
     role: Role = Role.FIRST
+
+    @property
+    def is_service(self) -> bool:
+        """True if the owner is a Service."""
+        return self.role not in (Role.POD, Role.NEUTRON_PORT)
 
     def __str__(self) -> str:
         """Describe the owner in log messages."""

@@ -22,6 +22,7 @@ UNHURRIED = Patience(
     unneeded=0.2,
 )
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
+NEUTRONPORTS = "/apis/openstack.org/v1/namespaces/{}/neutronports"
 
 
 class Stage:
@@ -122,7 +123,11 @@ class Stage:
 
     async def more_state(self):
         """What else is to be compared between two lives."""
-        return {"floating IPs": list(self.cloud.floating_ips.values())}
+        path = NEUTRONPORTS.format(self.cluster.namespace)
+        return {
+            "floating IPs": list(self.cloud.floating_ips.values()),
+            "NeutronPorts": await self.client.list(path),
+        }
 
     def ports_of(self, pod):
         """The ports made for a Pod, in Neutron."""

@@ -25,6 +25,24 @@ class AddressPair(NamedTuple):
     mac_address: str
 
 
+def pairs_shown(port: Json) -> set[AddressPair]:
+    """Return the pairs of a port, as Neutron shows them."""
+    return {AddressPair(pair["ip_address"], pair["mac_address"]) for pair in port.get(PAIRS) or ()}
+
+
+def pairs_meant(port: Json, asked: Collection[AddressPair]) -> set[AddressPair]:
+    """Return the pairs that are asked for a port, as Neutron would show them.
+
+    :param asked: an empty MAC is the port's own.
+    """
+    return {AddressPair(ip, mac or port["mac_address"]) for ip, mac in asked}
+
+
+def pairs_field(pairs: Collection[AddressPair]) -> list[Json]:
+    """Return pairs as the body of a request has them; without a MAC, it is the port's own."""
+    return [{name: value for name, value in pair._asdict().items() if value} for pair in pairs]
+
+
 def is_about_pairs(error: errors.CloudError) -> bool:
     """Return whether Neutron refused the pairs themselves: their number, or one of them.
 

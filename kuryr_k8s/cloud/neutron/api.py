@@ -247,6 +247,20 @@ class Neutron:
             await self._put_tags(port["id"], live["tags"])
         self.own_ports.note(port, self._with_mark(port["tags"]))
 
+    async def leave_port(self, port: Json, tags: Iterable[str], fields: Json) -> None:
+        """Take these tags and the mark from a port, which is ours no more.
+
+        :param port: As Neutron shows it.
+        :param fields: That it gets before; none: it has them.
+        """
+        if fields:
+            await self.update_port(port["id"], fields)
+        present = {*tags, self.mark.tag}.intersection(port["tags"])
+        for tag in sorted(present, key=self.mark.tag.__eq__):  # the mark last: it is found by it
+            with contextlib.suppress(errors.NotFound):
+                await self._transport.call("DELETE", f"/ports/{port['id']}/tags/{tag}")
+        self.own_ports.forget([port["id"]])
+
     async def _put_tags(self, port_id: str, tags: Iterable[str]) -> None:
         body = {"tags": self._with_mark(tags)}
         await self._transport.call("PUT", f"/ports/{port_id}/tags", body=body)

@@ -1,8 +1,11 @@
-"""Ports that users made for Pods: taken for one Pod, and given back as they were.
+"""Ports that outlive the Pods that have them: taken for one Pod, and given back as they were.
+
+Users made them, or they are those of NeutronPorts, which ``device_id`` and ``device_owner`` name
+while no Pod has the port.
 
 While a Pod has such a port, ``device_id`` names the Pod and ``device_owner`` the cluster. Each
 change needs the revision that was looked at (``If-Match``): of two that want the port, one is
-late. Nothing that deletes ports ever finds it: it never gets the tags of those that are made here.
+late. Nothing that deletes ports of Pods ever finds it by what it has then.
 
 For a port on a trunk that takes three steps, since Neutron attaches no port with a ``device_id``,
 and replaces ``device_owner`` then:
@@ -34,8 +37,11 @@ OF_PODS = "compute:kuryr"  # the device_owner of ports that were made for Pods
 TAKEN = "compute:kuryr-specific:"  # the beginning of that of users' ports that Pods have
 ON_TRUNK = "kuryr-specific:"  # the beginning of the device_id, and of a tag, of those on trunks
 ATTACHED_TO = "kuryr-parent-port:"  # the beginning of the tag that names the parent port
+OF_NEUTRON_PORTS = "compute:kuryr-neutron-port:"  # the beginning of that of NeutronPorts' ports
 NOBODY = "-"  # the uid of no Pod
 ATTEMPTS = 2  # Neutron itself changes ports, too
+# fields of a port that are remembered
+REMEMBERED = ("id", "device_id", "device_owner", "revision_number", HOST, "binding:vnic_type")
 
 
 class PortInUse(errors.Refused):
@@ -66,17 +72,19 @@ def fields_of(port: Mapping[str, Any]) -> dict[str, str]:
     The profile is recorded as JSON, for a port on a device of the node.
     """
     found = {HOST: port.get(HOST) or ""}
-    if not _is_on_device(port):
-        return found
-    return found | {PROFILE: json.dumps(port.get(PROFILE) or {}, sort_keys=True)}
+    if port["device_owner"].startswith(OF_NEUTRON_PORTS):
+        found |= {name: port[name] for name in ("device_id", "device_owner")}
+    if _is_on_device(port):
+        found[PROFILE] = json.dumps(port.get(PROFILE) or {}, sort_keys=True)
+    return found
 
 
 def _is_on_device(port: Mapping[str, Any]) -> bool:
-    return bool(port.get("binding:vnic_type", "normal") != "normal")
+    return (port.get("binding:vnic_type") or "normal") != "normal"
 
 
 class SpecificPorts:
-    """The changes of ports that users made; every error of Neutron is a CloudError.
+    """Changes ports of users and of NeutronPorts; every error of Neutron is a CloudError.
 
     :param mark: of this cluster; it may become known later.
     """
@@ -85,21 +93,82 @@ class SpecificPorts:
         self._transport = transport
         self._trunks = trunks
         self._mark = mark
+        # those of NeutronPorts that no Pod has, as they were last shown: taken with one call
+        self._remembered: dict[str, Json] = {}
 
-    def is_free(self, port: Mapping[str, Any], pod_uid: str) -> bool:
+    def note(self, port: Json) -> None:
+        """Note a port as Neutron has just shown it; one that no Pod has is remembered."""
+        if port["device_owner"].startswith(OF_NEUTRON_PORTS):
+            self._remembered[port["id"]] = {name: port.get(name) for name in REMEMBERED}
+        else:
+            self._remembered.pop(port["id"], None)
+
+    def forget(self, port_id: str) -> None:
+        """Forget a port that is gone."""
+        self._remembered.pop(port_id, None)
+
+    def remembered(self, port_id: str, neutron_port_uid: str) -> Json | None:
+        """Return the port of a NeutronPort as it was last shown, if no Pod had it then.
+
+        It may have changed since: each change needs the revision.
+        """
+        port = self._remembered.get(port_id)
+        is_its = port is not None and port["device_id"] == neutron_port_uid
+        return port if is_its else None
+
+    def neutron_port_marks(self, uid: str) -> dict[str, str]:
+        """Return the fields that name the NeutronPort whose a port is."""
+        return {"device_id": uid, "device_owner": f"{OF_NEUTRON_PORTS}{self._mark.uid}"}
+
+    def is_free(
+        self, port: Mapping[str, Any], pod_uid: str, *, neutron_port_uid: str = ""
+    ) -> bool:
         """Return whether the port is free; False: the Pod has it already.
 
-        :raises PortInUse: somebody else has it, or a cluster made it.
+        :param neutron_port_uid: of the NeutronPort whose port it has to be; empty: of none.
+        :raises PortInUse: somebody else has it, or it is not one of those.
         """
         if self._has(port, pod_uid):
             return False
+        if neutron_port_uid:
+            if _shows(port, self.neutron_port_marks(neutron_port_uid)):
+                return True
+            raise PortInUse(f"port {port['id']} is not free for its NeutronPort")
         owner = port["device_owner"]
+        if owner.startswith(OF_NEUTRON_PORTS):
+            raise PortInUse(f"port {port['id']} is that of a NeutronPort: name that one")
         if port["device_id"] or owner or clusters_on(port.get("tags") or ()):
             is_pods = owner == OF_PODS or owner.startswith(TAKEN)
             is_pods = is_pods or port["device_id"].startswith(ON_TRUNK)
             whose = "another Pod" if is_pods else owner or "somebody"
             raise PortInUse(f"port {port['id']} is in use by {whose}")
         return True
+
+    async def claim(self, port_id: str, neutron_port_uid: str) -> Json:
+        """Claim a free port for a NeutronPort.
+
+        :returns: the port.
+        :raises PortInUse: somebody has it.
+        :raises errors.Refused: there is no such port that we may see.
+        :raises errors.Conflict: somebody has changed the port just now.
+        """
+        marks = self.neutron_port_marks(neutron_port_uid)
+        port = await self._get_named(port_id)
+        if _shows(port, marks):
+            return port
+        self.is_free(port, NOBODY)
+        return await self._change(port, marks)
+
+    async def disclaim(self, port_id: str, neutron_port_uid: str) -> None:
+        """Leave a port that was claimed for a NeutronPort to others.
+
+        :raises errors.Conflict: somebody has changed the port just now.
+        """
+        self.forget(port_id)
+        with contextlib.suppress(errors.NotFound):
+            port = await self._get(port_id)
+            if _shows(port, self.neutron_port_marks(neutron_port_uid)):
+                await self._change(port, {"device_id": "", "device_owner": ""})
 
     async def take(
         self,
@@ -119,6 +188,12 @@ class SpecificPorts:
         """
         wanted = {"device_id": pod_uid, "device_owner": self._owner, **binding}
         conflict: errors.Conflict | None = None
+        remembered = self._remembered.pop(port_id, None)
+        if remembered is not None:
+            # it may be otherwise by now, or gone: then it is looked at
+            with contextlib.suppress(errors.Conflict, errors.NotFound, PortInUse):
+                if self._may_take(remembered, pod_uid, as_found):
+                    return await self._change(remembered, wanted)
         for _ in range(ATTEMPTS):
             port = await self._get_named(port_id)
             if not self._may_take(port, pod_uid, as_found):
@@ -146,6 +221,7 @@ class SpecificPorts:
         :raises errors.Refused: there is no such port that we may see.
         """
         conflict: errors.Conflict | None = None
+        self.forget(port_id)
         for _ in range(ATTEMPTS):
             port = await self._get_named(port_id)
             if not self._may_take(port, pod_uid, as_found):
@@ -229,6 +305,7 @@ class SpecificPorts:
         :param as_found: what is recorded of it; what is missing was empty.
         :raises errors.Conflict: somebody has changed the port just now.
         """
+        self.forget(port_id)
         try:
             port = await self._settle(await self._get(port_id), pod_uid, as_found)
             if self._is_reserved(port, pod_uid):  # from now on it cannot be attached any more
@@ -236,7 +313,8 @@ class SpecificPorts:
             if self._is_sealed(port, pod_uid):
                 port = await self._detach(port)
             if self._has(port, pod_uid):
-                free = {"device_id": "", "device_owner": "", HOST: as_found.get(HOST) or ""}
+                names = ("device_id", "device_owner", HOST)
+                free: Json = {name: as_found.get(name) or "" for name in names}
                 if _is_on_device(port):
                     free[PROFILE] = json.loads(as_found.get(PROFILE) or "{}")
                 await self._free(port, pod_uid, free)
@@ -266,7 +344,7 @@ class SpecificPorts:
             tags = [tag for tag in port["tags"] if tag.startswith((ON_TRUNK, ATTACHED_TO))]
             if any(tag.startswith(ON_TRUNK) and tag != self._tag for tag in tags):
                 tags = [self._tag]  # another cluster needs the others
-            elif not (port["device_id"] or port["device_owner"]):
+            elif _is_nobodys(port):
                 for trunk in await self._trunks_of(port):  # incompletely: the port does not say so
                     await self._trunks.remove_subports(trunk.id, [port_id])
             tags.sort(key=lambda tag: tag == self._tag)  # by the last one, the port is found
@@ -373,7 +451,8 @@ class SpecificPorts:
 
         :raises PortInUse: see :meth:`is_free`.
         """
-        is_free = self.is_free(port, pod_uid)
+        neutron_port_uid = (as_found or {}).get("device_id", "")
+        is_free = self.is_free(port, pod_uid, neutron_port_uid=neutron_port_uid)
         return not is_free or as_found is None or fields_of(port) == as_found
 
     def _has(self, port: Mapping[str, Any], pod_uid: str) -> bool:
@@ -404,6 +483,7 @@ class SpecificPorts:
         path, body = f"/ports/{port['id']}", {"port": fields}
         answer = await self._transport.call("PUT", path, body=body, headers=headers)
         changed: Json = answer["port"]
+        self.note(changed)
         return changed
 
 
@@ -414,6 +494,16 @@ def _changes(port: Json, wanted: Json) -> Json:
         for name, value in wanted.items()
         if (port.get(name) or None) != (value or None)
     }
+
+
+def _shows(port: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
+    return all(port[name] == value for name, value in fields.items())
+
+
+def _is_nobodys(port: Mapping[str, Any]) -> bool:
+    """Return whether no Pod and nobody else has the port."""
+    owner: str = port["device_owner"]
+    return owner.startswith(OF_NEUTRON_PORTS) or not (port["device_id"] or owner)
 
 
 def _tagged_parents(port: Mapping[str, Any]) -> list[str]:

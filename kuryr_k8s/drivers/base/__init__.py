@@ -20,6 +20,7 @@ from kuryr_k8s.drivers.base.load_balancers import (
     PortTaken,
     StillShared,
 )
+from kuryr_k8s.drivers.base.pod_network import PodNetwork, check_subnets, read_subnets
 from kuryr_k8s.drivers.base.pods import (
     DEVICE_OWNER,
     DIRECT,
@@ -31,19 +32,19 @@ from kuryr_k8s.drivers.base.pods import (
     DeviceRequest,
     InterfaceRequest,
     MultiVIFDriver,
+    NeutronPortAwaited,
+    NeutronPortWish,
     NodeNotReady,
+    NoNeutronPort,
     NoVLANID,
     OtherInterface,
-    PodNetwork,
     PodProjectDriver,
     PodSecurityGroupsDriver,
     PodSubnetsDriver,
     PodVIFDriver,
     PortRequest,
-    check_subnets,
     is_unmarked,
     maker_of,
-    read_subnets,
     releaser_of,
 )
 from kuryr_k8s.drivers.base.pools import (
@@ -93,6 +94,9 @@ __all__ = [
     "KeepsPorts",
     "LBaaSDriver",
     "MultiVIFDriver",
+    "NeutronPortAwaited",
+    "NeutronPortWish",
+    "NoNeutronPort",
     "NoVLANID",
     "NobodyConnects",
     "NodeNotReady",

@@ -1,21 +1,21 @@
 """The slots for decisions about Pods' interfaces, and for the drivers that make them."""
 
 import abc
-import ipaddress
-import itertools
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import clusters_on
 from kuryr_k8s.cloud.neutron.address_pairs import AddressPair
-from kuryr_k8s.cloud.neutron.api import Network, Neutron, Subnet
+from kuryr_k8s.cloud.neutron.api import Subnet
 from kuryr_k8s.cloud.neutron.own_ports import POOL_TAG
 from kuryr_k8s.cloud.neutron.specific_ports import OF_PODS
 from kuryr_k8s.drivers.base.driver import Driver
+from kuryr_k8s.drivers.base.pod_network import PodNetwork
+from kuryr_k8s.drivers.base.port_settings import PortSettings
 from kuryr_k8s.model.device import Device
+from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
@@ -47,138 +47,7 @@ NORMAL, DIRECT, MACVTAP = "normal", "direct", "macvtap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodNetwork:
-    """The network of an interface, and one subnet for each address family.
-
-    :param further: other subnets of the network, in order; one of them replaces the subnet of its
-        family while that is full. Where a family has several subnets, none of them is automatic.
-    """
-
-    network: Network
-    subnets: tuple[Subnet, ...]
-    further: tuple[Subnet, ...] = ()
-
-    @classmethod
-    def of(cls, network: Network, subnets: Sequence[Subnet]) -> "PodNetwork":
-        """Return the network with all of these subnets: the first of a family before the others.
-
-        :raises kuryr_k8s.errors.Refused: an automatic subnet is not the only one of its family.
-        """
-        families = Counter(subnet.ip_version for subnet in subnets)
-        for subnet in subnets:
-            if subnet.is_automatic and families[subnet.ip_version] > 1:
-                raise errors.Refused(
-                    f"subnet {subnet.id} gives every port of its network an address: it must be "
-                    "the only one of its address family"
-                )
-        first: dict[int, Subnet] = {}
-        for subnet in subnets:
-            first.setdefault(subnet.ip_version, subnet)
-        further = tuple(subnet for subnet in subnets if subnet not in first.values())
-        return cls(network=network, subnets=tuple(first.values()), further=further)
-
-    @property
-    def all_subnets(self) -> tuple[Subnet, ...]:
-        """All subnets that the interface may have addresses of."""
-        return (*self.subnets, *self.further)
-
-    @property
-    def choices(self) -> "tuple[PodNetwork, ...]":
-        """The network with each choice of one subnet for each family, in the order of preference.
-
-        IPv4 changes first: its subnets are the small ones.
-        """
-        if not self.further:
-            return (self,)
-        families = sorted(self.subnets, key=lambda subnet: subnet.ip_version, reverse=True)
-        candidates = [
-            [other for other in self.all_subnets if other.ip_version == subnet.ip_version]
-            for subnet in families
-        ]
-        return tuple(map(self._choice, itertools.product(*candidates)))
-
-    def _choice(self, chosen: tuple[Subnet, ...]) -> "PodNetwork":
-        of_version = {subnet.ip_version: subnet for subnet in chosen}
-        return replace(
-            self,
-            subnets=tuple(of_version[subnet.ip_version] for subnet in self.subnets),
-            further=tuple(subnet for subnet in self.all_subnets if subnet not in chosen),
-        )
-
-    def with_room(self, has_room: Callable[[tuple[str, ...]], bool]) -> "PodNetwork | None":
-        """Return the first choice with room in all of its subnets; None: there is none.
-
-        :param has_room: returns whether each of these subnets may have a free address.
-        """
-        return next((choice for choice in self.choices if has_room(choice.asked_subnet_ids)), None)
-
-    def first_with_room(self, has_room: Callable[[tuple[str, ...]], bool]) -> "PodNetwork":
-        """Return the choice :meth:`with_room`; if there is none, the first."""
-        return self.with_room(has_room) or self.choices[0]
-
-    def may_have(self, subnet_ids: tuple[str, ...]) -> bool:
-        """Return whether one of the choices asks for addresses of exactly these subnets."""
-        return any(subnet_ids == choice.asked_subnet_ids for choice in self.choices)
-
-    def holding(self, addresses: Collection[str]) -> "PodNetwork":
-        """Return the network with those of its subnets that these addresses are in.
-
-        Of families without an address, and of addresses that are in no subnet, nothing changes.
-
-        :raises kuryr_k8s.errors.Refused: addresses of one family are in several subnets.
-        """
-        chosen: dict[int, Subnet] = {}
-        for address in map(ipaddress.ip_address, addresses):
-            inside = [
-                subnet
-                for subnet in self.all_subnets
-                if address in ipaddress.ip_network(subnet.cidr)
-            ]
-            for subnet in inside:
-                if chosen.setdefault(address.version, subnet) != subnet:
-                    raise errors.Refused("the addresses are in several subnets of one family")
-        return replace(
-            self,
-            subnets=tuple(chosen.get(each.ip_version, each) for each in self.subnets),
-            further=tuple(each for each in self.further if each.ip_version not in chosen),
-        )
-
-    @property
-    def asked_subnet_ids(self) -> tuple[str, ...]:
-        """The ids of the subnets that a port must ask an address of, sorted.
-
-        Of all others, every port of the network has one.
-        """
-        return tuple(sorted(subnet.id for subnet in self.subnets if not subnet.is_automatic))
-
-
-async def read_subnets(neutron: Neutron, subnet_ids: Sequence[str]) -> tuple[Subnet, ...]:
-    """Read the subnets of an interface.
-
-    :raises kuryr_k8s.errors.Refused: one does not exist or is listed twice, or they belong to
-        several networks.
-    """
-    try:
-        subnets = tuple([await neutron.get_subnet(subnet_id) for subnet_id in subnet_ids])
-    except errors.NotFound as error:
-        raise errors.Refused(f"no such subnet in Neutron: {error}") from error
-    check_subnets(subnets)
-    return subnets
-
-
-def check_subnets(subnets: Sequence[Subnet]) -> None:
-    """Check that an interface can have these subnets.
-
-    :raises kuryr_k8s.errors.Refused: one is listed twice, or they belong to several networks.
-    """
-    if len({subnet.network_id for subnet in subnets}) > 1:
-        raise errors.Refused("the subnets of an interface must belong to one network")
-    if len({subnet.id for subnet in subnets}) < len(subnets):
-        raise errors.Refused("a subnet is listed twice")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PortRequest:
+class PortRequest(PortSettings):
     """A request for the port of an interface that a Pod needs.
 
     :param pod_uid: the Pod's identity; (cluster tag, pod_uid, ifname) names the port.
@@ -188,12 +57,8 @@ class PortRequest:
     :param port_id: of an existing port to use; None: make one.
     :param as_found: what is recorded of the fields of that port; None if the Pod has it already.
     :param vnic_type: Neutron's ``binding:vnic_type``.
-    :param addresses: fixed addresses, at most one for each subnet; empty: any.
-    :param further_addresses: what replaces them, in order, while another port has one of them.
-    :param mac: its MAC address; None: any.
-    :param port_security: None: as the network has it.
-    :param address_pairs: from which it may send besides its own; an empty MAC is its own.
-    :param qos_policy_id: of its QoS policy; None: that of the network, if it has one.
+    :param further_addresses: what replaces the addresses, in order, while another port has one of
+        them.
     :param own_groups: whether the security groups are others than those of the Pod.
     :param device: of the node, for a port on a device.
     """
@@ -203,19 +68,12 @@ class PortRequest:
     node: Node
     ifname: str
     project_id: str
-    pod_network: PodNetwork
-    security_groups: tuple[str, ...]
     may_exist: bool
     wake: Callable[[], None] = lambda: None
     port_id: str | None = None
     as_found: Mapping[str, str] | None = None
     vnic_type: str = NORMAL
-    addresses: tuple[str, ...] = ()
     further_addresses: tuple[tuple[str, ...], ...] = ()
-    mac: str | None = None
-    port_security: bool | None = None
-    address_pairs: tuple[AddressPair, ...] = ()
-    qos_policy_id: str | None = None
     own_groups: bool = False
     device: Device | None = None
 
@@ -263,6 +121,35 @@ class NodeNotReady(errors.Refused):
     reason = "KuryrNodeNotReady"
 
 
+class NeutronPortWish(Protocol):
+    """Which NeutronPort a Pod waits for."""
+
+    @property
+    def awaited_name(self) -> str:
+        """The name of the only one that it can be, or is to be; empty: it may be any."""
+
+    def may_have(self, port: NeutronPort) -> bool:
+        """Return whether the Pod could have the NeutronPort as it is."""
+
+
+class NoNeutronPort(errors.Refused):
+    """No NeutronPort is free that a Pod could have."""
+
+    reason = "KuryrNoNeutronPort"
+
+    def __init__(self, message: str, wish: NeutronPortWish) -> None:
+        super().__init__(message)
+        self.wish = wish
+
+
+class NeutronPortAwaited(errors.Wait):
+    """The NeutronPort that a Pod is to have is about to have a port, or to go for another one."""
+
+    def __init__(self, message: str, delay: float, wish: NeutronPortWish) -> None:
+        super().__init__(message, delay)
+        self.wish = wish
+
+
 class BindingFailed(errors.Refused):
     """Neutron has no live agent that could bind the port on its host."""
 
@@ -285,6 +172,13 @@ class PodProjectDriver(Driver):
         :raises kuryr_k8s.errors.Refused: the namespace asks for what is not granted to it.
         """
 
+    async def project_of_namespace(self, namespace: str) -> str:
+        """Return the id of the project that ports of no Pod in particular belong to.
+
+        :raises kuryr_k8s.errors.Refused: this driver goes by Pods.
+        """
+        raise errors.Refused(f"the pod_project driver knows no project of namespace {namespace}")
+
 
 class PodSubnetsDriver(Driver):
     """Chooses the network and the subnets of a Pod's default interface."""
@@ -298,6 +192,13 @@ class PodSubnetsDriver(Driver):
         :raises kuryr_k8s.errors.Refused: the network is neither the project's own nor shared
             with it.
         """
+
+    async def default_network(self, project_id: str) -> PodNetwork:
+        """Return the network of ports of no Pod in particular.
+
+        :raises kuryr_k8s.errors.Refused: the project may not use it, or this driver goes by Pods.
+        """
+        raise errors.Refused("the pod_subnets driver has no network but those of Pods")
 
     async def subnets_of(self, namespace: str) -> tuple[Subnet, ...]:
         """List the subnets that the namespace's Pods may be in, as far as they are known.
@@ -319,6 +220,13 @@ class PodSecurityGroupsDriver(Driver):
 
         Called again whenever the Pod's KuryrPort is reconciled: the ports follow the answer.
         """
+
+    async def default_groups(self, project_id: str) -> tuple[str, ...]:
+        """List the ids of the security groups of ports of no Pod in particular, sorted.
+
+        :raises kuryr_k8s.errors.Refused: this driver goes by Pods.
+        """
+        raise errors.Refused(f"the pod_security_groups driver has no groups of {project_id}")
 
     async def member_groups(self, project_id: str) -> tuple[str, ...]:
         """List the groups by which load balancers and nodes reach the project's Pods.
@@ -497,6 +405,11 @@ class InterfaceRequest:
     gateways: tuple[str, ...] | None = None
     network_name: str = ""
     delegated: bool = False
+
+    @property
+    def choices_of_addresses(self) -> tuple[tuple[str, ...], ...]:
+        """All addresses that the interface may have, in the order of preference."""
+        return (self.addresses, *self.further_addresses)
 
     @property
     def has_own_groups(self) -> bool:

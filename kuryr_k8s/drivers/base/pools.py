@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base.driver import Driver, DriverContext
-from kuryr_k8s.drivers.base.pods import PodNetwork, PodVIFDriver, PortRequest
+from kuryr_k8s.drivers.base.pod_network import PodNetwork
+from kuryr_k8s.drivers.base.pods import PodVIFDriver, PortRequest
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.vif import VIFBase
 

@@ -1,4 +1,4 @@
-"""Tags by which cloud objects of Services, and floating IPs of Pods, are found again.
+"""Tags by which cloud objects of Services, and floating IPs of ports, are found again.
 
 This is the only place where an owner is written as text. Clouds hold these tags for as long as
 the objects live, so their form never changes.
@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from kuryr_k8s.model.owner import Owner, Role
 
 SERVICE_TAG = "kuryr-service:"  # followed by the owner
-POD_TAG = "kuryr-pod:"  # followed by the owner's uid
+# followed by the owner's uid
+POD_TAG, NEUTRON_PORT_TAG = "kuryr-pod:", "kuryr-neutron-port:"
+_OF_PORTS = {Role.POD: POD_TAG, Role.NEUTRON_PORT: NEUTRON_PORT_TAG}
 NAMESPACE_TAG = "kuryr-namespace:"  # followed by the namespace's name
 # the first one that a text ends with counts
 _SUFFIXES = {
@@ -30,8 +32,8 @@ def tags_of(cluster: Sequence[str], namespace: str, owner: Owner) -> tuple[str, 
 
 def owner_tag(owner: Owner) -> str:
     """Return the tag that names the owner."""
-    if owner.role is Role.POD:
-        return f"{POD_TAG}{owner.uid}"
+    if owner.role in _OF_PORTS:
+        return f"{_OF_PORTS[owner.role]}{owner.uid}"
     return f"{SERVICE_TAG}{owner.uid}{_SUFFIXES.get(owner.role, '')}"
 
 
@@ -40,8 +42,8 @@ def owner_of(tags: Iterable[str]) -> Owner | None:
     found = tuple(tags)
     text = _value_of(SERVICE_TAG, found)
     if not text:
-        pod_uid = _value_of(POD_TAG, found)
-        return Owner(pod_uid, Role.POD) if pod_uid else None
+        named = ((_value_of(tag, found), role) for role, tag in _OF_PORTS.items())
+        return next((Owner(uid, role) for uid, role in named if uid), None)
     for role, suffix in _SUFFIXES.items():
         if text.endswith(suffix):
             return Owner(text.removesuffix(suffix), role)

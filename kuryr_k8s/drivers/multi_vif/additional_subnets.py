@@ -14,7 +14,7 @@ from kuryr_k8s.drivers.multi_vif.annotations import (
     refusal,
     shown,
 )
-from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
+from kuryr_k8s.drivers.named.networks import NamedNetworks
 from kuryr_k8s.k8s.resources import PODS
 from kuryr_k8s.model.pod import Pod
 

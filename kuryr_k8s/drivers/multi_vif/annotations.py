@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.drivers.named.objects import told
 from kuryr_k8s.k8s.informer import LONGEST_KEPT, Informer
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.annotation_values import identifier, json_list, json_of
@@ -82,8 +83,7 @@ def refusal(asker: str, error: errors.Refused) -> errors.Refused:
 
     What Neutron refused is a plain refusal then: the annotation is wrong, not the call.
     """
-    kind = errors.Refused if isinstance(error, errors.CloudError) else type(error)
-    return kind(f"annotation {asker}: {error}")
+    return told(f"annotation {asker}", error)
 
 
 def shown(text: str) -> str:

@@ -22,7 +22,7 @@ from kuryr_k8s.drivers.multi_vif.npwg_config import (
 from kuryr_k8s.k8s.resources import PODS, Key
 from kuryr_k8s.model.annotations import annotation
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
-from kuryr_k8s.model.network_selection import NetworkSelection, read_selections
+from kuryr_k8s.model.network_selection import CLAIM, NetworkSelection, read_selections
 from kuryr_k8s.model.pod import Pod
 
 DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
@@ -60,7 +60,8 @@ class DefaultNetwork:
     async def of(self, pod: Pod) -> dict[str, str] | None:
         """Return what the Pod's selection says about its default interface.
 
-        :returns: values of annotations by their names; None: another plugin adds the interface.
+        :returns: values of annotations by their names, and the IPAMClaim by ``CLAIM``; None:
+            another plugin adds the interface.
         :raises errors.Refused: the annotation or the definition cannot be read.
         """
         text = annotation_of(self._pods, pod, DEFAULT_NETWORK) or ""
@@ -86,7 +87,11 @@ def _stated(selection: NetworkSelection, nad: dict[str, Any] | None) -> dict[str
     if selection.interface not in (None, DEFAULT_IFNAME):
         raise errors.Refused(f"it has an interface, and the default one is {DEFAULT_IFNAME}")
     text = annotation(nad, CONFIG)
-    values = {wanted.ADDRESS: ",".join(selection.ips), wanted.MAC: selection.mac or ""}
+    values = {
+        wanted.ADDRESS: ",".join(selection.ips),
+        wanted.MAC: selection.mac or "",
+        CLAIM: selection.claim or "",
+    }
     if text is not None:
         config = _read_config(text)
         values[wanted.SUBNET] = ",".join(config.subnets)

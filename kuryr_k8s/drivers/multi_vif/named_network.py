@@ -17,22 +17,19 @@ from kuryr_k8s.drivers.base import (
     PodNetwork,
     PodSecurityGroupsDriver,
     PodSubnetsDriver,
-    granted,
 )
 from kuryr_k8s.drivers.multi_vif import pod_annotations as wanted
-from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, kept, refusal
+from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, kept
 from kuryr_k8s.drivers.multi_vif.default_network import ANOTHERS, DEFAULT_NETWORK, DefaultNetwork
-from kuryr_k8s.drivers.multi_vif.names import Names
-from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
-from kuryr_k8s.drivers.multi_vif.ownership import check_owner
-from kuryr_k8s.drivers.multi_vif.shared_objects import SharedObjects
+from kuryr_k8s.drivers.multi_vif.neutron_port_wish import NEUTRON_PORT
+from kuryr_k8s.drivers.multi_vif.neutron_ports import ANY_NETWORK, NeutronPorts
 from kuryr_k8s.drivers.multi_vif.specific_ports import DEFAULT as SPECIFIC
+from kuryr_k8s.drivers.named.asked import Asked
+from kuryr_k8s.drivers.named.objects import NamedObjects
 from kuryr_k8s.k8s.resources import NAMESPACES, PODS, Key
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
+from kuryr_k8s.model.network_selection import CLAIM
 from kuryr_k8s.model.pod import Pod
-
-# of [policy], by the kinds of objects that users name
-OPTIONS = {"security_group": "security_groups", "qos_policy": "qos_policies"}
 
 
 class NamedNetwork(MultiVIFDriver):
@@ -47,12 +44,11 @@ class NamedNetwork(MultiVIFDriver):
         self._namespaces = context.informers.of(NAMESPACES)
         self._namespaces.keep(*wanted.OF_NAMESPACES)
         self._subnets = context.drivers[PodSubnetsDriver]
-        self._networks = NamedNetworks(context)
-        self._groups = context.drivers[PodSecurityGroupsDriver]
-        self._names = Names(context)
+        groups = context.drivers[PodSecurityGroupsDriver]
+        self._objects = NamedObjects(context, groups, wanted.WORDS)
         self._default_network = DefaultNetwork(context)
+        self._neutron_ports = NeutronPorts(context)
         self._selects_pods: bool = context.conf.kubernetes.pod_selection == "annotated"
-        self._shared_objects = SharedObjects(context)
 
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
@@ -61,59 +57,69 @@ class NamedNetwork(MultiVIFDriver):
             self._refuse_own(pod)
             return ()
         selected = self._default_network.is_selected(pod)
-        stated: Mapping[str, str] = {}
+        stated: dict[str, str] = {}
         if selected:
             found = await self._default_network.of(pod)
             if found is None:
                 self._refuse_own(pod)
                 return (OtherInterface(ifname=DEFAULT_IFNAME),)
             stated = found
+        claim = stated.pop(CLAIM, "")
         asked = wanted.read(
             lambda name: self._of_pod(pod, name),
             lambda name: self._of_namespace(pod, name),
             stated,
         )
+        is_named = self._neutron_ports.is_named(pod)
         if asked is None:
-            if not (selected and self._default_network.is_delegate) or self._has_port_of_its_own(
-                pod
-            ):
+            is_called = selected and self._default_network.is_delegate
+            if claim and self._has_port_of_its_own(pod):
+                raise errors.Refused(f"annotation {SPECIFIC}: {CLAIM} is there, too")
+            if self._has_port_of_its_own(pod) or not (is_called or is_named or claim):
                 return ()
-            asked = wanted.Asked()  # kuryr-cni is called for it, in no network in particular
-        first, *others = _choices(pod, asked)
-        every = [address for choice in (asked.addresses, *asked.pool) for address in choice]
-        network = (await self._network(pod, project_id, asked, stated)).holding(every)
-        if self._is_from_elsewhere(pod, network):
+            asked = Asked()  # kuryr-cni is called for it, in no network in particular
+        if is_named and not claim and not asked.names_network:
+            network = ANY_NETWORK  # that of the NeutronPort
+            is_elsewhere = bool(pod.addresses) and self._has_others
+        else:
+            network = await self._network(pod, project_id, asked, stated)
+            is_elsewhere = self._is_from_elsewhere(pod, network)
+            network = self._objects.check(pod.namespace, project_id, network, asked)
+        if is_elsewhere:
             return (OtherInterface(ifname=DEFAULT_IFNAME),)
-        check_owner(
-            self._context.conf,
-            pod.namespace,
-            project_id,
-            network,
-            unfiltered=_unfiltered(asked),
-            chosen=_chosen(asked),
-            addresses=every,
-        )
-        return (
-            InterfaceRequest(
-                ifname=DEFAULT_IFNAME,
-                pod_network=network,
-                security_groups=await self._groups_of(pod.namespace, project_id, asked.groups),
-                addresses=first,
-                further_addresses=tuple(others),
-                mac=asked.mac,
-                port_security=asked.port_security,
-                address_pairs=asked.pairs,
-                qos_policy_id=await self._qos_policy_of(pod.namespace, project_id, asked.qos),
-                network_name=network.network.name or network.network.id,
-            ),
+        request = await self._request(pod, project_id, asked, network)
+        if claim:
+            request = await self._neutron_ports.of_claim(request, pod, asked, claim)
+        elif is_named or asked.names_network:
+            request = await self._neutron_ports.instead_of(request, pod, asked)
+        return (request,)
+
+    async def _request(
+        self, pod: Pod, project_id: str, asked: Asked, network: PodNetwork
+    ) -> InterfaceRequest:
+        """Return the request for a port of the Pod's own."""
+        first, *others = _choices(pod, asked)
+        return InterfaceRequest(
+            ifname=DEFAULT_IFNAME,
+            pod_network=network,
+            security_groups=await self._objects.groups(pod.namespace, project_id, asked.groups),
+            addresses=first,
+            further_addresses=tuple(others),
+            mac=asked.mac,
+            port_security=asked.port_security,
+            address_pairs=asked.pairs,
+            qos_policy_id=await self._objects.qos_policy(pod.namespace, project_id, asked.qos),
+            network_name=network.network.name or network.network.id,
         )
 
     def may_ask(self, pod: Pod) -> bool:
-        return self._default_network.is_selected(pod) or has_any(self._pods, pod, wanted.OURS)
+        return self._default_network.is_selected(pod) or has_any(
+            self._pods, pod, (*wanted.OURS, NEUTRON_PORT)
+        )
 
     def names_network(self, pod: Pod) -> bool:
         namespace = Key("", pod.namespace)
-        return has_any(self._pods, pod, wanted.NETWORKS) or any(
+        return has_any(self._pods, pod, (*wanted.NETWORKS, NEUTRON_PORT)) or any(
             self._namespaces.annotation(namespace, name) is not None for name in wanted.NETWORKS
         )
 
@@ -128,7 +134,7 @@ class NamedNetwork(MultiVIFDriver):
 
         :raises errors.Refused: it does.
         """
-        for name in (*wanted.OURS, SPECIFIC):
+        for name in (*wanted.OURS, SPECIFIC, NEUTRON_PORT):
             if annotation_of(self._pods, pod, name) is not None:
                 raise errors.Refused(f"annotation {name}: {ANOTHERS}")
 
@@ -137,11 +143,16 @@ class NamedNetwork(MultiVIFDriver):
 
         So it is where a Pod has come to name a network while it runs.
         """
-        if not pod.addresses or not (self._selects_pods or self._default_network.is_delegate):
+        if not pod.addresses or not self._has_others:
             return False
         cidrs = [ipaddress.ip_network(subnet.cidr) for subnet in network.all_subnets]
         found = [ipaddress.ip_address(address) for address in pod.addresses]
         return not any(address in cidr for address in found for cidr in cidrs)
+
+    @property
+    def _has_others(self) -> bool:
+        """True if other plugins give Pods their default interfaces."""
+        return self._selects_pods or self._default_network.is_delegate
 
     def _has_port_of_its_own(self, pod: Pod) -> bool:
         return has_any(self._pods, pod, (SPECIFIC,))
@@ -159,83 +170,16 @@ class NamedNetwork(MultiVIFDriver):
         return kept(self._namespaces, namespace, annotation)
 
     async def _network(
-        self, pod: Pod, project_id: str, asked: wanted.Asked, stated: Mapping[str, str]
+        self, pod: Pod, project_id: str, asked: Asked, stated: Mapping[str, str]
     ) -> PodNetwork:
         if asked.network is None and not asked.subnets:
             return await self._subnets.pod_network(pod, project_id)
-        said = wanted.SUBNET if asked.subnets else wanted.NETWORK
-        if stated.get(wanted.SUBNET) == ",".join(asked.subnets):
-            said = DEFAULT_NETWORK
-        try:
-            named = [await self._names.id_of("subnet", project_id, each) for each in asked.subnets]
-            network_id = (
-                None
-                if asked.network is None
-                else await self._names.id_of("network", project_id, asked.network)
-            )
-            found = await self._networks.granted(
-                pod.namespace, project_id, named or network_id or ""
-            )
-        except errors.Refused as error:
-            raise refusal(said, error) from error
-        if network_id not in (None, found.network.id):
-            raise errors.Refused(
-                f"annotation {wanted.SUBNET}: the subnet is not one of network {asked.network}"
-            )
-        return found
-
-    async def _groups_of(
-        self, namespace: str, project_id: str, named: tuple[str, ...] | None
-    ) -> tuple[str, ...] | None:
-        if named is None:
-            return None
-        found = set(await self._groups.member_groups(project_id))
-        for each in named:
-            try:
-                found.add(await self._shared("security_group", namespace, project_id, each))
-            except errors.Refused as error:
-                raise refusal(wanted.GROUPS, error) from error
-        return tuple(sorted(found))
-
-    async def _qos_policy_of(
-        self, namespace: str, project_id: str, named: str | None
-    ) -> str | None:
-        if named is None:
-            return None
-        try:
-            return await self._shared("qos_policy", namespace, project_id, named)
-        except errors.Refused as error:
-            raise refusal(wanted.QOS, error) from error
-
-    async def _shared(self, kind: str, namespace: str, project_id: str, named: str) -> str:
-        """Return the id of an object that the Pod names, if it may.
-
-        :raises errors.Refused: it may not.
-        """
-        object_id = await self._names.id_of(kind, project_id, named)
-        granted.check_named(self._context.conf, OPTIONS[kind], namespace, object_id)
-        await self._shared_objects.require(kind, object_id, project_id)
-        return object_id
+        is_selected = stated.get(wanted.SUBNET) == ",".join(asked.subnets)
+        words = f"annotation {DEFAULT_NETWORK}" if is_selected else ""
+        return await self._objects.network(pod.namespace, project_id, asked, words)
 
 
-def _unfiltered(asked: wanted.Asked) -> str:
-    """Return what asks for a port that may send from addresses of others; empty: nothing does."""
-    if asked.pairs:
-        return wanted.PAIRS
-    return f"{wanted.PORT_SECURITY}=false" if asked.port_security is False else ""
-
-
-def _chosen(asked: wanted.Asked) -> str:
-    """Return the annotation that asks for an address or a MAC; empty: none does."""
-    said = {
-        wanted.ADDRESS: asked.addresses,
-        wanted.POOL: asked.pool,
-        wanted.MAC: asked.mac,
-    }
-    return next((annotation for annotation, value in said.items() if value), "")
-
-
-def _choices(pod: Pod, asked: wanted.Asked) -> Sequence[tuple[str, ...]]:
+def _choices(pod: Pod, asked: Asked) -> Sequence[tuple[str, ...]]:
     """Return the addresses that a Pod may have, in the order of preference.
 
     Those of a StatefulSet have one each, by their numbers. Others begin at different places: they

@@ -19,12 +19,13 @@ from kuryr_k8s.drivers.base import (
     DriverContext,
     InterfaceRequest,
     MultiVIFDriver,
+    NoNeutronPort,
     OtherInterface,
     PodVIFDriver,
     granted,
 )
 from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, refusal, shown
-from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
+from kuryr_k8s.drivers.multi_vif.neutron_ports import NeutronPorts
 from kuryr_k8s.drivers.multi_vif.npwg_config import (
     CONFIG,
     DRIVER,
@@ -36,11 +37,18 @@ from kuryr_k8s.drivers.multi_vif.npwg_config import (
     delegates,
     read_config,
 )
-from kuryr_k8s.drivers.multi_vif.ownership import check_owner
+from kuryr_k8s.drivers.named.asked import Asked
+from kuryr_k8s.drivers.named.networks import NamedNetworks
+from kuryr_k8s.drivers.named.ownership import check_owner
 from kuryr_k8s.k8s.resources import PODS, Key
 from kuryr_k8s.model.annotations import annotation
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
-from kuryr_k8s.model.network_selection import NETWORKS, NetworkSelection, read_selections
+from kuryr_k8s.model.network_selection import (
+    CLAIM,
+    NETWORKS,
+    NetworkSelection,
+    read_selections,
+)
 from kuryr_k8s.model.pod import Pod
 
 UNFILTERED = f"{PORT_SECURITY}=false, or {DRIVER} {MACVLAN},"
@@ -54,6 +62,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
         self._pods = context.informers.of(PODS)
         self._pods.keep(NETWORKS)
         self._networks = NamedNetworks(context)
+        self._neutron_ports = NeutronPorts(context)
         self._has_macvlan = bool(context.conf.pod_vif_nested.worker_nodes_subnets)
         if self._has_macvlan:
             context.drivers.named(PodVIFDriver, MACVLAN)
@@ -104,7 +113,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
                 await granted.check_security_group(self._context.neutron, group_id, project_id)
         except errors.Refused as error:
             raise refusal(f"{NETWORKS}: {name}", error) from error
-        return InterfaceRequest(
+        request = InterfaceRequest(
             pod_network=network,
             ifname=selection.interface,
             vif_driver=config.vif_driver,
@@ -118,6 +127,32 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
             network_name=name,
             delegated=self._multus,
         )
+        if selection.claim is None:
+            return request
+        try:
+            return await self._of_claim(request, pod, config, selection)
+        except errors.Refused as error:
+            if isinstance(error, NoNeutronPort):
+                raise  # it says itself which port the Pod waits for
+            raise refusal(f"{NETWORKS}: {name}", error) from error
+
+    async def _of_claim(
+        self, request: InterfaceRequest, pod: Pod, config: Config, selection: NetworkSelection
+    ) -> InterfaceRequest:
+        """Return the request for the port of the IPAMClaim that a Pod refers to.
+
+        :raises errors.Refused: it cannot have one.
+        """
+        if config.is_device or config.vif_driver is not None:
+            raise errors.Refused(f"{CLAIM} needs a network of the node's own {DRIVER}")
+        asked = Asked(
+            subnets=config.subnets,
+            groups=config.security_groups,
+            mac=selection.mac,
+            port_security=config.port_security,
+        )
+        assert selection.claim is not None
+        return await self._neutron_ports.of_claim(request, pod, asked, selection.claim)
 
     async def _definition(self, selection: NetworkSelection) -> dict[str, Any]:
         if selection.interface == DEFAULT_IFNAME:

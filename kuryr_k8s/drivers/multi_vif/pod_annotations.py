@@ -5,12 +5,12 @@ A Namespace's annotations of the kinds that several Pods can share are defaults 
 
 import ipaddress
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.address_pairs import AddressPair
 from kuryr_k8s.drivers.multi_vif.annotations import shown
+from kuryr_k8s.drivers.named.asked import Asked, Words
 from kuryr_k8s.model.annotation_values import (
     address,
     flag,
@@ -43,26 +43,17 @@ MOST_GROUPS = 20
 MOST_PAIRS = 10  # Neutron's default, max_allowed_address_pair
 MOST_POOLED = 256  # addresses, or pairs of addresses: each one that is in use costs a call
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Hold what annotations ask for: ids may be names, and Neutron has not been asked about any.
-
-    :param subnets: at most two; empty: those of the network.
-    :param groups: None: the Pod's own.
-    :param pool: choices of addresses.
-    :param pairs: an empty MAC is the port's own.
-    """
-
-    network: str | None = None
-    subnets: tuple[str, ...] = ()
-    groups: tuple[str, ...] | None = None
-    addresses: tuple[str, ...] = ()
-    pool: tuple[tuple[str, ...], ...] = ()
-    mac: str | None = None
-    pairs: tuple[AddressPair, ...] = ()
-    port_security: bool | None = None
-    qos: str | None = None
+WORDS = Words(
+    network=f"annotation {NETWORK}",
+    subnets=f"annotation {SUBNET}",
+    groups=f"annotation {GROUPS}",
+    addresses=f"annotation {ADDRESS}",
+    pool=f"annotation {POOL}",
+    mac=f"annotation {MAC}",
+    pairs=f"annotation {PAIRS}",
+    port_security=f"annotation {PORT_SECURITY}",
+    qos=f"annotation {QOS}",
+)
 
 
 def read(

@@ -8,9 +8,6 @@ macvtap is that of a virtual function (VF) that the Pod requests, if ``multi_vif
 sriov.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.specific_ports import fields_of
 from kuryr_k8s.drivers.base import (
@@ -21,7 +18,6 @@ from kuryr_k8s.drivers.base import (
     InterfaceRequest,
     MultiVIFDriver,
     PodNetwork,
-    granted,
 )
 from kuryr_k8s.drivers.multi_vif.annotations import (
     annotation_of,
@@ -31,16 +27,15 @@ from kuryr_k8s.drivers.multi_vif.annotations import (
     shown,
 )
 from kuryr_k8s.drivers.multi_vif.default_network import ANOTHERS, DefaultNetwork
-from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
+from kuryr_k8s.drivers.named.networks import NamedNetworks
+from kuryr_k8s.drivers.named.ports import VNIC_TYPE, named_port
 from kuryr_k8s.k8s.resources import PODS
 from kuryr_k8s.model.annotation_values import identifier
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME
 from kuryr_k8s.model.pod import Pod
 
-Json = dict[str, Any]
 ANNOTATION, ALIAS = "openstack.org/spec-ports", "spec-ports"
 DEFAULT = "openstack.org/spec-default-port"
-VNIC_TYPE = "binding:vnic_type"
 SRIOV = "sriov"  # the driver by which a Pod gets VFs
 
 
@@ -106,10 +101,8 @@ class SpecificPorts(MultiVIFDriver):
         self, pod: Pod, project_id: str, annotation: str, port_id: str
     ) -> InterfaceRequest:
         try:
-            by_id = granted.check_named(self._context.conf, "ports", pod.namespace, port_id)
-            port = await self._granted(port_id, None if by_id else project_id)
-            self._check_kind(port, [NORMAL] if annotation == DEFAULT else self._vnic_types)
-            self._check_security(pod.namespace, port)
+            kinds = [NORMAL] if annotation == DEFAULT else self._vnic_types
+            port = await named_port(self._context, pod.namespace, project_id, port_id, kinds)
             is_free = self._context.neutron.specific_ports.is_free(port, pod.identity)
             network = await self._network_of([ip["subnet_id"] for ip in port["fixed_ips"]])
         except errors.Refused as error:
@@ -124,53 +117,7 @@ class SpecificPorts(MultiVIFDriver):
             physnet=None if vnic_type == NORMAL else network.network.physnet,
         )
 
-    async def _granted(self, port_id: str, project_id: str | None) -> Json:
-        """Return the port.
-
-        :param project_id: None if it may be of any project.
-        :raises errors.Refused: there is none.
-        """
-        try:
-            port = await self._context.neutron.get_port(port_id)
-        except errors.NotFound as error:
-            raise errors.Refused(_unknown(port_id, project_id)) from error
-        if project_id not in (None, port["project_id"]):
-            raise errors.Refused(_unknown(port_id, project_id))
-        return port
-
-    def _check_kind(self, port: Json, vnic_types: Sequence[str]) -> None:
-        """Check that a port is one that Pods can have.
-
-        :raises errors.Refused: it is not.
-        """
-        vnic_type = port.get(VNIC_TYPE, NORMAL)
-        if vnic_type not in vnic_types:
-            kinds = " or ".join(vnic_types)
-            raise errors.Refused(f"port {port['id']}: its vnic_type is {vnic_type}, not {kinds}")
-        if not port["admin_state_up"]:
-            raise errors.Refused(f"port {port['id']}: its admin_state_up is false")
-
-    def _check_security(self, namespace: str, port: Json) -> None:
-        """Check that the Pod may have a port without port security, if this is one.
-
-        :raises granted.NotGranted: [policy] does not grant it.
-        """
-        if port.get("port_security_enabled") is False:
-            network_id = port["network_id"]
-            try:
-                granted.check_named(self._context.conf, "port_security", namespace, network_id)
-            except granted.NotGranted as error:
-                raise granted.NotGranted(
-                    f"port {port['id']} has no port security, which is not granted to namespace "
-                    f"{namespace} ([policy] port_security in kuryr.conf)"
-                ) from error
-
     async def _network_of(self, subnet_ids: list[str]) -> PodNetwork:
         if not subnet_ids:
             raise errors.Refused("a port without an address cannot be an interface")
         return await self._networks.read(list(dict.fromkeys(subnet_ids)))
-
-
-def _unknown(port_id: str, project_id: str | None) -> str:
-    """Return the same words whether there is no such port, or it is another project's."""
-    return f"there is no port {port_id}" + (f" of project {project_id}" if project_id else "")

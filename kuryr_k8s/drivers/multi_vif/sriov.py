@@ -23,7 +23,7 @@ from kuryr_k8s.drivers.multi_vif.annotations import (
     refusal,
     shown,
 )
-from kuryr_k8s.drivers.multi_vif.networks import NamedNetworks
+from kuryr_k8s.drivers.named.networks import NamedNetworks
 from kuryr_k8s.k8s.resources import PODS, RESOURCECLAIMS, Key
 from kuryr_k8s.model import resource_claim
 from kuryr_k8s.model.annotations import OPAQUE_VFS

@@ -16,6 +16,9 @@ class DefaultProject(PodProjectDriver, ServiceProjectDriver):
             raise errors.ConfigError("[neutron_defaults] project is not set")
 
     async def project(self, owner: Pod | Service) -> str:
+        return await self.project_of_namespace(owner.namespace)
+
+    async def project_of_namespace(self, namespace: str) -> str:
         return str(self._context.conf.neutron_defaults.project)
 
 
@@ -30,16 +33,16 @@ class AnnotationProject(DefaultProject):
         super().__init__(context)
         self._namespaces = context.informers.of(NAMESPACES)
 
-    async def project(self, owner: Pod | Service) -> str:
-        namespace = self._namespaces.get(Key("", owner.namespace))
-        if namespace is None:
-            raise errors.Wait(f"namespace {owner.namespace} is not in the cache yet", delay=1.0)
-        default = await super().project(owner)
-        wanted = namespace.project_id or default
-        granted = {f"{owner.namespace}:{wanted}", f"*:{wanted}"}
+    async def project_of_namespace(self, namespace: str) -> str:
+        found = self._namespaces.get(Key("", namespace))
+        if found is None:
+            raise errors.Wait(f"namespace {namespace} is not in the cache yet", delay=1.0)
+        default = await super().project_of_namespace(namespace)
+        wanted = found.project_id or default
+        granted = {f"{namespace}:{wanted}", f"*:{wanted}"}
         if wanted != default and granted.isdisjoint(self._context.conf.policy.projects):
             raise errors.Refused(
-                f"namespace {owner.namespace} asks by its annotation {PROJECT} for project "
+                f"namespace {namespace} asks by its annotation {PROJECT} for project "
                 f"{wanted}, which [policy] projects does not grant to it"
             )
         return wanted

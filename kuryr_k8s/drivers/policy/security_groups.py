@@ -61,9 +61,13 @@ class DefaultSecurityGroups(PodSecurityGroupsDriver, ServiceSecurityGroupsDriver
             await self._grants.require(self._context.conf.neutron_defaults.project)
 
     async def security_groups(self, owner: Pod | Service, project_id: str) -> tuple[str, ...]:
-        await self._grants.require(project_id)
         if isinstance(owner, Service):
+            await self._grants.require(project_id)
             return self._groups
+        return await self.default_groups(project_id)
+
+    async def default_groups(self, project_id: str) -> tuple[str, ...]:
+        await self._grants.require(project_id)
         return tuple(sorted({*self._groups, *await self.member_groups(project_id)}))
 
     async def member_groups(self, project_id: str) -> tuple[str, ...]:

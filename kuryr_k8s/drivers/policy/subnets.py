@@ -116,6 +116,9 @@ class DefaultSubnets(_ConfiguredSubnets, PodSubnetsDriver):
         return (_FullSubnetsCollector(self._ids, self._context.neutron.full_subnets),)
 
     async def pod_network(self, pod: Pod, project_id: str) -> PodNetwork:
+        return await self.default_network(project_id)
+
+    async def default_network(self, project_id: str) -> PodNetwork:
         return await self._network_for(project_id)
 
     async def subnets_of(self, namespace: str) -> tuple[Subnet, ...]:

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from kuryr_k8s.cloud.mark import ClusterMark, clusters_on
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
 from kuryr_k8s.drivers.base import tags as owner_tags
-from kuryr_k8s.drivers.base.tags import NAMESPACE_TAG, POD_TAG, SERVICE_TAG
+from kuryr_k8s.drivers.base.tags import (
+    NAMESPACE_TAG,
+    NEUTRON_PORT_TAG,
+    POD_TAG,
+    SERVICE_TAG,
+)
 from kuryr_k8s.model.owner import Owner
 
 FOUND_TAG = "kuryr-found"  # the floating IP existed before, and stays
@@ -70,7 +75,7 @@ class Marks:
     def others_tags(self, floating_ip: FloatingIP) -> tuple[str, ...]:
         """Return the tags that people have given the floating IP."""
         ours = (*self.cluster, self.mark.tag, FOUND_TAG, *WISH_TAGS)
-        prefixes = (SERVICE_TAG, POD_TAG, NAMESPACE_TAG)
+        prefixes = (SERVICE_TAG, POD_TAG, NEUTRON_PORT_TAG, NAMESPACE_TAG)
         return tuple(
             tag for tag in floating_ip.tags if tag not in ours and not tag.startswith(prefixes)
         )

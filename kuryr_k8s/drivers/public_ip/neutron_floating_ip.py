@@ -216,7 +216,7 @@ class NeutronFloatingIP(ServicePublicIPDriver):
             raise PublicIPInUse(f"floating IP {found.address} is of project {found.project_id}")
         if fip_marks.is_marked(found):
             raise PublicIPInUse(
-                f"floating IP {found.address} is another Service's, or another Pod's"
+                f"floating IP {found.address} is another Service's, Pod's or NeutronPort's"
             )
         if found.forwards or found.port_id not in (None, request.port_id):
             user = "port forwardings" if found.forwards else f"port {found.port_id}"

@@ -26,6 +26,7 @@ from kuryr_k8s.drivers.base import (
     PoolKey,
     PortRequest,
 )
+from kuryr_k8s.drivers.base.port_settings import security_of
 from kuryr_k8s.drivers.vif import nested_plan
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.drivers.vif.node_trunks import NodeTrunks
@@ -117,7 +118,7 @@ class NestedVLAN(TaggedPorts, PooledVIFDriver):
         if elsewhere or not (fits and vif_plan.has_what_is_asked(port, request)):
             await self._remove(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
-        return await self._bring_up_to_date(port, vif_plan.security_of(request))
+        return await self._bring_up_to_date(port, security_of(request))
 
     async def _create(self, request: PortRequest) -> Json:
         return await self._create_for(

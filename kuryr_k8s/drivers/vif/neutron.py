@@ -21,6 +21,7 @@ from kuryr_k8s.drivers.base import (
     PoolKey,
     PortRequest,
 )
+from kuryr_k8s.drivers.base.port_settings import security_of
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.drivers.vif.tagged_ports import TaggedPorts
 from kuryr_k8s.model.pod import Node
@@ -71,7 +72,7 @@ class NeutronVIF(TaggedPorts, PooledVIFDriver):
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
         host = {HOST: vif_plan.host_id_of(request.node)}
-        return await self._bring_up_to_date(port, host | vif_plan.security_of(request))
+        return await self._bring_up_to_date(port, host | security_of(request))
 
     async def _create(self, request: PortRequest) -> Json:
         host_id = vif_plan.host_id_of(request.node)

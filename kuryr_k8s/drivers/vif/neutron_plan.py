@@ -3,9 +3,8 @@
 import ipaddress
 from typing import Any
 
-from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron import api as neutron
-from kuryr_k8s.cloud.neutron.address_pairs import PAIRS
+from kuryr_k8s.cloud.neutron.address_pairs import pairs_meant, pairs_shown
 from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
 from kuryr_k8s.drivers.base import (
     AVAILABLE,
@@ -20,6 +19,7 @@ from kuryr_k8s.drivers.base import (
     PoolKey,
     PortRequest,
 )
+from kuryr_k8s.drivers.base.port_settings import fields_of
 from kuryr_k8s.model import vif as model
 from kuryr_k8s.model.pod import Node
 
@@ -27,16 +27,6 @@ Json = dict[str, Any]
 # what a new port can have of its own
 CHOSEN = ("addresses", "mac", "port_security", "address_pairs", "qos_policy_id")
 IFNAME_LIMIT = 14  # the ancestor's, and one less than the kernel's
-
-
-def explained(error: errors.OverQuota, request: PortRequest) -> errors.OverQuota:
-    """Reword the error to tell the Pod's owner which quota or network is exhausted."""
-    if "quota" in str(error).lower():
-        what = f"Neutron quota for ports is exhausted in project {request.project_id}"
-    else:
-        cidrs = ", ".join(subnet.cidr for subnet in request.pod_network.all_subnets)
-        what = f"no free address in network {request.pod_network.network.name} ({cidrs})"
-    return errors.OverQuota(what, status=error.status, request_id=error.request_id)
 
 
 def interface_tag(ifname: str) -> str:
@@ -73,59 +63,15 @@ def pod_uid_of(port: Json) -> str | None:
 def port_body(request: PortRequest, host_id: str, tags: tuple[str, ...]) -> Json:
     """Make the body of a port that is bound, tagged and named from its creation."""
     return {
-        "network_id": request.pod_network.network.id,
         "project_id": request.project_id,
-        "fixed_ips": fixed_ips_of(request),
         "device_id": request.pod_uid,
         "device_owner": DEVICE_OWNER,
         "binding:host_id": host_id,
         "name": request.pod_name[:NAME_LIMIT],
         "admin_state_up": True,
         "tags": [*tags, interface_tag(request.ifname)],
-        **mac_of(request),
-        **pairs_of(request),
-        **qos_of(request),
-        **security_of(request),
+        **fields_of(request),
     }
-
-
-def fixed_ips_of(request: PortRequest) -> list[Json]:
-    """Return the subnets of a port, each with the address in it that is asked for."""
-    fixed_ips = []
-    for subnet in request.pod_network.subnets:
-        network = ipaddress.ip_network(subnet.cidr)
-        inside = (each for each in request.addresses if ipaddress.ip_address(each) in network)
-        address = next(inside, None)
-        asked = {} if address is None else {"ip_address": address}
-        fixed_ips.append({"subnet_id": subnet.id, **asked})
-    return fixed_ips
-
-
-def mac_of(request: PortRequest) -> Json:
-    """Return the field of a port's MAC if one is asked for; it does not change any more."""
-    return {} if request.mac is None else {"mac_address": request.mac}
-
-
-def pairs_of(request: PortRequest) -> Json:
-    """Return the field of a port's allowed address pairs if some are asked for."""
-    pairs = [
-        {name: value for name, value in pair._asdict().items() if value}
-        for pair in request.address_pairs
-    ]
-    return {PAIRS: pairs} if pairs else {}
-
-
-def qos_of(request: PortRequest) -> Json:
-    """Return the field of a port's QoS policy if one is asked for."""
-    return {} if request.qos_policy_id is None else {"qos_policy_id": request.qos_policy_id}
-
-
-def security_of(request: PortRequest) -> Json:
-    """Return the fields of a port's security: its groups, and port security if it is asked for."""
-    if request.port_security is None:
-        return {"security_groups": sorted(request.security_groups)}
-    groups = sorted(request.security_groups) if request.port_security else []
-    return {"port_security_enabled": request.port_security, "security_groups": groups}
 
 
 def has_what_is_asked(port: Json, request: PortRequest) -> bool:
@@ -134,8 +80,7 @@ def has_what_is_asked(port: Json, request: PortRequest) -> bool:
     That is: it has the addresses, the MAC, the address pairs and the QoS policy that somebody asks
     for, and no lack of port security that nobody asks for.
     """
-    has = {(pair["ip_address"], pair["mac_address"]) for pair in port.get(PAIRS) or ()}
-    asked = {(ip, mac or port["mac_address"]) for ip, mac in request.address_pairs}
+    has, asked = pairs_shown(port), pairs_meant(port, request.address_pairs)
     if has != asked or request.qos_policy_id not in (None, port.get("qos_policy_id")):
         return False
     if request.port_security is None and port.get("port_security_enabled") is False:

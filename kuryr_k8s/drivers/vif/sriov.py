@@ -11,6 +11,7 @@ from typing import Any
 
 from kuryr_k8s.cloud.neutron.automatic_addresses import asked_subnet_ids_of
 from kuryr_k8s.drivers.base import BindingFailed, PortRequest
+from kuryr_k8s.drivers.base.port_settings import security_of
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.drivers.vif import sriov_plan
 from kuryr_k8s.drivers.vif.tagged_ports import TaggedPorts
@@ -59,7 +60,7 @@ class SRIOV(TaggedPorts):
         if not (fits and vif_plan.has_what_is_asked(port, request)):
             await self._neutron.delete_port(port["id"])  # no KuryrPort names it yet
             return await self._create(request)
-        wanted = sriov_plan.binding_of(request) | vif_plan.security_of(request)
+        wanted = sriov_plan.binding_of(request) | security_of(request)
         return await self._bring_up_to_date(port, wanted)
 
     async def _create(self, request: PortRequest) -> Json:

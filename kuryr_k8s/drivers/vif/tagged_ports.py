@@ -5,27 +5,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import (
     DriverContext,
-    PodNetwork,
     PodVIFDriver,
     PortRequest,
     is_unmarked,
 )
+from kuryr_k8s.drivers.base.port_creation import AddressInUse, create_with_room
 from kuryr_k8s.drivers.vif import neutron_plan as vif_plan
 from kuryr_k8s.model.vif import VIFBase
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-# Neutron's names of the error that another port has an address, or the MAC, that is asked for
-TAKEN = ("IpAddressAlreadyAllocated", "IpAddressInUse", "MacAddressInUse")
-
-
-class AddressInUse(errors.Refused):
-    """Another port has the address, or the MAC, that is asked for."""
-
-    reason = "KuryrAddressInUse"
 
 
 class TaggedPorts(PodVIFDriver):
@@ -66,41 +57,18 @@ class TaggedPorts(PodVIFDriver):
         in_use: AddressInUse | None = None
         for addresses in request.choices_of_addresses:
             try:
-                return await self._create_in(replace(request, addresses=addresses), body_of)
+                return await create_with_room(
+                    self._neutron,
+                    request.project_id,
+                    replace(request, addresses=addresses),
+                    body_of,
+                )
             except AddressInUse as error:
                 in_use = error
         assert in_use is not None
         if number := len(request.further_addresses):
             raise AddressInUse(f"none of {number + 1} addresses is free: {in_use}") from in_use
         raise in_use
-
-    async def _create_in(
-        self, request: PortRequest, body_of: Callable[[PortRequest], Json]
-    ) -> Json:
-        """Create a port in the first subnets that are not full.
-
-        :raises AddressInUse: another port has what the request asks for.
-        """
-        pod_network, full = request.pod_network, self._neutron.full_subnets
-        chosen: PodNetwork | None = pod_network.first_with_room(full.has_room)
-        for _ in pod_network.all_subnets:
-            if chosen is None:
-                break
-            full.attempt(chosen.asked_subnet_ids)
-            try:
-                return await self._neutron.create_port(
-                    body_of(replace(request, pod_network=chosen))
-                )
-            except errors.OverQuota as error:
-                failure = error
-            except errors.Conflict as error:
-                if error.kind not in TAKEN:
-                    raise
-                asked = ", ".join(filter(None, (*request.addresses, request.mac)))
-                raise AddressInUse(f"{asked}: {error.brief}") from error
-            may_go_on = isinstance(failure, errors.NoAddress) and pod_network.further
-            chosen = pod_network.with_room(full.has_room) if may_go_on else None
-        raise vif_plan.explained(failure, request) from failure
 
     async def _find_on_device(self, request: PortRequest, device_owner: str) -> Json | None:
         """Find the port that an earlier attempt made, with the Pod's uid as its ``device_id``.

@@ -6,7 +6,6 @@ public addresses finds floating IPs by their marks, whatever answers were lost.
 """
 
 import ipaddress
-import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from kuryr_k8s import errors
@@ -17,8 +16,8 @@ from kuryr_k8s.drivers.base import (
     ServicePublicIPDriver,
     granted,
 )
-from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.floating_ip_sweep import FloatingIPSweep
 from kuryr_k8s.handlers.pods.selection import PodSelection
 from kuryr_k8s.handlers.pods.sweep import live_kuryrports
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
@@ -27,7 +26,6 @@ from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.pod import Pod
 
-LOG = logging.getLogger(__name__)
 WOKEN = 2  # Pods that try again when a floating IP was released
 
 
@@ -120,12 +118,8 @@ class PodFloatingIPs:
         self._pods.learn(await self._kube.merge_patch(PODS, key, patch, subresource="status"))
 
 
-class PodFloatingIPSweep(Sweep[Owned]):
-    """The sweep of floating IPs of Pods that are gone, or that do not ask for one any more.
-
-    :param look_again: called for each Pod with a floating IP after a search: others may have
-        changed it.
-    """
+class PodFloatingIPSweep(FloatingIPSweep):
+    """The sweep of floating IPs of Pods that are gone, or that do not ask for one any more."""
 
     def __init__(
         self,
@@ -133,56 +127,23 @@ class PodFloatingIPSweep(Sweep[Owned]):
         selection: PodSelection,
         look_again: Callable[[Key], None],
     ) -> None:
-        super().__init__(
-            "pod-floating-ip-sweeper",
-            interval=context.conf.neutron_defaults.sweep_interval,
-            confirm_after=context.patience.unneeded,
-            patience=context.patience,
-            clock=context.clock,
-            observe=context.observe,
-        )
-        self._kube = context.kube
-        self._mark = context.neutron.mark
-        self._strangers = context.strangers
+        super().__init__(context, Role.POD, look_again)
         self._kuryrports = context.informers.of(KURYRPORTS)
         self._pods = context.informers.of(PODS)
-        self._driver = context.drivers[ServicePublicIPDriver]
         self._selection = selection
-        self._look_again = look_again
 
-    async def search(self) -> list[Owned]:
-        listed = await self._driver.list_owned()
-        ours = [
-            each
-            for each in listed
-            if each.owner.role is Role.POD
-            and not each.elsewhere
-            and each.clusters == {self._mark.uid}
+    def holders(self) -> Iterable[Key]:
+        return [
+            Key(recorded.namespace, recorded.name)
+            for recorded in self._kuryrports.values()
+            if recorded.floating_ip is not None
         ]
-        for recorded in self._kuryrports.values():
-            if recorded.floating_ip is not None:
-                self._look_again(Key(recorded.namespace, recorded.name))
-        return [] if self._strangers.overlap else list(self.still_unwanted(ours))
 
-    def identity(self, item: Owned) -> Owner:
-        return item.owner
-
-    async def confirm(self, items: Sequence[Owned]) -> list[Owned]:
-        if self._strangers.overlap:
-            return []
+    async def live_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
         return self._unwanted(items, await live_kuryrports(self._kube))
 
     def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
         return self._unwanted(items, self._kuryrports.values())
-
-    async def remove(self, item: Owned) -> None:
-        LOG.warning(
-            "floating IP %s belongs to no Pod (uid %s, namespace %s); it is released",
-            item.id,
-            item.owner.uid,
-            item.namespace,
-        )
-        await self._driver.release(item.owner, keep=None)
 
     def _unwanted(self, items: Sequence[Owned], kuryrports: Iterable[KuryrPort]) -> list[Owned]:
         """Return those whose Pods neither have them by their KuryrPorts, nor ask for them."""

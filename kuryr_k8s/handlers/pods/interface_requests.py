@@ -56,6 +56,9 @@ class InterfaceRequests:
         elif not has_default:
             pod_network = await self._subnets.pod_network(pod, project_id)
             requests.append(InterfaceRequest(ifname=DEFAULT_IFNAME, pod_network=pod_network))
+        port_ids = [request.port_id for request in requests if request.port_id is not None]
+        if len(set(port_ids)) < len(port_ids):
+            raise errors.Refused(f"two interfaces ask for one port: {', '.join(port_ids)}")
         named = self._named(
             sorted(requests, key=lambda each: each.ifname != DEFAULT_IFNAME), taken
         )

@@ -8,6 +8,7 @@ being deleted    → wait until the node's finalizer is gone → release ports �
 
 import contextlib
 import functools
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,14 +18,17 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.specific_ports import PortInUse
 from kuryr_k8s.drivers.base import (
     InterfaceRequest,
+    NeutronPortAwaited,
+    NeutronPortWish,
     NodeNotReady,
+    NoNeutronPort,
     PodProjectDriver,
     PodSecurityGroupsDriver,
     PortRequest,
 )
 from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.controller import Controller
-from kuryr_k8s.engine.limit import Priority, prioritized
+from kuryr_k8s.engine.limit import Priority, on_behalf_of, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.pods.default_routes import routed
 from kuryr_k8s.handlers.pods.device_records import DeviceRecords
@@ -48,10 +52,11 @@ from kuryr_k8s.handlers.pods.vif import (
 )
 from kuryr_k8s.k8s.api import merge_patch_to
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import KURYRPORTS, NODES, PODS, Key
+from kuryr_k8s.k8s.resources import KURYRPORTS, NEUTRONPORTS, NODES, PODS, Key
 from kuryr_k8s.model.annotations import KURYRPORT_FINALIZER, NODE_FINALIZER
 from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort, write_vifs
+from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.service import canonical
 from kuryr_k8s.model.vif import COVERED, VIFBase, VIFVlanNested
@@ -89,6 +94,8 @@ class KuryrPortHandler(Handler):
         self._known_projects = projects(context.conf)
         self._starved = StarvedPods()
         self._refused_ports: set[Key] = set()  # Pods that name ports which others have
+        # Pods that wait for NeutronPorts, and which they could have
+        self._portless: dict[Key, NeutronPortWish] = {}
         self._tried: dict[Key, str] = {}  # uids of Pods for which ports were asked for
         # uids of Pods that may have some of their ports, not all; empty once those are released
         self._partial: dict[Key, str] = {}
@@ -102,11 +109,14 @@ class KuryrPortHandler(Handler):
 
     def watches(self) -> Sequence[Watch[Any]]:
         informers = self._context.informers
-        return (
+        watches: list[Watch[Any]] = [
             Watch(informers.of(KURYRPORTS), self._of_kuryrport),
             Watch(informers.of(PODS), self._of_pod),
             Watch(informers.of(NODES), self._of_node),
-        )
+        ]
+        if self._context.conf.kubernetes.neutron_ports != "off":
+            watches.append(Watch(informers.of(NEUTRONPORTS), self._of_neutron_port))
+        return watches
 
     def _of_kuryrport(
         self, key: Key, old: KuryrPort | None, new: KuryrPort | None
@@ -126,6 +136,30 @@ class KuryrPortHandler(Handler):
             return ()
         ports = self._context.informers.of(KURYRPORTS).values()
         return [Key(port.namespace, port.name) for port in ports if port.node == key.name]
+
+    def _of_neutron_port(
+        self, key: Key, old: NeutronPort | None, new: NeutronPort | None
+    ) -> Iterable[Key]:
+        """Return the Pod that has waited longest of those that could have the NeutronPort now.
+
+        Of one that is gone, the Pods that wait for another one of its name.
+        """
+        if new is None:
+            chosen = [
+                waiting
+                for waiting, wish in self._portless.items()
+                if (waiting.namespace, wish.awaited_name) == key
+            ]
+        else:
+            could = (
+                waiting
+                for waiting, wish in self._portless.items()
+                if wish.may_have(new) and not (old is not None and wish.may_have(old))
+            )
+            chosen = list(itertools.islice(could, WOKEN))
+        for waiting in chosen:
+            del self._portless[waiting]
+        return chosen
 
     def is_urgent(self, key: Key) -> bool:
         """Return whether a Pod waits for ports: not where they are released, or change groups."""
@@ -210,10 +244,16 @@ class KuryrPortHandler(Handler):
     # -- making
 
     async def _ensure(self, key: Key, recorded: KuryrPort) -> None:
+        self._portless.pop(key, None)
         pod = self._context.informers.of(PODS).get(key)
         if pod is None or not is_needed(recorded, pod):
             return  # the vif handler deletes it
         project = await self._project_of(recorded, pod)
+        with on_behalf_of(project):
+            await self._ensure_in(key, recorded, pod, project)
+
+    async def _ensure_in(self, key: Key, recorded: KuryrPort, pod: Pod, project: str) -> None:
+        """Make the interfaces of a Pod whose ports belong to a project, or keep them as asked."""
         groups = await self._groups.security_groups(pod, project)
         if recorded.has_vifs:
             self._starved.discard(key)
@@ -249,7 +289,12 @@ class KuryrPortHandler(Handler):
             vifs = await self._make(key, recorded, requests, project, groups)
             if pod.runtime_class in self._vm_runtime_classes:
                 vifs = {name: _covered(vif) for name, vif in vifs.items()}
+        except NeutronPortAwaited as error:
+            self._portless[key] = error.wish
+            raise
         except (errors.Refused, errors.OverQuota) as error:
+            if isinstance(error, NoNeutronPort):
+                self._portless[key] = error.wish
             if isinstance(error, errors.OverQuota):
                 self._starved.add(key, project)
             elif isinstance(error, PortInUse):
@@ -408,6 +453,7 @@ class KuryrPortHandler(Handler):
     def _forget(self, key: Key) -> None:
         self._starved.discard(key)
         self._refused_ports.discard(key)
+        self._portless.pop(key, None)
         self._tried.pop(key, None)
         self._partial.pop(key, None)
         self._unanswered.pop(key, None)
@@ -484,6 +530,7 @@ class KuryrPortHandler(Handler):
     async def _release(self, key: Key, recorded: KuryrPort) -> None:
         """Release the ports, once it is certain that the node has unplugged them."""
         self._starved.discard(key)
+        self._portless.pop(key, None)
         if KURYRPORT_FINALIZER not in recorded.finalizers:
             return  # all is released; another's finalizer holds it
         if recorded.floating_ip is not None:

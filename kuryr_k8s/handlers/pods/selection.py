@@ -6,7 +6,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import Drivers, MultiVIFDriver
 from kuryr_k8s.model.pod import Pod
 
-NAMED_NETWORK = "named_network"
+NAMED_NETWORK, NEUTRON_PORT = "named_network", "neutron_port"
 
 
 class PodSelection:
@@ -19,6 +19,8 @@ class PodSelection:
         options = conf.kubernetes
         self._multus: str = options.multus
         self._annotated: bool = options.pod_selection == "annotated"
+        self._has_neutron_ports: bool = options.neutron_ports != "off"
+        self._handles_neutron_ports = NEUTRON_PORT in options.enabled_handlers
         self._names_networks = NAMED_NETWORK in options.multi_vif_drivers
         self.drivers = list(drivers.several(MultiVIFDriver))
         if options.specific_ports:  # also where multi_vif_drivers does not list them
@@ -31,6 +33,8 @@ class PodSelection:
 
         :raises errors.ConfigError: they contradict each other.
         """
+        if self._has_neutron_ports:
+            self._check_neutron_ports()
         if not self._annotated:
             return
         if self._multus == "default":
@@ -43,6 +47,20 @@ class PodSelection:
                 f"[kubernetes] pod_selection is annotated: multi_vif_drivers must list "
                 f"{NAMED_NETWORK}"
             )
+
+    def _check_neutron_ports(self) -> None:
+        """Check the options that NeutronPorts need.
+
+        :raises errors.ConfigError: one is missing.
+        """
+        for option, name, has in (
+            ("multi_vif_drivers", NAMED_NETWORK, self._names_networks),
+            ("enabled_handlers", NEUTRON_PORT, self._handles_neutron_ports),
+        ):
+            if not has:
+                raise errors.ConfigError(
+                    f"[kubernetes] neutron_ports is not off: {option} must list {name}"
+                )
 
     @property
     def default_is_others(self) -> bool:

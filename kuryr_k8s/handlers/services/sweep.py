@@ -134,7 +134,7 @@ def sweeps_of(
 def unwanted_of(
     owned: Iterable[Owned], services: Iterable[Service], classes: Classes
 ) -> list[Owned]:
-    """Return what no Service needs, or holds by our finalizer; nothing of what Pods have."""
+    """Return what no Service needs, or holds by our finalizer; nothing of what others own."""
     wanted: set[Owner] = set()
     for service in services:
         owners = owners_of(service)
@@ -147,4 +147,4 @@ def unwanted_of(
         elif SERVICE_FINALIZER in service.finalizers:
             # the handler removes them
             wanted.update((*owners, *others))
-    return [each for each in owned if each.owner not in wanted and each.owner.role is not Role.POD]
+    return [each for each in owned if each.owner not in wanted and each.owner.is_service]

@@ -30,7 +30,11 @@ WRONG = {
     "unknown handler": (
         {"kubernetes": {"enabled_handlers": "vif,nope"}},
         "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, "
-        "lbaas_spec, loadbalancer, node, vif)",
+        "lbaas_spec, loadbalancer, neutron_port, node, vif)",
+    ),
+    "NeutronPorts without their handler": (
+        {"kubernetes": {"neutron_ports": "bind", "multi_vif_drivers": "named_network"}},
+        "[kubernetes] neutron_ports is not off: enabled_handlers must list neutron_port",
     ),
     "handler named twice": (
         {"kubernetes": {"enabled_handlers": "vif,kuryrport,vif"}},

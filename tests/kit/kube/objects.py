@@ -32,6 +32,18 @@ def path_of(obj: Json) -> str:
     return "/".join([*parts, *([metadata["name"]] if "name" in metadata else [])])
 
 
+def make_neutron_port(
+    name: str, namespace: str, *, labels: dict[str, str] | None = None, **spec: Any
+) -> Json:
+    """A NeutronPort."""
+    return {
+        "apiVersion": "openstack.org/v1",
+        "kind": "NeutronPort",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "spec": spec,
+    }
+
+
 def make_pod(
     name: str,
     namespace: str = "default",

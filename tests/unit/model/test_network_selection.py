@@ -89,7 +89,10 @@ def test_default_route_without_gateway_is_the_networks_own():
         ({"name": "a", "default-route": "10.1.0.1"}, "no list of addresses"),
         ({"name": "a", "portMappings": [{"hostPort": 80}]}, "portMappings, which ports"),
         ({"name": "a", "bandwidth": {"ingressRate": 1}}, "bandwidth, which ports"),
-        ({"name": "a", "ipam-claim-reference": "claim"}, "ipam-claim-reference, which ports"),
+        (
+            {"name": "a", "ipam-claim-reference": "claim", "ips": ["10.0.0.7"]},
+            "ips beside an ipam-claim-reference",
+        ),
     ],
 )
 def test_one_element_that_is_wrong_makes_the_annotation_invalid(element, words):

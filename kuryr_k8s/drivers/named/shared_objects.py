@@ -1,7 +1,8 @@
 """Security groups and QoS policies that users name: each is checked once a minute at most."""
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext, granted
+from kuryr_k8s.drivers.base import granted
+from kuryr_k8s.drivers.named.context import Context
 
 MOST_KNOWN = 10_000
 
@@ -9,7 +10,7 @@ MOST_KNOWN = 10_000
 class SharedObjects:
     """Which projects may use which objects: their own, and those shared with them."""
 
-    def __init__(self, context: DriverContext) -> None:
+    def __init__(self, context: Context) -> None:
         self._neutron = context.neutron
         self._clock = context.clock
         self._longest = context.patience.pod_network

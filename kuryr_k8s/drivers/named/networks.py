@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Network
-from kuryr_k8s.drivers.base import DriverContext, PodNetwork, check_subnets, granted, read_subnets
+from kuryr_k8s.drivers.base import PodNetwork, check_subnets, granted, read_subnets
+from kuryr_k8s.drivers.named.context import Context
 
 MOST_KNOWN = 1000
 Named = str | Sequence[str]  # the id of a network, or those of subnets
@@ -33,7 +34,7 @@ class _Known:
 class NamedNetworks:
     """Networks that users name; each is read, and checked, once a minute at most."""
 
-    def __init__(self, context: DriverContext) -> None:
+    def __init__(self, context: Context) -> None:
         self._conf = context.conf
         self._neutron = context.neutron
         self._clock = context.clock

@@ -5,7 +5,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
-from kuryr_k8s.drivers.base import DriverContext, granted
+from kuryr_k8s.drivers.base import granted
+from kuryr_k8s.drivers.named.context import Context
 from kuryr_k8s.model.annotation_values import LONGEST_NAME, identifier
 
 MOST_KNOWN = 10_000
@@ -27,7 +28,7 @@ class _Known:
 class Names:
     """The ids of what users name; each name is looked up once a minute at most."""
 
-    def __init__(self, context: DriverContext) -> None:
+    def __init__(self, context: Context) -> None:
         self._neutron = context.neutron
         self._clock = context.clock
         self._longest = context.patience.pod_network

@@ -1,0 +1,1 @@
+"""NeutronPorts: ports in Neutron with lives of their own."""
