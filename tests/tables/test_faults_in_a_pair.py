@@ -6,7 +6,7 @@ And where the one did not die, but was paused, its write arrives when the other 
 import pytest
 
 from tests.kit.pair import Kill, Late, Pair
-from tests.lives import nested, nodes, pods, pools, services
+from tests.lives import nested, neutron_ports, nodes, pods, pools, services
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
 
@@ -18,7 +18,14 @@ LATE = {  # what comes late may take minutes to be undone
     "late at once": lambda: Late(at_once=True),
     "late": lambda: Late(at_once=False),
 }
-LIVES = (*pods.LIVES, *nested.PAIRED, *pools.PAIRED, *services.LIVES, *nodes.LIVES)
+LIVES = (
+    *pods.LIVES,
+    *nested.PAIRED,
+    *pools.PAIRED,
+    *services.LIVES,
+    *nodes.LIVES,
+    *neutron_ports.LIVES,
+)
 SWEEPS = {"neutron_defaults": {"sweep_interval": "1"}}  # what comes late may be a case for them
 
 

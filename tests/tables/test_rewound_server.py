@@ -13,8 +13,15 @@ import pytest
 from tests.kit.controllers import Crash, Keeper
 from tests.kit.fakes.faults import Hang
 from tests.kit.kube import KubeRefusal
+from tests.kit.kube.objects import make_neutron_port, path_of
 
 POD = "web"
+NAME = "openstack.org/neutron_port"
+BIND = {
+    "multi_vif_drivers": "named_network",
+    "enabled_handlers": "vif,kuryrport,neutron_port",
+    "neutron_ports": "bind",
+}
 
 
 class Past:
@@ -167,6 +174,50 @@ def is_free(stage, port):
     return set(stage.cloud.ports) == {port["id"]} and not any(used)
 
 
+async def before_the_pod_that_has_a_neutron_port(stage, past, keeper):
+    """The Pod never was: its NeutronPort is free again."""
+    await stage.client.create(make_neutron_port("port", stage.cluster.namespace))
+    port_id = await until_available(stage)
+    before = dict(stage.cloud.ports[port_id])
+    await past.copy()
+    await stage.cluster.add_pod(POD, node=stage.node, annotations={NAME: "port"})
+    await stage.until_plugged_in(POD)
+    await past.come_back(keeper)
+
+    def is_as_before():
+        live = stage.cloud.ports[port_id]
+        marks = ("device_id", "device_owner", "binding:host_id")
+        return all(live[name] == before[name] for name in marks)
+
+    await nothing_is_left_of_the_pod(stage, is_as_before)
+    assert await until_available(stage) == port_id
+
+
+async def before_the_neutron_port_has_its_port(stage, past, keeper):
+    """Its port is made in a past that never was, and found again."""
+    held = Hang()
+    stage.proxy.faults.add(method="PATCH", path="/neutronports/port/status$", action=held)
+    await stage.client.create(make_neutron_port("port", stage.cluster.namespace))
+    await held.reached.wait()
+    await past.copy()
+    held.release()
+    port_id = await until_available(stage)
+    await past.come_back(keeper)
+    assert await until_available(stage) == port_id
+    assert set(stage.cloud.ports) == {port_id}
+
+
+async def until_available(stage):
+    """Wait until the NeutronPort is Available; the id of its port."""
+    path = path_of(make_neutron_port("port", stage.cluster.namespace))
+
+    async def available():
+        status = ((await stage.client.find(path)) or {}).get("status") or {}
+        return status.get("phase") == "Available" and status["portId"]
+
+    return await stage.until(available)
+
+
 async def after_the_deletion_began(stage, past, keeper):
     """The Pod is gone, its KuryrPort waits for the node."""
     pod = await stage.cluster.add_pod(POD, node=stage.node)
@@ -223,8 +274,19 @@ POINTS = (
     before_the_pod,
     before_the_port_of_a_user_was_taken,
     before_the_pod_that_names_a_port,
+    before_the_pod_that_has_a_neutron_port,
+    before_the_neutron_port_has_its_port,
 )
-SWEPT = (before_the_pod, before_the_pod_that_names_a_port)  # sweeps see to what is left
+# sweeps see to what is left
+SWEPT = (
+    before_the_pod,
+    before_the_pod_that_names_a_port,
+    before_the_pod_that_has_a_neutron_port,
+)
+WITH_NEUTRON_PORTS = (
+    before_the_pod_that_has_a_neutron_port,
+    before_the_neutron_port_has_its_port,
+)
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["it lives on", "it is restarted"])
@@ -235,6 +297,8 @@ async def test_controller_over_a_rewound_api_server_leaves_each_pod_one_port(lan
     async def life(point):
         # the Lease outlives the server's absence
         groups = {"kubernetes": {"lease_duration": "180"}}
+        if point in WITH_NEUTRON_PORTS:
+            groups["kubernetes"] |= BIND
         if point in SWEPT:
             groups["neutron_defaults"] = {"sweep_interval": "3"}
         async with lanes.open() as stage:
