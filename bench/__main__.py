@@ -13,6 +13,7 @@ MODULES = {
     "services": "bench.services.benchmark",
     "rollout": "bench.rollout.benchmark",
     "restart": "bench.restart.benchmark",
+    "neutronports": "bench.neutron_ports.benchmark",
     "storm": "bench.storm.benchmark",
     "cni": "bench.node.cni",
     "lab": "bench.lab.pods",

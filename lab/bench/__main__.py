@@ -16,7 +16,7 @@ from lab.install import tox
 from lab.lifecycle.lab import Lab
 from lab.paths import REPOSITORY, Paths
 
-ALONE = ("pods", "services", "rollout", "restart", "storm")
+ALONE = ("pods", "services", "rollout", "restart", "neutronports", "storm")
 ON_LAB = ("cni", "lab", "lab_services", "lab_rollout", "lab_burst", "nested")
 APART = ("ancestor",)
 

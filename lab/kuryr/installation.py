@@ -38,6 +38,7 @@ CONTROLLER = "kuryr-controller"
 _FURTHER_CRDS = SOURCE / "kubernetes" / "crds"  # kinds of others that the product reads
 HEALTH, DAEMON_HEALTH = 8082, 8090
 _NPWG = "npwg_multiple_interfaces,named_network"
+_WITH_NEUTRON_PORTS = "vif,kuryrport,kuryrportpool,node,neutron_port"
 # the physical network of what a test's device plugin and DRA driver give
 _VFS = "lab.local/vf:physnet1,lab-vf:physnet1"
 # Also what the libraries say of requests and answers; but not every message of netlink.
@@ -87,12 +88,14 @@ class Installation:
         provider: str = "ovn",
         multus: str = "none",
         pod_selection: str = "all",
+        neutron_ports: str = "off",
         tree: Path = REPOSITORY,
     ) -> None:
         """Describe the installation.
 
         :param multus: the option of that name: who calls kuryr-cni.
         :param pod_selection: the option of that name: for which Pods.
+        :param neutron_ports: the option of that name; if it is not off, there are no Services.
         :param tree: where the sources are; those of another version get a virtual environment
             besides that of this one.
         """
@@ -100,6 +103,7 @@ class Installation:
         self._tree = tree
         self._with_services, self._provider = with_services, provider
         self._multus, self._pod_selection = multus, pod_selection
+        self._neutron_ports = neutron_ports
         self.pool, self._pool_options = pool, pool_options or {}
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
@@ -288,6 +292,11 @@ class Installation:
             settings["kubernetes"] |= {"multus": self._multus, "multi_vif_drivers": _NPWG}
         if self._pod_selection != "all":
             settings["kubernetes"]["pod_selection"] = self._pod_selection
+        if self._neutron_ports != "off":
+            settings["kubernetes"] |= {
+                "neutron_ports": self._neutron_ports,
+                "enabled_handlers": _WITH_NEUTRON_PORTS,
+            }
         if self.lab.workers:
             workers = cloud.networks["workers"].v4
             assert workers is not None

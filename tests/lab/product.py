@@ -35,6 +35,7 @@ CONFIGURATIONS = {
     "multus calls for all networks": {"multus": "default"},
     "multus calls for further networks": {"multus": "delegate"},
     "pods are selected": {"pod_selection": "annotated"},
+    "neutron ports": {"neutron_ports": "create"},
 }
 
 
@@ -104,6 +105,7 @@ def _configuration():
         "with_services": "lbaas_spec" in kubernetes.get("enabled_handlers", ""),
         "multus": kubernetes.get("multus", "none"),
         "pod_selection": kubernetes.get("pod_selection", "all"),
+        "neutron_ports": kubernetes.get("neutron_ports", "off"),
         "provider": kubernetes.get("endpoints_driver_octavia_provider", "ovn"),
     }
 

@@ -1,0 +1,1 @@
+"""`bench neutronports`: ports as objects, made and bound."""
