@@ -421,20 +421,37 @@ class Neutron:
         query = {"network_id": network_id, **BY_ID}
         return [_subnet(found) for found in await read_all(self._transport, "/subnets", query)]
 
+    async def list_subnets_by_id(self, ids: Iterable[str]) -> list[Subnet]:
+        """List those of the subnets that exist, as far as we may see them."""
+        return await self._list_subnets("id", ids)
+
+    async def list_subnets_of(self, network_ids: Iterable[str]) -> list[Subnet]:
+        """List the subnets of several networks that we may see."""
+        return await self._list_subnets("network_id", network_ids)
+
+    async def _list_subnets(self, name: str, ids: Iterable[str]) -> list[Subnet]:
+        subnets: list[Subnet] = []
+        for some in in_queries(ids):
+            found = await read_all(self._transport, "/subnets", {name: some, **BY_ID})
+            subnets += map(_subnet, found)
+        for subnet in subnets:
+            self.full_subnets.measure(subnet.id, subnet.allocation_pools)
+        return subnets
+
+    async def list_networks(self, ids: Iterable[str]) -> list[Network]:
+        """List those of the networks that exist, as far as we may see them."""
+        networks: list[Network] = []
+        for some in in_queries(ids):
+            found = await read_all(self._transport, "/networks", {"id": some, **BY_ID})
+            networks += map(_network, found)
+        return networks
+
     async def get_network(self, network_id: str) -> Network:
         """Get a network.
 
         :raises errors.NotFound: There is no such network that we may see.
         """
-        found = (await self._transport.call("GET", f"/networks/{network_id}"))["network"]
-        return Network(
-            id=found["id"],
-            name=found["name"],
-            mtu=found["mtu"],
-            project_id=found["project_id"],
-            shared=bool(found.get("shared")),
-            physnet=found.get("provider:physical_network") or "",
-        )
+        return _network((await self._transport.call("GET", f"/networks/{network_id}"))["network"])
 
     async def get_shared(self, kind: str, object_id: str) -> Json:
         """Get an object of a kind that projects can share.
@@ -474,6 +491,17 @@ class Neutron:
 
 def _collection(kind: str) -> str:
     return "/qos/policies" if kind == "qos_policy" else f"/{kind.replace('_', '-')}s"
+
+
+def _network(found: Json) -> Network:
+    return Network(
+        id=found["id"],
+        name=found["name"],
+        mtu=found["mtu"],
+        project_id=found["project_id"],
+        shared=bool(found.get("shared")),
+        physnet=found.get("provider:physical_network") or "",
+    )
 
 
 def _subnet(found: Json) -> Subnet:

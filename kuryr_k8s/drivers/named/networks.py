@@ -3,15 +3,17 @@
 import asyncio
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from kuryr_k8s import errors
-from kuryr_k8s.cloud.neutron.api import Network
-from kuryr_k8s.drivers.base import PodNetwork, check_subnets, granted, read_subnets
+from kuryr_k8s.cloud.neutron.api import Network, Subnet
+from kuryr_k8s.drivers.base import PodNetwork, check_subnets, granted
 from kuryr_k8s.drivers.named.context import Context
 
-MOST_KNOWN = 1000
+MOST_KNOWN = 10_000
+EARLY = 10.0  # seconds before a network must be read again in which it is read with others
 Named = str | Sequence[str]  # the id of a network, or those of subnets
 
 
@@ -19,12 +21,12 @@ Named = str | Sequence[str]  # the id of a network, or those of subnets
 class _Known:
     """A network as last read, and the projects that may use it as far as was seen since.
 
-    :param lock: held while the network is read: those that ask meanwhile share the answer.
+    :param used: when it was last asked for.
     :param problem: why the network cannot be that of an interface: for those who may use it.
     """
 
     projects: granted.Grants
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    used: float = -math.inf
     network: Network | None = None
     pod_network: PodNetwork | None = None
     problem: errors.Refused | None = None
@@ -40,6 +42,7 @@ class NamedNetworks:
         self._clock = context.clock
         self._longest = context.patience.pod_network
         self._known: dict[str | tuple[str, ...], _Known] = {}
+        self._reading = asyncio.Lock()
 
     async def granted(self, namespace: str, project_id: str, named: Named) -> PodNetwork:
         """Return the network that is named, if the namespace and its project may use it.
@@ -89,22 +92,18 @@ class NamedNetworks:
 
     async def _up_to_date(self, named: Named) -> _Known:
         known = self._known_of(named)
-        async with known.lock:
-            if self._clock.now() >= known.until:
-                known.network = known.pod_network = known.problem = None
-                try:
-                    await self._read(known, named)
-                except errors.Refused as error:
-                    known.problem = error
-                known.projects.forget()
-                known.until = self._clock.now() + self._longest
-            return known
+        known.used = self._clock.now()
+        if known.used >= known.until:
+            async with self._reading:  # those that ask meanwhile share the answer
+                if self._clock.now() >= known.until:
+                    await self._read_due()
+        return known
 
     def _known_of(self, named: Named) -> _Known:
         if len(self._known) > MOST_KNOWN:
             now = self._clock.now()
             for old, known in list(self._known.items()):
-                if now >= known.until and not known.lock.locked():
+                if now >= max(known.until, known.used + self._longest):
                     del self._known[old]
         asked = named if isinstance(named, str) else tuple(named)
         if asked not in self._known:
@@ -112,27 +111,61 @@ class NamedNetworks:
             self._known[asked] = _Known(grants)
         return self._known[asked]
 
-    async def _read(self, known: _Known, named: Named) -> None:
-        neutron = self._neutron
-        try:
-            if isinstance(named, str):
-                known.network = await neutron.get_network(named)
-                listed = await neutron.list_subnets(named)
-                subnets = sorted(listed, key=lambda each: each.ip_version)
-            else:
-                first, *others = named
-                subnets = [await neutron.get_subnet(first)]
-                known.network = await neutron.get_network(subnets[0].network_id)
-                subnets += await read_subnets(neutron, others)
-        except errors.NotFound as error:
-            raise errors.Refused(f"no such network in Neutron: {error}") from error
-        if not subnets:
-            raise errors.Refused(f"network {named} has no subnets")
-        check_subnets(subnets)
-        is_chosen = not isinstance(named, str)
-        if is_chosen and len({subnet.ip_version for subnet in subnets}) < len(subnets):
-            raise errors.Refused("an interface has one subnet of each address family at most")
-        known.pod_network = PodNetwork.of(known.network, subnets)
+    async def _read_due(self) -> None:
+        """Read all networks that are in use and have to be read again, with a few lists.
+
+        So a thousand of them cost hardly more than one.
+        """
+        now = self._clock.now()
+        due = {
+            named: known
+            for named, known in self._known.items()
+            if now >= known.until - EARLY and now < known.used + self._longest
+        }
+        chosen = {each for named in due if not isinstance(named, str) for each in named}
+        subnets = {subnet.id: subnet for subnet in await self._neutron.list_subnets_by_id(chosen)}
+        network_ids = {named for named in due if isinstance(named, str)}
+        of_networks: defaultdict[str, list[Subnet]] = defaultdict(list)
+        for subnet in await self._neutron.list_subnets_of(network_ids):
+            of_networks[subnet.network_id].append(subnet)
+        network_ids |= {subnet.network_id for subnet in subnets.values()}
+        networks = {each.id: each for each in await self._neutron.list_networks(network_ids)}
+        for named, known in due.items():
+            known.network = known.pod_network = known.problem = None
+            try:
+                found = (
+                    sorted(of_networks[named], key=lambda each: each.ip_version)
+                    if isinstance(named, str)
+                    else [_found(subnets, each) for each in named]
+                )
+                network_id = named if isinstance(named, str) else found[0].network_id
+                known.network = networks.get(network_id)
+                known.pod_network = _pod_network_of(named, known.network, found)
+            except errors.Refused as error:
+                known.problem = error
+            known.projects.forget()
+            known.until = now + self._longest
+
+
+def _found(subnets: Mapping[str, Subnet], subnet_id: str) -> Subnet:
+    if subnet_id not in subnets:
+        raise errors.Refused(f"there is no subnet {subnet_id} in Neutron")
+    return subnets[subnet_id]
+
+
+def _pod_network_of(named: Named, network: Network | None, found: Sequence[Subnet]) -> PodNetwork:
+    """Return the network with the subnets that are named, or with all of its.
+
+    :raises errors.Refused: there is none, or the subnets cannot belong to one interface.
+    """
+    if network is None:
+        raise errors.Refused(f"there is no network {named} in Neutron")
+    if not found:
+        raise errors.Refused(f"network {named} has no subnets")
+    check_subnets(found)
+    if not isinstance(named, str) and len({each.ip_version for each in found}) < len(found):
+        raise errors.Refused("an interface has one subnet of each address family at most")
+    return PodNetwork.of(network, found)
 
 
 def _words(named: Named) -> str:
