@@ -140,9 +140,7 @@ async def test_another_life_finds_what_was_made_and_foreign_vlan_ids_are_left_al
     await side.kuryr.put(f"/trunks/{trunk['id']}/add_subports", {"sub_ports": [item]})
     second = await driver.ensure(requests(1)[0])
     assert (first.vlan_id, second.vlan_id) == (1, 3)
-    again = PortRequest(
-        **{name: getattr(request, name) for name in request.__slots__} | {"may_exist": True}
-    )
+    again = replace(request, may_exist=True)
     assert await make_driver().ensure(again) == first
     assert await make_driver().release_unrecorded(request.pod_uid) == 1
     assert await subports(side, trunk) == {theirs["id"]: 2, second.id: 3}

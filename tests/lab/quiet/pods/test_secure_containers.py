@@ -22,12 +22,32 @@ def asking(cluster, kind):
     return asked
 
 
+def row_of(cluster, kind):
+    """Have a Pod run with a port of that kind; its row in Open vSwitch.
+
+    Other tests use the node's pool at the same time: so the next port may not be parked yet.
+    """
+    found = []
+
+    def is_right():
+        cluster.apply(asking(cluster, kind))
+        cluster.wait_ready(kind)
+        found[:] = own_rows(cluster, NODE, kind)
+        (row,) = found
+        if (PARKED in row.ids) == (kind == "parked"):
+            return True
+        cluster.delete("pod", kind)
+        return False
+
+    cluster.wait_for(f"a Pod has a port that is {kind}", is_right)
+    return found[0]
+
+
 @pytest.mark.parametrize("kind", ["ordinary", "parked"])
 def test_virtual_machine_of_a_secure_container_has_the_pods_network(cluster, kind):
-    cluster.apply(asking(cluster, kind), pod("other", node="node1"))
-    cluster.wait_ready(kind, "other")
-    (row,) = own_rows(cluster, NODE, kind)
-    assert (PARKED in row.ids) == (kind == "parked")
+    cluster.apply(pod("other", node="node1"))
+    row = row_of(cluster, kind)
+    cluster.wait_ready("other")
     netns, machine = row.ids[NETNS], cluster.lab.vm1
     (link,) = links_of(netns)
     print(f"{kind}: {link}")
