@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -23,6 +23,7 @@ from kuryr_k8s.k8s.refusals import Refusals
 from kuryr_k8s.k8s.resources import Key, Resource, Versioned
 
 Json = dict[str, Any]
+View = TypeVar("View", bound=Versioned)
 MERGE_PATCH = "application/merge-patch+json"  # RFC 7396
 JSON_PATCH = "application/json-patch+json"  # RFC 6902
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -125,6 +126,11 @@ class KubeApi:
             if not meta.get("continue"):
                 return
             query["continue"] = meta["continue"]
+
+    async def list_views(self, resource: Resource[View], namespace: str = "") -> list[View]:
+        """List the views of all objects of a kind, by quorum, in one namespace or in all."""
+        pages = self.list_pages(resource, {}, namespace)
+        return [resource.view(item) async for items, _version in pages for item in items]
 
     async def newest_version(self, resource: Resource[Any], selectors: Mapping[str, str]) -> int:
         """Return the server's current resourceVersion, by quorum."""

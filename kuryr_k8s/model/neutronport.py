@@ -116,7 +116,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What the user of a NeutronPort asks for; ids may be names.
+    """Hold what the user of a NeutronPort asks for; ids may be names.
 
     :param security_groups: None: those of Pods.
     :param pairs: of address or network, and MAC; an empty MAC is the port's own.
@@ -204,7 +204,6 @@ class NeutronPort:
     mac: str
     groups: tuple[str, ...]
     qos_policy_id: str
-    project_id: str
     floating_ip: str | None
     phase: str
     bound_to: BoundTo | None
@@ -247,7 +246,6 @@ class NeutronPort:
             mac=status.get("macAddress") or "",
             groups=tuple(map(sys.intern, status.get("securityGroupIds") or ())),
             qos_policy_id=status.get("qosPolicyId") or "",
-            project_id=sys.intern(status.get("projectId") or ""),
             floating_ip=status.get("floatingIP"),
             phase=sys.intern(status.get("phase") or PENDING),
             bound_to=BoundTo.read(status.get("boundTo")),
@@ -262,14 +260,18 @@ class NeutronPort:
     @property
     def ready(self) -> Condition | None:
         """The condition Ready; None: there is none yet."""
-        return dict(self.conditions).get(READY)
+        return self.condition(READY)
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of a type; None: there is none yet."""
+        return dict(self.conditions).get(kind)
 
     def conditions_with(self, kind: str, condition: Condition | None) -> list[Json]:
         """Return ``status.conditions`` with this one among them; None: without it."""
         changed = dict(self.conditions)
         changed.pop(kind, None)
         if condition is not None:
-            changed[kind] = condition.follows(dict(self.conditions).get(kind))
+            changed[kind] = condition.follows(self.condition(kind))
         return [each.to_json(name) for name, each in sorted(changed.items())]
 
     @property

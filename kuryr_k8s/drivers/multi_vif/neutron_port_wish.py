@@ -9,6 +9,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import InterfaceRequest, NeutronPortAwaited, NoNeutronPort
 from kuryr_k8s.drivers.multi_vif.annotations import shown
 from kuryr_k8s.drivers.named.asked import Asked
+from kuryr_k8s.k8s.resources import IPAMCLAIMS
 from kuryr_k8s.model.neutronport import (
     CLAIM,
     FAILED,
@@ -21,7 +22,6 @@ from kuryr_k8s.model.pod import Pod
 
 Json = dict[str, Any]
 NEUTRON_PORT = "openstack.org/neutron_port"
-IPAMCLAIM_VERSION = "k8s.cni.cncf.io/v1alpha1"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _REQUIREMENT = re.compile(r"([^=!,\s]+)\s*(=|==|!=)\s*([^=!,\s]*)")
 UNSUITABLE = "is not as the Pod's annotations say"
@@ -194,7 +194,12 @@ def new_port(wish: Wish, taken: Collection[str]) -> Json:
     meta: Json = {"namespace": pod.namespace, "name": name, "finalizers": [FINALIZER]}
     if wish.claim_uid:
         meta["ownerReferences"] = [
-            {"apiVersion": IPAMCLAIM_VERSION, "kind": CLAIM, "name": name, "uid": wish.claim_uid}
+            {
+                "apiVersion": IPAMCLAIMS.api_version,
+                "kind": CLAIM,
+                "name": name,
+                "uid": wish.claim_uid,
+            }
         ]
     elif wish.sticky:
         meta["annotations"] = {RESERVED_FOR: pod.name}

@@ -1,4 +1,4 @@
-"""What users name in Neutron: networks, subnets, security groups, QoS policies, by id or name.
+"""Find networks, subnets, security groups and QoS policies that users name, by id or name.
 
 Annotations of Pods and specs of NeutronPorts name them. Each is read once a minute at most, and
 checked against what Neutron shares with the project and what ``[policy]`` grants.

@@ -1,4 +1,4 @@
-"""What users ask of a port, before Neutron was asked about any of it."""
+"""Describe the port that a user asks for, before Neutron is asked about any of it."""
 
 from dataclasses import dataclass
 

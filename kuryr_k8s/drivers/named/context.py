@@ -1,4 +1,4 @@
-"""What the classes of this package need of those who make them."""
+"""Declare the context that the classes of this package are made with."""
 
 from typing import Protocol
 

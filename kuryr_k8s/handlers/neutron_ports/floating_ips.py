@@ -73,9 +73,7 @@ class FloatingIPSweepOfNeutronPorts(FloatingIPSweep):
         ]
 
     async def live_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
-        pages = self._kube.list_pages(NEUTRONPORTS, {})
-        live = [NeutronPort.read(item) async for listed, _version in pages for item in listed]
-        return _unwanted(items, live)
+        return _unwanted(items, await self._kube.list_views(NEUTRONPORTS))
 
     def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
         return _unwanted(items, self._neutron_ports.values())

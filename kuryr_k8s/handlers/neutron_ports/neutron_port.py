@@ -216,9 +216,7 @@ class NeutronPortHandler(Handler):
             await self._record_refusal(key, port, FLOATING_IP, error)
             raise
         ready = self._condition(port, "FloatingIPReady")
-        if port.floating_ip != address or ready.says_more_than(
-            dict(port.conditions).get(FLOATING_IP)
-        ):
+        if port.floating_ip != address or ready.says_more_than(port.condition(FLOATING_IP)):
             conditions = port.conditions_with(FLOATING_IP, ready)
             await self._write(key, port, {"floatingIP": address, "conditions": conditions})
 
@@ -461,7 +459,7 @@ class NeutronPortHandler(Handler):
     async def _write_condition(
         self, key: Key, port: NeutronPort, kind: str, condition: Condition, status: Json
     ) -> None:
-        is_same = not condition.says_more_than(dict(port.conditions).get(kind))
+        is_same = not condition.says_more_than(port.condition(kind))
         if is_same and port.phase == status.get("phase", port.phase):
             return
         conditions = port.conditions_with(kind, condition)

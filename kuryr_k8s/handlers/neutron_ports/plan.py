@@ -1,4 +1,4 @@
-"""What a NeutronPort's port is to be like, and what its status says of it; pure."""
+"""Plan the port of a NeutronPort, and describe the port in the status; pure."""
 
 import ipaddress
 from dataclasses import replace

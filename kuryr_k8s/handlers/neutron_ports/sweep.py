@@ -66,9 +66,7 @@ class NeutronPortSweep(Sweep[Json]):
         return str(item["id"])
 
     async def confirm(self, items: Sequence[Json]) -> list[Json]:
-        pages = self._kube.list_pages(NEUTRONPORTS, {})
-        live = [NeutronPort.read(item) async for listed, _version in pages for item in listed]
-        return self._of_nobody(items, live)
+        return self._of_nobody(items, await self._kube.list_views(NEUTRONPORTS))
 
     def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
         return self._of_nobody(items, self._neutron_ports.values())

@@ -68,9 +68,7 @@ class NodePortSweep(Sweep[Json]):
 
     async def confirm(self, items: Sequence[Json]) -> list[Json]:
         """Return those whose Nodes a live list lacks, too."""
-        pages = self._kube.list_pages(NODES, {})
-        live = [Node.read(item) async for listed, _version in pages for item in listed]
-        return self._of_nobody(items, live)
+        return self._of_nobody(items, await self._kube.list_views(NODES))
 
     def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no Node has come to own."""

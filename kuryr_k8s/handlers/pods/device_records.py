@@ -50,11 +50,8 @@ class DeviceRecords:
             return recorded
         changed = {ifname: {"physnet": physnet} for ifname, physnet in needed.items()}
         gone = dict.fromkeys(known.keys() - needed.keys())
-        patch = {
-            "metadata": {"uid": recorded.uid, "resourceVersion": recorded.resource_version},
-            "status": {"requestedDevices": changed | gone},
-        }
-        answer = await self._kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        status = {"requestedDevices": changed | gone}
+        answer = await self._kube.patch_status_of(KURYRPORTS, key, recorded, status)
         self._kuryrports.learn(answer)
         recorded = KuryrPort.read(answer)
         if dict(recorded.requested_devices) != needed:

@@ -19,7 +19,6 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.floating_ip_sweep import FloatingIPSweep
 from kuryr_k8s.handlers.pods.selection import PodSelection
-from kuryr_k8s.handlers.pods.sweep import live_kuryrports
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
 from kuryr_k8s.model.allocation import PORT_FLOATING_IP
 from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort
@@ -140,7 +139,7 @@ class PodFloatingIPSweep(FloatingIPSweep):
         ]
 
     async def live_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
-        return self._unwanted(items, await live_kuryrports(self._kube))
+        return self._unwanted(items, await self._kube.list_views(KURYRPORTS))
 
     def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
         return self._unwanted(items, self._kuryrports.values())

@@ -233,12 +233,9 @@ class KuryrPortHandler(Handler):
                 granted.specific_ports_json(), recorded.specific_ports_json()
             ),
         }
-        patch = {
-            "metadata": {"uid": recorded.uid, "resourceVersion": recorded.resource_version},
-            "status": {name: part for name, part in wanted.items() if part},
-        }
+        status = {name: part for name, part in wanted.items() if part}
         informer, kube = self._context.informers.of(KURYRPORTS), self._context.kube
-        informer.learn(await kube.merge_patch(KURYRPORTS, key, patch, subresource="status"))
+        informer.learn(await kube.patch_status_of(KURYRPORTS, key, recorded, status))
         return False
 
     # -- making

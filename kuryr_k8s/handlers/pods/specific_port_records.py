@@ -50,11 +50,8 @@ class SpecificPortRecords:
                 new[request.port_id] = fields
         if not new:
             return recorded
-        patch = {
-            "metadata": {"uid": recorded.uid, "resourceVersion": recorded.resource_version},
-            "status": {"specificPorts": new},
-        }
-        answer = await self._kube.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        status = {"specificPorts": new}
+        answer = await self._kube.patch_status_of(KURYRPORTS, key, recorded, status)
         self._kuryrports.learn(answer)
         recorded = KuryrPort.read(answer)
         if not new.keys() <= dict(recorded.specific_ports).keys():

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from kuryr_k8s.cloud.neutron.specific_ports import PARENT, TakenPort
 from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.pods.sweep import live_kuryrports
 from kuryr_k8s.k8s.resources import KURYRPORTS
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.vif import VIFVlanNested
@@ -47,7 +46,7 @@ class SpecificPortSweep(Sweep[TakenPort]):
         return _amiss(items, self._kuryrports.values())
 
     async def confirm(self, items: Sequence[TakenPort]) -> list[TakenPort]:
-        return _amiss(items, await live_kuryrports(self._kube))
+        return _amiss(items, await self._kube.list_views(KURYRPORTS))
 
     async def remove(self, item: TakenPort) -> None:
         """Give the port back, bound to no host, or undo what is left of an attachment.

@@ -29,7 +29,6 @@ from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.adoption import Adoption
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
 from kuryr_k8s.handlers.pods.takeover import sign_late
-from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.annotations import NODE_FINALIZER
 from kuryr_k8s.model.kuryrport import KuryrPort
@@ -89,7 +88,8 @@ class PortSweep(Sweep[Json]):
         ports = await self._ours(listed)
         if self._keepers:
             live = [
-                await self._signed(kuryrport) for kuryrport in await live_kuryrports(self._kube)
+                await self._signed(kuryrport)
+                for kuryrport in await self._kube.list_views(KURYRPORTS)
             ]
             recorded_live = records(live, self._context.incarnation)
             for keeper, before in zip(self._keepers, known, strict=True):
@@ -120,7 +120,7 @@ class PortSweep(Sweep[Json]):
                 (ours if is_own else unmarked).append(port)
         adopted: list[Json] = []
         if unmarked:
-            recorded = records(await live_kuryrports(self._kube), self._context.incarnation)
+            recorded = records(await self._kube.list_views(KURYRPORTS), self._context.incarnation)
             adopted = await self._adoption.adopt(unmarked, recorded)
         left = {port["id"] for port in unmarked} - {port["id"] for port in adopted}
         await self._strangers.listed("ports", others=others, unmarked=left)
@@ -132,7 +132,7 @@ class PortSweep(Sweep[Json]):
 
     async def confirm(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no KuryrPort of a live list names."""
-        return self._nameless(items, await live_kuryrports(self._kube))
+        return self._nameless(items, await self._kube.list_views(KURYRPORTS))
 
     def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no KuryrPort has come to name."""
@@ -186,12 +186,6 @@ class PortSweep(Sweep[Json]):
         except errors.KubeError:  # the handler of KuryrPorts reports it, or has signed it first
             known = self._kuryrports.get(Key(recorded.namespace, recorded.name))
             return known if known is not None and known.uid == recorded.uid else recorded
-
-
-async def live_kuryrports(kube: KubeApi) -> list[KuryrPort]:
-    """List the KuryrPorts as the API server has them now."""
-    pages = kube.list_pages(KURYRPORTS, {})
-    return [KuryrPort.read(item) async for items, _version in pages for item in items]
 
 
 def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:

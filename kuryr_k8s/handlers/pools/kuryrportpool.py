@@ -154,8 +154,7 @@ class KuryrPortPoolHandler(Handler):
             return delay
         written.looked = now = self._now()
         since = self._unlocated_since = self._unlocated_since or now
-        pages = self._context.kube.list_pages(NODES, {})
-        for node in [Node.read(item) async for items, _version in pages for item in items]:
+        for node in await self._context.kube.list_views(NODES):
             try:
                 self._hosts.check(node.name)
                 keeper = self._driver.part_of(node)

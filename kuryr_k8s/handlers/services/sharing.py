@@ -191,8 +191,7 @@ class Sharing:
         """Return whether the owner, as the API server has it, shares with the namespace."""
         cached = next((each for each in self._services.values() if _is_of(each, owned)), None)
         if cached is None:
-            pages = self._kube.list_pages(SERVICES, {}, owned.namespace)
-            live = [Service.read(item) async for items, _version in pages for item in items]
+            live = await self._kube.list_views(SERVICES, owned.namespace)
         else:
             item = await self._kube.find(SERVICES, Key(cached.namespace, cached.name))
             live = [] if item is None else [Service.read(item)]

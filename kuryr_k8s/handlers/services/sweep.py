@@ -89,9 +89,7 @@ class OrphanSweep(Sweep[Owned]):
         """Return what no Service of a live list needs; nothing while tags of clusters overlap."""
         if self._strangers.overlap:
             return []
-        pages = self._kube.list_pages(SERVICES, {})
-        live = [Service.read(item) async for items, _version in pages for item in items]
-        return unwanted_of(items, live, self._classes)
+        return unwanted_of(items, await self._kube.list_views(SERVICES), self._classes)
 
     def still_unwanted(self, items: Sequence[Owned]) -> list[Owned]:
         """Return what no Service has come to need."""

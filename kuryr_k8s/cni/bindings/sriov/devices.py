@@ -147,9 +147,6 @@ class Devices:
         )
         gone = dict.fromkeys(dict(port.devices).keys() - devices.keys())
         changed = {ifname: device.write() for ifname, device in devices.items()}
-        patch = {
-            "metadata": {"uid": port.uid, "resourceVersion": port.resource_version},
-            "status": {"devices": changed | gone},
-        }
-        answer = await self._api.merge_patch(KURYRPORTS, key, patch, subresource="status")
+        status = {"devices": changed | gone}
+        answer = await self._api.patch_status_of(KURYRPORTS, key, port, status)
         self._kuryrports.learn(answer)
