@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kuryr_k8s.drivers.base import PoolKey
-from kuryr_k8s.drivers.pools.pool import Claim
+from kuryr_k8s.drivers.base.pool import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

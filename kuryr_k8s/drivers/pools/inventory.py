@@ -14,9 +14,9 @@ from kuryr_k8s.drivers.base import (
     PooledPort,
     PoolKey,
 )
+from kuryr_k8s.drivers.base.pool import Claim, Phase
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.parts import PoolContext
-from kuryr_k8s.drivers.pools.pool import Claim, Phase
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]

@@ -1,10 +1,10 @@
 """The ports that nodes keep plugged, so that they are ACTIVE before a Pod comes."""
 
 from kuryr_k8s.drivers.base import ParkablePort, PooledPort
+from kuryr_k8s.drivers.base.pool import Phase
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parts import PoolContext
-from kuryr_k8s.drivers.pools.pool import Phase
 
 
 class Parking:

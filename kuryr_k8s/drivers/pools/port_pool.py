@@ -29,6 +29,7 @@ from kuryr_k8s.drivers.base import (
     PortRequest,
     Records,
 )
+from kuryr_k8s.drivers.base.pool import Claim, Limits
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.filling import Filling
 from kuryr_k8s.drivers.pools.inventory import Inventory
@@ -36,7 +37,6 @@ from kuryr_k8s.drivers.pools.metrics import PoolCollector
 from kuryr_k8s.drivers.pools.networks import PoolNetworks
 from kuryr_k8s.drivers.pools.parking import Parking
 from kuryr_k8s.drivers.pools.parts import UPKEEP, PoolContext, PoolTask
-from kuryr_k8s.drivers.pools.pool import Claim, Limits
 from kuryr_k8s.drivers.pools.reporting import PoolReporter
 from kuryr_k8s.drivers.pools.shortages import Shortages
 from kuryr_k8s.drivers.pools.state import PoolState

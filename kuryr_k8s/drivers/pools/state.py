@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
-from kuryr_k8s.drivers.pools.pool import Check, Claim, Limits, Mode, Phase, Pool, PortRecord
+from kuryr_k8s.drivers.base import pool as base
+from kuryr_k8s.drivers.base.pool import Check, Claim, Limits, Mode, Phase
 from kuryr_k8s.drivers.pools.resources import Kind, Resource, resources_of
+
+Pool = base.Pool[PoolKey, PooledPort]
+PortRecord = base.PortRecord[PooledPort]
 
 
 class PoolState:

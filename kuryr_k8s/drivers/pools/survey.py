@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kuryr_k8s.drivers.base import CONTESTED, PooledPort, Records
+from kuryr_k8s.drivers.base.pool import Claim, Phase
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.parts import PoolContext, PoolTask
-from kuryr_k8s.drivers.pools.pool import Claim, Phase
 from kuryr_k8s.drivers.pools.upkeep import Upkeep, is_same
 
 LOG = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from kuryr_k8s.drivers.base import AVAILABLE, LEAVING, NAME_LIMIT, PooledPort, P
 from kuryr_k8s.drivers.pools.effects import Effects
 from kuryr_k8s.drivers.pools.inventory import Inventory
 from kuryr_k8s.drivers.pools.parts import PoolContext
-from kuryr_k8s.drivers.pools.pool import Pool
+from kuryr_k8s.drivers.pools.state import Pool
 from kuryr_k8s.engine.budget import Budget
 from kuryr_k8s.engine.limit import Priority, prioritized
 

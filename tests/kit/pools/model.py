@@ -3,7 +3,7 @@
 import math
 
 from kuryr_k8s.drivers.base import PoolKey
-from kuryr_k8s.drivers.pools.pool import Check, Claim, Mode
+from kuryr_k8s.drivers.base.pool import Check, Claim, Mode
 from kuryr_k8s.drivers.pools.state import PoolState
 
 KEYS = [

@@ -1,7 +1,7 @@
 """Ports of pools, in few words."""
 
 from kuryr_k8s.drivers.base import PooledPort, PoolKey
-from kuryr_k8s.drivers.pools.pool import Claim, Limits
+from kuryr_k8s.drivers.base.pool import Claim, Limits
 from kuryr_k8s.drivers.pools.state import PoolState
 
 KEY = PoolKey("project", "node1", "network", ("subnet",), ("group",))

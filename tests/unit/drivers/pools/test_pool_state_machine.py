@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kuryr_k8s.drivers.pools.pool import Limits
+from kuryr_k8s.drivers.base.pool import Limits
 from tests.kit.pools.model import CLAIMS, KEYS, PODS
 from tests.kit.pools.steps import PoolSteps
 

@@ -12,11 +12,23 @@ import enum
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from oslo_config import cfg
 
-from kuryr_k8s.drivers.base import PooledPort, PoolKey, PoolNumbers
+from kuryr_k8s.drivers.base.pools import PoolNumbers
+
+
+class Identified(Protocol):
+    """What a pool has to know of a port."""
+
+    @property
+    def id(self) -> str:
+        """What tells the port from all others."""
+
+
+K = TypeVar("K")
+P = TypeVar("P", bound=Identified)
 
 
 class Phase(enum.StrEnum):
@@ -77,7 +89,7 @@ class Limits:
 
 
 @dataclass(slots=True, eq=False)
-class PortRecord:
+class PortRecord(Generic[P]):
     """The record of one port of a pool.
 
     :param since: when the port entered its phase.
@@ -90,8 +102,8 @@ class PortRecord:
     :param parked: the node keeps the port plugged.
     """
 
-    port: PooledPort
-    pool: "Pool"
+    port: P
+    pool: "Pool[Any, P]"
     phase: Phase
     since: float
     holder: Claim | None = None
@@ -101,49 +113,49 @@ class PortRecord:
 
 
 @dataclass(slots=True, eq=False)
-class Pool:
-    """The ports of one key.
+class Pool(Generic[K, P]):
+    """The ports of one key: whatever makes them interchangeable.
 
     :param used: when somebody last asked for a port, got one or returned one.
     :param ordered: ports that an operator asked for and that are still to be made.
     :param waiting: the claims that wait, in the order in which they came.
     """
 
-    key: PoolKey
+    key: K
     limits: Limits
     used: float
     creating: int = 0
     ordered: int = 0
     waiting: dict[Claim, None] = field(default_factory=dict)
     mode: Mode = Mode.OPEN
-    _records: dict[Phase, dict[str, PortRecord]] = field(
+    _records: dict[Phase, dict[str, PortRecord[P]]] = field(
         default_factory=lambda: {phase: {} for phase in Phase}
     )
 
     # Records by port id, in the order in which the ports entered the phase.
 
     @property
-    def available(self) -> dict[str, PortRecord]:
+    def available(self) -> dict[str, PortRecord[P]]:
         return self._records[Phase.AVAILABLE]
 
     @property
-    def in_use(self) -> dict[str, PortRecord]:
+    def in_use(self) -> dict[str, PortRecord[P]]:
         return self._records[Phase.IN_USE]
 
     @property
-    def returning(self) -> dict[str, PortRecord]:
+    def returning(self) -> dict[str, PortRecord[P]]:
         return self._records[Phase.RETURNING]
 
     @property
-    def leaving(self) -> dict[str, PortRecord]:
+    def leaving(self) -> dict[str, PortRecord[P]]:
         return self._records[Phase.LEAVING]
 
-    def records(self) -> Iterator[PortRecord]:
+    def records(self) -> Iterator[PortRecord[P]]:
         """List the records of all ports."""
         for records in self._records.values():
             yield from records.values()
 
-    def first(self, phase: Phase, count: int) -> list[PortRecord]:
+    def first(self, phase: Phase, count: int) -> list[PortRecord[P]]:
         """List the records of the ports that have been in a phase for longest."""
         return list(itertools.islice(self._records[phase].values(), count))
 
@@ -179,24 +191,24 @@ class Pool:
             waiting=len(self.waiting),
         )
 
-    def add(self, port: PooledPort, phase: Phase, now: float) -> PortRecord:
+    def add(self, port: P, phase: Phase, now: float) -> PortRecord[P]:
         """Take in a port that was not known."""
         record = PortRecord(port, self, phase, now)
         self._records[phase][port.id] = record
         return record
 
-    def move(self, record: PortRecord, phase: Phase, now: float) -> None:
+    def move(self, record: PortRecord[P], phase: Phase, now: float) -> None:
         """Let a port enter another phase."""
         del self._records[record.phase][record.port.id]
         record.phase, record.since = phase, now
         record.holder, record.unnoticed, record.check = None, False, Check.DUE
         self._records[phase][record.port.id] = record
 
-    def remove(self, record: PortRecord) -> None:
+    def remove(self, record: PortRecord[P]) -> None:
         """Forget a port."""
         del self._records[record.phase][record.port.id]
 
-    def next_port(self) -> PortRecord | None:
+    def next_port(self) -> PortRecord[P] | None:
         """Choose the port for the next Pod.
 
         Parked ports go first, since they are ACTIVE already; then the ports that were available
@@ -209,7 +221,7 @@ class Pool:
             or next((r for r in self.returning.values() if r.check is Check.PASSED), None)
         )
 
-    def due(self) -> list[PooledPort]:
+    def due(self) -> list[P]:
         """List the ports that returned and are to be checked."""
         records = self.returning.values()
         return [record.port for record in records if record.check is not Check.PASSED]
@@ -297,7 +309,7 @@ class Pool:
             for record in list(self.returning.values()):
                 self.dismiss(record, now)
 
-    def dismiss(self, record: PortRecord, now: float) -> None:
+    def dismiss(self, record: PortRecord[P], now: float) -> None:
         """Give the port to no Pod any more; it is to be deleted."""
         if record.phase is not Phase.LEAVING:
             self.move(record, Phase.LEAVING, now)
