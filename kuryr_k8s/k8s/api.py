@@ -256,14 +256,20 @@ class KubeApi:
                 raise errors.KubeConflict(str(error), status=409) from error
             raise
 
-    async def delete(self, resource: Resource[Any], key: Key, *, uid: str) -> Json | None:
+    async def delete(
+        self, resource: Resource[Any], key: Key, *, uid: str, resource_version: str | None = None
+    ) -> Json | None:
         """Request the deletion of the object ``uid``; an object that is gone counts as deleted.
 
+        :param resource_version: the object goes only if it has not changed since.
         :returns: The object with its deletionTimestamp if a finalizer holds it, otherwise a
             Status; None if it was gone already.
-        :raises errors.KubeConflict: Another object has the name by now.
+        :raises errors.KubeConflict: Another object has the name by now, or it has changed.
         """
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        known = {"uid": uid}
+        if resource_version is not None:
+            known["resourceVersion"] = resource_version
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": known}
         try:
             return await self.call("DELETE", resource.path(key.namespace, key.name), body=body)
         except errors.KubeNotFound:

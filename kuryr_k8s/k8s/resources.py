@@ -8,6 +8,7 @@ from urllib.parse import quote
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.neutronport import NeutronPort
+from kuryr_k8s.model.neutronportpool import NeutronPortPool
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 from kuryr_k8s.model.service import Endpoints, EndpointSlice, Service
 
@@ -100,6 +101,9 @@ RESOURCESLICES: Resource[Any] = Resource(
 KURYRPORTS = Resource("KuryrPort", "kuryrports", group="openstack.org", view=KuryrPort.read)
 NEUTRONPORTS = Resource(
     "NeutronPort", "neutronports", group="openstack.org", view=NeutronPort.read
+)
+NEUTRONPORTPOOLS = Resource(
+    "NeutronPortPool", "neutronportpools", group="openstack.org", view=NeutronPortPool.read
 )
 KURYRPORTPOOLS = Resource(
     "KuryrPortPool",

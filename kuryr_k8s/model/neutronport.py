@@ -20,6 +20,8 @@ READY, FLOATING_IP = "Ready", "FloatingIPReady"  # types of conditions
 PENDING, AVAILABLE, BOUND, FAILED = "Pending", "Available", "Bound", "Failed"
 RETAIN = "Retain"
 CLAIM = "IPAMClaim"  # the kind of the Network Plumbing Working Group
+POOL = "NeutronPortPool"
+NORMAL = "normal"  # the binding:vnic_type of a port that a virtual switch takes
 
 
 # Set on a NeutronPort at its creation: the name and the uid of the Pod that it was made for, and
@@ -122,6 +124,7 @@ class Spec:
     :param pairs: of address or network, and MAC; an empty MAC is the port's own.
     :param floating_ip: ``true``, or the address or the id of one that exists.
     :param port_id: of a port that exists already.
+    :param vnic_type: Neutron's ``binding:vnic_type``.
     :param retains: the port stays in Neutron when the NeutronPort goes.
     """
 
@@ -136,6 +139,7 @@ class Spec:
     floating_ip: str | None
     host_hint: str | None
     port_id: str | None
+    vnic_type: str
     retains: bool
 
     @classmethod
@@ -159,6 +163,7 @@ class Spec:
             floating_ip=spec.get("floatingIP"),
             host_hint=spec.get("hostHint"),
             port_id=spec.get("portId"),
+            vnic_type=sys.intern(spec.get("vnicType") or NORMAL),
             retains=spec.get("reclaimPolicy") == RETAIN,
         )
 
@@ -173,6 +178,9 @@ class NeutronPort:
     :param claim: name of the IPAMClaim for which it was made, and with which it goes; empty: of
         none.
     :param claim_uid: of that IPAMClaim.
+    :param pool: name of the NeutronPortPool that it is one of, and with which it goes; empty: of
+        none.
+    :param pool_uid: of that NeutronPortPool.
     :param port_id: of the port in Neutron; empty: there is none yet.
     :param addresses: pairs of subnet's id and address.
     :param cidrs: pairs of subnet's id and CIDR.
@@ -196,6 +204,8 @@ class NeutronPort:
     pod_name: str
     claim: str
     claim_uid: str
+    pool: str
+    pool_uid: str
     spec: Spec
     port_id: str
     network_id: str
@@ -216,7 +226,7 @@ class NeutronPort:
     def read(cls, item: Json) -> Self:
         """Read a NeutronPort from the API's JSON."""
         meta, status = item["metadata"], item.get("status") or {}
-        claim = _owner(meta, CLAIM)
+        claim, pool = _owner(meta, CLAIM), _owner(meta, POOL)
         pod = _MADE_FOR.fullmatch(annotation(item, MADE_FOR) or "")
         return cls(
             namespace=sys.intern(meta["namespace"]),
@@ -231,6 +241,8 @@ class NeutronPort:
             pod_name=pod[1] if pod else "",
             claim=claim["name"],
             claim_uid=claim["uid"],
+            pool=sys.intern(pool["name"]),
+            pool_uid=sys.intern(pool["uid"]),
             spec=Spec.read(item["spec"]),
             port_id=status.get("portId") or "",
             network_id=sys.intern(status.get("networkId") or ""),
@@ -273,6 +285,11 @@ class NeutronPort:
         if condition is not None:
             changed[kind] = condition.follows(self.condition(kind))
         return [each.to_json(name) for name, each in sorted(changed.items())]
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether the port is one for a device of a node."""
+        return self.spec.vnic_type != NORMAL
 
     @property
     def subnet_ids(self) -> tuple[str, ...]:

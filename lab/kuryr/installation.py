@@ -38,7 +38,7 @@ CONTROLLER = "kuryr-controller"
 _FURTHER_CRDS = SOURCE / "kubernetes" / "crds"  # kinds of others that the product reads
 HEALTH, DAEMON_HEALTH = 8082, 8090
 _NPWG = "npwg_multiple_interfaces,named_network"
-_WITH_NEUTRON_PORTS = "vif,kuryrport,kuryrportpool,node,neutron_port"
+_WITH_NEUTRON_PORTS = "vif,kuryrport,kuryrportpool,node,neutron_port,neutron_port_pool"
 # the physical network of what a test's device plugin and DRA driver give
 _VFS = "lab.local/vf:physnet1,lab-vf:physnet1"
 # Also what the libraries say of requests and answers; but not every message of netlink.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.neutron.api import Neutron
-from kuryr_k8s.cloud.neutron.specific_ports import HOST, PortInUse, fields_of
+from kuryr_k8s.cloud.neutron.specific_ports import HOST, PROFILE, PortInUse, fields_of
 from kuryr_k8s.cloud.transport import Transport
 
 from .sides import Side
+from .test_direct_ports import VF
 
 Json = dict[str, Any]
 FIRST, SECOND = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"
@@ -60,6 +62,32 @@ async def test_pods_have_it_one_after_another_and_it_is_as_before(
         assert fields_of(live) == as_found
         remembered = ports.remembered(made["id"], made["device_id"])
         assert remembered is not None
+
+
+async def test_one_for_a_vf_is_bound_to_that_of_its_pod_and_loses_it_again(
+    side: Side, neutron: Neutron
+) -> None:
+    network = await side.network(
+        "10.232.0.0/24",
+        **{
+            "provider:network_type": "vlan",
+            "provider:physical_network": "physnet1",
+            "provider:segmentation_id": random.randrange(2000, 4000),
+        },
+    )
+    ports = neutron.specific_ports
+    marks = ports.neutron_port_marks(str(uuid.uuid4()))
+    made = await side.kuryr.create(
+        "port", network_id=network["id"], **{"binding:vnic_type": "direct"}, **marks
+    )
+    ports.note(made)
+    binding = {HOST: side.host, PROFILE: VF}
+    taken = await ports.take(made["id"], FIRST, binding, as_found=fields_of(made))
+    assert (taken["binding:vif_type"], taken[PROFILE]) == ("hw_veb", VF)
+    await ports.give_back(made["id"], FIRST, marks)
+    live = (await side.kuryr.get(f"/ports/{made['id']}")).body["port"]
+    assert (live["binding:vif_type"], live[PROFILE]) == ("unbound", {})
+    assert fields_of(live) == fields_of(made)
 
 
 async def test_what_is_remembered_may_be_wrong(side: Side, neutron: Neutron, made: Json) -> None:

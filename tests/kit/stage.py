@@ -23,6 +23,7 @@ UNHURRIED = Patience(
 )
 KURYRPORTS = "/apis/openstack.org/v1/namespaces/{}/kuryrports"
 NEUTRONPORTS = "/apis/openstack.org/v1/namespaces/{}/neutronports"
+NEUTRONPORTPOOLS = "/apis/openstack.org/v1/namespaces/{}/neutronportpools"
 
 
 class Stage:
@@ -123,10 +124,12 @@ class Stage:
 
     async def more_state(self):
         """What else is to be compared between two lives."""
-        path = NEUTRONPORTS.format(self.cluster.namespace)
+        found = await self.client.list(NEUTRONPORTS.format(self.cluster.namespace))
+        pools = await self.client.list(NEUTRONPORTPOOLS.format(self.cluster.namespace))
         return {
             "floating IPs": list(self.cloud.floating_ips.values()),
-            "NeutronPorts": await self.client.list(path),
+            "NeutronPorts": sorted(found, key=_phase),
+            "NeutronPortPools": pools,
         }
 
     def ports_of(self, pod):
@@ -213,3 +216,8 @@ class Stage:
     @staticmethod
     def both_finalizers():
         return [KURYRPORT_FINALIZER, NODE_FINALIZER]
+
+
+def _phase(neutron_port):
+    """The phase of a NeutronPort; empty if it has none yet."""
+    return (neutron_port.get("status") or {}).get("phase", "")

@@ -25,7 +25,10 @@ from tests.lab.site import site
 PREFIXES = {
     **dict.fromkeys(("events", "nodes", "pods", "serviceaccounts", "services"), "/api/v1"),
     "ipamclaims": "/apis/k8s.cni.cncf.io/v1alpha1",
-    **dict.fromkeys(("kuryrports", "kuryrportpools", "neutronports"), "/apis/openstack.org/v1"),
+    **dict.fromkeys(
+        ("kuryrports", "kuryrportpools", "neutronports", "neutronportpools"),
+        "/apis/openstack.org/v1",
+    ),
 }
 NO_ANSWER = (
     Unreachable,

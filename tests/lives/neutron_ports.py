@@ -1,18 +1,20 @@
 """Lives of NeutronPorts and the Pods that have them."""
 
-from tests.kit.kube.objects import make_neutron_port, path_of
+from tests.kit.kube.objects import make_neutron_port, make_neutron_port_pool, path_of
+from tests.kit.stage import NEUTRONPORTS
 from tests.lives.life import life
 from tests.lives.pods import LONG, POD, run
 
 NETWORK, ADDRESS = "openstack.org/network_id", "openstack.org/ip_address"
 NAME, STICKY = "openstack.org/neutron_port", "openstack.org/sticky"
 PORT = "port"
+POOL = "pooled"  # as the states know the names of its NeutronPorts by
 
 
-def _options(mode):
+def _options(mode, handlers="vif,kuryrport,neutron_port"):
     kubernetes = {
         "multi_vif_drivers": "named_network",
-        "enabled_handlers": "vif,kuryrport,neutron_port",
+        "enabled_handlers": handlers,
         "neutron_ports": mode,
     }
     return {"kubernetes": kubernetes, "neutron_defaults": {"sweep_interval": "5"}}
@@ -111,7 +113,37 @@ async def sticky(stage, _keeper, at):
     await at("end")
 
 
-LIVES = (bound, held, claimed, made_for_a_pod, sticky)
+@life(
+    options=_options("bind", "vif,kuryrport,neutron_port,neutron_port_pool"),
+    batched={"neutronportpools/status": 1},  # once a second
+)
+async def of_a_pool(stage, _keeper, at):
+    """A pool makes it; a Pod has it, and another one comes; one is too many, and goes."""
+    stage.cloud.add_security_group("web")
+    pool = await stage.client.create(
+        make_neutron_port_pool(POOL, stage.cluster.namespace, min=1, max=1)
+    )
+    await _until_counted(stage, pool, available=1)
+    await at("available")
+    pod = await run(stage, annotations={NAME: f"openstack.org/neutron-port-pool={POOL}"})
+    await _until_counted(stage, pool, available=1, bound=1)
+    await at("running")
+    template = {"spec": {"securityGroups": ["web"]}}
+    await stage.client.patch(path_of(pool), {"spec": {"template": template}})
+    for name in await _names(stage):
+        await _until_observed(stage, name, 2)
+    await stage.cluster.delete_pod(pod)
+    await _let_go(stage)
+    await _until_counted(stage, pool, available=1, bound=0)
+    (left,) = await _names(stage)
+    await at("one is left")
+    await stage.client.delete(path_of(pool))
+    await stage.client.delete(_path(stage, left))  # as the garbage collector does
+    await _until_gone(stage, left)
+    await at("end")
+
+
+LIVES = (bound, held, claimed, made_for_a_pod, sticky, of_a_pool)
 
 
 async def _make(stage, name, **spec):
@@ -132,6 +164,23 @@ async def _until(stage, name, phase):
         return (await _status(stage, name)).get("phase") == phase
 
     await stage.until(reached, within=LONG)
+
+
+async def _names(stage):
+    """The names of all NeutronPorts."""
+    path = NEUTRONPORTS.format(stage.cluster.namespace)
+    return [each["metadata"]["name"] for each in await stage.client.list(path)]
+
+
+async def _until_counted(stage, pool, **counts):
+    """Wait until a pool has so many NeutronPorts, and its status says so."""
+
+    async def counted():
+        found = (await stage.client.find(path_of(pool))).get("status") or {}
+        total = sum(counts.values())
+        return counts.items() <= found.items() and len(await _names(stage)) == total
+
+    await stage.until(counted, within=LONG)
 
 
 async def _until_observed(stage, name, generation):

@@ -29,7 +29,8 @@ BEFORE_VIFS = {
     ("kube", "create", "kuryrports"),
     ("kube", "patch", "kuryrports/status"),
     ("kube", "patch", "neutronports/status"),  # binds it to the Pod
-    ("kube", "create", "neutronports"),  # for the Pod
+    ("kube", "create", "neutronports"),  # for the Pod, or for the next one
+    ("kube", "patch", "neutronports"),
     ("neutron", "POST", "/v2.0/ports"),
     ("neutron", "PUT", "/v2.0/ports/{id}"),  # takes a port that a user made
     ("neutron", "PUT", "/v2.0/ports/{id}/tags/{tag}"),  # and attaches it to a trunk

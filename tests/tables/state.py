@@ -19,6 +19,7 @@ _VLAN_IDS = {"vlan_id", "segmentation_id", "tag"}  # of a VIF, a subport, and it
 _TOKEN = re.compile(
     r"(?P<tap>tap[0-9a-f-]{11})"
     r"|(?P<id>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[0-9a-f]{32}\b)"
+    r"|(?P<member>\bpooled-[a-z2-7]{8}\b)"  # a NeutronPort of a pool
     r"|(?P<vlan>VLAN \d+)"
     r"|(?P<namespace>test-[0-9a-f]{10})"
     r"|(?P<mac>\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b)"

@@ -179,7 +179,12 @@ def crds():
 
 
 def test_crds_are_the_resources_that_we_speak_of():
-    ours = (resources.KURYRPORTS, resources.KURYRPORTPOOLS, resources.NEUTRONPORTS)
+    ours = (
+        resources.KURYRPORTS,
+        resources.KURYRPORTPOOLS,
+        resources.NEUTRONPORTS,
+        resources.NEUTRONPORTPOOLS,
+    )
     assert crds().keys() == {f"{resource.plural}.{resource.group}" for resource in ours}
     for resource in ours:
         spec = crds()[f"{resource.plural}.{resource.group}"]

@@ -189,7 +189,7 @@ class SpecificPorts:
         wanted = {"device_id": pod_uid, "device_owner": self._owner, **binding}
         conflict: errors.Conflict | None = None
         remembered = self._remembered.pop(port_id, None)
-        if remembered is not None:
+        if remembered is not None and PROFILE not in binding:
             # it may be otherwise by now, or gone: then it is looked at
             with contextlib.suppress(errors.Conflict, errors.NotFound, PortInUse):
                 if self._may_take(remembered, pod_uid, as_found):

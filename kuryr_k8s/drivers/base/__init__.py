@@ -26,7 +26,6 @@ from kuryr_k8s.drivers.base.pods import (
     DIRECT,
     MACVTAP,
     NAME_LIMIT,
-    NORMAL,
     PORT_FIELDS,
     BindingFailed,
     DeviceRequest,
@@ -72,6 +71,7 @@ from kuryr_k8s.drivers.base.services import (
     ServiceSecurityGroupsDriver,
     ServiceSubnetsDriver,
 )
+from kuryr_k8s.model.neutronport import NORMAL
 
 __all__ = [
     "AVAILABLE",

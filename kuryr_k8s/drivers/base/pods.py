@@ -15,7 +15,7 @@ from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.drivers.base.pod_network import PodNetwork
 from kuryr_k8s.drivers.base.port_settings import PortSettings
 from kuryr_k8s.model.device import Device
-from kuryr_k8s.model.neutronport import NeutronPort
+from kuryr_k8s.model.neutronport import NORMAL, NeutronPort
 from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.vif import VIFBase
 
@@ -42,8 +42,8 @@ PORT_FIELDS = (  # what drivers read of the ports that they are shown
     "binding:vif_details",
     "binding:profile",
 )
-# binding:vnic_type of a port that a virtual switch takes, and of ports on a device of the node
-NORMAL, DIRECT, MACVTAP = "normal", "direct", "macvtap"
+# binding:vnic_type of ports on a device of the node
+DIRECT, MACVTAP = "direct", "macvtap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,13 @@ class NamedNetwork(MultiVIFDriver):
     async def request_additional_vifs(
         self, pod: Pod, project_id: str
     ) -> tuple[InterfaceRequest | OtherInterface, ...]:
+        default = await self._default_interface(pod, project_id)
+        return (*default, *await self._neutron_ports.further(pod))
+
+    async def _default_interface(
+        self, pod: Pod, project_id: str
+    ) -> tuple[InterfaceRequest | OtherInterface, ...]:
+        """Return the request for the Pod's default interface, if it asks for one here."""
         if self._default_network.is_others(pod):
             self._refuse_own(pod)
             return ()
@@ -113,8 +120,10 @@ class NamedNetwork(MultiVIFDriver):
         )
 
     def may_ask(self, pod: Pod) -> bool:
-        return self._default_network.is_selected(pod) or has_any(
-            self._pods, pod, (*wanted.OURS, NEUTRON_PORT)
+        return (
+            self._default_network.is_selected(pod)
+            or self._neutron_ports.may_ask(pod)
+            or has_any(self._pods, pod, wanted.OURS)
         )
 
     def names_network(self, pod: Pod) -> bool:

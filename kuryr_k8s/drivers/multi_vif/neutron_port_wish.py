@@ -10,6 +10,7 @@ from kuryr_k8s.drivers.base import InterfaceRequest, NeutronPortAwaited, NoNeutr
 from kuryr_k8s.drivers.multi_vif.annotations import shown
 from kuryr_k8s.drivers.named.asked import Asked
 from kuryr_k8s.k8s.resources import IPAMCLAIMS
+from kuryr_k8s.model.network_selection import MOST_INTERFACES
 from kuryr_k8s.model.neutronport import (
     CLAIM,
     FAILED,
@@ -22,6 +23,7 @@ from kuryr_k8s.model.pod import Pod
 
 Json = dict[str, Any]
 NEUTRON_PORT = "openstack.org/neutron_port"
+NEUTRON_PORTS = "openstack.org/neutron_ports"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _REQUIREMENT = re.compile(r"([^=!,\s]+)\s*(=|==|!=)\s*([^=!,\s]*)")
 UNSUITABLE = "is not as the Pod's annotations say"
@@ -44,6 +46,8 @@ class Wish:
     :param name: of the only one; empty: any.
     :param sticky: it stays reserved for a Pod of this name.
     :param claim_uid: of the IPAMClaim whose port it has to be; empty: of none.
+    :param is_further: it is one of several that the Pod names besides that of its default
+        interface, and ``others`` are the names of all these.
     :param asked: what else the Pod asks for, and ``request`` what that stands for.
     """
 
@@ -52,6 +56,8 @@ class Wish:
     labels: tuple[Label, ...]
     sticky: bool
     claim_uid: str = ""
+    is_further: bool = False
+    others: tuple[str, ...] = ()
     asked: Asked
     request: InterfaceRequest
 
@@ -65,6 +71,8 @@ class Wish:
         if port.namespace != self.pod.namespace or self.name not in ("", port.name):
             return False
         if port.claim_uid != self.claim_uid:
+            return False
+        if not self.is_further and (port.is_on_device or port.name in self.others):
             return False
         if any(((each.key, each.value) in port.labels) != each.must for each in self.labels):
             return False
@@ -134,6 +142,25 @@ def read_choice(text: str) -> tuple[str, tuple[Label, ...]]:
     return "", tuple(labels)
 
 
+def read_names(text: str) -> tuple[str, ...]:
+    """Read the annotation that names NeutronPorts for further interfaces, with commas between.
+
+    :raises errors.Refused: it cannot be read, or names one twice, or too many.
+    """
+    names = tuple(each.strip() for each in text.split(",")) if text.strip() else ()
+    for name in names:
+        if not _NAME.fullmatch(name) or names.count(name) > 1:
+            raise errors.Refused(
+                f"annotation {NEUTRON_PORTS} is no list of names of NeutronPorts (a,b), each "
+                f"named once: {shown(text)}"
+            )
+    if len(names) > MOST_INTERFACES:
+        raise errors.Refused(
+            f"annotation {NEUTRON_PORTS}: a Pod may have {MOST_INTERFACES} interfaces"
+        )
+    return names
+
+
 def refuse(wish: Wish, found: NeutronPort | None) -> errors.KuryrError:
     """Return why a Pod does not get a NeutronPort now.
 
@@ -161,6 +188,8 @@ def refuse(wish: Wish, found: NeutronPort | None) -> errors.KuryrError:
         words = (
             f"is not that of {CLAIM} {found.name}" if wish.claim_uid else f"is that of an {CLAIM}"
         )
+    elif found.is_on_device and not wish.is_further:
+        words = f"is for a VF: name it in {NEUTRON_PORTS}"
     elif not wish.suits(found):
         words = UNSUITABLE
     elif found.phase == FAILED and found.ready is not None:

@@ -14,6 +14,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Network
 from kuryr_k8s.cloud.neutron.specific_ports import PortInUse, fields_of
 from kuryr_k8s.drivers.base import (
+    NORMAL,
     DriverContext,
     InterfaceRequest,
     NeutronPortAwaited,
@@ -24,10 +25,12 @@ from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, show
 from kuryr_k8s.drivers.multi_vif.neutron_port_index import NeutronPortIndex
 from kuryr_k8s.drivers.multi_vif.neutron_port_wish import (
     NEUTRON_PORT,
+    NEUTRON_PORTS,
     SOON,
     Wish,
     new_port,
     read_choice,
+    read_names,
     refuse,
     refuse_lost,
 )
@@ -40,6 +43,7 @@ from kuryr_k8s.model.pod import Pod
 
 Json = dict[str, Any]
 STICKY = "openstack.org/sticky"
+SRIOV = "sriov"  # the driver by which a Pod gets VFs
 # of a request whose NeutronPort has a network
 ANY_NETWORK = PodNetwork(
     network=Network(id="", name="", mtu=0, project_id="", shared=False), subnets=()
@@ -47,6 +51,7 @@ ANY_NETWORK = PodNetwork(
 OFF = "[kubernetes] neutron_ports is off in kuryr.conf"
 INVALID = 422  # the HTTP status of what the schema refuses
 TAKEN_FOR = 60.0  # seconds for which an address counts as taken that was so
+CHANGED = 0.2  # seconds in which the cache learns of changes that others have made
 AWAITED = 30.0  # seconds after which a Pod looks for its NeutronPort again without being woken
 
 
@@ -57,7 +62,8 @@ class NeutronPorts:
         self._kube = context.kube
         self._neutron = context.neutron
         self._pods = context.informers.of(PODS)
-        self._pods.keep(NEUTRON_PORT, STICKY)
+        self._pods.keep(NEUTRON_PORT, NEUTRON_PORTS, STICKY)
+        self._has_devices = SRIOV in context.conf.kubernetes.multi_vif_drivers
         self._networks = NamedNetworks(context)
         mode = context.conf.kubernetes.neutron_ports
         self._is_off, self._creates = mode == "off", mode == "create"
@@ -72,6 +78,45 @@ class NeutronPorts:
     def is_named(self, pod: Pod) -> bool:
         """Return whether the Pod names a NeutronPort, or selects some."""
         return has_any(self._pods, pod, (NEUTRON_PORT,))
+
+    def may_ask(self, pod: Pod) -> bool:
+        """Return whether the Pod names or selects NeutronPorts, for any of its interfaces."""
+        return has_any(self._pods, pod, (NEUTRON_PORT, NEUTRON_PORTS))
+
+    async def further(self, pod: Pod) -> tuple[InterfaceRequest, ...]:
+        """Return the requests for the NeutronPorts that the Pod names for further interfaces.
+
+        :raises errors.Refused: see :meth:`instead_of`.
+        """
+        names = self._further_names(pod)
+        if names and self._is_off:
+            raise errors.Refused(f"annotation {NEUTRON_PORTS}: {OFF}")
+        return tuple([await self._further(pod, name, names) for name in names])
+
+    async def _further(self, pod: Pod, name: str, names: tuple[str, ...]) -> InterfaceRequest:
+        request = await self._granted(
+            Wish(
+                pod=pod,
+                name=name,
+                labels=(),
+                sticky=self._is_sticky(pod),
+                is_further=True,
+                others=names,
+                asked=Asked(),
+                request=InterfaceRequest(pod_network=ANY_NETWORK),
+            )
+        )
+        if request.vnic_type == NORMAL:
+            return request
+        if not self._has_devices:
+            raise errors.Refused(
+                f"annotation {NEUTRON_PORTS}: {name} is for a VF: that needs {SRIOV} in "
+                "[kubernetes] multi_vif_drivers"
+            )
+        return replace(request, physnet=request.pod_network.network.physnet)
+
+    def _further_names(self, pod: Pod) -> tuple[str, ...]:
+        return read_names(annotation_of(self._pods, pod, NEUTRON_PORTS) or "")
 
     async def instead_of(
         self, request: InterfaceRequest, pod: Pod, asked: Asked
@@ -94,6 +139,7 @@ class NeutronPorts:
                 name=name,
                 labels=labels,
                 sticky=self._is_sticky(pod),
+                others=self._further_names(pod),
                 asked=asked,
                 request=request,
             )
@@ -157,6 +203,7 @@ class NeutronPorts:
             wish.request,
             pod_network=network,
             port_id=port.port_id,
+            vnic_type=port.spec.vnic_type,
             as_found=fields_of(live) if is_free else None,
             security_groups=None,
             addresses=(),
@@ -197,9 +244,10 @@ class NeutronPorts:
     async def _bind(self, wish: Wish, kuryrport_uid: str) -> NeutronPort | None:
         """Bind the best NeutronPort that the Pod could have; return it, or None.
 
-        :raises NeutronPortAwaited: the one that is reserved for the Pod is not free yet.
+        :raises NeutronPortAwaited: the one that is reserved for the Pod is not free yet, or all
+            that there are were changed just now.
         """
-        pod = wish.pod
+        pod, changed = wish.pod, False
         bound_to = BoundTo(
             namespace=pod.namespace,
             name=pod.name,
@@ -217,9 +265,11 @@ class NeutronPorts:
             try:
                 return await self._write(port, status)
             except (errors.KubeConflict, errors.KubeNotFound):
-                continue  # somebody was faster
+                changed = True  # by somebody who was faster, or who did not take it
             finally:
                 self._taking.discard(port.uid)
+        if changed:
+            raise NeutronPortAwaited("NeutronPorts have changed", CHANGED, wish)
         return None
 
     def _candidates(self, wish: Wish) -> list[NeutronPort]:
@@ -254,7 +304,7 @@ class NeutronPorts:
         """
         name, pod = wish.awaited_name, wish.pod
         found = self._index.named(Key(pod.namespace, name)) if name else None
-        creates = bool(name) and (self._creates or bool(wish.claim_uid))
+        creates = bool(name) and (self._creates or bool(wish.claim_uid)) and not wish.is_further
         if found is not None and not creates and not wish.name:
             found = None  # it merely has the Pod's name
         if found is not None and self._may_be_replaced(wish, found):

@@ -306,7 +306,12 @@ class NeutronPortHandler(Handler):
         )
 
     def _host_id(self, port: NeutronPort) -> str | None:
-        """Return Neutron's name of the host that a new port is bound to; None: of none."""
+        """Return Neutron's name of the host that a new port is bound to; None: of none.
+
+        A port for a device can be bound when the device is known.
+        """
+        if port.is_on_device:
+            return None
         node = self._nodes.get(Key("", port.spec.host_hint or ""))
         return None if node is None else node.host_id
 

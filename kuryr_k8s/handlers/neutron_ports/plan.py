@@ -16,6 +16,7 @@ from kuryr_k8s.cloud.neutron.specific_ports import HOST
 from kuryr_k8s.drivers.base import NAME_LIMIT, PodNetwork
 from kuryr_k8s.drivers.base.port_settings import PortSettings, fields_of
 from kuryr_k8s.drivers.named.asked import Asked, Words
+from kuryr_k8s.drivers.named.ports import VNIC_TYPE
 from kuryr_k8s.model.neutronport import NeutronPort
 
 Json = dict[str, Any]
@@ -94,6 +95,7 @@ def body(
         **fields_of(settings),
         **marks,
         **({HOST: host_id} if host_id else {}),
+        **({VNIC_TYPE: port.spec.vnic_type} if port.is_on_device else {}),
         "project_id": project_id,
         "name": f"{port.namespace}/{port.name}"[:NAME_LIMIT],
         "description": description,

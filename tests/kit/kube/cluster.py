@@ -23,6 +23,7 @@ _NAMESPACED = (
     "/api/v1/namespaces/{}/pods",
     "/api/v1/namespaces/{}/services",
     "/apis/openstack.org/v1/namespaces/{}/kuryrports",
+    "/apis/openstack.org/v1/namespaces/{}/neutronportpools",
     "/apis/openstack.org/v1/namespaces/{}/neutronports",
 )
 _OF_NODES = ("/apis/openstack.org/v1/kuryrportpools/{}", "/api/v1/nodes/{}")

@@ -44,6 +44,20 @@ def make_neutron_port(
     }
 
 
+def make_neutron_port_pool(
+    name: str, namespace: str, *, labels: dict[str, str] | None = None, **spec: Any
+) -> Json:
+    """A NeutronPortPool whose NeutronPorts have these labels."""
+    template = spec.setdefault("template", {})
+    template["metadata"] = {"labels": labels or {}}
+    return {
+        "apiVersion": "openstack.org/v1",
+        "kind": "NeutronPortPool",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
 def make_pod(
     name: str,
     namespace: str = "default",

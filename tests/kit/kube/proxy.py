@@ -40,7 +40,15 @@ FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # which decided how urgent a req
 _PASSED_BACK = (
     "Content-Type", "Content-Encoding", "Retry-After", "Audit-Id", "Warning", FLOW_SCHEMA
 )  # fmt: skip
-_NARROWED = ("pods", "kuryrports", "neutronports", "services", "endpoints", "endpointslices")
+_NARROWED = (
+    "pods",
+    "kuryrports",
+    "neutronportpools",
+    "neutronports",
+    "services",
+    "endpoints",
+    "endpointslices",
+)
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

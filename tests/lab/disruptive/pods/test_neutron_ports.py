@@ -6,7 +6,11 @@ import json
 import pytest
 
 from lab.kuryr.installation import daemon
-from tests.kit.kube.objects import make_network_attachment, make_neutron_port
+from tests.kit.kube.objects import (
+    make_network_attachment,
+    make_neutron_port,
+    make_neutron_port_pool,
+)
 from tests.lab.cluster import addresses, pod
 
 NAME, STICKY = "openstack.org/neutron_port", "openstack.org/sticky"
@@ -99,6 +103,49 @@ def test_port_of_an_ipam_claim_is_that_of_one_pod_after_another(cluster):
     assert len(set(told)) == 1
     cluster.delete("ipamclaim", "vm.storage")
     cluster.wait_for("it goes with its claim", lambda: not cluster.get("neutronports"))
+
+
+def test_pods_have_ports_that_a_pool_has_ready(cluster):
+    cloud = cluster.lab.cloud
+    spec = {"network": cloud.networks["vms"].id, "securityGroups": [cloud.security_groups["vms"]]}
+    pool = make_neutron_port_pool(
+        "ready", cluster.namespace, min=2, max=2, template={"spec": spec}
+    )
+    cluster.apply(pool)
+    until_counted(cluster, available=2, bound=0)
+    ready = {each["metadata"]["name"] for each in cluster.get("neutronports")}
+    labels = "openstack.org/neutron-port-pool=ready"
+    for number, node in enumerate(list(cluster.lab.nodes)[:2]):
+        asking = pod(f"pod{number}", node=node)
+        asking["metadata"]["annotations"] = {NAME: labels}
+        cluster.apply(asking)
+    cluster.wait_ready("pod0", "pod1")
+    until_counted(cluster, available=2, bound=2)
+    print(cluster.kubectl("get", "neutronportpools,neutronports"))
+    for name in ("pod0", "pod1"):
+        cluster.until_vm_pings(*addresses(cluster.get("pod", name)))
+    assert len(ready & bound(cluster)) == 2
+    cluster.delete("pods", "pod0", "pod1")
+    until_counted(cluster, available=2, bound=0)
+    cluster.wait_for("what is too many goes", lambda: len(cluster.get("neutronports")) == 2)
+    cluster.delete("neutronportpool", "ready")
+    cluster.wait_for("they go with it", lambda: not cluster.get("neutronports"))
+
+
+def until_counted(cluster, **counts):
+    """Wait until the pool says that it has so many NeutronPorts."""
+
+    def counted():
+        status = cluster.get("neutronportpool", "ready").get("status") or {}
+        return counts.items() <= status.items()
+
+    cluster.wait_for(f"the pool has {counts}", counted)
+
+
+def bound(cluster):
+    """The names of the NeutronPorts that Pods have."""
+    found = cluster.get("neutronports")
+    return {each["metadata"]["name"] for each in found if each["status"]["phase"] == "Bound"}
 
 
 def stateful(cluster, replicas):

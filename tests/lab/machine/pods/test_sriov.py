@@ -16,6 +16,7 @@ import pytest
 from kuryr_k8s.model.annotations import OPAQUE_VFS
 from lab.machine.machine import CARD, VIRTUAL_FUNCTIONS
 from lab.paths import Paths
+from tests.kit.kube.objects import make_neutron_port
 from tests.lab.cluster import pod
 from tests.lab.machine import kernel_cases
 from tests.lab.machine.pods import dra_driver
@@ -23,6 +24,7 @@ from tests.lab.machine.pods import dra_driver
 SUBNETS = "openstack.org/kuryr-sriov-subnets"
 FURTHER = "openstack.org/kuryr-additional-subnets"
 SPECIFIC = "openstack.org/spec-ports"
+NAMES = "openstack.org/neutron_ports"
 RESOURCE, CLASS = "lab.local/vf", "lab-vf"
 pytestmark = pytest.mark.lab_only
 
@@ -197,6 +199,32 @@ def test_vf_that_the_daemon_offers_itself_by_its_old_name(cluster, worker, subne
     }
     assert len(slots) == 3
     cluster.until_pings("b", address(cluster, "a"))
+
+
+@pytest.mark.product("neutron ports")
+def test_vf_has_the_port_of_an_object_and_the_object_keeps_it(cluster, worker, subnet, plugin):
+    spec = {"network": subnet["network_id"], "vnicType": "direct"}
+    cluster.apply(make_neutron_port("vf", cluster.namespace, **spec))
+
+    def status():
+        return (cluster.find("neutronport", "vf") or {}).get("status") or {}
+
+    cluster.wait_for("it is there", lambda: status().get("phase") == "Available")
+    made = status()
+    asking = with_vfs("fast", worker, subnet, 1, **{NAMES: "vf"})
+    del asking["metadata"]["annotations"][SUBNETS]
+    peer = pod("peer", node="node1")
+    peer["metadata"]["annotations"] = {FURTHER: json.dumps([subnet["id"]])}
+    cluster.apply(asking, peer)
+    cluster.wait_ready("fast", "peer")
+    assert vif(cluster, "fast")["id"] == made["portId"]
+    assert made["macAddress"] in cluster.exec("fast", "ip", "link", "show", "eth1")
+    cluster.until_pings("peer", made["addresses"][0]["ipAddress"])
+    cluster.delete("pods", "fast", "peer")
+    cluster.wait_for("it is free again", lambda: status()["phase"] == "Available")
+    port = cluster.ports()[made["portId"]]
+    assert (port["binding:profile"], port["binding:host_id"]) == ({}, "")
+    cluster.delete("neutronport", "vf")
 
 
 def test_port_that_a_user_made_for_a_vf_is_used_and_given_back(

@@ -1,0 +1,226 @@
+"""The handler of NeutronPortPools: NeutronPorts that are there before Pods want them.
+
+It makes and deletes NeutronPorts, and leaves their ports to the handler of NeutronPorts. The names
+follow from the pool and a number: what is made twice has one name.
+"""
+
+import base64
+import hashlib
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from kuryr_k8s import errors
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.neutron_ports.members import Members
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import NEUTRONPORTPOOLS, NEUTRONPORTS, Key
+from kuryr_k8s.model.neutronport import Condition, NeutronPort
+from kuryr_k8s.model.neutronportpool import READY, NeutronPortPool
+
+LOG = logging.getLogger(__name__)
+Json = dict[str, Any]
+HANDLER = "neutron_port"  # which gives NeutronPorts their ports
+AT_ONCE = 50  # NeutronPorts made, changed or deleted in one reconcile
+GAP = 1.0  # seconds between two writes of a status
+REFUSED = (403, 422)  # HTTP statuses of what a quota or the schema refuses
+
+
+class NeutronPortPoolHandler(Handler):
+    """Keeps so many NeutronPorts Available as each NeutronPortPool says."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._pools = context.informers.of(NEUTRONPORTPOOLS)
+        self._ports = context.informers.of(NEUTRONPORTS)
+        self._now = context.clock.now
+        self._members: dict[str, Members] = {}  # by the uids of pools
+        self._told: dict[str, float] = {}  # when a pool's status was written
+
+    def watches(self) -> Sequence[Watch[Any]]:
+        return (Watch(self._pools, self._of_pool), Watch(self._ports, self._of_port))
+
+    def _of_pool(
+        self, key: Key, old: NeutronPortPool | None, new: NeutronPortPool | None
+    ) -> Iterable[Key]:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._members.pop(old.uid, None)
+            self._told.pop(old.uid, None)
+        return () if _what_matters(old) == _what_matters(new) else (key,)
+
+    def _of_port(
+        self, key: Key, old: NeutronPort | None, new: NeutronPort | None
+    ) -> Iterable[Key]:
+        """Note what has become of a NeutronPort, and return the pool that it is one of."""
+        if old is not None and old.pool_uid and (new is None or new.pool_uid != old.pool_uid):
+            self._of(old.pool_uid).forget(old.uid)
+            if not self._of(old.pool_uid):
+                del self._members[old.pool_uid]
+        if new is not None and new.pool_uid:
+            self._of(new.pool_uid).note(new, self._now())
+        pools = dict.fromkeys(each.pool for each in (old, new) if each is not None and each.pool)
+        return [Key(key.namespace, name) for name in pools]
+
+    def _of(self, pool_uid: str) -> Members:
+        if pool_uid not in self._members:
+            self._members[pool_uid] = Members(pool_uid, self._now())
+        return self._members[pool_uid]
+
+    async def start(self) -> None:
+        if HANDLER not in self._context.conf.kubernetes.enabled_handlers:
+            raise errors.ConfigError(
+                f"[kubernetes] enabled_handlers: neutron_port_pool needs the handler {HANDLER}"
+            )
+
+    async def reconcile(self, key: Key) -> float | None:
+        pool = self._pools.get(key)
+        if pool is None or pool.deleting:
+            return None  # the garbage collector of Kubernetes deletes what the pool has made
+        members = self._of(pool.uid)
+        members.limit(pool)
+        spare = members.spare(self._now())
+        for port in spare[:AT_ONCE]:
+            await self._remove(port)
+        missing = members.missing(self._now())
+        unlike = members.unlike(pool)
+        try:
+            await self._make(pool, min(missing, AT_ONCE))
+            for port in unlike[:AT_ONCE]:
+                await self._change(pool, port)
+        except errors.Refused as error:
+            await self._tell(key, pool, members, error)
+            raise
+        if max(len(spare), len(unlike), missing) > AT_ONCE:
+            return 0.0
+        later = await self._tell(key, pool, members), members.until_old(self._now())
+        return min((seconds for seconds in later if seconds is not None), default=None)
+
+    async def _make(self, pool: NeutronPortPool, count: int) -> None:
+        """Make NeutronPorts.
+
+        :raises errors.Refused: a quota or the schema does not allow that.
+        """
+        keys = (Key(pool.namespace, name) for name in _names(pool))
+        free = (key.name for key in keys if self._ports.get(key) is None)
+        for name in itertools.islice(free, count):
+            try:
+                answer = await self._context.kube.create(NEUTRONPORTS, pool.new_port(name))
+            except errors.KubeConflict as error:
+                raise errors.Wait(f"there is a NeutronPort {name} already", delay=GAP) from error
+            except errors.KubeError as error:
+                raise _refused(error, f"NeutronPort {name} cannot be made") from error
+            self._ports.learn(answer)
+        if count:
+            LOG.info("NeutronPortPool %s/%s: %d more", pool.namespace, pool.name, count)
+
+    async def _change(self, pool: NeutronPortPool, port: NeutronPort) -> None:
+        """Make a NeutronPort as the template says.
+
+        :raises errors.Wait: it has changed meanwhile.
+        :raises errors.Refused: the schema does not allow that.
+        """
+        patch = pool.changes()
+        patch["metadata"] |= {"uid": port.uid, "resourceVersion": port.resource_version}
+        key = Key(port.namespace, port.name)
+        try:
+            answer = await self._context.kube.merge_patch(NEUTRONPORTS, key, patch)
+        except (errors.KubeConflict, errors.KubeNotFound) as error:
+            raise errors.Wait(f"NeutronPort {key} has changed", delay=GAP) from error
+        except errors.KubeError as error:
+            raise _refused(error, f"NeutronPort {port.name} cannot follow the template") from error
+        self._ports.learn(answer)
+
+    async def _remove(self, port: NeutronPort) -> None:
+        """Delete a NeutronPort, unless a Pod has got it meanwhile.
+
+        :raises errors.Wait: it has changed.
+        """
+        key = Key(port.namespace, port.name)
+        version = port.resource_version
+        try:
+            answer = await self._context.kube.delete(
+                NEUTRONPORTS, key, uid=port.uid, resource_version=version
+            )
+        except errors.KubeConflict as error:
+            raise errors.Wait(f"NeutronPort {key} has changed", delay=GAP) from error
+        self._ports.learn(answer)
+
+    async def _tell(
+        self,
+        key: Key,
+        pool: NeutronPortPool,
+        members: Members,
+        refusal: errors.Refused | None = None,
+    ) -> float | None:
+        """Write the status, if it says something else than before.
+
+        :param refusal: why no more NeutronPorts can be made.
+        :returns: the seconds until it can be written; None: it was, or need not be.
+        """
+        counts, ready = members.counts(), _condition(pool, members, refusal)
+        observed = pool.generation
+        is_same = not ready.says_more_than(pool.ready)
+        if is_same and pool.counts == counts and pool.observed == observed:
+            return None
+        left = self._told.get(pool.uid, -GAP) + GAP - self._now()
+        if left > 0:
+            return left
+        self._told[pool.uid] = self._now()
+        status = {
+            **counts,
+            "observedGeneration": observed,
+            "conditions": [ready.follows(pool.ready).to_json(READY)],
+        }
+        patch = {"metadata": {"uid": pool.uid}, "status": status}
+        kube = self._context.kube
+        answer = await kube.merge_patch(NEUTRONPORTPOOLS, key, patch, subresource="status")
+        self._pools.learn(answer)
+        return None
+
+    def about(self, key: Key) -> Reference | None:
+        pool = self._pools.get(key)
+        if pool is None:
+            return None
+        return Reference(
+            resource=NEUTRONPORTPOOLS, namespace=pool.namespace, name=pool.name, uid=pool.uid
+        )
+
+
+def _condition(
+    pool: NeutronPortPool, members: Members, refusal: errors.Refused | None
+) -> Condition:
+    """Return whether all NeutronPorts of a pool can have their ports."""
+    reason, message, failed = "PortsReady", "", members.failed()
+    if refusal is not None:
+        reason, message = refusal.reason, str(refusal)
+    elif failed is not None and failed.ready is not None:
+        reason, message = failed.ready.reason, f"NeutronPort {failed.name}: {failed.ready.message}"
+    return Condition(
+        is_true=not message,
+        reason=reason,
+        message=message,
+        since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        generation=pool.generation,
+    )
+
+
+def _refused(error: errors.KubeError, what: str) -> errors.KuryrError:
+    """Return the refusal that an error is if a quota or the schema is behind it, else the error.
+
+    :param what: what is refused.
+    """
+    is_refusal = error.status in REFUSED and not isinstance(error, errors.KubeForbidden)
+    return errors.Refused(f"{what}: {error}") if is_refusal else error
+
+
+def _names(pool: NeutronPortPool) -> Iterator[str]:
+    """Yield names for NeutronPorts of a pool, always the same ones."""
+    for number in itertools.count():
+        digest = hashlib.sha256(f"{pool.uid}/{number}".encode()).digest()
+        yield f"{pool.name}-{base64.b32encode(digest)[:8].decode().lower()}"
+
+
+def _what_matters(pool: NeutronPortPool | None) -> object:
+    return pool and (pool.uid, pool.generation, pool.deleting)
