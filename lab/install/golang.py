@@ -119,6 +119,12 @@ MODULES = (
         _MODULES / "multus",
         {"multus": "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus"},
     ),
+    Module(
+        "kube-proxy",
+        _MODULES / "kube-proxy",
+        {"kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy"},
+        ldflags=_kubernetes_version_flags(),
+    ),
     Module("coredns", _MODULES / "coredns", {"coredns": "."}),
     Module(
         "agnhost", _MODULES / "conformance", {"agnhost": "k8s.io/kubernetes/test/images/agnhost"}
@@ -138,8 +144,8 @@ MODULES = (
 ORDER: dict[str, tuple[str, ...]] = {"etcd": ("etcd",), "kube-apiserver": ("kube-apiserver",)} | {
     module.name: tuple(module.programs)
     for module in MODULES
-    # the others when they are needed: `make conformance`, and a test of `make test-all`
-    if module.name not in ("etcd", "agnhost", "conformance", "multus")
+    # the others when they are needed: `make conformance`, and tests of `make test-all`
+    if module.name not in ("etcd", "agnhost", "conformance", "kube-proxy", "multus")
 }
 
 

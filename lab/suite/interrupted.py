@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab import facts
 from lab.kubernetes.client import kubectl
-from lab.process import Identity, start_time
+from lab.process import Identity, start_time, succeeds
 
 # Labels of what tests make in the cluster: the run, and the machine's process that it is.
 RUN = "kuryr-tests/run"
@@ -47,6 +47,7 @@ def clear(lab: facts.Lab) -> list[str]:
     """
     for node in lab.nodes.values():
         (Path(node.cni_conf_dir) / CHAIN).unlink(missing_ok=True)
+        remove_kube_proxy(node)
     found = []
     for kind in ("namespace", "node"):
         left = _left_over(lab, kind)
@@ -57,6 +58,12 @@ def clear(lab: facts.Lab) -> list[str]:
         for name in found:
             (static_pods(node) / f"{name}.json").unlink(missing_ok=True)
     return found
+
+
+def remove_kube_proxy(node: facts.Node) -> None:
+    """Remove what kube-proxy has left in the packet filter of a node."""
+    for family in ("ip", "ip6"):
+        succeeds(["nft", "delete", "table", family, "kube-proxy"], netns=node.netns)
 
 
 def static_pods(node: facts.Node) -> Path:

@@ -35,6 +35,11 @@ CONFIGURATIONS = {
     "multus calls for all networks": {"multus": "default"},
     "multus calls for further networks": {"multus": "delegate"},
     "pods are selected": {"pod_selection": "annotated"},
+    "pods are selected, and Services exposed": {
+        "pod_selection": "annotated",
+        "with_services": True,
+        "provider": "ovn",
+    },
     "neutron ports": {"neutron_ports": "create"},
 }
 

@@ -5,14 +5,17 @@ its own.
 """
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from lab.install import binaries
 from lab.kubernetes.node import OTHER_RUNTIME, other_cni_conf
 from lab.process import run, succeeds
 from lab.suite import interrupted
 from tests.lab.cluster import pod
+from tests.lab.services import service, url_of
 
 NETWORK = "openstack.org/network_id"
 NODE, BRIDGE, SUBNET = "node2", "lab-others", "10.98.0.0/24"
@@ -88,6 +91,54 @@ def test_pods_that_name_a_network_are_beside_those_of_another_plugin(cluster, fo
     cluster.wait_for("their ports are gone", lambda: not recorded(cluster))
     assert foreign_port()
     cluster.assert_nothing_leaks()
+
+
+@pytest.fixture
+def kube_proxy(cluster):
+    """Let kube-proxy run on the node, as it does beside another plugin."""
+    node, kubernetes = cluster.lab.nodes[NODE], cluster.lab.kubernetes
+    program = binaries.ensure(["kube-proxy"])["kube-proxy"]
+    options = [
+        f"--kubeconfig={kubernetes.admin_kubeconfig}",
+        f"--hostname-override={cluster.site.nodes[NODE].name}",
+        "--proxy-mode=nftables",
+        "--masquerade-all",
+        "--conntrack-max-per-core=0",
+        "--conntrack-tcp-timeout-established=0",
+        "--conntrack-tcp-timeout-close-wait=0",
+    ]
+    # it ends with this process, however that ends
+    inside = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", node.netns, str(program)]
+    process = subprocess.Popen([*inside, *options], stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        interrupted.remove_kube_proxy(node)
+
+
+@pytest.mark.product("pods are selected, and Services exposed")
+@pytest.mark.usefixtures("others", "kube_proxy")
+def test_services_over_pods_of_either_plugin_answer(cluster):
+    """By kube-proxy for Pods of the other plugin, by Octavia for those in Neutron's networks."""
+    one, two = (pod(name, node=NODE, runtimeClassName=OTHER_RUNTIME) for name in ("one", "two"))
+    for each in (one, two):
+        each["metadata"]["annotations"] = {NETWORK: cluster.lab.cloud.networks["pods"].id}
+    theirs = [pod(name, node=NODE) for name in ("theirs", "too")]
+    services = [service(f"of-{name}", selector={"app": name}) for name in ("one", "theirs")]
+    cluster.apply(one, two, *theirs, *services)
+    cluster.wait_ready("one", "two", "theirs", "too")
+    urls = {
+        name: url_of(cluster.get("service", f"of-{name}")["spec"]["clusterIP"], 80)
+        for name in ("one", "theirs")
+    }
+    assert cluster.answering("too", urls["theirs"], 1) == {"theirs"}
+    assert cluster.answering("two", urls["one"], 1) == {"one"}
+    assert cluster.answering("too", urls["one"], 1) == {"one"}  # the node has a way to its Pods
+    cluster.delete("services", *(f"of-{name}" for name in urls))
+    cluster.delete("pods", "one", "two", "theirs", "too")
+    cluster.wait_for("their ports are gone", lambda: not recorded(cluster))
 
 
 def recorded(cluster):
