@@ -38,6 +38,7 @@ CONTROLLER = "kuryr-controller"
 _FURTHER_CRDS = SOURCE / "kubernetes" / "crds"  # kinds of others that the product reads
 HEALTH, DAEMON_HEALTH = 8082, 8090
 _NPWG = "npwg_multiple_interfaces,named_network"
+SECURE = "secure"  # the RuntimeClass of Pods that a virtual machine of their own takes over
 _WITH_NEUTRON_PORTS = "vif,kuryrport,kuryrportpool,node,neutron_port,neutron_port_pool"
 # the physical network of what a test's device plugin and DRA driver give
 _VFS = "lab.local/vf:physnet1,lab-vf:physnet1"
@@ -288,6 +289,7 @@ class Installation:
                 drivers += ",sriov"
                 settings["sriov"] = {"resource_physnets": _VFS}
             settings["kubernetes"]["multi_vif_drivers"] = drivers
+            settings["kubernetes"]["vm_runtime_classes"] = SECURE
         if self._multus != "none":
             settings["kubernetes"] |= {"multus": self._multus, "multi_vif_drivers": _NPWG}
         if self._pod_selection != "all":

@@ -14,7 +14,7 @@ from tests.lab.cluster import machine
 
 CASES = (Path("tests/node/vlan_in_machine.py"), Path("tests/node/sriov_in_machine.py"))
 # What the cases need of this clone, which need not be where the machine sees the same files.
-PARTS = ("kuryr_k8s", "tests", "setup.cfg")
+PARTS = ("kuryr_k8s", "lab", "tests", "setup.cfg")
 PASSED = "passed"
 
 

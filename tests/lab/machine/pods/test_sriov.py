@@ -5,21 +5,17 @@ manager, the device plugin's protocol, Neutron with its mechanism driver sriovni
 network between the card and the other nodes. The NIC Switch agent is a row in Neutron's database.
 """
 
-import contextlib
 import json
-import shlex
 import subprocess
-import sys
 
 import pytest
 
 from kuryr_k8s.model.annotations import OPAQUE_VFS
 from lab.machine.machine import CARD, VIRTUAL_FUNCTIONS
-from lab.paths import Paths
 from tests.kit.kube.objects import make_neutron_port
 from tests.lab.cluster import pod
-from tests.lab.machine import kernel_cases
 from tests.lab.machine.pods import dra_driver
+from tests.lab.machine.pods.modules import running
 
 SUBNETS = "openstack.org/kuryr-sriov-subnets"
 FURTHER = "openstack.org/kuryr-additional-subnets"
@@ -33,26 +29,9 @@ pytestmark = pytest.mark.lab_only
 def plugin(cluster, worker):
     """The kubelet of the machine has a device plugin for the first two VFs; their addresses."""
     slots = [slot_of(worker, number) for number in range(2)]
-    with registered(worker, "device_plugin", RESOURCE, *slots):
+    with running(worker, "device_plugin", RESOURCE, *slots):
         cluster.wait_for("the Node has VFs", lambda: allocatable(cluster, worker, RESOURCE) == 2)
         yield slots
-
-
-@contextlib.contextmanager
-def registered(worker, module, *arguments):
-    """Run a module of this directory on the machine, which the kubelet gets to know."""
-    clone = Paths.from_environment().node(worker.name).root / "plugin"
-    kernel_cases.copy_to(clone)
-    command = [sys.executable, "-m", f"tests.lab.machine.pods.{module}", *arguments]
-    script = f"cd {shlex.quote(str(clone))} && "
-    script += f"PYTHONDONTWRITEBYTECODE=1 exec {shlex.join(command)}"
-    argv = [*worker.command, "/bin/sh", "-c", script]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline().strip() == "registered"
-            yield
-        finally:
-            process.terminate()
 
 
 def slot_of(worker, number):
@@ -133,7 +112,7 @@ def claim(cluster, worker):
     request = {"name": dra_driver.REQUEST, "exactly": {"deviceClassName": CLASS}}
     attributes = {"resource.kubernetes.io/pciBusID": {"string": slot}}
     pool = {"name": worker.name, "generation": 1, "resourceSliceCount": 1}
-    with registered(worker, "dra_driver", worker.kubelet_root, worker.name):
+    with running(worker, "dra_driver", worker.kubelet_root, worker.name):
         cluster.apply(
             {
                 "apiVersion": group,
