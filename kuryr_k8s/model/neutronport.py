@@ -20,7 +20,7 @@ READY, FLOATING_IP = "Ready", "FloatingIPReady"  # types of conditions
 PENDING, AVAILABLE, BOUND, FAILED = "Pending", "Available", "Bound", "Failed"
 RETAIN = "Retain"
 CLAIM = "IPAMClaim"  # the kind of the Network Plumbing Working Group
-POOL = "NeutronPortPool"
+POOL, API_VERSION = "NeutronPortPool", "openstack.org/v1"
 NORMAL = "normal"  # the binding:vnic_type of a port that a virtual switch takes
 
 
@@ -226,7 +226,7 @@ class NeutronPort:
     def read(cls, item: Json) -> Self:
         """Read a NeutronPort from the API's JSON."""
         meta, status = item["metadata"], item.get("status") or {}
-        claim, pool = _owner(meta, CLAIM), _owner(meta, POOL)
+        claim, pool = _owner(meta, CLAIM), _owner(meta, POOL, api_version=API_VERSION)
         pod = _MADE_FOR.fullmatch(annotation(item, MADE_FOR) or "")
         return cls(
             namespace=sys.intern(meta["namespace"]),
@@ -320,7 +320,16 @@ def _range(text: str) -> str:
     return str(ipaddress.ip_address(text))
 
 
-def _owner(meta: Json, kind: str) -> Mapping[str, str]:
-    """Return the name and the uid of the owner of a kind; both empty: there is none."""
-    found = (each for each in meta.get("ownerReferences") or () if each["kind"] == kind)
+def _owner(meta: Json, kind: str, api_version: str | None = None) -> Mapping[str, str]:
+    """Return the name and the uid of the owner of a kind; both empty: there is none.
+
+    :param api_version: of an owner that has to be the controller; None: any owner will do.
+    """
+    owners = meta.get("ownerReferences") or ()
+    found = (
+        each
+        for each in owners
+        if each["kind"] == kind
+        and (api_version is None or (each["apiVersion"] == api_version and each.get("controller")))
+    )
     return next(found, {"name": "", "uid": ""})

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from kuryr_k8s.model.neutronport import POOL, Condition, NeutronPort, Spec
+from kuryr_k8s.model.neutronport import API_VERSION, POOL, Condition, NeutronPort, Spec
 
 Json = dict[str, Any]
 # on its NeutronPorts, with its name, so that Pods can select them
 POOL_LABEL = "openstack.org/neutron-port-pool"
-API_VERSION = "openstack.org/v1"
 READY = "Ready"  # the type of its condition
 COUNTED = ("available", "bound", "pending", "failed")  # fields of the status
 # the fields of a NeutronPort's specification that can change; portSecurity cannot be removed
@@ -98,11 +97,19 @@ class NeutronPortPool:
         }
 
     def is_like(self, port: NeutronPort) -> bool:
-        """Return whether a NeutronPort is as the template says."""
-        spec = port.spec
-        if self.spec.port_security is None:
-            spec = replace(spec, port_security=None)
-        return spec == self.spec and port.labels.issuperset(self.labels.items())
+        """Return whether a NeutronPort is as the template says, but for what never changes."""
+        wanted = replace(
+            port.spec,
+            security_groups=self.spec.security_groups,
+            pairs=self.spec.pairs,
+            qos_policy=self.spec.qos_policy,
+            floating_ip=self.spec.floating_ip,
+            host_hint=self.spec.host_hint,
+            retains=self.spec.retains,
+        )
+        if self.spec.port_security is not None:
+            wanted = replace(wanted, port_security=self.spec.port_security)
+        return port.spec == wanted and port.labels.issuperset(self.labels.items())
 
     def changes(self) -> Json:
         """Return the patch that makes a NeutronPort of the pool as the template says."""

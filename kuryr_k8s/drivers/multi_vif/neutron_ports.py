@@ -14,7 +14,6 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Network
 from kuryr_k8s.cloud.neutron.specific_ports import PortInUse, fields_of
 from kuryr_k8s.drivers.base import (
-    NORMAL,
     DriverContext,
     InterfaceRequest,
     NeutronPortAwaited,
@@ -91,9 +90,17 @@ class NeutronPorts:
         names = self._further_names(pod)
         if names and self._is_off:
             raise errors.Refused(f"annotation {NEUTRON_PORTS}: {OFF}")
-        return tuple([await self._further(pod, name, names) for name in names])
+        requests = {name: await self._further(pod, name, names) for name in sorted(names)}
+        return tuple(requests[name] for name in names)
 
     async def _further(self, pod: Pod, name: str, names: tuple[str, ...]) -> InterfaceRequest:
+        found = self._index.named(Key(pod.namespace, name))
+        is_on_device = found is not None and found.is_on_device
+        if is_on_device and not self._has_devices:
+            raise errors.Refused(
+                f"annotation {NEUTRON_PORTS}: {name} is for a VF: that needs {SRIOV} in "
+                "[kubernetes] multi_vif_drivers"
+            )
         request = await self._granted(
             Wish(
                 pod=pod,
@@ -106,13 +113,8 @@ class NeutronPorts:
                 request=InterfaceRequest(pod_network=ANY_NETWORK),
             )
         )
-        if request.vnic_type == NORMAL:
+        if not is_on_device:
             return request
-        if not self._has_devices:
-            raise errors.Refused(
-                f"annotation {NEUTRON_PORTS}: {name} is for a VF: that needs {SRIOV} in "
-                "[kubernetes] multi_vif_drivers"
-            )
         return replace(request, physnet=request.pod_network.network.physnet)
 
     def _further_names(self, pod: Pod) -> tuple[str, ...]:
@@ -133,13 +135,18 @@ class NeutronPorts:
                 raise errors.Refused(f"annotation {NEUTRON_PORT}: {OFF}")
             return request
         name, labels = read_choice(annotation_of(self._pods, pod, NEUTRON_PORT) or "")
+        names = self._further_names(pod)
+        # all Pods bind in this order: so no two wait for what the other one has
+        for each in sorted(names):
+            if not name or each < name:
+                await self._further(pod, each, names)
         return await self._granted(
             Wish(
                 pod=pod,
                 name=name,
                 labels=labels,
                 sticky=self._is_sticky(pod),
-                others=self._further_names(pod),
+                others=names,
                 asked=asked,
                 request=request,
             )
@@ -187,7 +194,9 @@ class NeutronPorts:
             raise refuse_lost(wish, port)
         try:
             specific_ports = self._neutron.specific_ports
-            live = specific_ports.remembered(port.port_id, port.uid)
+            live = None  # what is remembered lacks the profile of a port for a device
+            if not port.is_on_device:
+                live = specific_ports.remembered(port.port_id, port.uid)
             live = live or await self._neutron.get_port(port.port_id)
             is_free = specific_ports.is_free(live, wish.pod.identity, neutron_port_uid=port.uid)
         except (errors.NotFound, PortInUse) as error:  # its handler sees to it
@@ -278,6 +287,9 @@ class NeutronPorts:
         :raises NeutronPortAwaited: the one that is reserved for the Pod is not free yet.
         """
         ports = self._index.in_namespace(wish.pod.namespace)
+        if wish.name:
+            named = self._index.named(Key(wish.pod.namespace, wish.name))
+            ports = [] if named is None else [named]
         reserved = [
             port for port in ports if port.reserved_for == wish.pod.name and wish.suits(port)
         ]

@@ -84,7 +84,13 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
                 replace(each, interface=each.interface or f"net{number}")
                 for number, each in enumerate(selections, 1)
             ]
-        return tuple([await self._request(pod, project_id, each) for each in selections])
+        requests = {}
+        # all Pods bind ports of claims in this order: so no two wait for what the other one has
+        for number in sorted(
+            range(len(selections)), key=lambda each: selections[each].claim or ""
+        ):
+            requests[number] = await self._request(pod, project_id, selections[number])
+        return tuple(requests[number] for number in range(len(selections)))
 
     def may_ask(self, pod: Pod) -> bool:
         return has_any(self._pods, pod, (NETWORKS,))

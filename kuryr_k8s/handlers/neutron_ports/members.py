@@ -6,11 +6,11 @@ The phases are those of the pools of ports of nodes, and so are the numbers.
 from typing import NamedTuple
 
 from kuryr_k8s.drivers.base.pool import Limits, Phase, Pool, PortRecord
-from kuryr_k8s.model.neutronport import AVAILABLE, FAILED, NeutronPort
+from kuryr_k8s.model.neutronport import AVAILABLE, FAILED, Condition, NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
 
 QUICKLY = 5.0  # seconds: where all that was made is used up sooner, more is made the next time
-LARGEST = 64  # NeutronPorts made at a time
+LARGEST = 64  # NeutronPorts without a port at a time
 
 
 class Member(NamedTuple):
@@ -22,88 +22,114 @@ class Member(NamedTuple):
 class Members:
     """The NeutronPorts of one pool. Times are those of any one clock, handed in."""
 
-    def __init__(self, pool_uid: str, now: float) -> None:
-        self._pool: Pool[str, Member] = Pool(pool_uid, Limits(minimum=0, batch=0), now)
+    def __init__(self, now: float) -> None:
+        self._pool: Pool[None, Member] = Pool(None, Limits(minimum=0, batch=0), now)
+        self._wanted: NeutronPortPool | None = None  # the pool as it was seen last
         self._ports: dict[str, NeutronPort] = {}  # by their uids
         self._records: dict[str, PortRecord[Member]] = {}  # of those that have a port, or go
-        self._batch = 0  # as many are made the next time, at least
-        self._made: float | None = None  # when some were made last
+        self._unmade: dict[str, NeutronPort] = {}  # those that have no port yet
+        self._unlike: dict[str, NeutronPort] = {}  # those that are not as the template says
+        self._amiss: dict[str, NeutronPort] = {}  # those that say themselves what is wrong
+        self._made = (0, -QUICKLY)  # how many were made last, and when
+        self._is_quick = False  # they were made soon after those before them
 
     def __bool__(self) -> bool:
         return bool(self._ports)
 
+    def __len__(self) -> int:
+        return len(self._ports)
+
     def note(self, port: NeutronPort, now: float) -> None:
         """Note what has become of a NeutronPort."""
-        self._ports[port.uid] = port
-        phase, record = _phase(port), self._records.get(port.uid)
+        uid, phase = port.uid, _phase(port)
+        self._ports[uid] = port
+        record = self._records.get(uid)
         if record is None:
             if phase is not None:
-                self._records[port.uid] = self._pool.add(Member(port.uid), phase, now)
+                self._records[uid] = self._pool.add(Member(uid), phase, now)
         elif phase is None:
-            self._pool.remove(self._records.pop(port.uid))
+            self._pool.remove(self._records.pop(uid))
         elif record.phase is not phase and not (
             record.phase is Phase.LEAVING and phase is Phase.AVAILABLE
         ):
             self._pool.move(record, phase, now)
+        _keep(self._unmade, port, is_in=phase is None)
+        _keep(self._amiss, port, is_in=_problem(port) is not None)
+        self._compare(port)
 
     def forget(self, uid: str) -> None:
         """Forget a NeutronPort that is gone."""
-        self._ports.pop(uid, None)
+        for known in (self._ports, self._unmade, self._unlike, self._amiss):
+            known.pop(uid, None)
         if (record := self._records.pop(uid, None)) is not None:
             self._pool.remove(record)
 
-    def limit(self, pool: NeutronPortPool) -> None:
+    def follow(self, pool: NeutronPortPool, now: float) -> None:
         """Note what the specification says."""
+        has_changed = self._wanted is None or self._wanted.generation != pool.generation
+        self._wanted = pool
+        if has_changed:
+            for port in self._ports.values():
+                self._compare(port)
         self._pool.limits = Limits(
             minimum=pool.minimum,
-            batch=self._batch,
+            batch=self._batch(now),
             maximum=pool.maximum,
             ttl=pool.ttl,
         )
 
-    def missing(self, now: float) -> int:
-        """Count the NeutronPorts to make now.
+    def _batch(self, now: float) -> int:
+        """Return how many to make if any: twice as many where all are used up soon, again."""
+        count, when = self._made
+        is_used_up = not (self._pool.available or self._unmade) and now - when < QUICKLY
+        return min(LARGEST, 2 * count) if is_used_up and self._is_quick else 0
 
-        Where all that was made last is used up at once, twice as many are made the next time.
-        """
-        self._pool.creating = len(self._unmade())
-        count = self._pool.wanted(now)[1]
-        if not count:
+    def _compare(self, port: NeutronPort) -> None:
+        wanted = self._wanted
+        is_unlike = wanted is not None and not (port.deleting or wanted.is_like(port))
+        _keep(self._unlike, port, is_in=is_unlike)
+
+    def missing(self, now: float) -> int:
+        """Count the NeutronPorts to make now; none while some can have no port."""
+        if any(port.phase == FAILED for port in self._unmade.values()):
             return 0
-        is_used_up = not (self._pool.available or self._pool.creating)
-        is_quick = self._made is not None and now - self._made < QUICKLY
-        self._batch = min(LARGEST, 2 * max(self._batch, count)) if is_used_up and is_quick else 0
-        self._made = now
-        return count
+        self._pool.creating = len(self._unmade)
+        return max(0, min(self._pool.wanted(now)[1], LARGEST - len(self._unmade)))
+
+    def made(self, count: int, now: float) -> None:
+        """Note that so many were made."""
+        self._is_quick = now - self._made[1] < QUICKLY
+        self._made = (count, now)
 
     def spare(self, now: float) -> list[NeutronPort]:
         """List those that are to go, and are not going yet: too many, or unused for too long."""
         self._pool.shrink(now)
         leaving = [self._ports[uid] for uid in self._pool.leaving]
-        failed = [port for port in self._unmade() if port.phase == FAILED]
-        there = len(self._pool.available) + len(self._unmade())
+        failed = [port for port in self._unmade.values() if port.phase == FAILED]
+        there = len(self._pool.available) + len(self._unmade)
         surplus = failed[: max(0, there - self._pool.target(now))]
         return [port for port in (*leaving, *surplus) if not port.deleting]
 
-    def unlike(self, pool: NeutronPortPool) -> list[NeutronPort]:
+    def unlike(self) -> list[NeutronPort]:
         """List those that are not as the template says."""
-        ports = self._ports.values()
-        return [port for port in ports if not (port.deleting or pool.is_like(port))]
+        return list(self._unlike.values())
 
     def counts(self) -> dict[str, int]:
         """Count them by their phases, for the status of the pool."""
-        unmade = self._unmade()
-        failed = sum(port.phase == FAILED for port in unmade)
+        failed = sum(port.phase == FAILED for port in self._unmade.values())
         return {
             "available": len(self._pool.available),
             "bound": len(self._pool.in_use),
-            "pending": len(unmade) - failed,
+            "pending": len(self._unmade) - failed,
             "failed": failed,
         }
 
-    def failed(self) -> NeutronPort | None:
-        """Return one that can have no port, if there is one."""
-        return next((port for port in self._unmade() if port.phase == FAILED), None)
+    def problem(self) -> tuple[NeutronPort, Condition] | None:
+        """Return a NeutronPort that is not as it is to be, and what it says of that."""
+        for port in self._amiss.values():
+            if (condition := _problem(port)) is not None:
+                return port, condition
+        return None
 
     def until_old(self, now: float) -> float | None:
         """Return the seconds until one has been unused for too long; None: none will have been."""
@@ -112,9 +138,12 @@ class Members:
             return None
         return max(0.0, oldest[0].since + limits.ttl - now)
 
-    def _unmade(self) -> list[NeutronPort]:
-        """List those that have no port yet."""
-        return [port for uid, port in self._ports.items() if uid not in self._records]
+
+def _keep(known: dict[str, NeutronPort], port: NeutronPort, *, is_in: bool) -> None:
+    if is_in:
+        known[port.uid] = port
+    else:
+        known.pop(port.uid, None)
 
 
 def _phase(port: NeutronPort) -> Phase | None:
@@ -124,3 +153,10 @@ def _phase(port: NeutronPort) -> Phase | None:
     if port.bound_to is not None or port.reserved_for:
         return Phase.IN_USE
     return Phase.AVAILABLE if port.port_id and port.phase == AVAILABLE else None
+
+
+def _problem(port: NeutronPort) -> Condition | None:
+    """Return the condition by which a NeutronPort says that it is not as it is to be."""
+    if port.deleting:
+        return None
+    return next((each for _, each in port.conditions if not each.is_true), None)

@@ -26,6 +26,7 @@ HANDLER = "neutron_port"  # which gives NeutronPorts their ports
 AT_ONCE = 50  # NeutronPorts made, changed or deleted in one reconcile
 GAP = 1.0  # seconds between two writes of a status
 REFUSED = (403, 422)  # HTTP statuses of what a quota or the schema refuses
+ENDS_OR_FORBIDDEN = (errors.KubeForbidden, errors.KubeNamespaceEnds)  # 403 as well
 
 
 class NeutronPortPoolHandler(Handler):
@@ -36,7 +37,8 @@ class NeutronPortPoolHandler(Handler):
         self._pools = context.informers.of(NEUTRONPORTPOOLS)
         self._ports = context.informers.of(NEUTRONPORTS)
         self._now = context.clock.now
-        self._members: dict[str, Members] = {}  # by the uids of pools
+        # by the namespaces and uids of pools: an owner's uid is what a user says
+        self._members: dict[tuple[str, str], Members] = {}
         self._told: dict[str, float] = {}  # when a pool's status was written
 
     def watches(self) -> Sequence[Watch[Any]]:
@@ -46,7 +48,7 @@ class NeutronPortPoolHandler(Handler):
         self, key: Key, old: NeutronPortPool | None, new: NeutronPortPool | None
     ) -> Iterable[Key]:
         if old is not None and (new is None or new.uid != old.uid):
-            self._members.pop(old.uid, None)
+            self._members.pop((key.namespace, old.uid), None)
             self._told.pop(old.uid, None)
         return () if _what_matters(old) == _what_matters(new) else (key,)
 
@@ -54,19 +56,22 @@ class NeutronPortPoolHandler(Handler):
         self, key: Key, old: NeutronPort | None, new: NeutronPort | None
     ) -> Iterable[Key]:
         """Note what has become of a NeutronPort, and return the pool that it is one of."""
-        if old is not None and old.pool_uid and (new is None or new.pool_uid != old.pool_uid):
-            self._of(old.pool_uid).forget(old.uid)
-            if not self._of(old.pool_uid):
-                del self._members[old.pool_uid]
+        is_its = new is not None and old is not None and _is_its(old, new)
+        if old is not None and old.pool_uid and not is_its:
+            members = self._of(key.namespace, old.pool_uid)
+            members.forget(old.uid)
+            if not members:
+                del self._members[key.namespace, old.pool_uid]
         if new is not None and new.pool_uid:
-            self._of(new.pool_uid).note(new, self._now())
+            self._of(key.namespace, new.pool_uid).note(new, self._now())
         pools = dict.fromkeys(each.pool for each in (old, new) if each is not None and each.pool)
         return [Key(key.namespace, name) for name in pools]
 
-    def _of(self, pool_uid: str) -> Members:
-        if pool_uid not in self._members:
-            self._members[pool_uid] = Members(pool_uid, self._now())
-        return self._members[pool_uid]
+    def _of(self, namespace: str, pool_uid: str) -> Members:
+        members = self._members.get((namespace, pool_uid))
+        if members is None:
+            members = self._members[namespace, pool_uid] = Members(self._now())
+        return members
 
     async def start(self) -> None:
         if HANDLER not in self._context.conf.kubernetes.enabled_handlers:
@@ -78,31 +83,35 @@ class NeutronPortPoolHandler(Handler):
         pool = self._pools.get(key)
         if pool is None or pool.deleting:
             return None  # the garbage collector of Kubernetes deletes what the pool has made
-        members = self._of(pool.uid)
-        members.limit(pool)
-        spare = members.spare(self._now())
-        for port in spare[:AT_ONCE]:
+        members = self._of(key.namespace, pool.uid)
+        members.follow(pool, self._now())
+        refused: errors.Refused | None = None
+        for port in members.spare(self._now())[:AT_ONCE]:
             await self._remove(port)
-        missing = members.missing(self._now())
-        unlike = members.unlike(pool)
-        try:
-            await self._make(pool, min(missing, AT_ONCE))
-            for port in unlike[:AT_ONCE]:
+        for port in members.unlike()[:AT_ONCE]:
+            try:
                 await self._change(pool, port)
-        except errors.Refused as error:
-            await self._tell(key, pool, members, error)
-            raise
-        if max(len(spare), len(unlike), missing) > AT_ONCE:
-            return 0.0
-        later = await self._tell(key, pool, members), members.until_old(self._now())
+            except errors.Refused as error:
+                refused = refused or error
+        missing = members.missing(self._now())
+        if missing:
+            try:
+                await self._make(pool, members, missing)
+            except errors.KubeNamespaceEnds:
+                return None
+            except errors.Refused as error:
+                refused = refused or error
+        later = await self._tell(key, pool, members, refused), members.until_old(self._now())
+        if refused is not None:
+            raise refused
         return min((seconds for seconds in later if seconds is not None), default=None)
 
-    async def _make(self, pool: NeutronPortPool, count: int) -> None:
+    async def _make(self, pool: NeutronPortPool, members: Members, count: int) -> None:
         """Make NeutronPorts.
 
         :raises errors.Refused: a quota or the schema does not allow that.
         """
-        keys = (Key(pool.namespace, name) for name in _names(pool))
+        keys = (Key(pool.namespace, name) for name in _names(pool, len(members)))
         free = (key.name for key in keys if self._ports.get(key) is None)
         for name in itertools.islice(free, count):
             try:
@@ -112,8 +121,8 @@ class NeutronPortPoolHandler(Handler):
             except errors.KubeError as error:
                 raise _refused(error, f"NeutronPort {name} cannot be made") from error
             self._ports.learn(answer)
-        if count:
-            LOG.info("NeutronPortPool %s/%s: %d more", pool.namespace, pool.name, count)
+        members.made(count, self._now())
+        LOG.info("NeutronPortPool %s/%s: %d more", pool.namespace, pool.name, count)
 
     async def _change(self, pool: NeutronPortPool, port: NeutronPort) -> None:
         """Make a NeutronPort as the template says.
@@ -191,12 +200,13 @@ class NeutronPortPoolHandler(Handler):
 def _condition(
     pool: NeutronPortPool, members: Members, refusal: errors.Refused | None
 ) -> Condition:
-    """Return whether all NeutronPorts of a pool can have their ports."""
-    reason, message, failed = "PortsReady", "", members.failed()
+    """Return whether all NeutronPorts of a pool are as they are to be."""
+    reason, message, problem = "PortsReady", "", members.problem()
     if refusal is not None:
         reason, message = refusal.reason, str(refusal)
-    elif failed is not None and failed.ready is not None:
-        reason, message = failed.ready.reason, f"NeutronPort {failed.name}: {failed.ready.message}"
+    elif problem is not None:
+        port, condition = problem
+        reason, message = condition.reason, f"NeutronPort {port.name}: {condition.message}"
     return Condition(
         is_true=not message,
         reason=reason,
@@ -206,18 +216,27 @@ def _condition(
     )
 
 
+def _is_its(old: NeutronPort, new: NeutronPort) -> bool:
+    """Return whether a NeutronPort is still that one, and of that pool."""
+    return (old.uid, old.pool_uid) == (new.uid, new.pool_uid)
+
+
 def _refused(error: errors.KubeError, what: str) -> errors.KuryrError:
     """Return the refusal that an error is if a quota or the schema is behind it, else the error.
 
     :param what: what is refused.
     """
-    is_refusal = error.status in REFUSED and not isinstance(error, errors.KubeForbidden)
-    return errors.Refused(f"{what}: {error}") if is_refusal else error
+    if error.status not in REFUSED or isinstance(error, ENDS_OR_FORBIDDEN):
+        return error
+    return errors.Refused(f"{what}: {error}")
 
 
-def _names(pool: NeutronPortPool) -> Iterator[str]:
-    """Yield names for NeutronPorts of a pool, always the same ones."""
-    for number in itertools.count():
+def _names(pool: NeutronPortPool, first: int) -> Iterator[str]:
+    """Yield names for NeutronPorts of a pool, always the same ones.
+
+    :param first: the number to begin with: fewer are taken beyond the number of those there are.
+    """
+    for number in itertools.count(first):
         digest = hashlib.sha256(f"{pool.uid}/{number}".encode()).digest()
         yield f"{pool.name}-{base64.b32encode(digest)[:8].decode().lower()}"
 

@@ -56,6 +56,32 @@ async def test_default_interface_has_another_one_than_further_interfaces(stage, 
         assert of["eth1"] == (await ports.until(stage, "a", "Bound"))["portId"]
 
 
+async def test_pods_that_want_the_same_ones_get_them_one_after_another(stage):
+    async with stage.controller(**ports.options()):
+        for name in ("a", "b", "c"):
+            await ports.add(stage, name)
+            await ports.until(stage, name, "Available")
+        asking = {
+            "one": {NAME: "a", NAMES: "b,c"},
+            "two": {NAME: "c", NAMES: "b,a"},
+            "three": {NAMES: "c,b,a"},
+        }
+        pods = {
+            name: await stage.cluster.add_pod(name, node=NODE, annotations=annotations)
+            for name, annotations in asking.items()
+        }
+
+        async def plugged():
+            recorded = await stage.kuryrports()
+            found = [each for each in recorded if each.get("status", {}).get("vifs")]
+            return found and found[0]["metadata"]["name"]
+
+        while pods:
+            name = await stage.until(plugged)
+            await stage.activate(name)
+            await end(stage, name, pods.pop(name))
+
+
 @pytest.mark.parametrize(
     ("names", "words"),
     [

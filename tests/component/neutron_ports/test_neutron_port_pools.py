@@ -4,7 +4,7 @@ import pytest
 
 from tests.component.neutron_ports import ports
 from tests.kit.kube.client import KubeRefusal
-from tests.kit.kube.objects import make_neutron_port_pool, path_of
+from tests.kit.kube.objects import make_neutron_port, make_neutron_port_pool, path_of
 
 LABEL = "openstack.org/neutron-port-pool"
 
@@ -257,3 +257,35 @@ async def test_template_with_a_network_cannot_be_removed(stage):
     pool = await add(stage, min=0, template={"spec": {"network": "storage"}})
     with pytest.raises(KubeRefusal, match="never change"):
         await change(stage, pool, template=None)
+
+
+async def test_owner_that_another_namespace_names_is_no_owner(stage):
+    """Whoever knows the uid of a pool can name it as the owner of a NeutronPort of theirs."""
+    async with stage.controller(**options()):
+        pool = await add(stage, min=1)
+        await until(stage, pool, available=1)
+        other = await stage.cluster.add_namespace(f"{stage.cluster.namespace}-other")
+        forged = make_neutron_port("theirs", other, labels={"mine": "yes"})
+        owner = {"kind": "NeutronPortPool", "name": "web", "uid": pool["metadata"]["uid"]}
+        owner |= {"apiVersion": "openstack.org/v1", "controller": True}
+        forged["metadata"]["ownerReferences"] = [owner]
+        made = await stage.client.create(forged)
+        template = {"metadata": {"labels": {"tier": "web"}}}
+        await change(stage, pool, min=2, template=template)
+        await until(stage, pool, available=2, observedGeneration=2)
+        live = await stage.client.find(path_of(made))
+        assert live["metadata"]["labels"] == {"mine": "yes"}
+
+
+async def test_what_is_wrong_with_one_is_told_by_the_pool(stage):
+    async with stage.controller(**options()):
+        pool = await add(stage, min=1)
+        await until(stage, pool, available=1)
+        await change(stage, pool, template={"spec": {"securityGroups": ["nobody"]}})
+
+        async def told():
+            status = (await stage.client.find(path_of(pool)))["status"]
+            (ready,) = status["conditions"]
+            return ready["status"] == "False" and "nobody" in ready["message"]
+
+        await stage.until(told)
