@@ -1,5 +1,8 @@
 """Lives of NeutronPorts and the Pods that have them."""
 
+import contextlib
+
+from tests.kit.kube.client import KubeRefusal
 from tests.kit.kube.objects import make_neutron_port, make_neutron_port_pool, path_of
 from tests.kit.stage import NEUTRONPORTS
 from tests.lives.life import life
@@ -128,18 +131,15 @@ async def of_a_pool(stage, _keeper, at):
     pod = await run(stage, annotations={NAME: f"openstack.org/neutron-port-pool={POOL}"})
     await _until_counted(stage, pool, available=1, bound=1)
     await at("running")
-    template = {"spec": {"securityGroups": ["web"]}}
-    await stage.client.patch(path_of(pool), {"spec": {"template": template}})
-    for name in await _names(stage):
-        await _until_observed(stage, name, 2)
     await stage.cluster.delete_pod(pod)
     await _let_go(stage)
     await _until_counted(stage, pool, available=1, bound=0)
-    (left,) = await _names(stage)
+    template = {"spec": {"securityGroups": ["web"]}}
+    await stage.client.patch(path_of(pool), {"spec": {"template": template}})
+    await _until_they_have_groups(stage)
     await at("one is left")
     await stage.client.delete(path_of(pool))
-    await stage.client.delete(_path(stage, left))  # as the garbage collector does
-    await _until_gone(stage, left)
+    await _collect_garbage(stage)
     await at("end")
 
 
@@ -170,6 +170,33 @@ async def _names(stage):
     """The names of all NeutronPorts."""
     path = NEUTRONPORTS.format(stage.cluster.namespace)
     return [each["metadata"]["name"] for each in await stage.client.list(path)]
+
+
+async def _collect_garbage(stage):
+    """Delete all NeutronPorts, as the garbage collector does; wait until they are gone."""
+
+    async def gone():
+        names = await _names(stage)
+        for name in names:
+            with contextlib.suppress(KubeRefusal):  # it is gone
+                await stage.client.delete(_path(stage, name))
+        return not names
+
+    await stage.until(gone, within=LONG)
+
+
+async def _until_they_have_groups(stage):
+    """Wait until all NeutronPorts are as their specifications say, which name a group."""
+
+    async def are():
+        found = await stage.client.list(NEUTRONPORTS.format(stage.cluster.namespace))
+        return all(
+            each["spec"].get("securityGroups")
+            and each["status"].get("observedGeneration") == each["metadata"]["generation"]
+            for each in found
+        )
+
+    await stage.until(are, within=LONG)
 
 
 async def _until_counted(stage, pool, **counts):

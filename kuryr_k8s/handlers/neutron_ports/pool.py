@@ -109,8 +109,12 @@ class NeutronPortPoolHandler(Handler):
     async def _make(self, pool: NeutronPortPool, members: Members, count: int) -> None:
         """Make NeutronPorts.
 
+        :raises errors.Wait: the pool is gone, which its watch has not told yet.
         :raises errors.Refused: a quota or the schema does not allow that.
         """
+        live = await self._context.kube.find(NEUTRONPORTPOOLS, Key(pool.namespace, pool.name))
+        if live is None or live["metadata"]["uid"] != pool.uid or _is_deleting(live):
+            raise errors.Wait("the pool is gone", delay=GAP)
         keys = (Key(pool.namespace, name) for name in _names(pool, len(members)))
         free = (key.name for key in keys if self._ports.get(key) is None)
         for name in itertools.islice(free, count):
@@ -182,10 +186,8 @@ class NeutronPortPoolHandler(Handler):
             "observedGeneration": observed,
             "conditions": [ready.follows(pool.ready).to_json(READY)],
         }
-        patch = {"metadata": {"uid": pool.uid}, "status": status}
         kube = self._context.kube
-        answer = await kube.merge_patch(NEUTRONPORTPOOLS, key, patch, subresource="status")
-        self._pools.learn(answer)
+        self._pools.learn(await kube.patch_status_of(NEUTRONPORTPOOLS, key, pool, status))
         return None
 
     def about(self, key: Key) -> Reference | None:
@@ -216,6 +218,10 @@ def _condition(
     )
 
 
+def _is_deleting(live: Json) -> bool:
+    return "deletionTimestamp" in live["metadata"]
+
+
 def _is_its(old: NeutronPort, new: NeutronPort) -> bool:
     """Return whether a NeutronPort is still that one, and of that pool."""
     return (old.uid, old.pool_uid) == (new.uid, new.pool_uid)
@@ -242,4 +248,6 @@ def _names(pool: NeutronPortPool, first: int) -> Iterator[str]:
 
 
 def _what_matters(pool: NeutronPortPool | None) -> object:
-    return pool and (pool.uid, pool.generation, pool.deleting)
+    if pool is None:
+        return None
+    return (pool.uid, pool.generation, pool.deleting, pool.counts, pool.observed, pool.ready)

@@ -54,19 +54,19 @@ async def test_successor_of_a_name_gets_a_new_one_without_an_event(stage, storag
 
 
 async def test_one_that_is_made_for_a_sticky_pod_is_no_other_pods(stage, storage):
-    """Its own Pod cannot have it yet: its node has no daemon."""
+    """Its own Pod cannot run yet: its node has no daemon."""
     await stage.cluster.add_node("new")
     async with stage.controller(**ports.options("create")):
         annotations = {NETWORK: "storage", STICKY: "true"}
         await stage.cluster.add_pod("web-0", node="new", annotations=annotations)
 
-        async def exists():
-            return await stage.client.find(ports.path(stage, "web-0"))
+        async def has_port():  # its Pod may have bound it by then
+            return (await ports.status(stage, "web-0")).get("portId")
 
-        await stage.until(exists)
-        await ports.until(stage, "web-0", "Available")
+        port_id = await stage.until(has_port)
         _pod, port = await ports.run(stage, "other", **{NETWORK: "storage"})
-        assert port["id"] != (await ports.status(stage, "web-0"))["portId"]
+        assert port["id"] != port_id
+        assert (await ports.status(stage, "web-0"))["portId"] == port_id
 
 
 async def test_each_of_several_that_wait_is_woken(stage, storage):
