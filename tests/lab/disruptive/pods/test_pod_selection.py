@@ -36,7 +36,7 @@ def others(cluster):
     directory = Path(node.cni_conf_dir)
     shipped = (directory / "10-kuryr.conflist").read_text()
     ipam = {"type": "host-local", "ranges": [[{"subnet": SUBNET}]], "dataDir": "/run/lab-others"}
-    plugin = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipam": ipam}
+    plugin = {"type": "bridge", "bridge": BRIDGE, "isDefaultGateway": True, "ipam": ipam}
     conflist = {"cniVersion": "1.0.0", "name": BRIDGE, "plugins": [plugin]}
     path, own = directory / interrupted.CHAIN, other_cni_conf(directory) / "10-kuryr.conflist"
     try:
