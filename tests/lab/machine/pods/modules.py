@@ -21,7 +21,8 @@ def running(worker, module, *arguments):
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             first = process.stdout.readline().strip()
-            assert first, f"{module} has ended"
+            if not first or first.startswith("Traceback"):
+                raise AssertionError(f"{module} has ended: {first} {process.stdout.read()}")
             yield first
         finally:
             process.terminate()
