@@ -11,12 +11,12 @@ octavia_defaults = [
     ),
     cfg.StrOpt(
         "member_mode",
-        default="L3",
         choices=[
             ("L3", "members are reached through the router, from the subnet of the Services"),
             ("L2", "members are reached in the Pods' own subnet; the ovn provider needs it"),
         ],
-        help="How a load balancer reaches its members.",
+        help="How a load balancer reaches its members. By default L2 if the option "
+        "endpoints_driver_octavia_provider is ovn, and otherwise L3.",
     ),
     cfg.StrOpt(
         "lb_algorithm",

@@ -24,7 +24,7 @@ Networks = Sequence[tuple[str, IPv4Network | IPv6Network]]  # the id of a subnet
 class Options:
     """The operator's options for all load balancers.
 
-    :param member_subnets: the subnets of Pods with ``member_mode = L2``; None with ``L3``.
+    :param member_subnets: the subnets of Pods with the member mode ``L2``; None with ``L3``.
     :param timeout_client_data: milliseconds; None for Octavia's default.
     """
 
@@ -45,13 +45,19 @@ class Options:
         """Read the options."""
         provider = conf.kubernetes.endpoints_driver_octavia_provider
         defaults = conf.octavia_defaults
+        member_mode = defaults.member_mode or _default_member_mode(provider)
         return cls(
             provider=None if provider == "default" else provider,
             lb_algorithm=defaults.lb_algorithm or _default_algorithm(provider),
-            member_subnets=pod_subnets if defaults.member_mode == "L2" else None,
+            member_subnets=pod_subnets if member_mode == "L2" else None,
             timeout_client_data=defaults.timeout_client_data or None,
             timeout_member_data=defaults.timeout_member_data or None,
         )
+
+
+def _default_member_mode(provider: str) -> str:
+    """Return how the provider can reach members."""
+    return "L2" if provider in HASHING else "L3"
 
 
 def _default_algorithm(provider: str) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.lab.quiet.pods.secure_container import links_of, running
 
-
 TUN = Path("/dev/net/tun")  # nobody has made it on the machine; the kernel loads its module
 
 
