@@ -111,9 +111,11 @@ class NeutronPortPool:
             wanted = replace(wanted, port_security=self.spec.port_security)
         return port.spec == wanted and port.labels.issuperset(self.labels.items())
 
-    def changes(self) -> Json:
+    def changes(self, port: NeutronPort) -> Json:
         """Return the patch that makes a NeutronPort of the pool as the template says."""
         spec = {name: self.template.get(name) for name in CHANGEABLE}
         if "portSecurity" in self.template:
             spec["portSecurity"] = self.template["portSecurity"]
+        elif port.spec.port_security is False and (self.spec.security_groups or self.spec.pairs):
+            spec["portSecurity"] = True  # without it there can be none of these
         return {"metadata": {"labels": dict(self.labels)}, "spec": spec}

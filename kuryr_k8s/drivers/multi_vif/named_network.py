@@ -21,7 +21,7 @@ from kuryr_k8s.drivers.base import (
 from kuryr_k8s.drivers.multi_vif import pod_annotations as wanted
 from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, kept
 from kuryr_k8s.drivers.multi_vif.default_network import ANOTHERS, DEFAULT_NETWORK, DefaultNetwork
-from kuryr_k8s.drivers.multi_vif.neutron_port_wish import NEUTRON_PORT
+from kuryr_k8s.drivers.multi_vif.neutron_port_wish import NEUTRON_PORT, NEUTRON_PORTS
 from kuryr_k8s.drivers.multi_vif.neutron_ports import ANY_NETWORK, NeutronPorts
 from kuryr_k8s.drivers.multi_vif.specific_ports import DEFAULT as SPECIFIC
 from kuryr_k8s.drivers.named.asked import Asked
@@ -54,6 +54,8 @@ class NamedNetwork(MultiVIFDriver):
         self, pod: Pod, project_id: str
     ) -> tuple[InterfaceRequest | OtherInterface, ...]:
         default = await self._default_interface(pod, project_id)
+        if any(isinstance(each, OtherInterface) for each in default):
+            return default
         return (*default, *await self._neutron_ports.further(pod))
 
     async def _default_interface(
@@ -143,7 +145,7 @@ class NamedNetwork(MultiVIFDriver):
 
         :raises errors.Refused: it does.
         """
-        for name in (*wanted.OURS, SPECIFIC, NEUTRON_PORT):
+        for name in (*wanted.OURS, SPECIFIC, NEUTRON_PORT, NEUTRON_PORTS):
             if annotation_of(self._pods, pod, name) is not None:
                 raise errors.Refused(f"annotation {name}: {ANOTHERS}")
 

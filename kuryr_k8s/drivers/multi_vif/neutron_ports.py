@@ -101,6 +101,10 @@ class NeutronPorts:
                 f"annotation {NEUTRON_PORTS}: {name} is for a VF: that needs {SRIOV} in "
                 "[kubernetes] multi_vif_drivers"
             )
+        if is_on_device and not (pod.devices or pod.claims):
+            raise errors.Refused(
+                f"annotation {NEUTRON_PORTS}: {name} is for a VF, and the Pod requests no VFs"
+            )
         request = await self._granted(
             Wish(
                 pod=pod,
@@ -136,21 +140,27 @@ class NeutronPorts:
             return request
         name, labels = read_choice(annotation_of(self._pods, pod, NEUTRON_PORT) or "")
         names = self._further_names(pod)
-        # all Pods bind in this order: so no two wait for what the other one has
-        for each in sorted(names):
-            if not name or each < name:
-                await self._further(pod, each, names)
-        return await self._granted(
-            Wish(
-                pod=pod,
-                name=name,
-                labels=labels,
-                sticky=self._is_sticky(pod),
-                others=names,
-                asked=asked,
-                request=request,
-            )
+        wish = Wish(
+            pod=pod,
+            name=name,
+            labels=labels,
+            sticky=self._is_sticky(pod),
+            others=names,
+            asked=asked,
+            request=request,
         )
+        # all Pods bind in the order of names: so no two wait for what the other one has
+        first = self._likely(wish) if names else ""
+        for each in sorted(names):
+            if each < first:
+                await self._further(pod, each, names)
+        return await self._granted(wish)
+
+    def _likely(self, wish: Wish) -> str:
+        """Return the name of the NeutronPort that the Pod will have; empty: there is none yet."""
+        bound = self._bound(wish, self._kuryrport_uid(wish.pod))
+        found = [bound] if bound is not None else self._candidates(wish)
+        return wish.name or (found[0].name if found else "")
 
     async def of_claim(
         self, request: InterfaceRequest, pod: Pod, asked: Asked, claim: str

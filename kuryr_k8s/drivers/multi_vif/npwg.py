@@ -85,7 +85,7 @@ class NPWGMultipleInterfaces(MultiVIFDriver):
                 for number, each in enumerate(selections, 1)
             ]
         requests = {}
-        # all Pods bind ports of claims in this order: so no two wait for what the other one has
+        # all Pods bind ports of these claims in this order: so no two wait for each other
         for number in sorted(
             range(len(selections)), key=lambda each: selections[each].claim or ""
         ):

@@ -5,6 +5,7 @@ The phases are those of the pools of ports of nodes, and so are the numbers.
 
 from typing import NamedTuple
 
+from kuryr_k8s import errors
 from kuryr_k8s.drivers.base.pool import Limits, Phase, Pool, PortRecord
 from kuryr_k8s.model.neutronport import AVAILABLE, FAILED, Condition, NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
@@ -30,6 +31,8 @@ class Members:
         self._unmade: dict[str, NeutronPort] = {}  # those that have no port yet
         self._unlike: dict[str, NeutronPort] = {}  # those that are not as the template says
         self._amiss: dict[str, NeutronPort] = {}  # those that say themselves what is wrong
+        # why some cannot follow the template, and the resourceVersions that this is about
+        self._refusals: dict[str, tuple[str, errors.Refused]] = {}
         self._made = (0, -QUICKLY)  # how many were made last, and when
         self._is_quick = False  # they were made soon after those before them
 
@@ -61,6 +64,7 @@ class Members:
         """Forget a NeutronPort that is gone."""
         for known in (self._ports, self._unmade, self._unlike, self._amiss):
             known.pop(uid, None)
+        self._refusals.pop(uid, None)
         if (record := self._records.pop(uid, None)) is not None:
             self._pool.remove(record)
 
@@ -69,6 +73,7 @@ class Members:
         has_changed = self._wanted is None or self._wanted.generation != pool.generation
         self._wanted = pool
         if has_changed:
+            self._refusals.clear()
             for port in self._ports.values():
                 self._compare(port)
         self._pool.limits = Limits(
@@ -102,24 +107,49 @@ class Members:
         self._made = (count, now)
 
     def spare(self, now: float) -> list[NeutronPort]:
-        """List those that are to go, and are not going yet: too many, or unused for too long."""
+        """List those that are to go, and are not going yet: too many, or unused for too long.
+
+        One that has lost its port goes if it cannot have another one with its addresses: they are
+        nobody's in particular.
+        """
         self._pool.shrink(now)
         leaving = [self._ports[uid] for uid in self._pool.leaving]
         failed = [port for port in self._unmade.values() if port.phase == FAILED]
+        failed.sort(key=lambda port: not port.mac)  # those that had a port first
         there = len(self._pool.available) + len(self._unmade)
-        surplus = failed[: max(0, there - self._pool.target(now))]
-        return [port for port in (*leaving, *surplus) if not port.deleting]
+        surplus = max(0, there - self._pool.target(now), sum(bool(port.mac) for port in failed))
+        return [port for port in (*leaving, *failed[:surplus]) if not port.deleting]
 
     def unlike(self) -> list[NeutronPort]:
-        """List those that are not as the template says."""
-        return list(self._unlike.values())
+        """List those that are not as the template says, and for all that is known can be."""
+        refused = self._refusals
+        return [
+            port
+            for uid, port in self._unlike.items()
+            if uid not in refused or refused[uid][0] != port.resource_version
+        ]
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether all are as the template says."""
+        return not self._unlike
+
+    def refuse(self, port: NeutronPort, refusal: errors.Refused) -> None:
+        """Note that a NeutronPort cannot follow the template until one of the two changes."""
+        self._refusals[port.uid] = (port.resource_version, refusal)
+
+    def refusal(self) -> errors.Refused | None:
+        """Return why a NeutronPort cannot follow the template, if one cannot."""
+        found = (self._refusals[uid][1] for uid in self._unlike if uid in self._refusals)
+        return next(found, None)
 
     def counts(self) -> dict[str, int]:
         """Count them by their phases, for the status of the pool."""
         failed = sum(port.phase == FAILED for port in self._unmade.values())
+        held = sum(self._ports[uid].bound_to is not None for uid in self._pool.leaving)
         return {
             "available": len(self._pool.available),
-            "bound": len(self._pool.in_use),
+            "bound": len(self._pool.in_use) + held,
             "pending": len(self._unmade) - failed,
             "failed": failed,
         }

@@ -1,7 +1,7 @@
 """The handler of NeutronPortPools: NeutronPorts that are there before Pods want them.
 
 It makes and deletes NeutronPorts, and leaves their ports to the handler of NeutronPorts. The names
-follow from the pool and a number: what is made twice has one name.
+follow from the pool and a number: what is made twice has one name, unless others went meanwhile.
 """
 
 import base64
@@ -23,7 +23,7 @@ from kuryr_k8s.model.neutronportpool import READY, NeutronPortPool
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
 HANDLER = "neutron_port"  # which gives NeutronPorts their ports
-AT_ONCE = 50  # NeutronPorts made, changed or deleted in one reconcile
+AT_ONCE = 50  # NeutronPorts changed or deleted in one reconcile
 GAP = 1.0  # seconds between two writes of a status
 REFUSED = (403, 422)  # HTTP statuses of what a quota or the schema refuses
 ENDS_OR_FORBIDDEN = (errors.KubeForbidden, errors.KubeNamespaceEnds)  # 403 as well
@@ -92,6 +92,7 @@ class NeutronPortPoolHandler(Handler):
             try:
                 await self._change(pool, port)
             except errors.Refused as error:
+                members.refuse(port, error)
                 refused = refused or error
         missing = members.missing(self._now())
         if missing:
@@ -101,10 +102,13 @@ class NeutronPortPoolHandler(Handler):
                 return None
             except errors.Refused as error:
                 refused = refused or error
-        later = await self._tell(key, pool, members, refused), members.until_old(self._now())
+        told = await self._tell(key, pool, members, refused or members.refusal())
+        later = [each for each in (told, members.until_old(self._now())) if each is not None]
         if refused is not None:
+            if later:
+                self.queue.add_after(key, min(later))
             raise refused
-        return min((seconds for seconds in later if seconds is not None), default=None)
+        return min(later, default=None)
 
     async def _make(self, pool: NeutronPortPool, members: Members, count: int) -> None:
         """Make NeutronPorts.
@@ -134,7 +138,7 @@ class NeutronPortPoolHandler(Handler):
         :raises errors.Wait: it has changed meanwhile.
         :raises errors.Refused: the schema does not allow that.
         """
-        patch = pool.changes()
+        patch = pool.changes(port)
         patch["metadata"] |= {"uid": port.uid, "resourceVersion": port.resource_version}
         key = Key(port.namespace, port.name)
         try:
@@ -173,7 +177,7 @@ class NeutronPortPoolHandler(Handler):
         :returns: the seconds until it can be written; None: it was, or need not be.
         """
         counts, ready = members.counts(), _condition(pool, members, refusal)
-        observed = pool.generation
+        observed = pool.generation if members.are_alike else pool.observed
         is_same = not ready.says_more_than(pool.ready)
         if is_same and pool.counts == counts and pool.observed == observed:
             return None
@@ -240,7 +244,8 @@ def _refused(error: errors.KubeError, what: str) -> errors.KuryrError:
 def _names(pool: NeutronPortPool, first: int) -> Iterator[str]:
     """Yield names for NeutronPorts of a pool, always the same ones.
 
-    :param first: the number to begin with: fewer are taken beyond the number of those there are.
+    :param first: the number to begin with, which is that of those there are: lower ones are
+        mostly taken.
     """
     for number in itertools.count(first):
         digest = hashlib.sha256(f"{pool.uid}/{number}".encode()).digest()

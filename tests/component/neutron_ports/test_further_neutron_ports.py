@@ -59,12 +59,13 @@ async def test_default_interface_has_another_one_than_further_interfaces(stage, 
 async def test_pods_that_want_the_same_ones_get_them_one_after_another(stage):
     async with stage.controller(**ports.options()):
         for name in ("a", "b", "c"):
-            await ports.add(stage, name)
+            await ports.add(stage, name, labels={"tier": name})
             await ports.until(stage, name, "Available")
         asking = {
             "one": {NAME: "a", NAMES: "b,c"},
             "two": {NAME: "c", NAMES: "b,a"},
             "three": {NAMES: "c,b,a"},
+            "four": {NAME: "tier=c", NAMES: "b"},
         }
         pods = {
             name: await stage.cluster.add_pod(name, node=NODE, annotations=annotations)
@@ -131,6 +132,7 @@ async def test_port_of_a_vf_that_the_pod_does_not_request_is_an_event(stage, car
         await ports.until(stage, "vf", "Available")
         await stage.cluster.add_pod("web", node=NODE, annotations={NAMES: "vf"})
         await stage.until_told("the Pod requests no VFs")
+        assert "boundTo" not in await ports.status(stage, "vf")
 
 
 @pytest.mark.parametrize(

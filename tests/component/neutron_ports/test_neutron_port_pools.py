@@ -238,6 +238,7 @@ async def test_neutron_ports_of_others_are_none_of_its(stage):
         ("web", {"min": -1}, "greater than or equal to 0"),
         ("web", {"min": 5, "max": 2}, "max must not be less than min"),
         ("w" * 64, {"min": 1}, "63 characters"),
+        ("web", {"min": 1, "labels": {"tier": "web server"}}, "labels"),
         ("web", {"min": 1, "template": {"spec": {"floatingIP": "10.0.0.1"}}}, "floatingIP"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kuryr_k8s import errors
 from kuryr_k8s.handlers.neutron_ports.members import LARGEST, QUICKLY, Members
 from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
@@ -138,3 +139,28 @@ def test_one_that_is_gone_is_forgotten(members):
     follow(members)
     assert members.missing(NOW) == 1
     assert not members
+
+
+def test_one_that_lost_its_port_and_cannot_have_it_again_is_replaced(members):
+    note(members, port("a"), port("b", "Failed", macAddress="fa:16:3e:00:00:01"))
+    follow(members, min=2)
+    assert [each.uid for each in members.spare(NOW)] == ["b"]
+
+
+def test_one_that_cannot_follow_the_template_is_not_tried_until_something_changes(members):
+    note(members, port("a"))
+    template = {"spec": {"securityGroups": ["web"]}}
+    follow(members, generation=2, template=template)
+    (unlike,) = members.unlike()
+    members.refuse(unlike, errors.Refused("no"))
+    assert members.unlike() == []
+    assert str(members.refusal()) == "no"
+    assert not members.are_alike
+    follow(members, generation=3, template=template)
+    assert [each.uid for each in members.unlike()] == ["a"]
+    assert members.refusal() is None
+
+
+def test_one_that_goes_while_a_pod_has_it_counts_as_bound(members):
+    note(members, port("a", "Bound", deleting=True))
+    assert members.counts()["bound"] == 1
