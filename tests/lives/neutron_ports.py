@@ -136,7 +136,7 @@ async def of_a_pool(stage, _keeper, at):
     await _until_counted(stage, pool, available=1, bound=0)
     template = {"spec": {"securityGroups": ["web"]}}
     await stage.client.patch(path_of(pool), {"spec": {"template": template}})
-    await _until_they_have_groups(stage)
+    await _until_they_have_groups(stage, pool)
     await at("one is left")
     await stage.client.delete(path_of(pool))
     await _collect_garbage(stage)
@@ -185,12 +185,13 @@ async def _collect_garbage(stage):
     await stage.until(gone, within=LONG)
 
 
-async def _until_they_have_groups(stage):
+async def _until_they_have_groups(stage, pool):
     """Wait until all NeutronPorts are as their specifications say, which name a group."""
 
     async def are():
         found = await stage.client.list(NEUTRONPORTS.format(stage.cluster.namespace))
-        return all(
+        of_pool = await stage.client.find(path_of(pool))
+        return of_pool["status"]["observedGeneration"] == 2 and all(
             each["spec"].get("securityGroups")
             and each["status"].get("observedGeneration") == each["metadata"]["generation"]
             for each in found

@@ -126,15 +126,22 @@ class Cluster:
                 else:
                     return
 
+    async def _listed(self, path: str) -> list[Json]:
+        """The objects of a collection; a server that has just started serves it in a moment."""
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    return await self.client.list(path)
+                except KubeRefusal as refusal:
+                    if refusal.status == 404:
+                        return []
+                    if refusal.status != 429:
+                        raise
+                    await asyncio.sleep(0.05)
+
     async def _empty(self, path: str) -> None:
         """Delete a collection, finalizers first."""
-        try:
-            items = await self.client.list(path)
-        except KubeRefusal as refusal:
-            if refusal.status == 404:
-                return
-            raise
-        for item in items:
+        for item in await self._listed(path):
             item_path = f"{path}/{item['metadata']['name']}"
             try:
                 if item["metadata"].get("finalizers"):
