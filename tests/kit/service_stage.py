@@ -40,7 +40,10 @@ def furnish(cloud):
             "enabled_handlers": HANDLERS,
             "endpoints_driver_octavia_provider": "ovn",
         },
-        "octavia_defaults": {},  # as the provider needs them
+        "octavia_defaults": {
+            "member_mode": "L2",
+            "lb_algorithm": "SOURCE_IP_PORT",
+        },
         "neutron_defaults": {"service_subnet": ",".join(subnet["id"] for subnet in subnets)},
     }
 

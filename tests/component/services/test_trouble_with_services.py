@@ -245,6 +245,18 @@ async def test_affinity_comes_and_goes_and_nothing_that_serves_goes_before_its_s
             assert services.members() == UP
 
 
+@pytest.mark.parametrize(("provider", "has_subnet"), [("ovn", True), ("amphora", False)])
+async def test_members_are_reached_as_the_provider_can(services, provider, has_subnet):
+    services.options["kubernetes"]["endpoints_driver_octavia_provider"] = provider
+    services.options["octavia_defaults"].clear()
+    async with services.controller():
+        await run(services)
+        (tree,) = services.trees()
+        members = tree["listeners"][0]["pool"]["members"]
+        assert members
+        assert all(bool(member["subnet_id"]) is has_subnet for member in members)
+
+
 async def test_cache_that_lags_behind_takes_no_load_balancer_away(services):
     label = "service.kubernetes.io/service-proxy-name"
     async with services.controller():
