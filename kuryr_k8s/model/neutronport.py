@@ -288,7 +288,7 @@ class NeutronPort:
 
     @property
     def is_on_device(self) -> bool:
-        """Whether the port is one for a device of a node."""
+        """True if the port is for a device of a node, such as a VF."""
         return self.spec.vnic_type != NORMAL
 
     @property

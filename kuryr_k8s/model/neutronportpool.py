@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from kuryr_k8s.model.neutronport import API_VERSION, POOL, Condition, NeutronPort, Spec
+from kuryr_k8s.model.neutronport import API_VERSION, POOL, READY, Condition, NeutronPort, Spec
 
 Json = dict[str, Any]
 # on its NeutronPorts, with its name, so that Pods can select them
 POOL_LABEL = "openstack.org/neutron-port-pool"
-READY = "Ready"  # the type of its condition
 COUNTED = ("available", "bound", "pending", "failed")  # fields of the status
 # the fields of a NeutronPort's specification that can change; portSecurity cannot be removed
 CHANGEABLE = (

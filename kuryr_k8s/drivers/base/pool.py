@@ -20,11 +20,11 @@ from kuryr_k8s.drivers.base.pools import PoolNumbers
 
 
 class Identified(Protocol):
-    """What a pool has to know of a port."""
+    """A port, as far as a pool knows it."""
 
     @property
     def id(self) -> str:
-        """What tells the port from all others."""
+        """The id of the port, which no other port has."""
 
 
 K = TypeVar("K")

@@ -36,9 +36,6 @@ class Members:
         self._made = (0, -QUICKLY)  # how many were made last, and when
         self._is_quick = False  # they were made soon after those before them
 
-    def __bool__(self) -> bool:
-        return bool(self._ports)
-
     def __len__(self) -> int:
         return len(self._ports)
 
@@ -131,7 +128,7 @@ class Members:
 
     @property
     def are_alike(self) -> bool:
-        """Whether all are as the template says."""
+        """True if all NeutronPorts of the pool are as its template says."""
         return not self._unlike
 
     def refuse(self, port: NeutronPort, refusal: errors.Refused) -> None:

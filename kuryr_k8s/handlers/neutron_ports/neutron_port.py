@@ -10,7 +10,6 @@ import contextlib
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client.metrics_core import GaugeMetricFamily
@@ -29,6 +28,7 @@ from kuryr_k8s.engine.limit import Priority, on_behalf_of, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.neutron_ports import plan
 from kuryr_k8s.handlers.neutron_ports.claims import Claims
+from kuryr_k8s.handlers.neutron_ports.conditions import new_condition
 from kuryr_k8s.handlers.neutron_ports.floating_ips import (
     FloatingIPsOfNeutronPorts,
     FloatingIPSweepOfNeutronPorts,
@@ -53,7 +53,6 @@ from kuryr_k8s.model.neutronport import (
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-LONGEST_MESSAGE = 1000  # characters
 REPORTED = (errors.Refused, errors.OverQuota, errors.NotFound)  # by a condition
 
 
@@ -215,7 +214,7 @@ class NeutronPortHandler(Handler):
         except REPORTED as error:
             await self._record_refusal(key, port, FLOATING_IP, error)
             raise
-        ready = self._condition(port, "FloatingIPReady")
+        ready = new_condition(port.generation, "FloatingIPReady")
         if port.floating_ip != address or ready.says_more_than(port.condition(FLOATING_IP)):
             conditions = port.conditions_with(FLOATING_IP, ready)
             await self._write(key, port, {"floatingIP": address, "conditions": conditions})
@@ -245,7 +244,7 @@ class NeutronPortHandler(Handler):
         return plan.status_of(live, network) | {
             "phase": _phase(port),
             "observedGeneration": port.generation,
-            "conditions": port.conditions_with(READY, self._condition(port, "PortReady")),
+            "conditions": port.conditions_with(READY, new_condition(port.generation, "PortReady")),
         }
 
     async def _made(
@@ -384,7 +383,9 @@ class NeutronPortHandler(Handler):
     async def _hold(self, key: Key, port: NeutronPort) -> None:
         """Let the condition say who holds a NeutronPort that is deleted; its end is an event."""
         message = f"deleted, and held until Pod {port.bound_to} is gone"
-        await self._write_condition(key, port, READY, self._condition(port, "Bound", message), {})
+        await self._write_condition(
+            key, port, READY, new_condition(port.generation, "Bound", message), {}
+        )
 
     async def _release(self, key: Key, port: NeutronPort) -> None:
         if FINALIZER not in port.finalizers:
@@ -433,17 +434,6 @@ class NeutronPortHandler(Handler):
         self._untried[key] = port.uid
         return NeutronPort.read(answer)
 
-    @staticmethod
-    def _condition(port: NeutronPort, reason: str, message: str | None = None) -> Condition:
-        """Return a condition; what has a message is not as it is to be."""
-        return Condition(
-            is_true=message is None,
-            reason=reason,
-            message=(message or "")[:LONGEST_MESSAGE],
-            since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            generation=port.generation,
-        )
-
     async def _record_refusal(
         self, key: Key, port: NeutronPort, kind: str, error: errors.KuryrError
     ) -> None:
@@ -456,7 +446,7 @@ class NeutronPortHandler(Handler):
             raise errors.Wait(f"NeutronPort {key} has changed meanwhile", delay=1.0) from error
         message = getattr(error, "brief", str(error)) or error.reason
         is_failed = kind == READY and not newest.port_id
-        condition = self._condition(newest, error.reason, message)
+        condition = new_condition(newest.generation, error.reason, message)
         await self._write_condition(
             key, newest, kind, condition, {"phase": FAILED} if is_failed else {}
         )

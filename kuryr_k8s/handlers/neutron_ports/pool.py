@@ -9,16 +9,16 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.neutron_ports.conditions import new_condition
 from kuryr_k8s.handlers.neutron_ports.members import Members
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import NEUTRONPORTPOOLS, NEUTRONPORTS, Key
-from kuryr_k8s.model.neutronport import Condition, NeutronPort
-from kuryr_k8s.model.neutronportpool import READY, NeutronPortPool
+from kuryr_k8s.model.neutronport import READY, Condition, NeutronPort
+from kuryr_k8s.model.neutronportpool import NeutronPortPool
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -213,13 +213,7 @@ def _condition(
     elif problem is not None:
         port, condition = problem
         reason, message = condition.reason, f"NeutronPort {port.name}: {condition.message}"
-    return Condition(
-        is_true=not message,
-        reason=reason,
-        message=message,
-        since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        generation=pool.generation,
-    )
+    return new_condition(pool.generation, reason, message)
 
 
 def _is_deleting(live: Json) -> bool:

@@ -1,0 +1,21 @@
+"""Conditions in the statuses of NeutronPorts and of NeutronPortPools."""
+
+from datetime import UTC, datetime
+
+from kuryr_k8s.model.neutronport import Condition
+
+LONGEST_MESSAGE = 1000  # characters
+
+
+def new_condition(generation: int, reason: str, message: str = "") -> Condition:
+    """Return a condition that is true since now, or false if it has a message.
+
+    :param generation: of the specification that it is about.
+    """
+    return Condition(
+        is_true=not message,
+        reason=reason,
+        message=message[:LONGEST_MESSAGE],
+        since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        generation=generation,
+    )
