@@ -1,6 +1,7 @@
 """The start of the programs: one line and exit code 2 for what is in files, or a visible wait."""
 
 import asyncio
+import importlib.metadata
 import socket
 import sys
 
@@ -21,16 +22,22 @@ patience = Patience(start_retry=0.3, start_said=0.3)
 sys.exit(start(NAME, sys.argv[1:], lambda conf: ControllerApp(conf, patience)))
 """
 DAEMON = "from kuryr_k8s.cni.app import main; main()"
+
+
+def installed(group):
+    """The names of the entry points that are installed, as messages list them."""
+    found = importlib.metadata.entry_points(group=f"kuryr_k8s.controller.{group}")
+    return f"(installed: {', '.join(sorted(set(found.names)))})"
+
+
 WRONG = {
     "unknown driver": (
         {"kubernetes": {"pod_vif_driver": "nope"}},
-        "[kubernetes] pod_vif_driver: there is no 'nope' "
-        "(installed: nested-macvlan, nested-vlan, neutron-vif, sriov)",
+        f"[kubernetes] pod_vif_driver: there is no 'nope' {installed('drivers.pod_vif')}",
     ),
     "unknown handler": (
         {"kubernetes": {"enabled_handlers": "vif,nope"}},
-        "[kubernetes] enabled_handlers: there is no 'nope' (installed: kuryrport, kuryrportpool, "
-        "lbaas_spec, loadbalancer, neutron_port, node, vif)",
+        f"[kubernetes] enabled_handlers: there is no 'nope' {installed('handlers')}",
     ),
     "NeutronPorts without their handler": (
         {"kubernetes": {"neutron_ports": "bind", "multi_vif_drivers": "named_network"}},
