@@ -31,6 +31,14 @@ TIMEOUTS = (
 )
 LISTENER_LIMITS = (*TIMEOUTS, "connection_limit", "default_tls_container_ref", "tls_ciphers")
 TERMINATED_HTTPS = "TERMINATED_HTTPS"  # the protocol of listeners that terminate TLS
+# actions of L7 policies
+REDIRECT_TO_POOL, REDIRECT_PREFIX, REDIRECT_TO_URL, REJECT = (
+    "REDIRECT_TO_POOL",
+    "REDIRECT_PREFIX",
+    "REDIRECT_TO_URL",
+    "REJECT",
+)
+TURNS = (REJECT, REDIRECT_PREFIX, REDIRECT_TO_URL, REDIRECT_TO_POOL)  # as Octavia looks at them
 TLS_CHOICES = ("tls_versions", "tls_ciphers")  # Octavia's own where nobody asks
 # what clients have to show there
 MANDATORY, OPTIONAL, NO_AUTHENTICATION = "MANDATORY", "OPTIONAL", "NONE"
@@ -118,7 +126,7 @@ class Pool:
     """A pool.
 
     :param name: its identity within its load balancer.
-    :param persistence: SOURCE_IP, or None; the timeout is in seconds.
+    :param persistence: SOURCE_IP, HTTP_COOKIE, or None; the timeout is in seconds.
     :param tags: added by the driver.
     """
 
@@ -132,11 +140,63 @@ class Pool:
     tags: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class L7Rule:
+    """A rule of an L7 policy, which tells the requests that it takes.
+
+    :param type: HOST_NAME, PATH, ...
+    :param compare_type: REGEX, EQUAL_TO, STARTS_WITH, ENDS_WITH or CONTAINS.
+    :param invert: the requests are the others.
+    """
+
+    type: str
+    compare_type: str
+    value: str
+    invert: bool = False
+
+
+class Match(NamedTuple):
+    """Identity of an L7 policy within its listener.
+
+    Octavia looks at all policies that reject requests first, then at those that redirect clients,
+    then at those that lead to pools.
+    """
+
+    action: str
+    rules: frozenset[L7Rule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class L7Policy:
+    """An L7 policy of a listener: what becomes of the requests that all of its rules match.
+
+    :param name: for people.
+    :param action: REDIRECT_TO_POOL, REDIRECT_PREFIX or REJECT.
+    :param rules: in any order; Octavia passes over a policy that has none.
+    :param redirect_pool: the name of the pool.
+    :param redirect_prefix: of the URL, before the path and the query that the client has sent.
+    :param redirect_http_code: 301, 302, 303, 307 or 308.
+    """
+
+    name: str = ""
+    action: str
+    rules: tuple[L7Rule, ...]
+    redirect_pool: str | None = None
+    redirect_prefix: str | None = None
+    redirect_http_code: int | None = None
+
+    @property
+    def key(self) -> Match:
+        """The policy's identity within its listener."""
+        return Match(self.action, frozenset(self.rules))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """A listener.
 
-    :param pool: name of its default pool.
+    :param pool: name of its default pool; empty if it has none.
+    :param policies: its L7 policies in the order of their positions, which is that of ``TURNS``.
     :param timeout_client_data: milliseconds, like all timeouts; None for Octavia's default.
     :param allowed_cidrs: networks that may connect; empty if all may.
     :param connection_limit: -1 for no limit; None for Octavia's default.
@@ -156,6 +216,7 @@ class Listener:
     protocol: str
     port: int
     pool: str
+    policies: tuple[L7Policy, ...] = ()
     timeout_client_data: int | None = None
     timeout_member_data: int | None = None
     timeout_member_connect: int | None = None
@@ -183,7 +244,7 @@ class LoadBalancer:
     """Desired state of a load balancer.
 
     No two listeners have the same key, nor two pools the same name, nor two members of a pool the
-    same key; each listener has a pool of its own.
+    same key, nor two policies of a listener. No pool is the default pool of two listeners.
 
     :param vip_subnet_id: None if Octavia chooses a subnet of ``vip_network_id``, or if there is a
         ``vip_port_id``.
@@ -239,16 +300,39 @@ class FoundPool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundL7Policy:
+    """An L7 policy as found in Octavia.
+
+    :param is_enabled: Octavia looks at it.
+    :param pool_id: where it leads, if that is a pool.
+    :param rule_statuses: provisioning statuses of its rules.
+    """
+
+    id: str
+    provisioning_status: str
+    policy: L7Policy
+    is_enabled: bool
+    pool_id: str | None = None
+    rule_statuses: tuple[str, ...] = ()
+
+    def statuses(self) -> set[str]:
+        """Return the provisioning statuses of the policy and its rules."""
+        return {self.provisioning_status, *self.rule_statuses}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundListener:
     """A listener as found in Octavia.
 
     :param pool_id: its default pool, if it has one.
+    :param policies: in the order of their positions.
     """
 
     id: str
     provisioning_status: str
     listener: Listener
     pool_id: str | None
+    policies: tuple[FoundL7Policy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +369,12 @@ class FoundLoadBalancer:
         return {
             self.provisioning_status,
             *(listener.provisioning_status for listener in self.listeners),
+            *(
+                status
+                for listener in self.listeners
+                for policy in listener.policies
+                for status in policy.statuses()
+            ),
             *(pool.provisioning_status for pool in self.pools),
             *(status for pool in self.pools for status in pool.member_statuses.values()),
             *(status for pool in self.pools if (status := pool.health_monitor_status)),

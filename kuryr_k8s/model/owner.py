@@ -14,13 +14,15 @@ class Role(enum.StrEnum):
     SHARED = "shared"  # listeners and pools in the load balancer of another owner
     POD = "pod"  # the owner is a Pod, and has a public address
     NEUTRON_PORT = "neutron-port"  # the owner is a NeutronPort, and has a public address
+    L7_ROUTER = "l7-router"  # the owner is an L7 router, by default the cluster's own
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Owner:
     """Owner of one load balancer, of parts of another one, or of a public address.
 
-    :param uid: the Service's or the NeutronPort's, or the Pod's identity.
+    :param uid: the Service's or the NeutronPort's, or the Pod's identity; of the cluster's own L7
+        router, the cluster's.
     """
 
     uid: str
@@ -29,7 +31,7 @@ class Owner:
     @property
     def is_service(self) -> bool:
         """True if the owner is a Service."""
-        return self.role not in (Role.POD, Role.NEUTRON_PORT)
+        return self.role not in (Role.POD, Role.NEUTRON_PORT, Role.L7_ROUTER)
 
     def __str__(self) -> str:
         """Describe the owner in log messages."""

@@ -9,7 +9,7 @@ the provider ``ovn`` the load balancer is ACTIVE before its parts are.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kuryr_k8s import errors
@@ -20,7 +20,7 @@ from kuryr_k8s.cloud.octavia.found import Parts, StatusTree
 from kuryr_k8s.cloud.page_size import PAGE
 from kuryr_k8s.cloud.paging import Reading, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
-from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Member
+from kuryr_k8s.model.load_balancer import FoundL7Policy, FoundLoadBalancer, FoundPool, Member
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -28,6 +28,7 @@ LOAD_BALANCERS = "/lbaas/loadbalancers"
 LISTENERS = "/lbaas/listeners"
 POOLS = "/lbaas/pools"
 MONITORS = "/lbaas/healthmonitors"
+POLICIES = "/lbaas/l7policies"
 UNKNOWN: Json = {"members": [], "healthmonitor_id": None}  # of a pool that does not matter
 ABOVE = "/../"  # the address that we have ends with the version
 
@@ -84,11 +85,18 @@ class Octavia:
         every = (pool for some in pools.values() for pool in some)
         monitored = sorted({pool["project_id"] for pool in every if pool.get("healthmonitor_id")})
         monitors = await self._list_by(MONITORS, "pools", monitored, reading)
+        fronts = (listener for some in listeners.values() for listener in some)
+        routed = sorted({each["project_id"] for each in fronts if each.get("l7policies")})
+        policies = defaultdict(list)
+        for project in routed:
+            for policy in await self._list(POLICIES, {"project_id": project}, reading):
+                policies[policy["listener_id"]].append(policy)
         found = []
         for load_balancer in listed:
-            own = pools[load_balancer["id"]]
+            own, of_it = pools[load_balancer["id"]], listeners[load_balancer["id"]]
             of_pools = {pool["id"]: monitor for pool in own for monitor in monitors[pool["id"]]}
-            found.append(Parts(load_balancer, listeners[load_balancer["id"]], own, of_pools))
+            of_listeners = [policy for each in of_it for policy in policies[each["id"]]]
+            found.append(Parts(load_balancer, of_it, own, of_pools, of_listeners))
         return found
 
     async def _list_by(
@@ -141,7 +149,8 @@ class Octavia:
 
         No call tells everything: the status tree has neither weights nor attributes of listeners,
         and lists of pools have only the ids of members and health monitors. So there are three
-        calls at once, and then one for each pool that has members, and one for each monitor.
+        calls at once, and then one for each pool that has members, one for each monitor, and one
+        for each L7 policy.
 
         :param concerns: tells whether a pool of the load balancer matters; members and monitors
             of other pools are not read. None if all matter.
@@ -158,8 +167,13 @@ class Octavia:
         )
         if concerns is not None:
             pools = [pool if concerns(load_balancer, pool) else pool | UNKNOWN for pool in pools]
+        routed = [listener["id"] for listener in listeners if listener.get("l7policies")]
+        policies = await _together(
+            [self._list(POLICIES, {"listener_id": each}) for each in routed]
+        )
+        flat = [policy for some in policies for policy in some]
         try:
-            return await self.complete(Parts(load_balancer, listeners, pools, {}))
+            return await self.complete(Parts(load_balancer, listeners, pools, {}, flat))
         except errors.NotFound as error:
             raise errors.CloudError(
                 f"load balancer {load_balancer_id} has changed while it was read"
@@ -168,7 +182,8 @@ class Octavia:
     async def complete(self, parts: Parts) -> FoundLoadBalancer:
         """Return the load balancer with all that it contains.
 
-        That takes one call for each pool that has members, and for each monitor that is not known.
+        That takes one call for each pool that has members, for each L7 policy that has rules, and
+        for each monitor that is not known.
 
         :raises errors.NotFound: a part is gone.
         """
@@ -178,16 +193,43 @@ class Octavia:
             for pool in parts.pools
             if (monitor := pool.get("healthmonitor_id")) and pool["id"] not in parts.monitors
         }
-        lists = await _together(
-            [
-                *(self._list(f"{POOLS}/{pool_id}/members", {}) for pool_id in peopled),
-                *(self._get(MONITORS, monitor, "healthmonitor") for monitor in unknown.values()),
-            ]
+        ruled = [policy["id"] for policy in parts.policies if policy["rules"]]
+        lists = iter(
+            await _together(
+                [
+                    *(self._list(f"{POOLS}/{pool_id}/members", {}) for pool_id in peopled),
+                    *(self._list(f"{POLICIES}/{policy_id}/rules", {}) for policy_id in ruled),
+                    *(self._get(MONITORS, each, "healthmonitor") for each in unknown.values()),
+                ]
+            )
         )
-        members = dict(zip(peopled, lists[: len(peopled)], strict=True))
-        read = zip(unknown, lists[len(peopled) :], strict=True)
+        members = dict(zip(peopled, lists, strict=False))
+        rules = dict(zip(ruled, lists, strict=False))
+        read = zip(unknown, lists, strict=True)
         monitors = {**parts.monitors, **{pool_id: monitor for pool_id, [monitor] in read}}
-        return octavia_found.found(*parts[:3], members, monitors)
+        return octavia_found.found(parts._replace(monitors=monitors), members, rules)
+
+    async def read_pool(self, pool_id: str) -> FoundPool:
+        """Return a pool with its members and its health monitor, by up to three calls.
+
+        :raises errors.NotFound: it is gone.
+        """
+        [shown] = await self._get(POOLS, pool_id, "pool")
+        members = await self._list(f"{POOLS}/{pool_id}/members", {}) if shown["members"] else []
+        monitor = None
+        if monitor_id := shown.get("healthmonitor_id"):
+            [monitor] = await self._get(MONITORS, monitor_id, "healthmonitor")
+        return octavia_found.found_pool(shown, members, monitor)
+
+    async def read_policy(self, policy_id: str, pool_names: Mapping[str, str]) -> FoundL7Policy:
+        """Return an L7 policy with its rules, by up to two calls.
+
+        :param pool_names: names of the pools to which it may lead, by their ids.
+        :raises errors.NotFound: it is gone.
+        """
+        [shown] = await self._get(POLICIES, policy_id, "l7policy")
+        rules = await self._list(f"{POLICIES}/{policy_id}/rules", {}) if shown["rules"] else []
+        return octavia_found.found_policy(shown, rules, pool_names)
 
     async def _get(self, path: str, resource_id: str, kind: str) -> list[Json]:
         answer = await self._transport.call("GET", f"{path}/{resource_id}")
@@ -207,7 +249,14 @@ class Octavia:
         monitors = {
             pool["id"]: monitor for pool in made["pools"] if (monitor := pool.get("healthmonitor"))
         }
-        return octavia_found.found(made, made["listeners"], made["pools"], members, monitors)
+        policies = [
+            policy | {"listener_id": listener["id"]}
+            for listener in made["listeners"]
+            for policy in listener.get("l7policies") or ()
+        ]
+        rules = {policy["id"]: policy["rules"] for policy in policies}
+        parts = Parts(made, made["listeners"], made["pools"], monitors, policies)
+        return octavia_found.found(parts, members, rules)
 
     async def delete_load_balancer(self, load_balancer_id: str, *, cascade: bool = True) -> None:
         """Begin to delete a load balancer; it is no error if it does not exist.
@@ -256,6 +305,35 @@ class Octavia:
     async def delete_listener(self, listener_id: str) -> None:
         """Begin to delete a listener, but not its pool; it is no error if it does not exist."""
         await self._delete(f"{LISTENERS}/{listener_id}", {})
+
+    async def create_policy(self, body: Json) -> str:
+        """Begin to create an L7 policy of a listener; return its id.
+
+        Those at its position and after it move on by one.
+
+        :raises errors.NotFound: the listener, or the pool where it leads, is gone.
+        """
+        return str((await self._write("POST", POLICIES, "l7policy", body))["id"])
+
+    async def update_policy(self, policy_id: str, changes: Json) -> None:
+        """Begin to change an L7 policy.
+
+        :raises errors.NotFound: the policy is gone.
+        """
+        await self._write("PUT", f"{POLICIES}/{policy_id}", "l7policy", changes)
+
+    async def delete_policy(self, policy_id: str) -> None:
+        """Begin to delete an L7 policy with its rules; it is no error if it does not exist."""
+        await self._delete(f"{POLICIES}/{policy_id}", {})
+
+    async def create_rule(self, policy_id: str, body: Json) -> str:
+        """Begin to create a rule of an L7 policy; return its id.
+
+        :raises errors.NotFound: the policy is gone.
+        """
+        return str(
+            (await self._write("POST", f"{POLICIES}/{policy_id}/rules", "rule", body))["id"]
+        )
 
     async def create_pool(self, body: Json) -> str:
         """Begin to create a pool; return its id.

@@ -17,6 +17,8 @@ from kuryr_k8s.model.load_balancer import (
     TIMEOUTS,
     TLS_CHOICES,
     HealthMonitor,
+    L7Policy,
+    L7Rule,
     Listener,
     LoadBalancer,
     Member,
@@ -48,12 +50,27 @@ def create_body(wanted: LoadBalancer) -> Json:
     if wanted.vip_sg_ids:
         body["vip_sg_ids"] = list(wanted.vip_sg_ids)
     pools = {pool.name: _populated(pool) for pool in wanted.pools}
-    body["listeners"] = [
-        _listener(listener) | {"default_pool": pools.pop(listener.pool)}
-        for listener in wanted.listeners
-    ]
+    body["listeners"] = [_populated_listener(each, pools) for each in wanted.listeners]
     if pools:
         body["pools"] = list(pools.values())
+    return body
+
+
+def _populated_listener(listener: Listener, pools: dict[str, Json]) -> Json:
+    """Return a listener with its policies, and its default pool.
+
+    :param pools: those that are in no listener yet.
+    """
+    body = _listener(listener)
+    if listener.pool:
+        body["default_pool"] = pools.pop(listener.pool)
+    if listener.policies:
+        body["l7policies"] = [
+            _policy(policy)
+            | {"position": position, "rules": [rule_body(rule) for rule in policy.rules]}
+            | ({"redirect_pool": {"name": policy.redirect_pool}} if policy.redirect_pool else {})
+            for position, policy in enumerate(listener.policies, start=1)
+        ]
     return body
 
 
@@ -74,7 +91,7 @@ def listener_changes(
 ) -> Json:
     """Return the body of ``PUT /listeners/{id}``.
 
-    :param pool_id: its new default pool; None if it keeps the one that it has.
+    :param pool_id: its new default pool, empty for none; None if it keeps the one that it has.
     :param forgotten: attributes that are to be Octavia's own again.
     """
     body = _listener(listener)
@@ -88,8 +105,35 @@ def listener_changes(
         body["sni_container_refs"] = list(listener.sni_container_refs)
         body |= {name: getattr(listener, name) for name in CLIENT_CERTIFICATES}
     if pool_id is not None:
-        body["default_pool_id"] = pool_id
+        body["default_pool_id"] = pool_id or None
     return body
+
+
+def policy_body(
+    policy: L7Policy, listener_id: str, position: int, pool_id: str | None, *, is_enabled: bool
+) -> Json:
+    """Return the body of ``POST /l7policies``; its rules are created afterwards.
+
+    Octavia accepts rules within this body, and answers 500.
+
+    :param pool_id: of its pool, where it leads to one.
+    :param is_enabled: Octavia looks at it.
+    """
+    return policy_changes(policy, pool_id) | {
+        "listener_id": listener_id,
+        "position": position,
+        "admin_state_up": is_enabled,
+    }
+
+
+def policy_changes(policy: L7Policy, pool_id: str | None) -> Json:
+    """Return the body of ``PUT /l7policies/{id}`` with what becomes of the requests."""
+    return _policy(policy) | ({"redirect_pool_id": pool_id} if pool_id is not None else {})
+
+
+def rule_body(rule: L7Rule) -> Json:
+    """Return the body of ``POST /l7policies/{id}/rules``, or a rule in the body of a policy."""
+    return dataclasses.asdict(rule)
 
 
 def pool_body(
@@ -167,6 +211,14 @@ def _listener(listener: Listener) -> Json:
     return body
 
 
+def _policy(policy: L7Policy) -> Json:
+    return {
+        "name": policy.name,
+        "action": policy.action,
+        **_given(policy, ("redirect_prefix", "redirect_http_code")),
+    }
+
+
 def _headers(listener: Listener) -> Json:
     return dict.fromkeys(listener.insert_headers, "true")
 
@@ -200,7 +252,7 @@ def _monitor(monitor: HealthMonitor) -> Json:
     }
 
 
-def _given(part: Listener | LoadBalancer, names: tuple[str, ...]) -> Json:
+def _given(part: Listener | LoadBalancer | L7Policy, names: tuple[str, ...]) -> Json:
     """Return the attributes of these names that are not None."""
     values = ((name, getattr(part, name)) for name in names)
     return {name: value for name, value in values if value is not None}

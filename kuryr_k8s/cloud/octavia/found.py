@@ -13,10 +13,13 @@ from kuryr_k8s.model.load_balancer import (
     CLIENT_CERTIFICATES,
     AdditionalVIP,
     Address,
+    FoundL7Policy,
     FoundListener,
     FoundLoadBalancer,
     FoundPool,
     HealthMonitor,
+    L7Policy,
+    L7Rule,
     Listener,
     Member,
     Pool,
@@ -29,19 +32,27 @@ class Parts(NamedTuple):
     """A load balancer and what it contains, as lists show it: of members, only the ids.
 
     :param monitors: the monitors that are known, by the ids of their pools.
+    :param policies: L7 policies, of which only the ids of their rules are known.
     """
 
     load_balancer: Json
     listeners: list[Json]
     pools: list[Json]
     monitors: dict[str, Json]
+    policies: Sequence[Json] = ()
 
     def mark(self) -> bytes:
         """Return a digest that differs after any change, but for operating statuses.
 
         It covers ``updated_at``, which tells, in whole seconds, of changes of members too.
         """
-        rows = [self.load_balancer, *self.listeners, *self.pools, *self.monitors.values()]
+        rows = [
+            self.load_balancer,
+            *self.listeners,
+            *self.pools,
+            *self.monitors.values(),
+            *self.policies,
+        ]
         shown = [{**row, "operating_status": None} for row in rows]
         shown.sort(key=lambda row: str(row["id"]))
         return hashlib.blake2b(json.dumps(shown, sort_keys=True).encode()).digest()
@@ -82,18 +93,19 @@ def _by_address(pool: Json, name: str) -> dict[Address, str]:
 
 
 def found(
-    load_balancer: Json,
-    listeners: Sequence[Json],
-    pools: Sequence[Json],
+    parts: Parts,
     members: Mapping[str, Sequence[Json]],
-    monitors: Mapping[str, Json],
+    rules: Mapping[str, Sequence[Json]],
 ) -> FoundLoadBalancer:
     """Return a load balancer from what Octavia shows of its parts.
 
+    :param parts: with all of its monitors.
     :param members: by the ids of their pools.
-    :param monitors: health monitors, by the ids of their pools.
+    :param rules: by the ids of their policies.
     """
+    load_balancer, pools = parts.load_balancer, parts.pools
     names = {pool["id"]: pool["name"] for pool in pools}
+    policies = sorted(parts.policies, key=lambda policy: int(policy["position"]))
     return FoundLoadBalancer(
         id=load_balancer["id"],
         name=load_balancer["name"],
@@ -105,9 +117,20 @@ def found(
         provisioning_status=load_balancer["provisioning_status"],
         operating_status=load_balancer["operating_status"],
         tags=tuple(load_balancer["tags"]),
-        listeners=tuple(_listener(shown, names) for shown in listeners),
+        listeners=tuple(
+            _listener(
+                shown,
+                names,
+                [
+                    found_policy(policy, rules.get(policy["id"], ()), names)
+                    for policy in policies
+                    if policy["listener_id"] == shown["id"]
+                ],
+            )
+            for shown in parts.listeners
+        ),
         pools=tuple(
-            _pool(shown, members.get(shown["id"], ()), monitors.get(shown["id"]))
+            found_pool(shown, members.get(shown["id"], ()), parts.monitors.get(shown["id"]))
             for shown in pools
         ),
         vip_network_id=load_balancer["vip_network_id"],
@@ -121,13 +144,16 @@ def found(
     )
 
 
-def _listener(shown: Json, pool_names: Mapping[str, str]) -> FoundListener:
+def _listener(
+    shown: Json, pool_names: Mapping[str, str], policies: Sequence[FoundL7Policy]
+) -> FoundListener:
     pool_id = shown["default_pool_id"]
     listener = Listener(
         name=shown["name"],
         protocol=shown["protocol"],
         port=shown["protocol_port"],
         pool=pool_names.get(pool_id, ""),
+        policies=tuple(each.policy for each in policies),
         timeout_client_data=shown["timeout_client_data"],
         timeout_member_data=shown["timeout_member_data"],
         timeout_member_connect=shown["timeout_member_connect"],
@@ -147,6 +173,37 @@ def _listener(shown: Json, pool_names: Mapping[str, str]) -> FoundListener:
         provisioning_status=shown["provisioning_status"],
         listener=listener,
         pool_id=pool_id,
+        policies=tuple(policies),
+    )
+
+
+def found_policy(
+    shown: Json, rules: Sequence[Json], pool_names: Mapping[str, str]
+) -> FoundL7Policy:
+    """Return an L7 policy from what Octavia shows of it and of its rules.
+
+    A rule that is disabled is none.
+    """
+    pool_id = shown["redirect_pool_id"]
+    policy = L7Policy(
+        name=shown["name"] or "",
+        action=shown["action"],
+        rules=tuple(
+            L7Rule(rule["type"], rule["compare_type"], rule["value"], rule["invert"])
+            for rule in rules
+            if rule["admin_state_up"]
+        ),
+        redirect_pool=pool_names.get(pool_id),
+        redirect_prefix=shown["redirect_prefix"],
+        redirect_http_code=shown["redirect_http_code"],
+    )
+    return FoundL7Policy(
+        id=shown["id"],
+        provisioning_status=shown["provisioning_status"],
+        policy=policy,
+        is_enabled=shown["admin_state_up"],
+        pool_id=pool_id,
+        rule_statuses=tuple(rule["provisioning_status"] for rule in rules),
     )
 
 
@@ -155,7 +212,8 @@ def _headers(shown: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name, value in shown.items() if value.lower() == "true"))
 
 
-def _pool(shown: Json, members: Sequence[Json], monitor: Json | None) -> FoundPool:
+def found_pool(shown: Json, members: Sequence[Json], monitor: Json | None) -> FoundPool:
+    """Return a pool from what Octavia shows of it, of its members and of its health monitor."""
     persistence = shown["session_persistence"] or {}
     pool = Pool(
         name=shown["name"],

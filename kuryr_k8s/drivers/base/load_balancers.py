@@ -127,6 +127,10 @@ class LBaaSDriver(Driver):
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         """Return the ids that the owner's load balancer has and has had, as far as known."""
 
+    async def exists(self, owner: Owner) -> bool:
+        """Return whether the owner has a load balancer now, as far as known."""
+        return bool(await self.ids_of(owner))
+
     @abc.abstractmethod
     async def owner_of(self, load_balancer_id: str, asking: Owner) -> Owned | None:
         """Return which owner of this cluster has, or had, a load balancer with this id.

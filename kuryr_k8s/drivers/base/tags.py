@@ -1,4 +1,4 @@
-"""Tags by which cloud objects of Services, and floating IPs of ports, are found again.
+"""Tags by which cloud objects of Services, L7 routers and ports are found again.
 
 This is the only place where an owner is written as text. Clouds hold these tags for as long as
 the objects live, so their form never changes.
@@ -11,7 +11,12 @@ from kuryr_k8s.model.owner import Owner, Role
 SERVICE_TAG = "kuryr-service:"  # followed by the owner
 # followed by the owner's uid
 POD_TAG, NEUTRON_PORT_TAG = "kuryr-pod:", "kuryr-neutron-port:"
-_OF_PORTS = {Role.POD: POD_TAG, Role.NEUTRON_PORT: NEUTRON_PORT_TAG}
+L7_ROUTER_TAG = "kuryr-l7-router:"
+_OF_OTHERS = {
+    Role.POD: POD_TAG,
+    Role.NEUTRON_PORT: NEUTRON_PORT_TAG,
+    Role.L7_ROUTER: L7_ROUTER_TAG,
+}
 NAMESPACE_TAG = "kuryr-namespace:"  # followed by the namespace's name
 # the first one that a text ends with counts
 _SUFFIXES = {
@@ -32,8 +37,8 @@ def tags_of(cluster: Sequence[str], namespace: str, owner: Owner) -> tuple[str, 
 
 def owner_tag(owner: Owner) -> str:
     """Return the tag that names the owner."""
-    if owner.role in _OF_PORTS:
-        return f"{_OF_PORTS[owner.role]}{owner.uid}"
+    if owner.role in _OF_OTHERS:
+        return f"{_OF_OTHERS[owner.role]}{owner.uid}"
     return f"{SERVICE_TAG}{owner.uid}{_SUFFIXES.get(owner.role, '')}"
 
 
@@ -42,7 +47,7 @@ def owner_of(tags: Iterable[str]) -> Owner | None:
     found = tuple(tags)
     text = _value_of(SERVICE_TAG, found)
     if not text:
-        named = ((_value_of(tag, found), role) for role, tag in _OF_PORTS.items())
+        named = ((_value_of(tag, found), role) for role, tag in _OF_OTHERS.items())
         return next((Owner(uid, role) for uid, role in named if uid), None)
     for role, suffix in _SUFFIXES.items():
         if text.endswith(suffix):

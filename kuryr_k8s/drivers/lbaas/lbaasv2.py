@@ -165,6 +165,9 @@ class LBaaSv2(LBaaSDriver):
         current = frozenset() if view is None else view.former | {view.id}
         return current | self._records.former_of(owner)
 
+    async def exists(self, owner: Owner) -> bool:
+        return await self._records.own_view(owner) is not None
+
     async def owner_of(self, load_balancer_id: str, asking: Owner) -> Owned | None:
         return await self._records.owner_of(load_balancer_id, asking)
 
@@ -266,7 +269,7 @@ class LBaaSv2(LBaaSDriver):
                 if error.status:
                     # the VIP's port may have stayed
                     self._vip_ports.search_after(self._context.patience.refused_vip)
-                if isinstance(error, errors.Refused | errors.OverQuota):
+                if isinstance(error, errors.Refused | errors.OverQuota | errors.Conflict):
                     with contextlib.suppress(errors.CloudError):
                         await self._vip_ports.remove_left_by(desired)
                 raise

@@ -13,6 +13,7 @@ do, after as few calls as there are differences. The order of steps:
   after its successor is in its place;
 * an unwanted listener is deleted before new ones are created, which may have its port or its pool
   (a pool cannot have two listeners), and before its own pool;
+* an L7 policy comes after the pool where it leads, and goes before it (``policies.py``);
 * a pool gets its health monitor after its listener: the ovn provider probes members in the name of
   the listener's address and port, and learns of them when the monitor is created;
 * what Octavia cannot change (protocols, ports, types of monitors) is created anew; if it concerns
@@ -27,6 +28,7 @@ the next change.
 """
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -41,6 +43,7 @@ from kuryr_k8s.drivers.lbaas.compare import (
     united,
 )
 from kuryr_k8s.drivers.lbaas.ownership import forgotten
+from kuryr_k8s.drivers.lbaas.policies import broken_policies, policy_steps
 from kuryr_k8s.drivers.lbaas.steps import (
     AddMembers,
     Change,
@@ -51,6 +54,7 @@ from kuryr_k8s.drivers.lbaas.steps import (
     DeleteHealthMonitor,
     DeleteListener,
     DeleteLoadBalancer,
+    DeletePolicy,
     DeletePool,
     Pending,
     SetMembers,
@@ -172,8 +176,15 @@ class _Tree:
         self._hashing = found.provider in HASHING
         self._listeners = {listener.key: listener for listener in desired.listeners}
         self._pools = {pool.name: pool for pool in desired.pools}
-        self._front_of = {listener.pool: listener.key for listener in desired.listeners}
+        self._front_of = {each.pool: each.key for each in desired.listeners if each.pool}
         self._found_listeners = {each.listener.key: each for each in found.listeners}
+        self._found_pools: defaultdict[str, list[FoundPool]] = defaultdict(list)  # by name
+        for each in found.pools:
+            self._found_pools[each.pool.name].append(each)
+        self._of_policies = {
+            policy.pool_id for each in found.listeners for policy in each.policies
+        }
+        self._of_listeners = {each.pool_id for each in found.listeners}
         self._kept = dict(self._keep())
         self._unfilled = {
             name
@@ -186,11 +197,7 @@ class _Tree:
         for name, wanted in self._pools.items():
             listener = self._found_listeners.get(self._front_of.get(name, Front("", 0)))
             place = listener.pool_id if listener is not None else None
-            alike = [
-                pool
-                for pool in self._found.pools
-                if pool.pool.name == name and self._can_become(pool, wanted)
-            ]
+            alike = [pool for pool in self._found_pools[name] if self._can_become(pool, wanted)]
             in_place = [pool for pool in alike if pool.id == place]
             if alike:
                 yield name, min(in_place or alike, key=lambda pool: pool.id)
@@ -203,6 +210,8 @@ class _Tree:
         """
         if found.pool.protocol != wanted.protocol:
             return False
+        if found.provisioning_status == ERROR and self._has_policies(found):
+            return False  # policies are led to another one first: until then it cannot go
         if not self._hashing:
             return True
         return found.pool.lb_algorithm == wanted.lb_algorithm and not any(
@@ -237,6 +246,7 @@ class _Tree:
             self._update_listener(),
             self._delete_listener(),
             self._create_listener(),
+            self._change_policies(),
             self._change_monitor(),
             self._delete_pool(),
         )
@@ -251,8 +261,10 @@ class _Tree:
         for listener in self._found.listeners:
             if listener.provisioning_status == ERROR:
                 yield DeleteListener(listener.id)
+            else:
+                yield from (DeletePolicy(each.id) for each in broken_policies(listener))
         for pool in self._found.pools:
-            if pool.provisioning_status == ERROR:
+            if pool.provisioning_status == ERROR and not self._has_policies(pool):
                 yield DeletePool(pool.id)
         for pool in self._found.pools:
             if pool.health_monitor_id is not None and pool.health_monitor_status == ERROR:
@@ -282,11 +294,13 @@ class _Tree:
     def _update_listener(self) -> Iterator[Change]:
         for key, wanted in self._listeners.items():
             found, pool = self._found_listeners.get(key), self._kept.get(wanted.pool)
-            if found is None or pool is None:
+            if found is None or (wanted.pool and pool is None):
                 continue
             changed = replace(wanted, tags=united(wanted.tags, found.listener.tags))
             restored = forgotten(wanted.tags, found.listener.tags)
-            if found.pool_id == pool.id:
+            if pool is None and found.pool_id is not None:
+                yield UpdateListener(found.id, changed, "", restored)
+            elif pool is None or found.pool_id == pool.id:
                 if not same_listener(wanted, found.listener):
                     yield UpdateListener(found.id, changed, None, restored)
             elif self._can_be_led_to(pool):
@@ -299,13 +313,25 @@ class _Tree:
 
     def _create_listener(self) -> Iterator[Change]:
         for key, wanted in self._listeners.items():
+            if key in self._found_listeners:
+                continue
             pool = self._kept.get(wanted.pool)
-            if key not in self._found_listeners and pool is not None and self._can_be_led_to(pool):
+            if not wanted.pool:
+                yield CreateListener(self._id, wanted, None)
+            elif pool is not None and self._can_be_led_to(pool):
                 yield CreateListener(self._id, wanted, pool.id)
 
     def _can_be_led_to(self, pool: FoundPool) -> bool:
         """Return whether no listener leads to the pool, and it has all of its members."""
         return pool.pool.name not in self._unfilled and not self._users(pool)
+
+    def _change_policies(self) -> Iterator[Change]:
+        """Change L7 policies; they lead to pools that have all of their members."""
+        pools = {name: pool.id for name, pool in self._kept.items() if name not in self._unfilled}
+        for key, wanted in self._listeners.items():
+            found = self._found_listeners.get(key)
+            if found is not None and (wanted.policies or found.policies):
+                yield from policy_steps(wanted.policies, found, pools)
 
     def _change_monitor(self) -> Iterator[Change]:
         for name, pool in self._kept.items():
@@ -326,15 +352,20 @@ class _Tree:
         for pool in self._found.pools:
             name = pool.pool.name
             blocks = name not in self._kept and name in self._pools and self._is_in_the_way(name)
-            if pool.id not in kept and (blocks or not self._users(pool)):
+            unused = pool.id not in self._of_listeners
+            if pool.id not in kept and not self._has_policies(pool) and (blocks or unused):
                 yield DeletePool(pool.id)
+
+    def _has_policies(self, pool: FoundPool) -> bool:
+        """Return whether L7 policies lead to the pool: then Octavia does not delete it."""
+        return pool.id in self._of_policies
 
     def _is_in_the_way(self, name: str) -> bool:
         """Return whether a pool that cannot stay has the name, and goes before its successor.
 
         A listener can change from one pool to another if both have the same protocol.
         """
-        protocols = {pool.pool.protocol for pool in self._found.pools if pool.pool.name == name}
+        protocols = {pool.pool.protocol for pool in self._found_pools[name]}
         return bool(protocols - {self._pools[name].protocol})
 
     def _separate(self) -> Iterator[Change]:

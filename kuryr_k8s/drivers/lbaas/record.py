@@ -4,9 +4,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.found import Parts
 from kuryr_k8s.drivers.lbaas.repairs import Repairs
-from kuryr_k8s.drivers.lbaas.steps import AddMembers, Change, SetMembers
+from kuryr_k8s.drivers.lbaas.steps import Change
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner
 
@@ -44,14 +45,16 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
-class Repopulated:
-    """Phase: a pool was given other members; its status tree tells when it has them.
+class Stepped:
+    """Phase: a step was taken; all else is as before, once everything is ACTIVE.
 
     :param before: what the look before it has returned, with nothing PENDING.
+    :param made: the id of what it has created; empty if it has created nothing.
     """
 
     before: Look
-    step: SetMembers | AddMembers
+    step: Change
+    made: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Settled:
     others: FoundLoadBalancer | None
 
 
-Phase = Unread | Listed | Created | Repopulated | Settled
+Phase = Unread | Listed | Created | Stepped | Settled
 
 
 class Deletion(enum.Enum):
@@ -85,6 +88,8 @@ class View:
     :param changed: a change was asked for since the parts last matched the desired state.
     :param last: the last step; whether Octavia carried it out has not been seen yet.
     :param untaken: steps that Octavia accepted and did not do, and when they may be tried again.
+    :param failed: steps that Octavia has answered with an error when they were last taken, when
+        they may be taken again, and the error.
     :param immutable: how often in a row Octavia refused a change of what did not look PENDING.
     :param pending_since: since when Octavia has been waited for.
     :param parts_pending_since: since when parts are PENDING and the load balancer itself is not.
@@ -105,6 +110,7 @@ class View:
     changed: bool = False
     last: Change | None = None
     untaken: dict[Change, float] = field(default_factory=dict)
+    failed: dict[Change, tuple[float, errors.CloudError]] = field(default_factory=dict)
     immutable: int = 0
     pending_since: float | None = None
     parts_pending_since: float | None = None
@@ -136,6 +142,7 @@ class View:
         self.phase = Settled(own, others)
         self.last, self.changed = None, False
         self.untaken.clear()
+        self.failed.clear()
 
 
 @dataclass(slots=True, eq=False)

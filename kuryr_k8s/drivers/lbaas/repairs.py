@@ -10,11 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
+from kuryr_k8s.drivers.lbaas.policies import broken_policies
 from kuryr_k8s.drivers.lbaas.steps import (
     Change,
     DeleteHealthMonitor,
     DeleteListener,
     DeleteLoadBalancer,
+    DeletePolicy,
     DeletePool,
     SetMembers,
 )
@@ -100,9 +102,11 @@ def broken_parts(found: FoundLoadBalancer) -> Broken:
     if found.provisioning_status == ERROR:
         parts[DeleteLoadBalancer, found.id] = WHOLE
     for each in found.listeners:
+        port = f"{each.listener.protocol} {each.listener.port}"
         if each.provisioning_status == ERROR:
-            port = f"{each.listener.protocol} {each.listener.port}"
             parts[DeleteListener, each.id] = f"listener {port}"
+        for broken in broken_policies(each):
+            parts[DeletePolicy, broken.id] = f"L7 policy {broken.policy.name} of {port}"
     for pool in found.pools:
         name = pool.pool.name
         if pool.provisioning_status == ERROR:
@@ -130,6 +134,7 @@ def part_mended(step: Change, found: FoundLoadBalancer, broken: Broken) -> str |
             | DeleteListener(part_id)
             | DeletePool(part_id)
             | DeleteHealthMonitor(part_id)
+            | DeletePolicy(part_id)
         ):
             return broken.get((type(step), part_id))
         case _:

@@ -13,6 +13,8 @@ from kuryr_k8s.model.load_balancer import (
     FoundLoadBalancer,
     FoundPool,
     HealthMonitor,
+    L7Policy,
+    L7Rule,
     Listener,
     LoadBalancer,
     Member,
@@ -63,19 +65,19 @@ class SetSecurityGroups:
 class CreateListener:
     """Create a listener.
 
-    :param pool_id: its default pool, which exists.
+    :param pool_id: its default pool, which exists; None for a listener without one.
     """
 
     load_balancer_id: str
     listener: Listener
-    pool_id: str
+    pool_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateListener:
     """Change a listener.
 
-    :param pool_id: its new default pool; None if it keeps its own.
+    :param pool_id: its new default pool, empty for none; None if it keeps its own.
     :param forgotten: fields that are to have Octavia's own values again.
     """
 
@@ -158,6 +160,56 @@ class DeleteHealthMonitor:
     id: str
 
 
+@dataclass(frozen=True, slots=True)
+class CreatePolicy:
+    """Create an L7 policy without its rules.
+
+    :param position: others at it and after it move on.
+    :param pool_id: the pool where it leads; None if it leads to none.
+    """
+
+    listener_id: str
+    policy: L7Policy
+    position: int
+    pool_id: str | None
+    is_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePolicy:
+    """Enable an L7 policy, and change what becomes of the requests that it takes.
+
+    :param pool_id: the pool where it leads; None if it leads to none.
+    """
+
+    id: str
+    policy: L7Policy
+    pool_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MovePolicy:
+    """Give an L7 policy another position."""
+
+    id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePolicy:
+    """Delete an L7 policy with its rules."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRule:
+    """Create a rule of an L7 policy."""
+
+    policy_id: str
+    rule: L7Rule
+
+
 Change = (
     DeleteLoadBalancer
     | SetTags
@@ -173,14 +225,20 @@ Change = (
     | CreateHealthMonitor
     | UpdateHealthMonitor
     | DeleteHealthMonitor
+    | CreatePolicy
+    | UpdatePolicy
+    | MovePolicy
+    | DeletePolicy
+    | CreateRule
 )
 Step = Pending | CreateLoadBalancer | Change
+OF_POLICIES = (CreatePolicy, UpdatePolicy, MovePolicy, DeletePolicy, CreateRule)
 
 
 async def take(octavia: Octavia, step: Change) -> str | None:
     """Have Octavia begin one change; raise what the call raises.
 
-    :returns: the id of the pool that is being created, if one is.
+    :returns: the id of the pool or the L7 policy that is being created, if one is.
     """
     match step:
         case DeleteLoadBalancer(id=lb_id):
@@ -216,6 +274,18 @@ async def take(octavia: Octavia, step: Change) -> str | None:
             await octavia.update_monitor(monitor_id, bodies.monitor_changes(monitor))
         case DeleteHealthMonitor(monitor_id):
             await octavia.delete_monitor(monitor_id)
+        case CreatePolicy(listener_id, policy, position, led_to, is_enabled):
+            body = bodies.policy_body(policy, listener_id, position, led_to, is_enabled=is_enabled)
+            return await octavia.create_policy(body)
+        case UpdatePolicy(policy_id, policy, led_to):
+            body = bodies.policy_changes(policy, led_to) | {"admin_state_up": True}
+            await octavia.update_policy(policy_id, body)
+        case MovePolicy(policy_id, position):
+            await octavia.update_policy(policy_id, {"position": position})
+        case DeletePolicy(policy_id):
+            await octavia.delete_policy(policy_id)
+        case CreateRule(policy_id, rule):
+            await octavia.create_rule(policy_id, bodies.rule_body(rule))
     return None
 
 
@@ -230,6 +300,12 @@ def as_repopulated(
     if len(before.statuses()) > 1:
         return None
     in_use = {listener.pool_id for listener in before.listeners} | {step.pool_id}
+    in_use |= {
+        policy.pool_id
+        for listener in before.listeners
+        for policy in listener.policies
+        if policy.is_enabled and policy.policy.rules
+    }
     after = {pool.id: _by_address(pool) for pool in before.pools if pool.id in in_use}
     after[step.pool_id] = members = _members_after(step, after[step.pool_id])
     seen = {
@@ -273,7 +349,21 @@ def as_active(answer: FoundLoadBalancer) -> FoundLoadBalancer:
     return replace(
         answer,
         provisioning_status=ACTIVE,
-        listeners=tuple(replace(each, provisioning_status=ACTIVE) for each in answer.listeners),
+        listeners=tuple(
+            replace(
+                each,
+                provisioning_status=ACTIVE,
+                policies=tuple(
+                    replace(
+                        policy,
+                        provisioning_status=ACTIVE,
+                        rule_statuses=(ACTIVE,) * len(policy.rule_statuses),
+                    )
+                    for policy in each.policies
+                ),
+            )
+            for each in answer.listeners
+        ),
         pools=tuple(
             replace(
                 pool,

@@ -14,6 +14,7 @@ from kuryr_k8s.drivers.lbaas import ownership, steps
 from kuryr_k8s.drivers.lbaas.admission import Admission, Urgency
 from kuryr_k8s.drivers.lbaas.capabilities import Capabilities, check_replacement
 from kuryr_k8s.drivers.lbaas.compare import only_loses_drained
+from kuryr_k8s.drivers.lbaas.outcomes import is_told, outcome_of
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
 from kuryr_k8s.drivers.lbaas.plan import attainable, steps_of_members
 from kuryr_k8s.drivers.lbaas.record import (
@@ -21,8 +22,8 @@ from kuryr_k8s.drivers.lbaas.record import (
     Listed,
     Look,
     Record,
-    Repopulated,
     Settled,
+    Stepped,
     Unread,
     View,
 )
@@ -42,7 +43,7 @@ from kuryr_k8s.model.load_balancer import (
     FoundLoadBalancer,
     LoadBalancer,
 )
-from kuryr_k8s.model.owner import Owner
+from kuryr_k8s.model.owner import Owner, Role
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -50,6 +51,7 @@ POLITE = 1.0  # seconds without a change by others on a load balancer
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
 IMMUTABLE_LIMIT = 3
+PASSING = (0, 409, 429, 503)  # HTTP statuses that say nothing of the call itself; 0: no answer
 
 
 class StillPending(errors.Refused):
@@ -125,7 +127,7 @@ class Work:
         if isinstance(view.phase, Settled):
             return Look(view.phase.own, view.phase.others, fresh=False)
         try:
-            expected = isinstance(view.phase, Created | Repopulated)
+            expected = isinstance(view.phase, Created | Stepped)
             if expected or view.parts_pending_since is not None:
                 if (look := await self._look_at_tree(view)) is not None:
                     view.seen = look.own
@@ -155,9 +157,11 @@ class Work:
         match view.phase:
             case Created(answer):
                 return Look(steps.as_active(answer), None, fresh=True)
-            case Repopulated(before, step):
-                own = steps.as_repopulated(before.own, step, tree)
-                return None if own is None else Look(own, before.others, fresh=True)
+            case Stepped(before, step, made):
+                own = await outcome_of(self._octavia, before.own, step, made, tree)
+                if own is None or own.statuses() != {ACTIVE}:
+                    return None
+                return Look(own, before.others, fresh=True)
         return None
 
     async def _read(self, view: View) -> FoundLoadBalancer:
@@ -281,6 +285,10 @@ class Work:
                 raise self._wait(view, look.own)
             await self.capabilities.check(desired)
             part = part_mended(step, look.own, broken)
+            until, failure = view.failed.get(step, (0.0, None))
+            if failure is not None and self._clock.now() < until:
+                problem = problem or failure  # the next one may be of another user
+                continue
             try:
                 self._allow(view, look.own, desired, step, part)
                 await self._change(view, look, desired, step, part)
@@ -419,8 +427,15 @@ class Work:
         self._changing.add(view.id)
         try:
             created = await steps.take(self._octavia, step)
-            view.newest_pool = created or view.newest_pool
-        except (errors.NotFound, errors.Conflict) as error:
+            if isinstance(step, steps.CreatePool):
+                view.newest_pool = created or view.newest_pool
+        except errors.CloudError as error:
+            if isinstance(step, steps.OF_POLICIES) and error.status not in PASSING:
+                # what fails once may be Octavia's bad moment; what fails twice is the step
+                held = self._patience.refused if step in view.failed else 0.0
+                view.failed[step] = self._clock.now() + held, error
+            if not isinstance(error, errors.NotFound | errors.Conflict):
+                raise
             if not look.fresh:
                 raise errors.Wait(
                     f"load balancer {view.id} has changed: look again", delay=SOON
@@ -433,8 +448,12 @@ class Work:
         finally:
             self._changing.discard(view.id)
         view.last, view.immutable = step, 0
-        if isinstance(step, steps.SetMembers | steps.AddMembers):
-            view.phase = Repopulated(look, step)
+        view.failed.pop(step, None)
+        of_members = isinstance(step, steps.SetMembers | steps.AddMembers)
+        # in others' load balancers, but for a router's, somebody may have come meanwhile
+        known = is_told(step) and (of_members or view.owner.role == Role.L7_ROUTER)
+        if known and look.own.statuses() == {ACTIVE}:
+            view.phase = Stepped(look, step, created or "")
         deletes = isinstance(step, steps.DeleteLoadBalancer)
         status = "PENDING_DELETE" if deletes else "PENDING_UPDATE"
         self.pending.watch(view.id, view.owner, status, foreign=view.foreign)

@@ -9,6 +9,7 @@ from kuryr_k8s.model.load_balancer import (
     ERROR,
     AdditionalVIP,
     Address,
+    FoundL7Policy,
     FoundListener,
     FoundLoadBalancer,
     FoundPool,
@@ -77,10 +78,21 @@ class OctaviaModel:
         parts = (*self.found.listeners, *self.found.pools)
         broken = {part.id for part in parts if part.provisioning_status == ERROR}
         pools = self.found.pools
+        led_to = {policy.pool_id for each in self.found.listeners for policy in each.policies}
+        broken -= led_to  # it cannot be deleted, and hinders nothing else
         broken |= {pool.health_monitor_id for pool in pools if pool.health_monitor_status == ERROR}
+        broken |= {
+            policy.id
+            for each in self.found.listeners
+            for policy in each.policies
+            if ERROR in policy.statuses()
+        }
         deletes = isinstance(
             step,
-            lb_steps.DeleteListener | lb_steps.DeletePool | lb_steps.DeleteHealthMonitor,
+            lb_steps.DeleteListener
+            | lb_steps.DeletePool
+            | lb_steps.DeleteHealthMonitor
+            | lb_steps.DeletePolicy,
         )
         own = isinstance(step, lb_steps.SetSecurityGroups)  # not of a part
         require(not broken or own or (deletes and step.id in broken), "409: something is in ERROR")
@@ -96,8 +108,9 @@ class OctaviaModel:
             case lb_steps.CreateListener(found_id, listener, pool_id):
                 require(found_id == self.found.id, "404")
                 self._check_port(listener)
-                self._check_pool(listener.protocol, pool_id)
-                new_listener = found_listener(listener, pool_id)
+                if pool_id is not None:
+                    self._check_pool(listener.protocol, pool_id)
+                new_listener = found_listener(replace(listener, policies=()), pool_id)
                 self._put("listeners", new_listener)
             case lb_steps.UpdateListener(listener_id, listener, pool_id):
                 old = self._get("listeners", listener_id)
@@ -106,9 +119,12 @@ class OctaviaModel:
                 if pool_id is None:
                     pool_id = old.pool_id
                 else:
-                    require(pool_id != old.pool_id, "needless")
-                    self._check_pool(listener.protocol, pool_id)
-                self._put("listeners", replace(found_listener(listener, pool_id), id=old.id))
+                    require(pool_id != (old.pool_id or ""), "needless")
+                    if pool_id:
+                        self._check_pool(listener.protocol, pool_id)
+                said = replace(listener, policies=old.listener.policies)
+                new = found_listener(said, pool_id or None)
+                self._put("listeners", replace(new, id=old.id, policies=old.policies))
             case lb_steps.DeleteListener(listener_id):
                 self._drop("listeners", self._get("listeners", listener_id))
             case lb_steps.CreatePool(found_id, pool, listener_id):
@@ -133,6 +149,8 @@ class OctaviaModel:
                 self._put("pools", replace(old, pool=found_pool(replace(pool, **has)).pool))
             case lb_steps.DeletePool(pool_id):
                 self._drop("pools", self._get("pools", pool_id))
+                policies = (policy for each in self.found.listeners for policy in each.policies)
+                require(all(each.pool_id != pool_id for each in policies), "409: in use")
                 for user in self.found.listeners:
                     if user.pool_id == pool_id:
                         self._put("listeners", replace(user, pool_id=None))
@@ -147,6 +165,45 @@ class OctaviaModel:
                 there = {member.key.value for member in old.pool.members}
                 require(there.isdisjoint(m.key.value for m in members), "it is there already")
                 self.apply(lb_steps.SetMembers(pool_id, (*old.pool.members, *members)))
+            case lb_steps.CreatePolicy(listener_id, policy, position, pool_id, is_enabled):
+                listener = self._get("listeners", listener_id)
+                require((pool_id is None) is (policy.redirect_pool is None), "400: the action")
+                if pool_id is not None:
+                    self._get("pools", pool_id)
+                new_policy = FoundL7Policy(
+                    id=new_id("policy"),
+                    provisioning_status=ACTIVE,
+                    policy=replace(policy, rules=()),
+                    is_enabled=is_enabled,
+                    pool_id=pool_id,
+                )
+                at = position - 1
+                there = listener.policies
+                self._put_policies(listener, [*there[:at], new_policy, *there[at:]])
+            case lb_steps.CreateRule(policy_id, rule):
+                listener, old = self._policy(policy_id)
+                require(rule not in old.policy.rules, "twice")
+                ruled = replace(old.policy, rules=(*old.policy.rules, rule))
+                new_policy = replace(old, policy=ruled, rule_statuses=(*old.rule_statuses, ACTIVE))
+                self._replace_policy(listener, new_policy)
+            case lb_steps.UpdatePolicy(policy_id, policy, pool_id):
+                listener, old = self._policy(policy_id)
+                require(old.policy.action == policy.action, "another turn")
+                said = replace(policy, rules=old.policy.rules)
+                new_policy = replace(old, policy=said, pool_id=pool_id, is_enabled=True)
+                require(new_policy != old, "needless")
+                self._replace_policy(listener, new_policy)
+            case lb_steps.MovePolicy(policy_id, position):
+                listener, old = self._policy(policy_id)
+                others = [each for each in listener.policies if each.id != policy_id]
+                at = position - 1
+                moved = [*others[:at], old, *others[at:]]
+                require(tuple(moved) != listener.policies, "needless")
+                self._put_policies(listener, moved)
+            case lb_steps.DeletePolicy(policy_id):
+                listener, _old = self._policy(policy_id)
+                left = [each for each in listener.policies if each.id != policy_id]
+                self._put_policies(listener, left)
             case lb_steps.CreateHealthMonitor(pool_id, monitor):
                 old = self._get("pools", pool_id)
                 require(old.health_monitor_id is None, "409: the pool has a monitor")
@@ -164,6 +221,21 @@ class OctaviaModel:
 
     def users(self, pool_id):
         return [listener for listener in self.found.listeners if listener.pool_id == pool_id]
+
+    def _policy(self, policy_id):
+        for listener in self.found.listeners:
+            for policy in listener.policies:
+                if policy.id == policy_id:
+                    return listener, policy
+        raise Refused(f"404: {policy_id}")
+
+    def _replace_policy(self, listener, new):
+        policies = [new if each.id == new.id else each for each in listener.policies]
+        self._put_policies(listener, policies)
+
+    def _put_policies(self, listener, policies):
+        said = replace(listener.listener, policies=tuple(each.policy for each in policies))
+        self._put("listeners", replace(listener, listener=said, policies=tuple(policies)))
 
     def _check_port(self, listener):
         taken = {
@@ -203,6 +275,17 @@ def found_listener(listener: Listener, pool_id, status=ACTIVE):
     shown = replace(listener, **missing)
     return FoundListener(
         id=new_id("listener"), provisioning_status=status, listener=shown, pool_id=pool_id
+    )
+
+
+def found_policy(policy, pool_id, status=ACTIVE, *, is_enabled=True):
+    return FoundL7Policy(
+        id=new_id("policy"),
+        provisioning_status=status,
+        policy=policy,
+        is_enabled=is_enabled,
+        pool_id=pool_id,
+        rule_statuses=(ACTIVE,) * len(policy.rules),
     )
 
 
@@ -247,9 +330,7 @@ def made(wanted):
         provisioning_status=ACTIVE,
         operating_status="ONLINE",
         tags=wanted.tags,
-        listeners=tuple(
-            found_listener(listener, pools[listener.pool].id) for listener in wanted.listeners
-        ),
+        listeners=tuple(_made_listener(listener, pools) for listener in wanted.listeners),
         pools=tuple(pools.values()),
         vip_network_id=wanted.vip_network_id or "network",
         additional_vips=tuple(AdditionalVIP(each, each) for each in wanted.additional_vips),
@@ -257,3 +338,12 @@ def made(wanted):
         flavor_id=wanted.flavor_id,
         availability_zone=wanted.availability_zone,
     )
+
+
+def _made_listener(listener, pools):
+    new = found_listener(listener, pools[listener.pool].id if listener.pool else None)
+    policies = tuple(
+        found_policy(policy, policy.redirect_pool and pools[policy.redirect_pool].id)
+        for policy in listener.policies
+    )
+    return replace(new, policies=policies)

@@ -14,9 +14,19 @@ from tests.kit.fakes.neutron.policy import Context
 from . import errors, listing, providers
 from .balancers import Balancers
 from .changes import Changes
-from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
+from .kinds import (
+    HEALTH_MONITOR,
+    L7POLICY,
+    L7RULE,
+    LISTENER,
+    LOAD_BALANCER,
+    MEMBER,
+    POOL,
+    Kind,
+)
 from .monitors import Monitors
 from .parts import Parts
+from .policies import Policies
 from .progress import Progress
 from .store import Store
 from .views import Views
@@ -47,6 +57,7 @@ class OctaviaAPI:
         changes = Changes(self.store, self.progress)
         self._parts = Parts(self.store, changes, self._check_quota, neutron.store.subnets)
         self._monitors = Monitors(self.store, changes, self._check_quota)
+        self._policies = Policies(self.store, changes, self._check_quota)
 
     def routes(self) -> list[web.RouteDef]:
         """Every route; the SDK takes v2.0 unasked, and the list of versions says v2."""
@@ -55,6 +66,7 @@ class OctaviaAPI:
 
     def _routes(self, base: str) -> list[web.RouteDef]:
         members = f"{base}/pools/{{pool_id}}/members"
+        rules = f"{base}/l7policies/{{policy_id}}/rules"
         result = [
             web.get(f"{base}/providers", self._providers),
             web.put(f"{base}/quotas/{{id}}", self._set_quota),
@@ -65,8 +77,12 @@ class OctaviaAPI:
             web.post(members, self._create_member),
             web.get(f"{members}/{{id}}", partial(self._show, MEMBER)),
             web.delete(f"{members}/{{id}}", partial(self._delete, MEMBER)),
+            web.get(rules, self._list_rules),
+            web.post(rules, self._create_rule),
+            web.put(f"{rules}/{{id}}", partial(self._update, L7RULE)),
+            web.delete(f"{rules}/{{id}}", partial(self._delete, L7RULE)),
         ]
-        for kind in (LOAD_BALANCER, LISTENER, POOL, HEALTH_MONITOR):
+        for kind in (LOAD_BALANCER, LISTENER, POOL, HEALTH_MONITOR, L7POLICY):
             path = f"{base}/{kind.plural}"
             result += [
                 web.get(path, partial(self._list, kind)),
@@ -173,6 +189,7 @@ class OctaviaAPI:
             LISTENER.name: self._parts.create_listener,
             POOL.name: self._parts.create_pool,
             HEALTH_MONITOR.name: self._monitors.create,
+            L7POLICY.name: self._policies.create,
         }[kind.name]
         made = create(body, lambda project_id: _check(context, project_id, "member"))
         return web.json_response({kind.name: self._views.show(kind, made)}, status=201)
@@ -186,6 +203,10 @@ class OctaviaAPI:
             self._parts.update_listener(resource, changes)
         elif kind is POOL:
             self._parts.update_pool(resource, changes)
+        elif kind is L7POLICY:
+            self._policies.update(resource, changes)
+        elif kind is L7RULE:
+            self._policies.update_rule(resource, changes)
         else:
             self._monitors.update(resource, changes)
         return web.json_response({kind.name: self._views.show(kind, resource)})
@@ -201,6 +222,10 @@ class OctaviaAPI:
             self._parts.delete_pool(resource)
         elif kind is MEMBER:
             self._parts.delete_member(resource)
+        elif kind is L7POLICY:
+            self._policies.delete(resource)
+        elif kind is L7RULE:
+            self._policies.delete_rule(resource)
         else:
             self._monitors.delete(resource)
         return web.Response(status=204)
@@ -216,6 +241,17 @@ class OctaviaAPI:
         body = await _body(request, MEMBER)
         made = self._parts.create_member(self._pool_above(request, "member"), body)
         return web.json_response({MEMBER.name: self._views.show(MEMBER, made)}, status=201)
+
+    async def _list_rules(self, request: web.Request) -> web.Response:
+        policy = self._find(request, L7POLICY, "reader", "policy_id")
+        found = listing.select(L7RULE, self.store.rules(policy["id"]), request.query)
+        return self._page(L7RULE, found, request)
+
+    async def _create_rule(self, request: web.Request) -> web.Response:
+        body = await _body(request, L7RULE)
+        policy = self._find(request, L7POLICY, "member", "policy_id")
+        made = self._policies.create_rule(policy, body)
+        return web.json_response({L7RULE.name: self._views.show(L7RULE, made)}, status=201)
 
     async def _set_quota(self, request: web.Request) -> web.Response:
         self._check_admin(request)

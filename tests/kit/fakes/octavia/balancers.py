@@ -9,9 +9,19 @@ from tests.kit.fakes.faults import Answer
 from tests.kit.fakes.neutron.api import NeutronAPI
 
 from . import errors, providers, vips
-from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
+from .kinds import (
+    HEALTH_MONITOR,
+    L7POLICY,
+    L7RULE,
+    LISTENER,
+    LOAD_BALANCER,
+    MEMBER,
+    POOL,
+    Kind,
+)
 from .listening import check_created, check_protocols
 from .monitors import check_requests, check_type, with_defaults
+from .policies import check_rule, complete, place
 from .progress import Progress
 from .store import OWNER, Store
 from .tls import with_choices
@@ -119,6 +129,7 @@ class Balancers:
     ) -> list[str]:
         """Make what is in it, pools first; the ids."""
         references = []
+        policies = [listener.pop("l7policies", []) for listener in listeners]
         for listener in listeners:
             inner = listener.pop("default_pool", None)
             references.append(inner["name"] if inner else None)
@@ -131,19 +142,26 @@ class Balancers:
         if len(by_name) < len(pools):
             text = "Pool names must be unique when creating a fully populated loadbalancer."
             raise errors.invalid(text)
-        for name in references:
+        led_to = [
+            policy["redirect_pool"]["name"]
+            for some in policies
+            for policy in some
+            if policy.get("redirect_pool")
+        ]
+        for name in (*references, *led_to):
             if name is not None and name not in by_name:
                 text = f"Pool '{name}' was referenced but no full definition was found."
                 raise errors.invalid(text)
         ids, made = self._make_pools(load_balancer, pools)
         self._check_quota(LISTENER, load_balancer["project_id"], len(listeners))
-        for listener, name in zip(listeners, references, strict=True):
+        for listener, name, some in zip(listeners, references, policies, strict=True):
             others = self._store.parts(LISTENER, load_balancer["id"])
             check_created(load_balancer, others, listener, self._store.certificates)
             if name is not None:
                 check_protocols(listener["protocol"], by_name[name]["protocol"])
             listener["default_pool_id"] = ids.get(name)
-            made.append(self._add(LISTENER, load_balancer, with_choices(listener))["id"])
+            listener_id = self._add(LISTENER, load_balancer, with_choices(listener))["id"]
+            made += [listener_id, *self._make_policies(load_balancer, listener_id, some, ids)]
         providers.check_populated(load_balancer["provider"], listeners, pools)
         return made
 
@@ -178,6 +196,34 @@ class Balancers:
             ]
         return ids, made
 
+    def _make_policies(
+        self,
+        load_balancer: Json,
+        listener_id: str,
+        policies: list[Json],
+        pools: dict[str | None, str],
+    ) -> list[str]:
+        """A listener's policies with their rules; the ids of all.
+
+        :param pools: ids by names.
+        """
+        made = []
+        self._check_quota(L7POLICY, load_balancer["project_id"], len(policies))
+        for body in policies:
+            rules, position = body.pop("rules", []), body.pop("position")
+            if (named := body.pop("redirect_pool", None)) is not None:
+                body["redirect_pool_id"] = pools[named["name"]]
+            owned = complete(body) | {"listener_id": listener_id}
+            policy = self._add(L7POLICY, load_balancer, owned)
+            place(self._store, policy, position)
+            made.append(policy["id"])
+            self._check_quota(L7RULE, load_balancer["project_id"], len(rules))
+            for rule in rules:
+                check_rule(rule)
+                of_policy = rule | {"l7policy_id": policy["id"]}
+                made.append(self._add(L7RULE, load_balancer, of_policy)["id"])
+        return made
+
     def _add(self, kind: Kind, load_balancer: Json, body: Json) -> Json:
         owner = {OWNER: load_balancer["id"], "project_id": load_balancer["project_id"]}
         return self._store.add(kind, body | owner)
@@ -189,6 +235,9 @@ def _inside(kind: Kind, body: Json) -> Json:
     for name in ("protocol", "protocol_port") if kind is LISTENER else ():
         if name not in checked:
             raise errors.bad_input(name, "None", "Mandatory field missing.")
+    for policy in checked.get("l7policies") or () if kind is LISTENER else ():
+        policy |= L7POLICY.check_create(policy, inside=True)
+        policy["rules"] = [L7RULE.check_create(rule) for rule in policy.get("rules", [])]
     inner = checked.get("default_pool")
     if inner and inner.keys() != {"name"}:
         checked["default_pool"] = _inside(POOL, inner)

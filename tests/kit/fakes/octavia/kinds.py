@@ -37,7 +37,7 @@ class Kind:
     @property
     def plural(self) -> str:
         """The key of a list, and the collection in a path."""
-        return f"{self.name}s"
+        return f"{self.name[:-1]}ies" if self.name.endswith("y") else f"{self.name}s"
 
     def check_create(self, body: Json, *, inside: bool = False) -> Json:
         """The body with the defaults; 400 for what may not be there.
@@ -135,7 +135,24 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "allowed_cidrs": _cidrs,
     "protocol_port": _number(1, 65535),
     "connection_limit": _number(-1, 2**63 - 1),
-    "type": _one_of("HTTP", "HTTPS", "PING", "SCTP", "TCP", "TLS-HELLO", "UDP-CONNECT"),
+    "type": _one_of(
+        "HTTP",
+        "HTTPS",
+        "PING",
+        "SCTP",
+        "TCP",
+        "TLS-HELLO",
+        "UDP-CONNECT",
+        "COOKIE",
+        "FILE_TYPE",
+        "HEADER",
+        "HOST_NAME",
+        "PATH",
+    ),
+    "compare_type": _one_of("CONTAINS", "ENDS_WITH", "EQUAL_TO", "REGEX", "STARTS_WITH"),
+    "action": _one_of("REDIRECT_PREFIX", "REDIRECT_TO_POOL", "REDIRECT_TO_URL", "REJECT"),
+    "position": _number(1, 2**31 - 1),
+    "value": _text,
     "delay": _number(0, 2**31 - 1),
     "timeout": _number(0, 2**31 - 1),
     "max_retries": _number(1, 10),
@@ -174,6 +191,7 @@ LISTENER = Kind(
     "Listener",
     _COMMON
     | dict.fromkeys(("protocol", "protocol_port", "loadbalancer_id", "default_pool"), "c")
+    | {"l7policies": "c"}
     | dict.fromkeys(("description", "default_pool_id", "connection_limit"), "cu")
     | dict.fromkeys(("insert_headers", "allowed_cidrs", *_TIMEOUTS), "cu")
     | dict.fromkeys(("default_tls_container_ref", "sni_container_refs", "tls_ciphers"), "cu")
@@ -239,3 +257,28 @@ HEALTH_MONITOR = Kind(
     required=("type", "delay", "timeout", "max_retries", "pool_id"),
     filters=("type", "delay", "timeout", "max_retries", "max_retries_down", "pool_id"),
 )  # fmt: skip
+
+L7POLICY = Kind(
+    "l7policy",
+    "L7Policy",
+    _COMMON
+    | dict.fromkeys(("listener_id", "rules", "redirect_pool"), "c")
+    | dict.fromkeys(("description", "action", "position", "redirect_pool_id"), "cu")
+    | dict.fromkeys(("redirect_url", "redirect_prefix", "redirect_http_code"), "cu"),
+    defaults={
+        "name": "", "description": "", "admin_state_up": True, "tags": [],
+        "position": 2**31 - 1, "redirect_pool_id": None, "redirect_url": None,
+        "redirect_prefix": None, "redirect_http_code": None,
+    },
+    required=("action", "listener_id"),
+    filters=("action", "listener_id", "redirect_pool_id"),
+)  # fmt: skip
+
+L7RULE = Kind(
+    "rule",
+    "L7Rule",
+    _COMMON | dict.fromkeys(("type", "compare_type", "key", "value", "invert"), "cu"),
+    defaults={"admin_state_up": True, "tags": [], "key": None, "invert": False},
+    required=("type", "compare_type", "value"),
+    filters=("type", "compare_type", "value"),
+)

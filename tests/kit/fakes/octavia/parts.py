@@ -9,7 +9,7 @@ from tests.kit.fakes.faults import Answer
 
 from . import errors, providers
 from .changes import Changes
-from .kinds import LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
+from .kinds import L7POLICY, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
 from .listening import check_created, check_protocols, check_updated
 from .store import OWNER, Store
 from .tls import chosen_again, with_choices
@@ -104,6 +104,10 @@ class Parts:
 
     def delete_pool(self, pool: Json) -> None:
         """Begin to delete, with its members."""
+        for policy in self._store.parts(L7POLICY, pool[OWNER]):
+            if policy["redirect_pool_id"] == pool["id"]:
+                text = f"Pool {pool['id']} is in use by L7 policy {policy['id']}"
+                raise Answer(409, message=text)
         self._changes.delete(pool, self._store.listeners_of(pool))
 
     def set_members(self, pool: Json, bodies: list[Json], *, additive: bool) -> None:

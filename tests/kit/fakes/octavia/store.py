@@ -8,12 +8,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from . import errors
-from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
+from .kinds import (
+    HEALTH_MONITOR,
+    L7POLICY,
+    L7RULE,
+    LISTENER,
+    LOAD_BALANCER,
+    MEMBER,
+    POOL,
+    Kind,
+)
 
 Json = dict[str, Any]
 # What tells whose a part is: in the store, not in what is shown.
 OWNER = "load_balancer_id"
-_INSIDE = (LISTENER, POOL, MEMBER, HEALTH_MONITOR)
+_INSIDE = (LISTENER, POOL, MEMBER, HEALTH_MONITOR, L7POLICY, L7RULE)
+_ABOVE = (OWNER, "pool_id", "listener_id", "l7policy_id")
 
 
 class Store:
@@ -26,7 +36,7 @@ class Store:
         self._by_kind: dict[str, dict[str, Json]] = {
             kind.name: {} for kind in (LOAD_BALANCER, *_INSIDE)
         }
-        # by the kind, and the id of the load balancer or the pool that they are in
+        # by the kind, and the id of the load balancer, pool, listener or policy that they are in
         self._inside: defaultdict[tuple[str, str], dict[str, Json]] = defaultdict(dict)
         self._counts: Counter[tuple[str, str]] = Counter()
         self.quotas: dict[str, dict[str, int]] = {}
@@ -96,21 +106,50 @@ class Store:
         """The pool's health monitor."""
         return next(iter(self._inside[HEALTH_MONITOR.name, pool_id].values()), None)
 
+    def policies(self, listener_id: str) -> list[Json]:
+        """The listener's L7 policies."""
+        return list(self._inside[L7POLICY.name, listener_id].values())
+
+    def rules(self, policy_id: str) -> list[Json]:
+        """The rules of an L7 policy."""
+        return list(self._inside[L7RULE.name, policy_id].values())
+
+    def pools_of(self, listener: Json) -> list[Json]:
+        """The pools that the listener leads to: by itself, or by policies that are looked at."""
+        ids = [listener["default_pool_id"]]
+        ids += [
+            policy["redirect_pool_id"]
+            for policy in self.policies(listener["id"])
+            if policy["admin_state_up"] and any(map(_is_enabled, self.rules(policy["id"])))
+        ]
+        return [self.of(POOL)[pool_id] for pool_id in dict.fromkeys(ids) if pool_id]
+
     def listeners_of(self, pool: Json) -> list[Json]:
-        """The listeners whose default pool it is."""
+        """The listeners that lead to it."""
         listeners = self.parts(LISTENER, pool[OWNER])
-        return [listener for listener in listeners if listener["default_pool_id"] == pool["id"]]
+        return [listener for listener in listeners if pool in self.pools_of(listener)]
 
     def remove(self, resource_id: str) -> None:
         """Forget the resource and all that is in it."""
         pool = self.of(POOL).get(resource_id)
         for listener in self.listeners_of(pool) if pool is not None else ():
-            listener["default_pool_id"] = None
+            if listener["default_pool_id"] == resource_id:
+                listener["default_pool_id"] = None
         monitor = self.monitor(resource_id)
-        of_pool = [*self.members(resource_id), *([monitor] if monitor else [])]
-        ids = [resource_id, *self.ids_inside(resource_id), *(part["id"] for part in of_pool)]
+        policies = self.policies(resource_id)
+        ruled = [resource_id, *(policy["id"] for policy in policies)]
+        below = [*self.members(resource_id), *([monitor] if monitor else []), *policies]
+        below += [rule for policy_id in ruled for rule in self.rules(policy_id)]
+        ids = [resource_id, *self.ids_inside(resource_id), *(part["id"] for part in below)]
+        policy = self.of(L7POLICY).get(resource_id)
         for part_id in ids:
             self._forget(part_id)
+        if policy is not None:
+            others = sorted(
+                self.policies(policy["listener_id"]), key=lambda each: each["position"]
+            )
+            for number, other in enumerate(others, start=1):
+                other["position"] = number
 
     def strand(self, load_balancer_id: str, *, immutable: bool) -> None:
         """Forget the load balancer, and keep what is in it."""
@@ -133,7 +172,11 @@ class Store:
 
 
 def _owners(resource: Json) -> list[str]:
-    return [resource[name] for name in (OWNER, "pool_id") if resource.get(name)]
+    return [resource[name] for name in _ABOVE if resource.get(name)]
+
+
+def _is_enabled(rule: Json) -> bool:
+    return bool(rule["admin_state_up"])
 
 
 def _now() -> str:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .kinds import HEALTH_MONITOR, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
+from .kinds import (
+    HEALTH_MONITOR,
+    L7POLICY,
+    LISTENER,
+    LOAD_BALANCER,
+    MEMBER,
+    POOL,
+    Kind,
+)
 from .store import OWNER, Store
 
 Json = dict[str, Any]
@@ -25,7 +33,9 @@ _OF_MONITOR = (
     "type", "delay", "timeout", "max_retries", "max_retries_down", "http_method", "url_path",
     "expected_codes",
 )  # fmt: skip
-_HIDDEN = (OWNER, "pool_id")
+_OF_POLICY = ("name", "action", "admin_state_up", "redirect_prefix", "redirect_http_code")
+_OF_RULE = ("type", "compare_type", "value", "invert", "admin_state_up")
+_HIDDEN = (OWNER, "pool_id", "l7policy_id")
 
 
 class Views:
@@ -45,12 +55,15 @@ class Views:
             shown["loadbalancers"] = [{"id": resource[OWNER]}]
         if kind is LISTENER:
             shown["allowed_cidrs"] = resource["allowed_cidrs"] or None
+            shown["l7policies"] = _ids(self._store.policies(resource["id"]))
         elif kind is POOL:
             shown["listeners"] = _ids(self._store.listeners_of(resource))
             shown["members"] = _ids(self._store.members(resource["id"]))
             shown["session_persistence"] = _persistence(resource["session_persistence"])
             if monitor := self._store.monitor(resource["id"]):
                 shown["healthmonitor_id"] = monitor["id"]
+        elif kind is L7POLICY:
+            shown["rules"] = _ids(self._store.rules(resource["id"]))
         elif kind is HEALTH_MONITOR:
             shown["pools"] = [{"id": resource["pool_id"]}]
         return shown
@@ -60,12 +73,16 @@ class Views:
         shown = self.show(LOAD_BALANCER, load_balancer)
         shown["listeners"] = [
             _without(self.show(LISTENER, listener), "loadbalancers")
+            | {"l7policies": [*map(self._full_policy, self._store.policies(listener["id"]))]}
             for listener in self._store.parts(LISTENER, load_balancer["id"])
         ]
         shown["pools"] = [
             self._full_pool(pool) for pool in self._store.parts(POOL, load_balancer["id"])
         ]
         return shown
+
+    def _full_policy(self, policy: Json) -> Json:
+        return self.show(L7POLICY, policy) | {"rules": self._store.rules(policy["id"])}
 
     def _full_pool(self, pool: Json) -> Json:
         shown = _without(self.show(POOL, pool), "loadbalancers", "healthmonitor_id")
@@ -77,11 +94,12 @@ class Views:
         return shown
 
     def statuses(self, load_balancer: Json) -> Json:
-        """The status tree, in which a pool without a listener is not."""
+        """The status tree, in which a pool without a listener is not, nor any L7 policy."""
         listeners = []
         for listener in self._store.parts(LISTENER, load_balancer["id"]):
-            pool = self._store.of(POOL).get(listener["default_pool_id"] or "")
-            pools = [_status(pool) | self._in_pool(pool)] if pool else []
+            pools = [
+                _status(each) | self._in_pool(each) for each in self._store.pools_of(listener)
+            ]
             listeners.append(_status(listener) | {"pools": pools})
         return _status(load_balancer) | {"listeners": listeners}
 
@@ -93,6 +111,7 @@ class Views:
             {name: listener[name] for name in _OF_LISTENER}
             | {"tags": sorted(listener["tags"])}
             | {"pool": self._pool_tree(pools.get(listener["default_pool_id"] or ""))}
+            | {"policies": [*self._policy_trees(listener)]}
             for listener in self._store.parts(LISTENER, load_balancer["id"])
         ]
         loose = [self._pool_tree(pool) for pool in pools.values() if pool["id"] not in owned]
@@ -123,6 +142,19 @@ class Views:
                 members, key=lambda member: (member["address"], member["protocol_port"])
             ),
         }
+
+    def _policy_trees(self, listener: Json) -> Iterable[Json]:
+        """What each policy does, by its position."""
+        policies = self._store.policies(listener["id"])
+        for policy in sorted(policies, key=lambda each: int(each["position"])):
+            pool = self._store.of(POOL).get(policy["redirect_pool_id"] or "")
+            rules = self._store.rules(policy["id"])
+            yield {name: policy[name] for name in _OF_POLICY} | {
+                "pool": self._pool_tree(pool),
+                "rules": sorted(
+                    ({name: rule[name] for name in _OF_RULE} for rule in rules), key=str
+                ),
+            }
 
     def _in_pool(self, pool: Json) -> Json:
         """What the status tree has below a pool."""

@@ -78,13 +78,13 @@ def shown(**changes):
         "monitor": monitor,
     }
     parts = {name: part | status | (changes.get(name) or {}) for name, part in parts.items()}
-    return octavia_found.found(
+    lists = octavia_found.Parts(
         parts["balancer"],
         [parts["listener"]],
         [parts["pool"]],
-        {"pool": [parts["member"]]},
         {"pool": parts["monitor"]} if "monitor" in changes else {},
     )
+    return octavia_found.found(lists, {"pool": [parts["member"]]}, {})
 
 
 def test_what_is_found_has_the_names_of_pools_and_the_statuses_of_all():

@@ -15,4 +15,4 @@ def test_owner_is_read_from_its_tags_whatever_its_role(role):
 def test_roles_are_written_as_they_always_were():
     written = [owner_tag(Owner("u", role)).removeprefix("kuryr-service:u") for role in Role]
     of_services = ["", "-second", "-external", "-external-second", "-shared"]
-    assert written == [*of_services, "kuryr-pod:u", "kuryr-neutron-port:u"]
+    assert written == [*of_services, "kuryr-pod:u", "kuryr-neutron-port:u", "kuryr-l7-router:u"]

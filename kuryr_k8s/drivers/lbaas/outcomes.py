@@ -1,0 +1,138 @@
+"""Outcomes of steps: what a load balancer has become, without reading all of it again.
+
+When nothing in it is PENDING any more, only the part that a step was about is read.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia.api import Octavia
+from kuryr_k8s.cloud.octavia.found import StatusTree
+from kuryr_k8s.drivers.lbaas.steps import (
+    AddMembers,
+    Change,
+    CreatePolicy,
+    CreatePool,
+    CreateRule,
+    DeletePolicy,
+    DeletePool,
+    MovePolicy,
+    SetMembers,
+    UpdatePolicy,
+    UpdatePool,
+    as_repopulated,
+)
+from kuryr_k8s.model.load_balancer import FoundL7Policy, FoundLoadBalancer, FoundPool
+
+Policies = Sequence[FoundL7Policy]
+# After other steps all of a load balancer has to be read again.
+TOLD = (
+    SetMembers,
+    AddMembers,
+    UpdatePool,
+    DeletePool,
+    CreatePolicy,
+    UpdatePolicy,
+    MovePolicy,
+    DeletePolicy,
+    CreateRule,
+)
+
+
+def is_told(step: Change) -> bool:
+    """Return whether :func:`outcome_of` can tell what the step makes of a load balancer."""
+    return isinstance(step, TOLD) or (isinstance(step, CreatePool) and step.listener_id is None)
+
+
+async def outcome_of(
+    octavia: Octavia, before: FoundLoadBalancer, step: Change, made: str, shown: StatusTree
+) -> FoundLoadBalancer | None:
+    """Return what a step has made of a load balancer, once everything is ACTIVE.
+
+    :param before: the load balancer before the step, with nothing PENDING.
+    :param made: the id of the part that the step has created; empty if it has created none.
+    :param shown: the status tree after it.
+    :returns: None if the outcome is another one, or all of it has to be read to know.
+    :raises errors.CloudError: Octavia does not answer.
+    """
+    try:
+        match step:
+            case SetMembers(pool_id) | AddMembers(pool_id) if pool_id in shown.members:
+                return as_repopulated(before, step, shown)
+            case SetMembers(part_id) | AddMembers(part_id) | UpdatePool(part_id):
+                pool = await octavia.read_pool(part_id)
+                return _with_pools(before, [*_others(before.pools, part_id), pool])
+            case CreatePool(listener_id=None):
+                return _with_pools(before, [*before.pools, await octavia.read_pool(made)])
+            case CreatePolicy(listener_id, position=position):
+                policy = await _read_policy(octavia, before, made)
+                return _with_policies(
+                    before,
+                    lambda there: [*there[: position - 1], policy, *there[position - 1 :]],
+                    listener_id,
+                )
+            case UpdatePolicy(part_id) | CreateRule(part_id):
+                policy = await _read_policy(octavia, before, part_id)
+                return _with_policies(
+                    before, lambda there: [policy if p.id == part_id else p for p in there]
+                )
+            case MovePolicy(part_id, position):
+                policy = await _read_policy(octavia, before, part_id)
+
+                def moved(there: Policies) -> Policies:
+                    others = [each for each in there if each.id != part_id]
+                    if len(others) == len(there):
+                        return there
+                    return [*others[: position - 1], policy, *others[position - 1 :]]
+
+                return _with_policies(before, moved)
+    except errors.NotFound:
+        return None
+    return await _outcome_of_deletion(octavia, before, step)
+
+
+async def _outcome_of_deletion(
+    octavia: Octavia, before: FoundLoadBalancer, step: Change
+) -> FoundLoadBalancer | None:
+    try:
+        match step:
+            case DeletePool(part_id):
+                await octavia.read_pool(part_id)
+            case DeletePolicy(part_id):
+                await _read_policy(octavia, before, part_id)
+    except errors.NotFound:
+        if isinstance(step, DeletePool):
+            led = any(each.pool_id == part_id for each in before.listeners)
+            return None if led else _with_pools(before, _others(before.pools, part_id))
+        return _with_policies(before, lambda there: [p for p in there if p.id != part_id])
+    return None
+
+
+async def _read_policy(
+    octavia: Octavia, before: FoundLoadBalancer, policy_id: str
+) -> FoundL7Policy:
+    return await octavia.read_policy(policy_id, {pool.id: pool.pool.name for pool in before.pools})
+
+
+def _others(pools: Sequence[FoundPool], pool_id: str) -> list[FoundPool]:
+    return [pool for pool in pools if pool.id != pool_id]
+
+
+def _with_pools(found: FoundLoadBalancer, pools: Sequence[FoundPool]) -> FoundLoadBalancer:
+    return replace(found, pools=tuple(pools))
+
+
+def _with_policies(
+    found: FoundLoadBalancer, changed: Callable[[Policies], Policies], listener_id: str = ""
+) -> FoundLoadBalancer:
+    """Return the load balancer with other policies in its listeners, or in one of them."""
+    listeners = []
+    for listener in found.listeners:
+        if listener_id in ("", listener.id):
+            policies = tuple(changed(listener.policies))
+            said = replace(listener.listener, policies=tuple(each.policy for each in policies))
+            listeners.append(replace(listener, listener=said, policies=policies))
+        else:
+            listeners.append(listener)
+    return replace(found, listeners=tuple(listeners))

@@ -1,0 +1,217 @@
+"""Plans for L7 policies: every request goes where it went, or where it is to go, all the time."""
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kuryr_k8s.drivers.lbaas import steps as lb_steps
+from kuryr_k8s.model.load_balancer import ACTIVE, ERROR, L7Policy, L7Rule, Listener, LoadBalancer
+from tests.kit.lbaas.octavia_model import OctaviaModel, found_policy, made
+from tests.kit.lbaas.plans import kinds, next_step, pool
+
+slow = settings(
+    max_examples=3 * settings().max_examples,
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
+TURNS = ("REJECT", "REDIRECT_PREFIX", "REDIRECT_TO_POOL")
+NAMES = ("one", "two", "three")
+# a request is the set of rules that match it
+RULES = tuple(L7Rule("PATH", "EQUAL_TO", f"/{name}") for name in "abc")
+REQUESTS = [
+    frozenset(rule for number, rule in enumerate(RULES) if bits >> number & 1) for bits in range(8)
+]
+
+
+@st.composite
+def policies(draw):
+    action = draw(st.sampled_from(TURNS))
+    rules = draw(st.lists(st.sampled_from(RULES), min_size=1, max_size=3, unique=True))
+    inverted = [replace(rule, invert=draw(st.booleans())) for rule in rules]
+    target = draw(st.sampled_from(NAMES))
+    return L7Policy(
+        name=draw(st.sampled_from(["", "a"])),
+        action=action,
+        rules=tuple(inverted),
+        redirect_pool=target if action == "REDIRECT_TO_POOL" else None,
+        redirect_prefix=f"https://{target}" if action == "REDIRECT_PREFIX" else None,
+        redirect_http_code=302 if action == "REDIRECT_PREFIX" else None,
+    )
+
+
+lists = st.lists(policies(), max_size=6, unique_by=lambda policy: policy.key).map(
+    lambda some: sorted(some, key=lambda policy: TURNS.index(policy.action))
+)
+
+
+def router(some):
+    """A load balancer with these policies, and the pools where they lead."""
+    named = [policy.redirect_pool for policy in some if policy.redirect_pool]
+    return LoadBalancer(
+        name="router",
+        project_id="project",
+        vip_subnet_id="services",
+        vip_address="10.3.0.1",
+        provider="amphora",
+        listeners=(
+            Listener(name="http", protocol="HTTP", port=80, pool="", policies=tuple(some)),
+        ),
+        pools=tuple(pool(name, "HTTP") for name in dict.fromkeys(named)),
+    )
+
+
+def matches(policy, request):
+    return all(
+        (replace(rule, invert=False) in request) is not rule.invert for rule in policy.rules
+    )
+
+
+def taken(request, found):
+    """What becomes of a request: the policies are looked at in Octavia's order."""
+    names = {each.id: each.pool.name for each in found.pools}
+    looked_at = [each for each in found.listeners[0].policies if each.is_enabled]
+    for turn in TURNS:
+        for each in looked_at:
+            policy = each.policy
+            if policy.action == turn and policy.rules and matches(policy, request):
+                return turn, names.get(each.pool_id), policy.redirect_prefix
+    return None
+
+
+def carried_out(desired, found):
+    octavia, steps = OctaviaModel(found), []
+    while (step := next_step(desired, octavia.found)) is not None:
+        octavia.apply(step)
+        steps.append(step)
+        assert len(steps) < 60, steps
+        yield octavia.found, steps
+
+
+def as_wanted(found, some):
+    assert found.statuses() == {ACTIVE}
+    shown = [replace(each.policy, name="") for each in found.listeners[0].policies]
+    wanted = [replace(policy, name="") for policy in some]
+    keys = [(policy.key, policy.redirect_pool, policy.redirect_prefix) for policy in shown]
+    assert keys == [(each.key, each.redirect_pool, each.redirect_prefix) for each in wanted]
+    assert all(each.is_enabled for each in found.listeners[0].policies)
+
+
+@slow
+@given(lists, lists)
+def test_each_request_goes_where_a_policy_for_it_leads_after_every_call(old, new):
+    """One that was there or is to be there; and where there was one and is to be one, always."""
+    found, desired = made(router(old)), router(new)
+    for now, steps in carried_out(desired, found):
+        found = now
+        for request in REQUESTS:
+            fitting = [policy for policy in (*old, *new) if matches(policy, request)]
+            has = [any(matches(policy, request) for policy in some) for some in (old, new)]
+            result = taken(request, now)
+            assert result in {target(policy) for policy in fitting} or not (result or all(has)), (
+                steps
+            )
+    assert as_said(found) == [(policy.key, target(policy)) for policy in new]
+
+
+@slow
+@given(lists, lists)
+def test_each_request_goes_where_it_went_or_where_it_is_to_go_after_every_call(old, new):
+    """Also where policies stay and lead elsewhere; not where they change their order."""
+    turns = {policy.key: turn for turn, policy in enumerate(new)}
+    order = [turns[policy.key] for policy in old if policy.key in turns]
+    assume(order == sorted(order))
+    found, desired = made(router(old)), router(new)
+    after = made(desired)
+    for now, steps in carried_out(desired, found):
+        for request in REQUESTS:
+            allowed = (taken(request, found), taken(request, after))
+            assert taken(request, now) in allowed, steps
+
+
+def target(policy):
+    return policy.action, policy.redirect_pool, policy.redirect_prefix
+
+
+def as_said(found):
+    names = {each.id: each.pool.name for each in found.pools}
+    assert all(each.is_enabled for each in found.listeners[0].policies)
+    return [
+        (
+            each.policy.key,
+            (each.policy.action, names.get(each.pool_id), each.policy.redirect_prefix),
+        )
+        for each in found.listeners[0].policies
+    ]
+
+
+@slow
+@given(lists, st.data())
+def test_one_more_policy_costs_its_own_calls_only(some, data):
+    new = data.draw(lists.filter(bool))
+    added = next((each for each in new if each.key not in {old.key for old in some}), None)
+    if added is None:
+        return
+    at = data.draw(st.integers(0, len(some)))
+    more = sorted([*some[:at], added, *some[at:]], key=lambda each: TURNS.index(each.action))
+    wanted = router(more)
+    *_, (_, steps) = carried_out(wanted, made(router(some)))
+    own = [
+        step for step in steps if not isinstance(step, lb_steps.CreatePool | lb_steps.SetMembers)
+    ]
+    assert len(own) == 1 + len(added.rules) + (len(added.rules) > 1)
+
+
+def test_policy_or_rule_in_error_is_made_anew():
+    policy = L7Policy(name="a", action="REJECT", rules=RULES[:2])
+    found = made(router([policy]))
+    [listener] = found.listeners
+    for broken in (
+        replace(listener.policies[0], provisioning_status=ERROR),
+        replace(listener.policies[0], rule_statuses=(ACTIVE, ERROR)),
+    ):
+        there = replace(found, listeners=(replace(listener, policies=(broken,)),))
+        *_, (now, steps) = carried_out(router([policy]), there)
+        assert kinds(steps) == ["DeletePolicy", "CreatePolicy", "CreateRule", "CreateRule",
+                                "UpdatePolicy"]  # fmt: skip
+        assert as_said(now) == [(policy.key, target(policy))]
+
+
+def test_creation_that_was_broken_off_goes_on():
+    policy = L7Policy(name="a", action="REJECT", rules=RULES)
+    begun = found_policy(replace(policy, rules=RULES[:1]), None, is_enabled=False)
+    found = made(router([]))
+    found = replace(found, listeners=(replace(found.listeners[0], policies=(begun,)),))
+    *_, (now, steps) = carried_out(router([policy]), found)
+    assert kinds(steps) == ["CreateRule", "CreateRule", "UpdatePolicy"]
+    assert as_said(now) == [(policy.key, target(policy))]
+
+
+def test_policy_that_people_have_disabled_or_led_elsewhere_is_corrected_by_one_call():
+    policies = [
+        L7Policy(action="REDIRECT_TO_POOL", rules=(rule,), redirect_pool=name)
+        for name, rule in zip(NAMES, RULES, strict=True)
+    ]
+    found = made(router(policies))
+    [listener] = found.listeners
+    first, second, third = listener.policies
+    for changed in (replace(first, is_enabled=False), replace(first, pool_id=second.pool_id)):
+        there = replace(listener, policies=(changed, second, third))
+        *_, (now, steps) = carried_out(router(policies), replace(found, listeners=(there,)))
+        assert kinds(steps) == ["UpdatePolicy"]
+        assert as_said(now) == [(policy.key, target(policy)) for policy in policies]
+
+
+def test_pool_goes_after_the_policies_that_led_to_it():
+    rules = RULES[:1]
+    old = L7Policy(action="REDIRECT_TO_POOL", rules=rules, redirect_pool="one")
+    *_, (_, steps) = carried_out(router([]), made(router([old])))
+    assert kinds(steps) == ["DeletePolicy", "DeletePool"]
+
+
+def test_policies_in_another_order_are_moved():
+    policies = [L7Policy(action="REJECT", rules=(rule,)) for rule in RULES]
+    moved = [policies[2], *policies[:2]]
+    *_, (now, steps) = carried_out(router(moved), made(router(policies)))
+    assert kinds(steps) == ["MovePolicy"]
+    assert as_said(now) == [(policy.key, target(policy)) for policy in moved]
