@@ -19,6 +19,7 @@ from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 
 from kuryr_k8s import errors
+from kuryr_k8s.admin.l7_router import L7RouterAdmin
 from kuryr_k8s.admin.pools import PoolAdmin
 from kuryr_k8s.admin.server import AdminServer
 from kuryr_k8s.admin.status import Status
@@ -206,7 +207,7 @@ class ControllerApp:
             return self.leading.is_set() and lease.remaining > 0
 
         # what a standby is asked about pools it refuses: only who leads knows them
-        pools = PoolAdmin(context, leads)
+        pools, router = PoolAdmin(context, leads), L7RouterAdmin(context.routing, leads)
         drivers = context.drivers.seal()
         loops += [loop for driver in drivers for loop in driver.loops()]
         queues = _queues([*(loop for _, loop in handlers), *loops])
@@ -225,7 +226,7 @@ class ControllerApp:
         for driver in drivers:
             checks |= driver.checks()
         options = self.conf.health_server
-        reading = [*status.routes(), *pools.reading()]
+        reading = [*status.routes(), *pools.reading(), *router.reading()]
         health = HealthServer(
             options.address,
             options.port,
@@ -239,7 +240,8 @@ class ControllerApp:
             self.registry,
             reading,
         )
-        admin = AdminServer(Path(options.admin_socket), [*reading, *pools.changing()])
+        changing = [*pools.changing(), *router.changing()]
+        admin = AdminServer(Path(options.admin_socket), [*reading, *changing])
         parts = Parts(
             caches=caches, drivers=drivers, handlers=handlers, loops=loops, takeover=takeover
         )

@@ -55,6 +55,8 @@ class Patience:
         comes sooner.
     :param service_slices: until a Service with a selector counts as one without slices.
     :param service_endpoints: until a Service with a selector counts as one without Endpoints.
+    :param missing_backend: for which a Service that an Ingress names may be missing before users
+        are told: both may have been created at once.
     :param slow_gate: for which a Pod whose containers are ready may wait for its readiness gate
         before users are told.
     :param first_health_look: until the operating statuses of members are read again for the first
@@ -107,6 +109,7 @@ class Patience:
     service_spec: float = 30.0
     service_slices: float = 1.0
     service_endpoints: float = 5.0
+    missing_backend: float = 3.0
     slow_gate: float = 60.0
     first_health_look: float = 0.5
     longest_health_look: float = 10.0

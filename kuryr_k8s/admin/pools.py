@@ -7,13 +7,12 @@ pools; a standby answers 503.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 
-from kuryr_k8s import errors
-from kuryr_k8s.admin.server import refusal
+from kuryr_k8s.admin.server import BadRequest, answering
 from kuryr_k8s.drivers.base import (
     KeepsPorts,
     PodProjectDriver,
@@ -32,12 +31,7 @@ from kuryr_k8s.model.pod import Node, Pod
 from kuryr_k8s.model.pool_requests import NUMBERS
 
 Json = dict[str, Any]
-Handler = Callable[[web.Request], Awaitable[web.Response]]
 MOST = 1000  # ports of one request
-
-
-class BadRequest(Exception):
-    """The request makes no sense; the message says why."""
 
 
 class PoolAdmin:
@@ -58,16 +52,16 @@ class PoolAdmin:
     def reading(self) -> list[web.RouteDef]:
         """Return the routes that change nothing."""
         return [
-            web.get("/pools", _answering(self._list)),
-            web.get("/pools/{id}", _answering(self._show)),
+            web.get("/pools", answering(self._list)),
+            web.get("/pools/{id}", answering(self._show)),
         ]
 
     def changing(self) -> list[web.RouteDef]:
         """Return the routes that change something."""
         return [
-            web.post("/pools", _answering(self._order)),
-            web.post("/pools/{id}/populate", _answering(self._populate)),
-            web.post("/pools/{id}/free", _answering(self._free)),
+            web.post("/pools", answering(self._order)),
+            web.post("/pools/{id}/populate", answering(self._populate)),
+            web.post("/pools/{id}/free", answering(self._free)),
         ]
 
     async def _list(self, _request: web.Request) -> Json:
@@ -196,19 +190,3 @@ def _count(body: Json) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MOST:
         raise BadRequest(f"count must be a number from 1 to {MOST}")
     return count
-
-
-def _answering(answer: Callable[[web.Request], Awaitable[Json]]) -> Handler:
-    """Turn a function's answer, or the error that it raises, into a response."""
-
-    async def handler(request: web.Request) -> web.Response:
-        try:
-            return web.json_response(await answer(request))
-        except web.HTTPException as error:
-            return refusal(error.status, error.text or "")
-        except BadRequest as error:
-            return refusal(400, str(error))
-        except errors.KuryrError as error:
-            return refusal(502, str(error))
-
-    return handler

@@ -9,8 +9,9 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -21,6 +22,11 @@ from kuryr_k8s.engine.unix_socket import bind, user_of
 
 LOG = logging.getLogger(__name__)
 ROOT = 0
+Json = dict[str, Any]
+
+
+class BadRequest(Exception):
+    """The request makes no sense; the message says why."""
 
 
 class AdminServer:
@@ -75,3 +81,21 @@ class AdminServer:
 def refusal(status: int, error: str) -> web.Response:
     """Return a refusal in the form that all routes use: ``{"error": "..."}``."""
     return web.json_response({"error": error}, status=status)
+
+
+def answering(
+    answer: Callable[[web.Request], Awaitable[Json]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Turn a function's answer, or the error that it raises, into a response."""
+
+    async def handler(request: web.Request) -> web.Response:
+        try:
+            return web.json_response(await answer(request))
+        except web.HTTPException as error:
+            return refusal(error.status, error.text or "")
+        except BadRequest as error:
+            return refusal(400, str(error))
+        except errors.KuryrError as error:
+            return refusal(502, str(error))
+
+    return handler

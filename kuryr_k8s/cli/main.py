@@ -1,4 +1,4 @@
-"""``kuryr-k8s``: the state of controllers and pools of ports, for people and scripts.
+"""``kuryr-k8s``: controllers, pools of ports and the L7 router, for people and scripts.
 
 Exit codes: 0 success (for ``status``: a controller leads), 1 failure, 2 wrong configuration or
 usage.
@@ -15,7 +15,7 @@ from typing import Any
 from oslo_config import cfg
 
 from kuryr_k8s import config, errors
-from kuryr_k8s.cli import pools, status
+from kuryr_k8s.cli import l7_router, pools, status
 from kuryr_k8s.cli.local import LocalController, socket_of, url_of
 
 PROGRAM = "kuryr-k8s"
@@ -48,7 +48,8 @@ async def _answer(options: argparse.Namespace) -> tuple[Any, str, int]:
         if options.what == "status":
             report = await status.report(controller, conf)
             return report, status.text(report), 0 if report["leader"] else 1
-        answer, text = await pools.run(controller, options)
+        run_command = l7_router.run if options.what == "l7-router" else pools.run
+        answer, text = await run_command(controller, options)
         return answer, text, 0
 
 
@@ -96,4 +97,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     managed = commands.add_parser("pools", help="show and change the pools of ports")
     pools.add_commands(managed, reading, changing)
+    routing = commands.add_parser("l7-router", help="show and delete the L7 router")
+    l7_router.add_commands(routing, reading, changing)
     return parser

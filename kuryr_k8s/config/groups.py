@@ -11,6 +11,7 @@ GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "neutron": neutron.neutron,
     "neutron_defaults": neutron.neutron_defaults,
     "octavia_defaults": octavia.octavia_defaults,
+    "l7_router": octavia.l7_router,
     "pod_vif_nested": pools.pod_vif_nested,
     "vif_pool": pools.vif_pool,
     "policy": neutron.policy,

@@ -37,7 +37,8 @@ _parts = [
         "enabled_handlers",
         default=["vif", "kuryrport", "kuryrportpool", "node"],
         help="Handlers that the controller runs, by the names of their entry points in "
-        "kuryr_k8s.controller.handlers. Services also need lbaas_spec and loadbalancer.",
+        "kuryr_k8s.controller.handlers. Services also need lbaas_spec and loadbalancer, and "
+        "Ingresses, besides these, l7_router and ingress.",
     ),
     cfg.StrOpt(
         "pod_project_driver",
@@ -166,6 +167,11 @@ _parts = [
         "service_public_ip_driver",
         default="neutron_floating_ip",
         help="Driver that makes Services of type LoadBalancer reachable from outside.",
+    ),
+    cfg.StrOpt(
+        "l7_router_driver",
+        default="neutron_l7_policy",
+        help="Driver that makes L7 routers of Ingresses.",
     ),
 ]
 

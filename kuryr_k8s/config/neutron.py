@@ -81,8 +81,9 @@ _services = [
     cfg.ListOpt(
         "external_svc_subnet",
         default=[],
-        help="Ids of subnets of that network. Floating IPs are taken from the first subnet, and "
-        "from a later one when those before it have no address left. Empty: from any subnet.",
+        help="Ids of subnets of that network, which need not be named then. Floating IPs are "
+        "taken from the first subnet, and from a later one when those before it have no address "
+        "left. Empty: from any subnet.",
     ),
     cfg.FloatOpt(
         "lbaas_activation_timeout",

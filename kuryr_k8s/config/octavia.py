@@ -1,4 +1,4 @@
-"""Options of the groups ``[octavia_defaults]`` and ``[load_balancer_class:NAME]``."""
+"""Options of ``[octavia_defaults]``, ``[l7_router]`` and ``[load_balancer_class:NAME]``."""
 
 from oslo_config import cfg
 
@@ -17,6 +17,11 @@ octavia_defaults = [
         ],
         help="How a load balancer reaches its members. By default L2 if the option "
         "endpoints_driver_octavia_provider is ovn, and otherwise L3.",
+    ),
+    cfg.StrOpt(
+        "l7_provider",
+        default="amphora",
+        help="Octavia provider of L7 routers: one that looks into requests, as ovn does not.",
     ),
     cfg.StrOpt(
         "lb_algorithm",
@@ -67,6 +72,27 @@ octavia_defaults = [
         min=0,
         help="Number of times in a row that a load balancer in ERROR is recreated, each time "
         "after a longer delay. After that, a person has to repair it.",
+    ),
+]
+
+l7_router = [
+    cfg.StrOpt(
+        "vip_address",
+        help="Address of the L7 router's VIP: one of service_subnet that no Service can get. "
+        "Empty: any; the router keeps the one that it has got.",
+    ),
+    cfg.StrOpt(
+        "floating_ip",
+        help="Floating IP of the L7 router, to which names in DNS can point before it exists. One "
+        "that exists in the project, and that nobody uses, is taken. Empty: any; the router keeps "
+        "the one that it has got.",
+    ),
+    cfg.StrOpt(
+        "default_backend",
+        regex=r"^([a-z0-9.-]+/[a-z0-9-]+:[a-z0-9-]+)?$",
+        help="Service for requests that no Ingress asks for, as NAMESPACE/NAME:PORT, with the "
+        "name or the number of the port: for example one that answers 404. Empty: Octavia answers "
+        "503.",
     ),
 ]
 

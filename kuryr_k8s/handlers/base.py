@@ -14,6 +14,7 @@ from kuryr_k8s.drivers.base import Drivers
 from kuryr_k8s.engine.clock import CLOCK, Clock
 from kuryr_k8s.engine.controller import Controller, Observer
 from kuryr_k8s.engine.workqueue import WorkQueue
+from kuryr_k8s.handlers.routing import Routing
 from kuryr_k8s.handlers.strangers import Strangers
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.events import EventRecorder, Reference, words_for_users
@@ -35,6 +36,7 @@ class HandlerContext:
     :param strangers: Reports what has our tags, or is named by a KuryrPort, and is not ours.
     :param confirm_lease: Returns when the Lease was renewed after the call; for what only the
         leader may do, where something suggests that it is another. See :meth:`Lease.confirm`.
+    :param routing: What is asked of the L7 router, and by whom.
     :param incarnation: Names this life of the process: nobody else can have worked on what it
         created itself.
     """
@@ -50,6 +52,7 @@ class HandlerContext:
     observe: Observer | None = None
     clock: Clock = CLOCK
     patience: Patience = PATIENCE
+    routing: Routing = field(default_factory=Routing)
     incarnation: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 

@@ -27,6 +27,7 @@ View = TypeVar("View", bound=Versioned)
 MERGE_PATCH = "application/merge-patch+json"  # RFC 7396
 JSON_PATCH = "application/json-patch+json"  # RFC 6902
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 JSON = "application/json"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -176,6 +177,22 @@ class KubeApi:
         path = resource.path(key.namespace, key.name, subresource)
         query = {"dryRun": "All"} if dry_run else {}
         return await self.call("PATCH", path, query=query, body=patch, content_type=MERGE_PATCH)
+
+    async def apply(self, resource: Resource[Any], key: Key, fields: Json, manager: str) -> Json:
+        """Give fields of an object these values, and create it if need be (server-side apply).
+
+        :param manager: the owner of the fields; it takes them from others.
+        """
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": key.name},
+            **fields,
+        }
+        path, query = resource.path(key.namespace, key.name), {"fieldManager": manager}
+        return await self.call(
+            "PATCH", path, query={**query, "force": "true"}, body=body, content_type=APPLY_PATCH
+        )
 
     async def patch_status_of(
         self, resource: Resource[Any], key: Key, known: Versioned, status: Json

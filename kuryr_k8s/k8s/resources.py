@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
+from kuryr_k8s.model.ingress import Ingress, IngressClass
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.neutronport import NeutronPort
@@ -86,6 +87,15 @@ ENDPOINTSLICES = Resource(
 )
 SERVICECIDRS: Resource[Any] = Resource(
     "ServiceCIDR", "servicecidrs", group="networking.k8s.io", namespaced=False
+)
+CONFIGMAPS: Resource[Any] = Resource("ConfigMap", "configmaps")
+INGRESSES = Resource("Ingress", "ingresses", group="networking.k8s.io", view=Ingress.read)
+INGRESSCLASSES = Resource(
+    "IngressClass",
+    "ingressclasses",
+    group="networking.k8s.io",
+    namespaced=False,
+    view=IngressClass.read,
 )
 EVENTS: Resource[Any] = Resource("Event", "events", group="events.k8s.io")
 LEASES: Resource[Any] = Resource("Lease", "leases", group="coordination.k8s.io")

@@ -17,6 +17,8 @@ LEADER = "openstack.org/kuryr-leader"
 HOST_ID = "openstack.org/kuryr-host-id"
 # Set by the controller on a Node: the interface by which the node reaches its Pods.
 NODE_INTERFACE = "openstack.org/kuryr-node-interface"
+# Set by the controller on every Node: the L7 router (L7RouterState).
+L7_ROUTER_STATE = "openstack.org/kuryr-l7-router-state"
 # A label of Nodes: the pod_vif driver for its Pods ([kubernetes] vif_pool_driver = multi_pool).
 POD_VIF_LABEL = "pod_vif"
 # Marks of Nodes whose Pods get their network from somebody else: a value of that label, and what

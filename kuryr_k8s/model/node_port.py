@@ -89,5 +89,5 @@ class SliceAtNodes:
             uid=found.uid,
             resource_version=found.resource_version,
             service=found.service,
-            ready=any(endpoint.ready for endpoint in found.endpoints),
+            ready=not found.of_others and any(each.ready for each in found.endpoints),
         )

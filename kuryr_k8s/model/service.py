@@ -219,8 +219,9 @@ class Endpoint:
 class EndpointSlice:
     """A part of a Service's endpoints, of one address family (``IPv4`` or ``IPv6``).
 
-    All endpoints of a slice listen on all of its ports; another slice may have other ports. A
-    slice that is not ours to serve by its labels, as a Service may be, has no endpoints.
+    All endpoints of a slice listen on all of its ports; another slice may have other ports.
+
+    :param of_others: its labels keep it from those who serve ClusterIPs, as a Service's may.
     """
 
     namespace: str
@@ -231,14 +232,14 @@ class EndpointSlice:
     family: str
     ports: tuple[EndpointPort, ...]
     endpoints: tuple[Endpoint, ...]
+    of_others: bool = False
 
     @classmethod
     def read(cls, item: Json) -> Self:
         meta = item["metadata"]
         labels = meta.get("labels") or {}
         family = sys.intern(item["addressType"])
-        # else they are names of hosts, which nobody uses, or another's to serve
-        used = family in ("IPv4", "IPv6") and not _is_of_others(labels)
+        used = family in ("IPv4", "IPv6")  # else they are names of hosts, which nobody uses
         return cls(
             namespace=sys.intern(meta["namespace"]),
             name=meta["name"],
@@ -256,6 +257,7 @@ class EndpointSlice:
                 if port.get("port")
             ),
             endpoints=tuple(map(Endpoint.read, item.get("endpoints") or ())) if used else (),
+            of_others=_is_of_others(labels),
         )
 
 

@@ -24,6 +24,7 @@ from tests.kit.kube.client import KubeClient, KubeRefusal
 from tests.kit.kube.cluster import Cluster
 from tests.kit.kube.objects import path_of
 from tests.kit.kube.proxy import KubeProxy, session_for
+from tests.kit.l7 import RouterStage, furnish_routers
 from tests.kit.load_balancer_services import furnish_outside
 from tests.kit.node_credentials import ACCOUNT, UNBOUND, token_request
 from tests.kit.paths import ETC
@@ -248,3 +249,13 @@ class OutsideLanes(ServiceLanes):
 
     def conf(self, cloud):
         return furnish_outside(cloud, super().conf(cloud))
+
+
+class RouterLanes(ServiceLanes):
+    """With the L7 router, and a ConfigMap of its own."""
+
+    kind = RouterStage
+    lease_namespace = None
+
+    def conf(self, cloud):
+        return furnish_routers(cloud, super().conf(cloud))

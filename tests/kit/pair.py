@@ -10,7 +10,7 @@ from tests.kit.fakes.faults import Answer, drop
 from tests.kit.fakes.relay import Relay
 from tests.lives.pods import LONG
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASES = "/apis/coordination.k8s.io/v1/leases"  # of all namespaces
 # Seconds, and those between two looks for who holds it. Two thirds of it is much longer than a
 # loop with many controllers is late; nobody waits for its end, see Pair.
 LEASE = 120.0
@@ -150,7 +150,7 @@ class Pair(Keeper):
 
     async def _holder(self):
         name = self._stage.cluster.namespace
-        lease = await self._stage.client.find(f"{LEASES}/{name}")
+        [lease] = await self._stage.client.list(f"{LEASES}?fieldSelector=metadata.name%3D{name}")
         return lease["spec"]["holderIdentity"]
 
     async def _until_hot(self):

@@ -29,6 +29,7 @@ class Lanes:
 
     options: ClassVar[dict] = {"annotations": {HOST_ID: HOST}}  # of the node
     kind = Stage
+    lease_namespace: str | None = "kube-system"  # None: that of the lane
 
     def __init__(self, server, client, directory, session):
         self.server, self.client = server, client
@@ -51,7 +52,13 @@ class Lanes:
                 ) as proxy,
             ):
                 confs.furnish(cloud)
-                load = _loader(directory, cloud, cluster, self.conf(cloud))
+                load = _loader(
+                    directory,
+                    cloud,
+                    self.conf(cloud),
+                    lease_name=cluster.namespace,
+                    lease_namespace=self.lease_namespace or cluster.namespace,
+                )
                 stage = self.kind(cluster, cloud, proxy, load, node)
                 try:
                     if made:
@@ -98,11 +105,9 @@ class MacvlanLanes(Lanes):
         }
 
 
-def _loader(directory, cloud, cluster, more):
+def _loader(directory, cloud, more, **lease):
     def load(**groups):
-        own = {"lease_name": cluster.namespace, "lease_duration": LEASE} | more.get(
-            "kubernetes", {}
-        )
+        own = lease | {"lease_duration": LEASE} | more.get("kubernetes", {})
         groups = {
             name: more.get(name, {}) | groups.get(name, {}) for name in more.keys() | groups.keys()
         }
@@ -114,7 +119,7 @@ def _loader(directory, cloud, cluster, more):
 
 
 async def permit(client, server):
-    """Let the controller's user and account have Leases of all names; in effect afterwards."""
+    """Let the controller have Leases and ConfigMaps of all names; in effect afterwards."""
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     if await client.find(f"{roles}/{ROLE}") is None:
         head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": ROLE}}
@@ -123,7 +128,13 @@ async def permit(client, server):
             "resources": ["leases"],
             "verbs": ["create", "get", "watch", "update"],
         }
-        await client.request("POST", roles, head | {"kind": "ClusterRole", "rules": [rule]})
+        maps = {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "verbs": ["create", "get", "patch"],
+        }
+        role = {"kind": "ClusterRole", "rules": [rule, maps]}
+        await client.request("POST", roles, head | role)
         api_group = "rbac.authorization.k8s.io"
         binding = {
             "kind": "ClusterRoleBinding",

@@ -4,7 +4,7 @@ import pytest
 
 from tests import samples
 from tests.kit.fixtures import *  # noqa: F403
-from tests.kit.fixtures import OutsideLanes, ServiceLanes
+from tests.kit.fixtures import OutsideLanes, RouterLanes, ServiceLanes
 from tests.kit.stages import CrowdedLanes, Lanes, MacvlanLanes, NestedLanes
 from tests.tables.faults import Choice
 
@@ -15,6 +15,7 @@ ENVIRONMENTS = {
     "crowded": CrowdedLanes,
     "services": ServiceLanes,
     "outside": OutsideLanes,
+    "routers": RouterLanes,
 }
 
 

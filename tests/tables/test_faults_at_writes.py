@@ -7,7 +7,7 @@ moment that the life names.
 
 import pytest
 
-from tests.lives import crowded, nested, neutron_ports, nodes, pods, pools, services
+from tests.lives import crowded, nested, neutron_ports, nodes, pods, pools, routers, services
 from tests.tables.faults import HANGS, whole_product
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
@@ -20,6 +20,7 @@ LIVES = (
     *services.LIVES,
     *nodes.LIVES,
     *neutron_ports.LIVES,
+    *routers.LIVES,
 )
 
 

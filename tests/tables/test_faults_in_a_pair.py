@@ -6,7 +6,7 @@ And where the one did not die, but was paused, its write arrives when the other 
 import pytest
 
 from tests.kit.pair import Kill, Late, Pair
-from tests.lives import nested, neutron_ports, nodes, pods, pools, services
+from tests.lives import nested, neutron_ports, nodes, pods, pools, routers, services
 from tests.tables.report import judge
 from tests.tables.runs import strike_all, undisturbed
 
@@ -25,6 +25,7 @@ LIVES = (
     *services.LIVES,
     *nodes.LIVES,
     *neutron_ports.LIVES,
+    *routers.LIVES,
 )
 SWEEPS = {"neutron_defaults": {"sweep_interval": "1"}}  # what comes late may be a case for them
 

@@ -13,6 +13,7 @@ from kuryr_k8s.drivers.base.driver import (
     Drivers,
     SlotLookup,
 )
+from kuryr_k8s.drivers.base.l7_router import FoundL7Router, L7Router, L7RouterDriver
 from kuryr_k8s.drivers.base.load_balancers import (
     LBaaSDriver,
     NobodyConnects,
@@ -89,9 +90,12 @@ __all__ = [
     "Driver",
     "DriverContext",
     "Drivers",
+    "FoundL7Router",
     "Holder",
     "InterfaceRequest",
     "KeepsPorts",
+    "L7Router",
+    "L7RouterDriver",
     "LBaaSDriver",
     "MultiVIFDriver",
     "NeutronPortAwaited",

@@ -117,6 +117,12 @@ class ServicePublicIPDriver(Driver):
 
     slot = "service_public_ip"
 
+    @property
+    def default_network(self) -> str | None:
+        """The external network that is the operator's choice, once the driver has started."""
+        named: str | None = self._context.conf.neutron_defaults.external_svc_net
+        return named or None
+
     @abc.abstractmethod
     async def ensure(self, request: PublicIPRequest) -> str | None:
         """Return a public address that leads to the VIP's port, making it if need be.

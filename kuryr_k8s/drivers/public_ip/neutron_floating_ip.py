@@ -61,6 +61,10 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         )
         self._taking = asyncio.Lock()
 
+    @property
+    def default_network(self) -> str | None:
+        return self._requirements.network_id
+
     async def start(self) -> None:
         await self._requirements.check()
 

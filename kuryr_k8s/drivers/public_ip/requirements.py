@@ -51,7 +51,9 @@ class Requirements:
 class RequirementsReader:
     """Requirements from requests and options.
 
-    :param network_id: ``external_svc_net``.
+    ``network_id`` is the network that is the operator's choice, if there is one.
+
+    :param network_id: ``external_svc_net``; None: that of the subnets, if there are any.
     :param subnet_ids: ``external_svc_subnet``.
     """
 
@@ -59,25 +61,22 @@ class RequirementsReader:
         self, floating_ips: FloatingIPs, network_id: str | None, subnet_ids: tuple[str, ...]
     ) -> None:
         self._neutron = floating_ips
-        self._network_id = network_id
+        self.network_id = network_id
         self._subnet_ids = subnet_ids
         self._subnets: dict[str, ExternalSubnet] = {}  # what is kept of them never changes
 
     async def check(self) -> None:
-        """Check the options.
+        """Check the options; without a network, it is that of the subnets.
 
-        :raises errors.ConfigError: they lack the network.
         :raises errors.Refused: they name what does not exist, or is not external.
         """
-        if self._network_id is None:
-            if self._subnet_ids:
-                raise errors.ConfigError(
-                    "[neutron_defaults] external_svc_subnet needs external_svc_net"
-                )
+        if self.network_id is None and not self._subnet_ids:
             return
         try:
-            await self.check_network(self._network_id)
-            await self._read_subnets(self._network_id, self._subnet_ids)
+            if self.network_id is None:
+                self.network_id = (await self._subnet(self._subnet_ids[0])).network_id
+            await self.check_network(self.network_id)
+            await self._read_subnets(self.network_id, self._subnet_ids)
         except NoNetwork as error:
             raise errors.Refused(f"[neutron_defaults] external_svc_net: {error}") from error
 
@@ -94,7 +93,7 @@ class RequirementsReader:
         :raises errors.Refused: a subnet does not exist, or belongs to another network; or the
             address is not in it.
         """
-        network_id = request.network_id or self._network_id
+        network_id = request.network_id or self.network_id
         if network_id is None:
             return None
         subnet_ids = request.subnet_ids
@@ -104,7 +103,7 @@ class RequirementsReader:
             network_id = next(fitting, network_id)
             of_network = (subnet.id for subnet in named if subnet.network_id == network_id)
             subnet_ids = tuple(of_network) or subnet_ids
-        if network_id == self._network_id and request.address is None:
+        if network_id == self.network_id and request.address is None:
             subnet_ids = subnet_ids or self._subnet_ids
         subnets = await self._read_subnets(network_id, subnet_ids)
         address = None if request.address is None else _read_address(request.address)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
-from kuryr_k8s.handlers.services.members import NAME_LIMIT, members_of
 from kuryr_k8s.handlers.services.protocols import (
     Wire,
     is_transparent,
@@ -24,6 +23,7 @@ from kuryr_k8s.handlers.services.protocols import (
 from kuryr_k8s.handlers.services.reconcile import Given, Networks, Place
 from kuryr_k8s.model.lbaas import LBaaSPortSpec, LBaaSServiceSpec
 from kuryr_k8s.model.load_balancer import SOURCE_IP, Listener, LoadBalancer, Pool
+from kuryr_k8s.model.members import NAME_LIMIT, members_of
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import EndpointSlice, Service
 from kuryr_k8s.model.service_annotations import Settings

@@ -22,6 +22,7 @@ from kuryr_k8s.drivers.base import LBaaSDriver, PodSubnetsDriver
 from kuryr_k8s.drivers.base.granted import projects
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.service_slices import ServiceSlices
 from kuryr_k8s.handlers.services.desired import desired_of, owners_of
 from kuryr_k8s.handlers.services.endpoints import PublishedEndpoints
 from kuryr_k8s.handlers.services.outside import Outside
@@ -33,7 +34,6 @@ from kuryr_k8s.handlers.services.removal import Removal
 from kuryr_k8s.handlers.services.reporting import Reports
 from kuryr_k8s.handlers.services.requests import Requests
 from kuryr_k8s.handlers.services.settings import keeps_address, settings_of
-from kuryr_k8s.handlers.services.slices import ServiceSlices
 from kuryr_k8s.handlers.services.spec import ServiceSpecs, service_reference, text_of
 from kuryr_k8s.handlers.services.sweep import sweeps_of
 from kuryr_k8s.k8s.events import Reference

@@ -58,8 +58,7 @@ class Outside:
         self._public_ips = context.drivers[ServicePublicIPDriver]
         self._sharing = Sharing(context, requests)
         defaults = context.conf.neutron_defaults
-        external = defaults.external_svc_net or None
-        places = Places(context, self._lbaas, external, defaults.resource_tags)
+        places = Places(context, self._lbaas, self._public_ips, defaults.resource_tags)
         self._external = ExternalLoadBalancers(context, requests, places)
         self._addresses = OutsideAddresses(context, places, self._sharing)
 

@@ -13,7 +13,12 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
-from kuryr_k8s.drivers.base import LBaaSDriver, NobodyConnects, granted
+from kuryr_k8s.drivers.base import (
+    LBaaSDriver,
+    NobodyConnects,
+    ServicePublicIPDriver,
+    granted,
+)
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.services.desired import family_of, ranges_of
 from kuryr_k8s.handlers.services.reconcile import Place
@@ -29,7 +34,7 @@ REFRESH = 600.0  # seconds after which Neutron is asked again
 class Places:
     """Checks of places, remembered for a while.
 
-    :param external_network: the network of floating IPs, if the user names none.
+    :param public_ips: its network is that of floating IPs, if the user names none.
     :param tags: the tags of everything in this cluster, such as ports of Pods that have no device.
     """
 
@@ -37,7 +42,7 @@ class Places:
         self,
         context: HandlerContext,
         lbaas: LBaaSDriver,
-        external_network: str | None,
+        public_ips: ServicePublicIPDriver,
         tags: Sequence[str],
     ) -> None:
         self._conf = context.conf
@@ -45,7 +50,7 @@ class Places:
         self._clock = context.clock
         self._lbaas = lbaas
         self._tags = frozenset(tags)
-        self._external_network = external_network
+        self._public_ips = public_ips
         self._known: dict[Owner, tuple[float, object, tuple[Place, ...]]] = {}  # of each owner
 
     async def of_vips(
@@ -104,7 +109,7 @@ class Places:
 
         A Service that is not internal is reached by a floating IP, and there are none of IPv6.
         """
-        public = settings.floating_network_id or self._external_network
+        public = settings.floating_network_id or self._public_ips.default_network
         routed = ipaddress.ip_network(subnet.cidr).is_global
         within = settings.internal or public is None
         return f"IPv{subnet.ip_version}" == family and (within or routed)
@@ -129,7 +134,7 @@ class Places:
         if settings.floating_subnet_id:
             return (settings.floating_subnet_id,)
         name, tags = settings.floating_subnet, settings.floating_subnet_tags
-        network_id = settings.floating_network_id or self._external_network
+        network_id = settings.floating_network_id or self._public_ips.default_network
         if network_id is None or not (name or tags):
             return ()
         try:

@@ -8,11 +8,13 @@ from tests.kit.paths import ETC
 
 # nothing is kept, and an unknown or a doubled field is an error
 CHECK = {"dryRun": "All", "fieldValidation": "Strict"}
-WORKLOADS = [
+MANIFESTS = [
     document
     for path in sorted((ETC / "manifests").glob("*.yaml"))
     for document in yaml.safe_load_all(path.read_text())
 ]
+WORKLOADS = [each for each in MANIFESTS if each["kind"] == "DaemonSet"]
+CLASSES = [each for each in MANIFESTS if each["kind"] == "IngressClass"]
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["metadata"]["name"])
@@ -26,6 +28,13 @@ async def test_workload_and_its_pod_are_accepted(shipped_permissions, workload):
     pod["metadata"] = {**template["metadata"], "name": workload["metadata"]["name"]}
     made = await client.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod, **CHECK)
     assert made["spec"]["priority"] > 1_000_000_000  # admission knows the class
+
+
+async def test_class_of_ingresses_is_accepted(shipped_permissions):
+    [wanted] = CLASSES
+    path = "/apis/networking.k8s.io/v1/ingressclasses"
+    made = await shipped_permissions.client.request("POST", path, wanted, **CHECK)
+    assert made["spec"]["controller"] == wanted["spec"]["controller"]
 
 
 async def test_a_field_that_does_not_exist_would_be_refused(shipped_permissions):

@@ -12,13 +12,13 @@ _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "NetworkAttachmentDefinition": "network-attachment-definitions",
-    "RuntimeClass": "runtimeclasses",
+    "RuntimeClass": "runtimeclasses", "IngressClass": "ingressclasses",
 }  # fmt: skip
 _OF_CLUSTER = {
     "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "KuryrPortPool",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ResourceSlice",
-    "RuntimeClass",
+    "RuntimeClass", "IngressClass",
 }  # fmt: skip
 
 
@@ -149,6 +149,57 @@ def make_service(
     metadata = {"name": name, "namespace": namespace}
     metadata |= {"labels": labels or {}, "annotations": annotations or {}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": body}
+
+
+def make_ingress(
+    name: str,
+    *rules: Json,
+    namespace: str = "default",
+    class_name: str | None = None,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """An Ingress; rules are of :func:`ingress_rule`."""
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations or {}}
+    body = {"rules": list(rules), **spec} if rules else spec
+    if class_name is not None:
+        body |= {"ingressClassName": class_name}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": metadata,
+        "spec": body,
+    }
+
+
+def ingress_rule(host: str, *paths: tuple[str, str, Any]) -> Json:
+    """A rule; paths are (type, path, backend)."""
+    rule: Json = {"host": host} if host else {}
+    if paths:
+        rule["http"] = {
+            "paths": [
+                {"pathType": kind, "path": path, "backend": backend}
+                for kind, path, backend in paths
+            ]
+        }
+    return rule
+
+
+def ingress_backend(service: str, port: int | str) -> Json:
+    """A backend; the port is its number or its name."""
+    named = {"number": port} if isinstance(port, int) else {"name": port}
+    return {"service": {"name": service, "port": named}}
+
+
+def make_ingress_class(name: str, controller: str, *, is_default: bool = False) -> Json:
+    """An IngressClass."""
+    marks = {"ingressclass.kubernetes.io/is-default-class": "true"} if is_default else {}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "IngressClass",
+        "metadata": {"name": name, "annotations": marks},
+        "spec": {"controller": controller},
+    }
 
 
 def make_endpoints(name: str, namespace: str = "default") -> Json:

@@ -48,6 +48,7 @@ _NARROWED = (
     "services",
     "endpoints",
     "endpointslices",
+    "ingresses",
 )
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

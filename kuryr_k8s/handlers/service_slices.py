@@ -19,7 +19,11 @@ class ServiceSlices:
         return service in self._keys
 
     def of(self, service: Key) -> list[EndpointSlice]:
-        """Return the Service's slices."""
+        """Return the Service's slices for those who serve ClusterIPs."""
+        return [each for each in self.every(service) if not each.of_others]
+
+    def every(self, service: Key) -> list[EndpointSlice]:
+        """Return all of the Service's slices."""
         found = (self._cache.get(key) for key in self._keys.get(service, ()))
         return [each for each in found if each is not None]
 
@@ -42,4 +46,10 @@ class ServiceSlices:
 
 def _essence_of(found: EndpointSlice | None) -> object:
     """Return what concerns load balancers; annotations of Endpoints, for example, do not."""
-    return found and (found.service, found.family, found.ports, found.endpoints)
+    return found and (
+        found.service,
+        found.family,
+        found.ports,
+        found.endpoints,
+        found.of_others,
+    )

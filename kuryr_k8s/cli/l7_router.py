@@ -1,0 +1,43 @@
+"""``kuryr-k8s l7-router``: the L7 router of the controller that leads."""
+
+import argparse
+from typing import Any
+
+from kuryr_k8s.cli.local import LocalController
+
+Json = dict[str, Any]
+DELETED = (
+    "the L7 router is being deleted. It is created again when the controller restarts, or when "
+    "another one leads, unless l7_router is no longer in [kubernetes] enabled_handlers"
+)
+
+
+def add_commands(
+    parser: argparse.ArgumentParser,
+    reading: argparse.ArgumentParser,
+    changing: argparse.ArgumentParser,
+) -> None:
+    """Add the commands of ``l7-router`` to its parser.
+
+    :param reading: the options of every command that changes nothing.
+    :param changing: those of every command that changes something.
+    """
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("show", parents=[reading], help="show where the L7 router is")
+    commands.add_parser("delete", parents=[changing], help="delete the L7 router")
+
+
+async def run(controller: LocalController, options: argparse.Namespace) -> tuple[Json, str]:
+    """Run one command.
+
+    :returns: the answer, and a text for people.
+    :raises kuryr_k8s.cli.local.ControllerError: no controller answers, it stands by, or it
+        refuses.
+    """
+    await controller.require_leader()
+    if options.command == "delete":
+        return await controller.post("/l7-router/delete", {}), DELETED
+    answer = await controller.get("/l7-router")
+    where = answer["address"] or "unknown"
+    state = ", and is being deleted" if answer["deleting"] else ""
+    return answer, f"the L7 router is at {where} with {answer['routes']} routes{state}"

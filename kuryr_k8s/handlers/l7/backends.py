@@ -1,0 +1,137 @@
+"""Pools for the Services' ports to which routes lead, with the Pods behind them as members."""
+
+from collections.abc import Iterable
+
+from kuryr_k8s.handlers.base import HandlerContext, Watch
+from kuryr_k8s.handlers.service_slices import ServiceSlices
+from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, Key
+from kuryr_k8s.model.lbaas import LBaaSPortSpec
+from kuryr_k8s.model.load_balancer import Member, Pool
+from kuryr_k8s.model.members import members_of
+from kuryr_k8s.model.routes import Backend, Claim
+from kuryr_k8s.model.service import EXTERNAL_NAME, EndpointSlice, Service, ServicePort
+
+FAMILY = "IPv4"  # of the router's VIP, and so of what it reaches
+ALGORITHM = "ROUND_ROBIN"
+
+
+class Backends:
+    """The backends of all routes, by the caches of Services and EndpointSlices."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._services = context.informers.of(SERVICES)
+        self._slices = ServiceSlices(context.informers.of(ENDPOINTSLICES))
+        self._cache = context.informers.of(ENDPOINTSLICES)
+        self._named: frozenset[Key] = frozenset()  # Services to which routes lead
+        self._used: frozenset[Key] = frozenset()  # those of them that there are
+        self._missing: dict[Backend, float] = {}  # since when
+        self._clock = context.clock
+        self._patience = context.patience.missing_backend
+
+    def watches(self, router: Key) -> tuple[Watch[Service], Watch[EndpointSlice]]:
+        """Return the kinds to follow.
+
+        :param router: the key to reconcile when backends of its routes change.
+        """
+
+        def service_changed(key: Key, old: Service | None, new: Service | None) -> Iterable[Key]:
+            return (router,) if key in self._named and _essence(old) != _essence(new) else ()
+
+        def slice_changed(
+            key: Key, old: EndpointSlice | None, new: EndpointSlice | None
+        ) -> Iterable[Key]:
+            concerned = list(self._slices.changed(key, old, new))
+            return (router,) if self._named.intersection(concerned) else ()
+
+        return Watch(self._services, service_changed), Watch(self._cache, slice_changed)
+
+    def pools(self, backends: Iterable[Backend]) -> tuple[Pool, ...]:
+        """Return the pools of these backends, and follow these from now on.
+
+        What has no endpoints has no members: Octavia answers 503.
+        """
+        wanted = sorted(set(backends))
+        services = (Key(each.namespace, each.service) for each in wanted)
+        self._named = frozenset(services)
+        self._used = frozenset(key for key in self._named if self._services.get(key) is not None)
+        now = self._clock.now()
+        self._missing = {
+            each: self._missing.get(each, now)
+            for each in wanted
+            if self._why_missing(each) is not None
+        }
+        return tuple(
+            Pool(
+                name=str(backend),
+                protocol="HTTP",
+                lb_algorithm=ALGORITHM,
+                persistence="HTTP_COOKIE" if backend.by_cookie else None,
+                members=self._members(backend),
+            )
+            for backend in wanted
+        )
+
+    def problem(self, backend: Backend) -> str | None:
+        """Return why requests to a backend cannot be answered, in words for users.
+
+        :returns: None also where that may still pass.
+        """
+        since = self._missing.get(backend)
+        if since is None or self._clock.now() - since < self._patience:
+            return None
+        return self._why_missing(backend)
+
+    def lost(self, claims: Iterable[Claim]) -> list[Key]:
+        """List the Services of these claims that had pools, and that the cache lacks now."""
+        wanted = {Key(each.namespace, each.service) for one in claims for each in one.backends}
+        return [key for key in wanted & self._used if self._services.get(key) is None]
+
+    def until_reported(self) -> float | None:
+        """Return the seconds until there is a problem to report; None if there will be none."""
+        now = self._clock.now()
+        left = [since + self._patience - now for since in self._missing.values()]
+        return min((each for each in left if each > 0), default=None)
+
+    def _why_missing(self, backend: Backend) -> str | None:
+        service = self._services.get(Key(backend.namespace, backend.service))
+        if service is None:
+            return f"there is no Service {backend.namespace}/{backend.service}"
+        if service.type == EXTERNAL_NAME:
+            return f"Service {backend.namespace}/{backend.service} is of type ExternalName"
+        if _port(service, backend.port) is None:
+            return f"Service {backend.namespace}/{backend.service} has no TCP port {backend.port}"
+        return None
+
+    def _members(self, backend: Backend) -> tuple[Member, ...]:
+        key = Key(backend.namespace, backend.service)
+        service = self._services.get(key)
+        port = None if service is None else _port(service, backend.port)
+        if service is None or port is None:
+            return ()
+        spec = LBaaSPortSpec(
+            name=port.name or None,
+            protocol=port.protocol,
+            port=port.port,
+            targetPort=port.target_port,
+        )
+        slices = [each for each in self._slices.every(key) if each.family == FAMILY]
+        return members_of(spec, service, slices, _through_the_router)
+
+
+def _through_the_router(_address: str) -> None:
+    """Return the subnet in which a member is reached: none of its own."""
+
+
+def _port(service: Service, named: str) -> ServicePort | None:
+    ports = (port for port in service.ports if port.protocol == "TCP")
+    return next((port for port in ports if named in (port.name, str(port.port))), None)
+
+
+def _essence(service: Service | None) -> object:
+    """Return what decides about a Service's pools."""
+    return service and (
+        service.uid,
+        service.type,
+        service.ports,
+        service.publish_not_ready_addresses,
+    )

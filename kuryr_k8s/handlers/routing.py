@@ -1,0 +1,116 @@
+"""What objects ask of the L7 router, and what has become of it.
+
+Sources such as the handler of Ingresses tell what their objects claim; the handler of the router
+asks all of them, and tells each object the verdict.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.routes import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What has become of an object's claim.
+
+    :param address: of the router.
+    :param is_refused: none of its routes can be had.
+    :param is_served: all of its routes that are not refused are as desired.
+    :param refused: why routes of it are left out.
+    """
+
+    address: str
+    is_refused: bool
+    is_served: bool
+    refused: tuple[str, ...] = ()
+
+
+class Source(Protocol):
+    """A kind of objects that claim something.
+
+    :cvar kind: of the objects.
+    """
+
+    kind: ClassVar[str]
+
+    def claims(self) -> Iterable[Claim]:
+        """Return what the objects claim, by caches that are filled."""
+
+    async def claimants(self) -> set[str]:
+        """Return the uids of the objects that claim something, by a live list."""
+
+    def wake(self, key: Key) -> None:
+        """Note that there is another verdict on an object."""
+
+    def address_changed(self) -> None:
+        """Note that the router's address has changed, or has become known."""
+
+
+class Routing:
+    """The claims of all objects, by their sources, and the verdicts on them."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, Source] = {}
+        self._wake_router: list[Callable[[], None]] = []
+        self._verdicts: Mapping[str, Verdict] = {}
+        self.address = ""  # of the router; empty if it is not known
+        self.is_released = False  # people want no router any more
+
+    # -- sources
+
+    def add_source(self, source: Source) -> None:
+        """Ask a source from now on."""
+        self._sources[source.kind] = source
+
+    def changed(self) -> None:
+        """Note that claims have changed."""
+        for wake in self._wake_router:
+            wake()
+
+    def verdict(self, uid: str) -> Verdict | None:
+        """Return the verdict on an object's claim, if there is one."""
+        return self._verdicts.get(uid)
+
+    # -- the router
+
+    @property
+    def has_router(self) -> bool:
+        """True if somebody keeps the router."""
+        return bool(self._wake_router)
+
+    def release(self) -> None:
+        """Have the router removed, for as long as this process lives."""
+        self.is_released = True
+        self.changed()
+
+    def subscribe(self, woken: Callable[[], None]) -> None:
+        """Call ``woken`` when claims have changed."""
+        self._wake_router.append(woken)
+
+    def claims(self) -> list[Claim]:
+        """Return what all objects claim."""
+        return [claim for source in self._sources.values() for claim in source.claims()]
+
+    async def claimants(self) -> set[str]:
+        """Return the uids of all objects that claim something, by live lists."""
+        lists = [await source.claimants() for source in self._sources.values()]
+        return set().union(*lists)
+
+    def publish(
+        self, claims: Iterable[Claim], verdicts: Mapping[str, Verdict], address: str
+    ) -> None:
+        """Tell the objects whose verdicts are not as before.
+
+        :param verdicts: by the uids of the objects.
+        :param address: the router's.
+        """
+        has_changed, self.address = self.address != address, address
+        before, self._verdicts = self._verdicts, verdicts
+        for claim in claims:
+            if before.get(claim.uid) != verdicts.get(claim.uid):
+                self._sources[claim.kind].wake(Key(claim.namespace, claim.name))
+        for source in self._sources.values() if has_changed else ():
+            source.address_changed()

@@ -1,0 +1,47 @@
+"""Annotations of Ingresses for other controllers: which of them are honoured here. Pure.
+
+Whatever Octavia cannot do is refused by name. An annotation that asks for what is done anyway is
+accepted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kuryr_k8s.model.ingress import NGINX, OCTAVIA, Ingress
+
+AFFINITY = f"{NGINX}affinity"
+# these values ask for what is done anyway; others are refused
+AS_IT_IS = {
+    f"{NGINX}backend-protocol": ("HTTP",),
+    f"{NGINX}affinity-mode": ("balanced",),
+    f"{NGINX}ssl-redirect": ("false",),
+    f"{NGINX}force-ssl-redirect": ("false",),
+    f"{NGINX}use-regex": ("false",),
+    f"{OCTAVIA}internal": ("false",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Honoured:
+    """What an Ingress asks for by annotations.
+
+    :param by_cookie: a client stays with a Pod, by a cookie of the router's.
+    :param refused: what is asked for and cannot be had, in words for users.
+    """
+
+    by_cookie: bool
+    refused: tuple[str, ...]
+
+
+def honoured(ingress: Ingress) -> Honoured:
+    """Return what an Ingress asks for by annotations."""
+    named = dict(ingress.annotations)
+    return Honoured(by_cookie=named.get(AFFINITY) == "cookie", refused=tuple(_refused(named)))
+
+
+def _refused(named: dict[str, str]) -> Iterator[str]:
+    for name, text in named.items():
+        if name == AFFINITY and text == "cookie":
+            continue
+        if text not in AS_IT_IS.get(name, ()):
+            yield f"annotation {name}: {text[:60]}: not supported"

@@ -1,0 +1,73 @@
+"""Routes of an Ingress, as the text of Kubernetes has them. Pure.
+
+https://kubernetes.io/docs/concepts/services-networking/ingress/#the-ingress-resource
+"""
+
+from collections.abc import Iterator
+
+from kuryr_k8s.model.ingress import EXACT, Ingress, ServiceBackend
+from kuryr_k8s.model.ingress_annotations import honoured
+from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route
+
+KIND = "Ingress"
+
+
+def claim_of(ingress: Ingress) -> Claim:
+    """Return what an Ingress claims.
+
+    The default backend takes what the rules leave of requests to their hosts; without rules it
+    takes all requests that no other Ingress asks for.
+    """
+    asked = honoured(ingress)
+    problems = list(asked.refused)
+    led: dict[tuple[Host, Path], tuple[Backend, str]] = {}
+    for host, path, backend, what in _asked(ingress):
+        if backend is None:
+            problems.append(f"{what}: only Services can be backends")
+            continue
+        to = Backend(ingress.namespace, backend.service, backend.port, asked.by_cookie)
+        if led.setdefault((host, path), (to, what))[0] != to:
+            problems.append(f"{what}: it is there twice; the first one counts")
+    if (rest := ingress.default_backend) is not None:
+        to = Backend(ingress.namespace, rest.service, rest.port, asked.by_cookie)
+        for host in _hosts(ingress):
+            led.setdefault((host, Path.prefix("/")), (to, f"{host.name or '*'} defaultBackend"))
+    elif ingress.has_default:
+        problems.append("defaultBackend: only Services can be backends")
+    if ingress.has_tls:
+        problems.append("tls: not supported yet; the hosts are served in plain HTTP only")
+    routes = tuple(
+        Route(
+            name=f"{KIND} {ingress.namespace}/{ingress.name} {what}",
+            host=host,
+            path=path,
+            action=Forward(str(to)),
+            created=ingress.created,
+        )
+        for (host, path), (to, what) in led.items()
+    )
+    return Claim(
+        kind=KIND,
+        namespace=ingress.namespace,
+        name=ingress.name,
+        uid=ingress.uid,
+        routes=routes,
+        backends=tuple(dict.fromkeys(to for to, _ in led.values())),
+        problems=tuple(problems),
+    )
+
+
+def _asked(ingress: Ingress) -> Iterator[tuple[Host, Path, ServiceBackend | None, str]]:
+    """Yield the routes of the rules: host, path, backend, and what to call it."""
+    for rule in ingress.rules:
+        host = Host(rule.host.lower())
+        for each in rule.paths:
+            path = Path.exact(each.path) if each.path_type == EXACT else Path.prefix(each.path)
+            yield host, path, each.backend, f"{rule.host or '*'} {each.path_type} {each.path}"
+
+
+def _hosts(ingress: Ingress) -> list[Host]:
+    """Return the hosts whose other requests are the default backend's."""
+    if not ingress.rules:
+        return [Host("")]
+    return list(dict.fromkeys(Host(rule.host.lower()) for rule in ingress.rules))

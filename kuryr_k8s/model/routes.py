@@ -1,0 +1,177 @@
+"""Routes of an L7 router: which requests go where, whatever kind of object says so.
+
+Of several routes that match a request the most specific one serves it (Kubernetes, Ingress, «Path
+types» and «Hostname wildcards»; Gateway API, HTTPRouteRule): an exact host before a wildcard, and
+both before none; then an exact path before prefixes, and the longest prefix first; then the
+oldest route; then the first one by name.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """Paths of requests: one alone, or all that begin with the same elements.
+
+    :param elements: what stands between slashes; of a prefix without an empty last one.
+    """
+
+    elements: tuple[str, ...]
+    is_exact: bool
+
+    @classmethod
+    def exact(cls, text: str) -> Self:
+        """Return the path that is just this text."""
+        return cls(elements=_elements(text), is_exact=True)
+
+    @classmethod
+    def prefix(cls, text: str) -> Self:
+        """Return the paths that begin with the elements of this text.
+
+        An empty text, and ``/``, are the beginning of all paths. A last slash does not count.
+        """
+        elements = _elements(text)
+        return cls(elements=elements[:-1] if elements[-1] == "" else elements, is_exact=False)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether all paths belong to it."""
+        return not (self.is_exact or self.elements)
+
+    def covers(self, other: Self) -> bool:
+        """Return whether all paths of the other one belong to it."""
+        if self.is_exact:
+            return self == other
+        return other.elements[: len(self.elements)] == self.elements
+
+    def meets(self, other: Self) -> bool:
+        """Return whether any path belongs to both."""
+        return self.covers(other) or other.covers(self)
+
+
+def _elements(text: str) -> tuple[str, ...]:
+    return tuple(text.removeprefix("/").split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Hosts of requests: one, all with one more label before a suffix (``*.``), or any (empty)."""
+
+    name: str
+
+    @property
+    def is_any(self) -> bool:
+        """Whether all hosts belong to it."""
+        return not self.name
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it has a label that can be anything."""
+        return self.name.startswith("*.")
+
+    @property
+    def rank(self) -> int:
+        """How specific it is: less is more."""
+        return 2 if self.is_any else int(self.is_wildcard)
+
+    def covers(self, other: Self) -> bool:
+        """Return whether all hosts of the other one belong to it."""
+        if self == other or self.is_any:
+            return True
+        _, _, suffix = other.name.partition(".")
+        return self.is_wildcard and not other.is_any and self.name[2:] == suffix
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Requests are passed on to a pool."""
+
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Clients are told to ask elsewhere.
+
+    :param prefix: of the URL, before the path that the client has asked for.
+    :param code: the HTTP status: 301, 302, 303, 307 or 308.
+    """
+
+    prefix: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Requests are answered with the HTTP status 403."""
+
+
+Action = Forward | Redirect | Reject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What becomes of the requests to a host and a path.
+
+    :param name: tells it from all others.
+    :param created: when its object was created (RFC 3339).
+    """
+
+    name: str
+    host: Host
+    path: Path
+    action: Action
+    created: str = ""
+
+    @property
+    def precedence(self) -> tuple[object, ...]:
+        """What sorts routes, the most specific one first, and of several alike the oldest."""
+        return (
+            self.host.rank,
+            -len(self.host.name),
+            self.host.name,
+            not self.path.is_exact,
+            -len(self.path.elements),
+            self.path.elements,
+            self.created,
+            self.name,
+        )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Backend:
+    """A port of a Service, to which requests are passed on.
+
+    :param port: its name or its number, as text.
+    :param by_cookie: a client stays with a Pod, by a cookie.
+    """
+
+    namespace: str
+    service: str
+    port: str
+    by_cookie: bool = False
+
+    def __str__(self) -> str:
+        """Return the name of its pool."""
+        affinity = " by cookie" if self.by_cookie else ""
+        return f"{self.namespace}/{self.service}:{self.port}{affinity}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one object asks of an L7 router.
+
+    :param kind: of the object, like ``namespace``, ``name`` and ``uid``.
+    :param routes: for plain HTTP.
+    :param backends: the Services' ports to which its routes lead.
+    :param problems: what of it cannot be done, in words for users.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    routes: tuple[Route, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,172 @@
+"""Trouble with the L7 router: what one user, one Node or one cache does harms no other route."""
+
+from kuryr_k8s.handlers.l7.ingress import IngressHandler
+from kuryr_k8s.handlers.l7.router import L7RouterHandler
+from tests.component.l7.test_ingress import ONE, TWO, two_backends, until_led
+from tests.kit.confs import NODE
+from tests.kit.fakes.faults import answer
+from tests.kit.kube.objects import make_ingress_class
+from tests.kit.l7 import STATE
+
+OFTEN = {"neutron_defaults": {"sweep_interval": "1"}}
+
+
+async def test_pool_in_error_is_replaced_before_it_goes(routers):
+    await two_backends(routers)
+    async with routers.controller(**OFTEN):
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+        octavia = routers.cloud.octavia
+        [pool] = list(octavia.store._by_kind["pool"])
+        octavia.set_error(pool)
+        await routers.add_ingress("other", ("b", ("Prefix", "/", "two")))
+        await routers.until_answered({("a", "/"): ONE, ("b", "/"): TWO})
+
+        async def replaced():
+            return pool not in octavia.store._by_kind["pool"]
+
+        await routers.until(replaced)
+        assert routers.answer("a", "/") == ONE
+
+
+async def test_route_that_octavia_answers_with_an_error_holds_up_no_other(routers):
+    await two_backends(routers)
+
+    async with routers.controller():
+        await routers.add_ingress("first", ("a", ("Prefix", "/", "one")))
+        await routers.until_answered({("a", "/"): ONE})
+        faults = routers.cloud.faults
+        fault = faults.add(action=answer(500), method="POST", path="/rules$", times=None)
+        await routers.add_ingress("bad", ("b", ("Prefix", "/", "one")))
+
+        async def struck():
+            return fault.hits
+
+        await routers.until(struck)
+        fault.remove()
+        policies = routers.cloud.octavia.store._by_kind["l7policy"].values()
+        [bad] = [each["id"] for each in policies if "bad" in each["name"]]
+        faults.add(action=answer(500), method="POST", path=f"/{bad}/rules$", times=None)
+        await routers.add_ingress("good", ("c", ("Prefix", "/", "two")))
+        await routers.until_answered({("a", "/"): ONE, ("b", "/"): 503, ("c", "/"): TWO})
+
+
+async def _is_told(routers, text):
+    """Is it in an Event on the cluster?"""
+    found = await routers.client.list("/apis/events.k8s.io/v1/namespaces/default/events")
+    return any(
+        text in event["note"] for event in found if event["regarding"]["name"] == "kube-system"
+    )
+
+
+async def test_annotation_of_a_node_that_makes_no_sense_is_replaced(routers):
+    for text in ('{"versioned_object.data": {"router_lb": null}}', "[[[", "7", '{"x": []}'):
+        mark = {"metadata": {"annotations": {STATE: text}}}
+        await routers.client.patch(f"/api/v1/nodes/{NODE}", mark)
+        async with routers.controller():
+            await routers.until(routers.is_published)
+
+
+async def test_class_that_a_cache_lacks_takes_no_routes_away(routers):
+    await two_backends(routers)
+    async with routers.controller() as app:
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+        routers.proxy.events.hold("ingressclasses")
+        [cache] = [each._classes for each in app.handlers if isinstance(each, IngressHandler)]
+        path = f"/apis/networking.k8s.io/v1/ingressclasses/{routers.class_name}"
+        lists = routers.proxy.calls.count("list", "ingressclasses")
+        cache._apply("DELETED", await routers.client.find(path))
+
+        async def asked():
+            return routers.proxy.calls.count("list", "ingressclasses") > lists
+
+        await routers.until(asked)
+        assert routers.answer("a", "/") == ONE
+
+
+async def test_service_that_a_cache_lacks_keeps_its_members(routers):
+    await two_backends(routers)
+    async with routers.controller() as app:
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+        routers.proxy.events.hold("services")
+        [handler] = [each for each in app.handlers if isinstance(each, L7RouterHandler)]
+        gets = routers.proxy.calls.count("get", "services")
+        cache = handler._backends._services
+        cache._apply("DELETED", await routers.client.find(routers.service_path("one")))
+
+        async def asked():
+            return routers.proxy.calls.count("get", "services") > gets
+
+        await routers.until(asked)
+        assert routers.answer("a", "/") == ONE
+
+
+async def test_port_that_octavia_has_left_does_not_cost_the_router_its_address(routers):
+    async with routers.controller(l7_router={"vip_address": "10.97.0.77"}):
+        await routers.until(routers.is_published)
+    cloud = routers.cloud
+    [old] = cloud.load_balancers
+    [address] = [each["floating_ip_address"] for each in cloud.floating_ips.values()]
+    cloud.octavia.remove(old)
+    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.77"}]
+    gone = "00000000-0000-4000-8000-000000000000"
+    port = cloud.add_port(cloud.services["id"], fixed_ips=fixed_ips)
+    port |= {"device_owner": "Octavia", "device_id": f"lb-{gone}", "name": f"octavia-lb-{gone}"}
+    async with routers.controller():
+        await until_led(routers, address, "10.97.0.77")
+
+
+async def test_ingress_that_left_our_class_while_nobody_led_loses_our_address(routers):
+    await two_backends(routers)
+    other = f"other-{routers.namespace}"
+    await routers.client.create(make_ingress_class(other, "example.com/other"))
+    async with routers.controller():
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+    await routers.client.patch(routers.ingress_path("shop"), {"spec": {"ingressClassName": other}})
+    async with routers.controller():
+
+        async def forgotten():
+            return await routers.address("shop") is None
+
+        await routers.until(forgotten)
+    await routers.delete_class(other)
+
+
+async def test_address_of_another_controller_stays_until_the_routes_are_there(routers):
+    await two_backends(routers)
+    cloud = routers.cloud
+    async with routers.controller():
+        await routers.until(routers.is_published)
+        cloud.octavia.set_quota(cloud.project_id, pool=0)
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        shown = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}}
+        await routers.client.patch(f"{routers.ingress_path('shop')}/status", shown)
+        await routers.until(lambda: _is_told(routers, "Quota has been met"))
+        assert await routers.address("shop") == "192.0.2.9"
+        cloud.octavia.set_quota(cloud.project_id, pool=-1)
+
+        async def told():
+            return await routers.address("shop") != "192.0.2.9"
+
+        await routers.until(told)
+        assert routers.answer("a", "/") == ONE
+
+
+async def test_missing_default_backend_is_reported_on_the_cluster(routers):
+    backend = f"{routers.namespace}/none:80"
+    async with routers.controller(l7_router={"default_backend": backend}):
+        await routers.until(lambda: _is_told(routers, f"Service {backend.partition(':')[0]}"))
+
+
+async def test_path_with_a_nul_character_is_refused(routers):
+    await two_backends(routers)
+    async with routers.controller():
+        await routers.add_ingress(
+            "shop", ("a", ("Prefix", "/a\u0000b", "one"), ("Prefix", "/ok", "two"))
+        )
+        note = await routers.until_event("KuryrIngressUnserved")
+        assert "percent-encoded" in note
+        await routers.until_answered({("a", "/ok"): TWO})

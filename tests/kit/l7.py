@@ -1,0 +1,197 @@
+"""The L7 router: what users do to Ingresses, and what the router does with requests."""
+
+import json
+import re
+
+from tests.kit.kube.objects import (
+    ingress_backend,
+    ingress_rule,
+    make_ingress,
+    make_ingress_class,
+    path_of,
+)
+from tests.kit.load_balancer_services import furnish_outside
+from tests.kit.service_stage import ServiceStage
+
+CONTROLLER = "openstack.org/kuryr-l7-router"
+HANDLERS = "vif,kuryrport,lbaas_spec,loadbalancer,l7_router,ingress"
+STATE = "openstack.org/kuryr-l7-router-state"
+NAME = "kuryr-l7-router"
+CONFIG_MAP = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
+TURNS = ("REJECT", "REDIRECT_PREFIX", "REDIRECT_TO_URL", "REDIRECT_TO_POOL")
+
+
+def furnish_routers(cloud, options):
+    """What the router needs, beside what is outside; the options with its handlers."""
+    options = furnish_outside(cloud, options)
+    options["kubernetes"]["enabled_handlers"] = HANDLERS
+    return options
+
+
+class RouterStage(ServiceStage):
+    """A stage of Services with the handlers of the router, and a class of Ingresses of its own."""
+
+    @property
+    def class_name(self):
+        return f"kuryr-{self.namespace}"
+
+    @property
+    def namespace(self):
+        return self.cluster.namespace
+
+    async def add_class(self):
+        await self.client.create(make_ingress_class(self.class_name, CONTROLLER))
+
+    async def delete_class(self, name=""):
+        path = f"/apis/networking.k8s.io/v1/ingressclasses/{name or self.class_name}"
+        await self.client.delete(path)
+
+    # Users.
+
+    async def add_backend(self, name, *addresses):
+        """A headless Service, so that no load balancer is made for it, with Pods behind it."""
+        await self.add_service(name, ("http", 80), clusterIP="None")
+        await self.set_slice(name, *addresses, ports=[("http", 8080)], service=name)
+
+    def _rules(self, rules):
+        return [
+            ingress_rule(
+                host, *((kind, path, ingress_backend(to, 80)) for kind, path, to in paths)
+            )
+            for host, *paths in rules
+        ]
+
+    async def add_ingress(self, name, *rules, class_name="", **spec):
+        """Rules are (host, (type, path, service)…)."""
+        wanted = make_ingress(
+            name,
+            *self._rules(rules),
+            namespace=self.namespace,
+            class_name=class_name or self.class_name,
+            **spec,
+        )
+        return await self.client.create(wanted)
+
+    async def change_ingress(self, name, *rules):
+        patch = {"spec": {"rules": self._rules(rules)}}
+        await self.client.patch(self.ingress_path(name), patch)
+
+    def ingress_path(self, name):
+        return path_of(make_ingress(name, namespace=self.namespace))
+
+    async def delete_ingress(self, name):
+        await self.client.delete(self.ingress_path(name))
+
+    async def address(self, name):
+        """The address in the status of an Ingress; None without one."""
+        status = (await self.client.find(self.ingress_path(name)))["status"]
+        shown = (status.get("loadBalancer") or {}).get("ingress") or [{}]
+        return shown[0].get("ip")
+
+    # Looking.
+
+    def routers(self):
+        """What the load balancers of routers are and have."""
+        return [tree for tree in self.trees() if tree["name"] == NAME]
+
+    def answer(self, host, path, port=80):
+        """Where the router leads a request: the addresses of members, a redirect, or a status."""
+        [tree] = self.routers()
+        [listener] = [each for each in tree["listeners"] if each["protocol_port"] == port]
+        for turn in TURNS:
+            for policy in listener["policies"]:
+                if policy["action"] == turn and _takes(policy, host, path):
+                    return _answer(policy)
+        return 503
+
+    async def until_answered(self, expected):
+        """Wait until requests are answered so: {(host, path): addresses, or a status}."""
+
+        async def answered():
+            return bool(self.routers()) and all(
+                self.answer(*request) == answer for request, answer in expected.items()
+            )
+
+        try:
+            await self.until(answered)
+        except TimeoutError:
+            found = {request: self.answer(*request) for request in expected}
+            raise AssertionError(f"{found}, not {expected}") from None
+
+    async def until_settled_router(self, *, policies, pools):
+        """Wait until it has so many of them, and no others."""
+
+        async def settled():
+            [tree] = self.routers()
+            there = [policy for each in tree["listeners"] for policy in each["policies"]]
+            names = {policy["pool"]["name"] for policy in there if policy["pool"]}
+            loose = {pool["name"] for pool in tree["loose_pools"]}
+            return len(there) == policies and len(names | loose) == pools
+
+        await self.until(settled)
+
+    async def until_address(self, name):
+        """Wait until the Ingress has an address; it."""
+
+        async def told():
+            return await self.address(name)
+
+        return await self.until(told)
+
+    async def until_event(self, reason):
+        """Wait for an Event with this reason; its note."""
+
+        async def told():
+            return next((note for why, note in await self.events() if why == reason), "")
+
+        return await self.until(told)
+
+    async def node_state(self, name):
+        """The state in a Node's annotation; None without one."""
+        node = await self.client.find(f"/api/v1/nodes/{name}")
+        text = (node["metadata"].get("annotations") or {}).get(STATE)
+        return None if text is None else json.loads(text)
+
+    async def more_state(self):
+        """Ingresses besides."""
+        path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/ingresses"
+        return await super().more_state() | {"Ingresses": await self.client.list(path)}
+
+    async def is_published(self):
+        """Does the Node tell the floating IP of the router?"""
+        node = await self.client.find(f"/api/v1/nodes/{self.node}")
+        text = (node["metadata"].get("annotations") or {}).get(STATE, "")
+        return any(
+            f'"fip": "{each["floating_ip_address"]}"' in text
+            for each in self.cloud.floating_ips.values()
+        )
+
+    async def config_map(self):
+        return ((await self.client.find(CONFIG_MAP)) or {}).get("data")
+
+
+def _takes(policy, host, path):
+    rules = [rule for rule in policy["rules"] if rule["admin_state_up"]]
+    return (
+        policy["admin_state_up"]
+        and bool(rules)
+        and all(_matches(rule, host, path) is not rule["invert"] for rule in rules)
+    )
+
+
+def _matches(rule, host, path):
+    value, flags = (host, re.IGNORECASE) if rule["type"] == "HOST_NAME" else (path, 0)
+    if rule["compare_type"] == "REGEX":
+        return re.search(rule["value"], value, flags) is not None
+    if rule["compare_type"] == "STARTS_WITH":
+        return value.startswith(rule["value"])
+    return value == rule["value"]
+
+
+def _answer(policy):
+    if policy["action"] == "REJECT":
+        return 403
+    if policy["pool"] is None:
+        return policy["redirect_http_code"], policy["redirect_prefix"]
+    members = policy["pool"]["members"]
+    return {member["address"] for member in members if member["weight"]} or 503

@@ -1,0 +1,190 @@
+"""Octavia's policies serve each request as the text of Kubernetes says."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kuryr_k8s.drivers.l7.plan import EQUAL_TO, HOST, REGEX, STARTS_WITH, plan
+from kuryr_k8s.model.load_balancer import REDIRECT_TO_POOL, REJECT, TURNS
+from kuryr_k8s.model.routes import Forward, Host, Path, Redirect, Reject, Route
+
+# -- what Octavia does
+
+
+def taken(policies, host, path):
+    """The action of the first policy that takes a request, in the order of haproxy's template."""
+    for turn in TURNS:
+        for policy in policies:
+            if policy.action == turn and policy.rules and matches(policy, host, path):
+                return action_of(policy)
+    return None
+
+
+def action_of(policy):
+    if policy.action == REDIRECT_TO_POOL:
+        return Forward(policy.redirect_pool)
+    if policy.action == REJECT:
+        return Reject()
+    return Redirect(policy.redirect_prefix, policy.redirect_http_code)
+
+
+def matches(policy, host, path):
+    return all(rule_matches(rule, host, path) is not rule.invert for rule in policy.rules)
+
+
+def rule_matches(rule, host, path):
+    value, flags = (host, re.IGNORECASE) if rule.type == HOST else (path, 0)
+    if rule.compare_type == REGEX:
+        return re.search(rule.value, value, flags) is not None
+    if rule.compare_type == STARTS_WITH:
+        return value.startswith(rule.value)
+    assert rule.compare_type == EQUAL_TO
+    return value == rule.value
+
+
+# -- what Kubernetes says
+
+
+def wanted(routes, host, path):
+    """The action for a request, by comparing it with each route in turn."""
+    host = host.partition(":")[0].lower()
+    found = [
+        (host_rank(route, host), path_rank(route, path), route.created, route.name, route.action)
+        for route in routes
+    ]
+    found = [each for each in found if each[0] is not None and each[1] is not None]
+    return min(found, key=lambda each: each[:4])[4] if found else None
+
+
+def host_rank(route, host):
+    """How specifically the route is for the host, less is more; None: it is not."""
+    name = route.said_host
+    if not name:
+        return 2
+    if not name.startswith("*."):
+        return 0 if name == host else None
+    label, dot, rest = host.partition(".")
+    return 1 if label and dot and rest == name[2:] else None
+
+
+def path_rank(route, path):
+    kind, said = route.said_path
+    if kind == "Exact":
+        return (0, 0) if path == said else None
+    asked, has = path.split("/")[1:], said.split("/")[1:]
+    if has and has[-1] == "":
+        has.pop()  # a trailing slash is ignored
+    return (1, -len(has)) if asked[: len(has)] == has else None
+
+
+class Said(Route):
+    """A route, and what its user wrote."""
+
+    __slots__ = ("said_host", "said_path")
+
+
+def route(name, host, kind, path, action, created):
+    made = Said(
+        name=name,
+        host=Host(host),
+        path=Path.exact(path) if kind == "Exact" else Path.prefix(path),
+        action=action,
+        created=created,
+    )
+    object.__setattr__(made, "said_host", host)
+    object.__setattr__(made, "said_path", (kind, path))
+    return made
+
+
+HOSTS = ["", "a.com", "b.a.com", "c.a.com", "*.a.com", "*.b.a.com", "x.b.a.com", "*.com", "a-com"]
+PATHS = ["/", "/foo", "/foo/", "/foo/bar", "/foobar", "/foo.bar", "/foo//bar", "//", "/f+(o)$"]
+ODD = ["/a&b", "/it's", '/q"q', "/a<b>", "/%2fx", "/$x{1}", "/`x`", "/a\\b", "/x;y=1", "/~x"]
+PATHS += ODD
+ASKED = [*PATHS, "/foo/bar/x", "/fooXbar", "/foo/ba", "/x", "/foo//", "/FOO", "/f+(o)$/y"]
+HOSTS_ASKED = [
+    *(each for each in HOSTS if each and "*" not in each),
+    "d.a.com", "y.x.b.a.com", "B.A.com", "a.com:8080", "b.a.com:1", "com", ".a.com", "aXcom",
+]  # fmt: skip
+ACTIONS = st.one_of(
+    st.sampled_from([Forward("one"), Forward("two"), Forward("three")]),
+    st.sampled_from([Redirect("https://one", 302), Redirect("https://two", 308), Reject()]),
+)
+ROUTES = st.lists(
+    st.tuples(
+        st.sampled_from(HOSTS),
+        st.sampled_from(["Exact", "Prefix", "Prefix"]),
+        st.sampled_from(PATHS),
+        ACTIONS,
+        st.sampled_from(["2026-01-01", "2026-01-02"]),
+    ),
+    max_size=12,
+).map(lambda drawn: [route(f"route-{number}", *each) for number, each in enumerate(drawn)])
+
+
+@given(ROUTES)
+def test_each_request_is_served_by_the_most_specific_route(routes):
+    made = plan(routes)
+    for host in HOSTS_ASKED:
+        for path in ASKED:
+            assert taken(made.policies, host, path) == wanted(routes, host, path), (host, path)
+
+
+def rules_of(made):
+    return [
+        (policy.name, [(each.type, each.value, each.invert) for each in policy.rules])
+        for policy in made.policies
+    ]
+
+
+def test_route_for_all_requests_has_a_policy_that_takes_what_begins_with_a_slash():
+    made = plan([route("all", "", "Prefix", "/", Forward("one"), "")])
+    assert rules_of(made) == [("all", [("PATH", "/", False)])]
+
+
+def test_redirect_of_all_requests_has_a_rule():
+    made = plan([route("all", "", "Prefix", "/", Redirect("https://one", 302), "")])
+    assert rules_of(made) == [("all", [("PATH", "/", False)])]
+
+
+def test_redirect_leaves_requests_to_a_more_specific_pool():
+    made = plan(
+        [
+            route("redirect", "a.com", "Prefix", "/", Redirect("https://a.com", 302), ""),
+            route("pool", "a.com", "Prefix", "/challenge", Forward("one"), ""),
+        ]
+    )
+    host = ("HOST_NAME", r"^a\.com(:[0-9]+)?$", False)
+    path = ("PATH", r"^/challenge(/.*)?$", True)
+    assert rules_of(made)[0] == ("redirect", [host, path])
+
+
+def test_of_two_routes_with_one_host_and_path_the_younger_one_is_refused():
+    made = plan(
+        [
+            route("young", "a.com", "Prefix", "/", Forward("one"), "2026-01-02"),
+            route("old", "a.com", "Prefix", "/", Forward("two"), "2026-01-01"),
+        ]
+    )
+    assert [policy.name for policy in made.policies] == ["old"]
+    assert made.refused == {"young": "old has the same host and path, and comes first"}
+
+
+def test_a_path_that_no_rule_can_hold_is_refused():
+    made = plan([route("long", "", "Exact", "/" + "x" * 255, Forward("one"), "")])
+    assert (made.policies, list(made.refused)) == ((), ["long"])
+
+
+def test_a_redirect_that_would_need_too_many_rules_is_refused():
+    pools = [
+        route(f"pool-{number:02}", "a.com", "Exact", f"/{number}", Forward("one"), "")
+        for number in range(50)
+    ]
+    redirect = route("redirect", "a.com", "Prefix", "/", Redirect("https://a.com", 302), "")
+    assert list(plan([redirect, *pools]).refused) == ["redirect"]
+    assert plan([redirect, *pools[:49]]).refused == {}
+
+
+def test_a_path_that_no_request_contains_as_it_is_is_refused():
+    made = plan([route("umlaut", "", "Exact", "/\u00fc", Forward("one"), "")])
+    assert (made.policies, list(made.refused)) == ((), ["umlaut"])
