@@ -20,6 +20,7 @@ MODULES = {
     "lab_services": "bench.lab.services",
     "lab_rollout": "bench.lab.rollout",
     "lab_burst": "bench.lab.burst",
+    "lab_l7": "bench.lab.l7",
     "nested": "bench.node.nested",
     "ancestor": "bench.ancestor.benchmark",
 }

@@ -43,7 +43,7 @@ def with_each(
     found: dict[str, Result] = {}
     for provider in providers:
         Installation(progress=quiet, with_services=True, provider=provider).up()
-        with _no_other_services(lab, kube), _with_client(lab, kube):
+        with no_other_services(lab, kube), with_client(lab, kube):
             found[provider] = measure(lab, kube, provider)
     Installation(progress=quiet).up()
     return found
@@ -95,16 +95,17 @@ def ready(kube: Kube) -> set[str]:
     }
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
+def wait_for(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
     """Wait until the condition holds.
 
-    :raises TimeoutError: it does not within PATIENCE.
+    :param patience: seconds.
+    :raises TimeoutError: it does not hold within that time.
     """
-    waiting.wait_for(condition, what, PATIENCE, pause=0.02)
+    waiting.wait_for(condition, what, patience, pause=0.02)
 
 
 @contextlib.contextmanager
-def _no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
+def no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
     """Release the load balancers of the cluster's own Services at the end."""
     label = ("label", "service", "kubernetes", "--overwrite")
     try:
@@ -121,7 +122,7 @@ def _no_other_services(lab: facts.Lab, kube: Kube) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _with_client(lab: facts.Lab, kube: Kube) -> Iterator[None]:
+def with_client(lab: facts.Lab, kube: Kube) -> Iterator[None]:
     """Create the namespace with the Pods that ask, and delete it at the end with all in it."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     kube.call("POST", "/api/v1/namespaces", namespace)

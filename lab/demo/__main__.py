@@ -2,8 +2,9 @@
 
 Brings up the lab and the product, has ports made ahead and parked on the nodes, starts four Pods
 on two nodes, and shows what came of it: each Pod beside its Neutron port and what that was before,
-pings on a node, between nodes and to another network, and the pools; then two Services, asked
-without a pause from a Pod and from outside while the Pods behind them become more and fewer.
+pings on a node, between nodes and to another network, and the pools; then two Services and an
+Ingress, asked without a pause from a Pod and from outside while the Pods behind them become more
+and fewer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from lab import facts
 from lab.demo import services as demo_services
 from lab.demo.services import NAME
+from lab.kuryr import router
 from lab.kuryr.installation import CLUSTER_TAG, CONTROLLER, IN_PODS, Installation, kubectl
 from lab.lifecycle.lab import Lab
 from lab.paths import Paths
@@ -76,7 +78,9 @@ def run_demo(paths: Paths, progress: Progress, *, as_pods: bool = False) -> int:
     """
     orphans.clear(paths)
     Lab(progress=progress).up()
-    installation = Installation(progress=progress, pool="neutron", with_services=True)
+    installation = Installation(
+        progress=progress, pool="neutron", with_services=True, with_router=True
+    )
     installation.up(as_pods=as_pods)
     lab = installation.lab
     if as_pods:
@@ -99,9 +103,9 @@ def run_demo(paths: Paths, progress: Progress, *, as_pods: bool = False) -> int:
     show(rows)
     failed = pings(lab, rows)
     show_pools(lab)
-    with progress.during("make a ClusterIP and a LoadBalancer Service"):
+    with progress.during("make a ClusterIP and a LoadBalancer Service, and an Ingress"):
         public = demo_services.create(lab, progress)
-    with progress.during("ask both Services while their Pods become more and fewer"):
+    with progress.during("ask all of them while their Pods become more and fewer"):
         answers = demo_services.grow_and_shrink(lab, public, progress)
     failed += demo_services.show(lab, answers)
     print(NEXT)
@@ -126,6 +130,7 @@ def down() -> int:
         remove(installation.lab)
         if installation.in_pods.entered or installation.supervisor.ready(CONTROLLER):
             installation.pools.drain(PATIENCE)
+            router.down(installation.lab, installation.admin_socket)
     except CommandError as error:
         print(error, file=sys.stderr)
     installation.down()
@@ -325,6 +330,8 @@ It keeps running. What to try next:
   kubectl scale deployment kuryr-demo --replicas 10
   curl http://<EXTERNAL-IP of kuryr-demo-public>/      each answer names its Pod
   kubectl describe service kuryr-demo-public           what was made for it
+  curl --resolve shop.demo:80:<ADDRESS of the Ingress> http://shop.demo/
+  kuryr-k8s l7-router show                  where the L7 router of all Ingresses is
   openstack loadbalancer status show <name>            the same in Octavia
   kubectl exec kuryr-demo-client -- nslookup kubernetes.default
   kubectl exec deploy/kuryr-demo -- ip addr

@@ -1,6 +1,6 @@
-"""The demonstration's Services: a ClusterIP and a LoadBalancer.
+"""The demonstration's Services, a ClusterIP and a LoadBalancer, and an Ingress.
 
-Both are asked without a pause, from a Pod and from the machine through the floating IP, while the
+All are asked without a pause, from a Pod and from the machine through floating IPs, while the
 Deployment behind them grows and shrinks.
 """
 
@@ -18,17 +18,19 @@ from typing import Any
 from lab import facts
 from lab.install.images import CURL
 from lab.kubernetes.client import kubectl
+from lab.kuryr import router
 from lab.process import CommandError, run, wait_until
 from lab.progress import Progress
 
 NAME = "kuryr-demo"
 PUBLIC, CLIENT = f"{NAME}-public", f"{NAME}-client"
+HOST = "shop.demo"  # of the Ingress
 FEW, MANY = 2, 6
 PATIENCE = 240  # seconds
 Json = dict[str, Any]
 # One line an answer: what the Pod says of itself, the HTTP status, seconds.
 _ASK = (
-    "curl -s --max-time 15 -w ' %{{http_code}} %{{time_total}}\\n' http://{0}/"
+    "curl -s {1} --max-time 15 -w ' %{{http_code}} %{{time_total}}\\n' http://{0}/"
     " | tr '\\n' ' '; echo"
 )
 _LOOP = "while {0}; do sleep 0.1; done"  # it ends when nobody reads it any more
@@ -81,7 +83,7 @@ class Client:
 
 
 def objects() -> list[Json]:
-    """Describe the two Services, and the Pod that asks one of them."""
+    """Describe the two Services, the Ingress, and the Pod that asks one of the Services."""
     ports = [{"name": "http", "port": 80, "targetPort": 8080}]
     families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}
     spec = {"selector": {"app": NAME}, "ports": ports}
@@ -90,7 +92,12 @@ def objects() -> list[Json]:
         "terminationGracePeriodSeconds": 0,
         "containers": [sleep | {"imagePullPolicy": "Never"}],
     }
+    backend = {"service": {"name": NAME, "port": {"name": "http"}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    rules = [{"host": HOST, "http": {"paths": [path]}}]
+    ingress = _object("Ingress", NAME, {"ingressClassName": router.CLASS, "rules": rules})
     return [
+        ingress | {"apiVersion": "networking.k8s.io/v1"},
         _object("Service", NAME, spec | families),
         _object("Service", PUBLIC, spec | {"type": "LoadBalancer"}),
         _object("Pod", CLIENT, client),
@@ -101,33 +108,56 @@ def _object(kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def create(lab: facts.Lab, progress: Progress) -> str:
-    """Create the Services and the client's Pod, and wait until both Services answer.
+@dataclass(frozen=True)
+class Public:
+    """The addresses outside: of the LoadBalancer Service, and of the L7 router."""
 
-    :returns: the public address.
-    """
+    service: str
+    router: str
+
+
+def create(lab: facts.Lab, progress: Progress) -> Public:
+    """Create the Services, the Ingress and the client's Pod, and wait until all of them answer."""
     items = {"apiVersion": "v1", "kind": "List", "items": objects()}
     kubectl(lab, "create", "--filename=-", stdin=json.dumps(items))
     address = "{.status.loadBalancer.ingress[0].ip}"
     wait = ("wait", f"--for=jsonpath={address}", f"service/{PUBLIC}", f"--timeout={PATIENCE}s")
     kubectl(lab, *wait)
-    public = kubectl(lab, "get", "service", PUBLIC, "-o", f"jsonpath={address}")
+    found = kubectl(lab, "get", "service", PUBLIC, "-o", f"jsonpath={address}")
+    public = Public(found, router.up(lab, PATIENCE))
     kubectl(lab, "wait", "--for=condition=Ready", f"pod/{CLIENT}", f"--timeout={PATIENCE}s")
-    for command in (_from_pod(lab, _ASK.format(NAME)), _from_here(_ASK.format(public))):
+    for command in _commands(lab, public, "{0}").values():
         answered = functools.partial(_is_answered, command)
         _until(f"{command[-1]} is answered", answered)
-    progress.note(f"Service {NAME} answers by its name, Service {PUBLIC} at {public}")
+    progress.note(f"Service {NAME} answers by its name, Service {PUBLIC} at {public.service}")
+    progress.note(f"Ingress {NAME} answers as http://{HOST} at {public.router}")
     return public
+
+
+def _commands(lab: facts.Lab, public: Public, script: str) -> dict[str, list[str]]:
+    """Return the command by which each client asks.
+
+    :param script: has a place for what asks once.
+    """
+    by_name = f"--resolve {HOST}:80:{public.router}"
+    return {
+        f"a Pod, http://{NAME}": _from_pod(lab, script.format(_ASK.format(NAME, ""))),
+        f"this machine, http://{public.service}": _from_here(
+            script.format(_ASK.format(public.service, ""))
+        ),
+        f"this machine, http://{HOST}": _from_here(script.format(_ASK.format(HOST, by_name))),
+    }
 
 
 def remove(lab: facts.Lab) -> None:
     """Delete the Services, and with them their load balancers and the floating IP; return then."""
-    for kind, names in (("service", (NAME, PUBLIC)), ("pod", (CLIENT,))):
+    kinds = (("ingress", (NAME,)), ("service", (NAME, PUBLIC)), ("pod", (CLIENT,)))
+    for kind, names in kinds:
         kubectl(lab, "delete", kind, *names, "--ignore-not-found", f"--timeout={PATIENCE}s")
 
 
-def grow_and_shrink(lab: facts.Lab, public: str, progress: Progress) -> dict[str, Answers]:
-    """Scale the Deployment from 2 Pods to 6 and back, with both clients at work.
+def grow_and_shrink(lab: facts.Lab, public: Public, progress: Progress) -> dict[str, Answers]:
+    """Scale the Deployment from 2 Pods to 6 and back, with all clients at work.
 
     The Deployment has grown for them when all 6 Pods have answered, and has shrunk when the Pods
     that go are gone.
@@ -135,10 +165,7 @@ def grow_and_shrink(lab: facts.Lab, public: str, progress: Progress) -> dict[str
     :returns: the answers of each client.
     """
     _scale(lab, FEW)
-    clients = {
-        f"a Pod, http://{NAME}": Client(_from_pod(lab, _LOOP.format(_ASK.format(NAME)))),
-        f"this machine, http://{public}": Client(_from_here(_LOOP.format(_ASK.format(public)))),
-    }
+    clients = {who: Client(command) for who, command in _commands(lab, public, _LOOP).items()}
     try:
         for count in (MANY, FEW):
             _scale(lab, count)
@@ -156,8 +183,9 @@ def show(lab: facts.Lab, answers: dict[str, Answers]) -> int:
 
     :returns: how many requests failed.
     """
-    print("\nServices (kubectl get services) and their load balancers in Octavia")
+    print("\nServices and an Ingress (kubectl get), and their load balancers in Octavia")
     print(kubectl(lab, "get", "services", NAME, PUBLIC, "-o", "wide").rstrip())
+    print(kubectl(lab, "get", "ingress", NAME).rstrip())
     env = {"OS_CLIENT_CONFIG_FILE": lab.cloud.clouds_yaml, "OS_CLOUD": "kuryr"}
     columns = [
         part

@@ -23,7 +23,7 @@ from lab.host import wiring
 from lab.install import binaries
 from lab.kubernetes import dns
 from lab.kubernetes.client import kubectl as kubectl
-from lab.kuryr import credential, node_token, pools, services, wheel
+from lab.kuryr import credential, node_token, pools, router, services, wheel
 from lab.kuryr.hardening import Hardening
 from lab.kuryr.in_pods import InPods
 from lab.lifecycle import probes
@@ -90,10 +90,12 @@ class Installation:
         multus: str = "none",
         pod_selection: str = "all",
         neutron_ports: str = "off",
+        with_router: bool = False,
         tree: Path = REPOSITORY,
     ) -> None:
         """Describe the installation.
 
+        :param with_router: with an L7 router for Ingresses, beside Services.
         :param multus: the option of that name: who calls kuryr-cni.
         :param pod_selection: the option of that name: for which Pods.
         :param neutron_ports: the option of that name; if it is not off, there are no Services.
@@ -105,6 +107,7 @@ class Installation:
         self._with_services, self._provider = with_services, provider
         self._multus, self._pod_selection = multus, pod_selection
         self._neutron_ports = neutron_ports
+        self.with_router = with_router
         self.pool, self._pool_options = pool, pool_options or {}
         self.paths = paths or Paths.from_environment()
         self.lab = facts.load(self.paths.facts)
@@ -130,6 +133,7 @@ class Installation:
         options = ["--pool", self.pool, "--controllers", str(controllers)]
         options += [IN_PODS] if as_pods else []
         options += ["--services", "--provider", self._provider] if self._with_services else []
+        options += ["--router"] if self.with_router else []
         write_atomic(_options_file(self.paths), json.dumps(options))
         self.before_tests.unlink(missing_ok=True)  # of a killed run: not to be restored any more
         with locked(self.root / "lock"):
@@ -170,6 +174,10 @@ class Installation:
             with self.progress.during("make load balancers for kubernetes and kube-dns"):
                 services.up(self.lab, self._provider)
             self.progress.note(f"Services have load balancers ({self._provider}); DNS is one")
+            if self.with_router:
+                with self.progress.during("make the L7 router"):
+                    address = router.up(self.lab)
+                self.progress.note(f"the L7 router is at {address}")
         else:
             dns.down(self.lab, wait=False)
 
@@ -177,10 +185,14 @@ class Installation:
         """Install the programs, and start none; return whether they have changed."""
         return wheel.install(self._programs, self.progress, self._tree)
 
-    def _pools(self) -> pools.Pools:
+    @property
+    def admin_socket(self) -> Path:
+        """The socket by which the controller takes changes."""
         own = self._admin_socket(self.root)
-        admin_socket = self.in_pods.admin_socket if self.in_pods.entered else own
-        return pools.Pools(f"http://127.0.0.1:{HEALTH}", admin_socket)
+        return self.in_pods.admin_socket if self.in_pods.entered else own
+
+    def _pools(self) -> pools.Pools:
+        return pools.Pools(f"http://127.0.0.1:{HEALTH}", self.admin_socket)
 
     @property
     def before_tests(self) -> Path:
@@ -238,6 +250,8 @@ class Installation:
                 self.supervisor.stop(daemon(name))
         directories = (self._shipped / "crds", self._shipped / "rbac", _FURTHER_CRDS)
         files = [f"--filename={directory}" for directory in directories]
+        if self.with_router:
+            files.append(f"--filename={self._shipped}/manifests/{router.CLASS_FILE}")
         kubectl(self.lab, "apply", *files)
         shared_token.unlink(missing_ok=True)
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
@@ -281,6 +295,8 @@ class Installation:
             handlers = services.HANDLERS.split(",")
             handlers.remove("node")
             settings["kubernetes"]["enabled_handlers"] = ",".join(handlers)
+        if self.with_router:
+            settings["kubernetes"]["enabled_handlers"] += f",{router.HANDLERS}"
         if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "additional_subnets.py").exists():
             drivers = "additional_subnets,npwg_multiple_interfaces"
             if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "named_network.py").exists():
@@ -517,6 +533,7 @@ def main() -> int:
     parser.add_argument("--pool", default="noop", choices=pools.KINDS, help="make ports ahead?")
     parser.add_argument("--services", action="store_true", help="load balancers for Services?")
     parser.add_argument("--provider", default="ovn", choices=services.PROVIDERS, help="of those")
+    parser.add_argument("--router", action="store_true", help="an L7 router, beside Services?")
     parser.add_argument(IN_PODS, action="store_true", help="run them as Pods, from an image")
     arguments = parser.parse_args()
     installation = Installation(
@@ -524,6 +541,7 @@ def main() -> int:
         pool=arguments.pool,
         with_services=arguments.services,
         provider=arguments.provider,
+        with_router=arguments.router,
     )
     if arguments.command == "up":
         installation.up(arguments.controllers, as_pods=arguments.in_pods)

@@ -5,7 +5,7 @@ import functools
 import json
 
 from lab.kubernetes import dns
-from lab.kuryr import services
+from lab.kuryr import router, services
 from lab.kuryr.installation import CONTROLLER, Installation, kubectl
 from lab.paths import locked, write_atomic
 from lab.process import CommandError, wait_until
@@ -31,6 +31,7 @@ CONFIGURATIONS = {
         "provider": "ovn",
     },
     "amphora": {"with_services": True, "provider": "amphora"},
+    "router": {"with_services": True, "provider": "ovn", "with_router": True},
     "plain": {},
     "multus calls for all networks": {"multus": "default"},
     "multus calls for further networks": {"multus": "delegate"},
@@ -111,6 +112,7 @@ def _configuration():
         "multus": kubernetes.get("multus", "none"),
         "pod_selection": kubernetes.get("pod_selection", "all"),
         "neutron_ports": kubernetes.get("neutron_ports", "off"),
+        "with_router": "l7_router" in kubernetes.get("enabled_handlers", ""),
         "provider": kubernetes.get("endpoints_driver_octavia_provider", "ovn"),
     }
 
@@ -133,8 +135,12 @@ def _remember():
 
 def _apply(installation):
     """Let the controller run with this configuration, and all that belongs to it be there."""
+    if _configuration()["with_router"] and not installation.with_router:
+        router.down(installation.lab, installation.admin_socket, PATIENCE)
     if installation.pool == "noop" and _configuration()["pool"] != "noop":
         installation.pools.drain(PATIENCE)
+    if installation.with_router:
+        installation.apply()
     installation.register_controller(1)
     installation.supervisor.start(CONTROLLER)
     configuration = _configuration()
@@ -144,3 +150,5 @@ def _apply(installation):
             raise CommandError("the controller has not deleted the KuryrPortPools")
     if configuration["with_services"]:
         services.up(installation.lab, configuration["provider"], PATIENCE)
+    if configuration["with_router"]:
+        router.up(installation.lab, PATIENCE)

@@ -1,0 +1,110 @@
+"""Ingresses of a namespace, and the L7 router that serves them, as tests see them."""
+
+import http.client
+import json
+
+import pytest
+
+from lab.kubernetes.client import kubectl
+from lab.kuryr.router import CLASS, NAME
+from tests.kit.kube.objects import ingress_backend, ingress_rule, make_ingress
+from tests.lab.cluster import fresh_cluster, pod
+from tests.lab.services import ServiceCluster
+
+# Whatever is asked for, the answer names the Pod; /cgi-bin/headers shows what it was sent.
+ANSWER_EVERYTHING = (
+    "trap 'exit 0' TERM; mkdir -p /www/cgi-bin && hostname > /www/index.html && "
+    "echo E404:/www/index.html > /tmp/httpd.conf && "
+    r"printf '#!/bin/sh\necho Content-Type: text/plain; echo; env\n' > /www/cgi-bin/headers && "
+    "chmod +x /www/cgi-bin/headers && httpd -f -p 8080 -h /www -c /tmp/httpd.conf & wait"
+)
+
+
+class RouterCluster(ServiceCluster):
+    """One namespace with its Ingresses."""
+
+    def router_address(self):
+        shown = ("-n", "kube-system", "get", "configmap", NAME, "-o", "json")
+        return json.loads(kubectl(self.lab, *shown))["data"]["floating-ip"]
+
+    def host(self, name):
+        """A host of this namespace's own: the router serves those of others as well."""
+        return f"{name}.{self.namespace}.demo"
+
+    def backend(self, name, node="node1"):
+        """A Service and the only Pod behind it, of the same name."""
+        made = pod(name, node=node)
+        made["metadata"]["labels"]["answers"] = name
+        made["spec"]["containers"][0]["command"] = ["sh", "-c", ANSWER_EVERYTHING]
+        spec = {"selector": {"answers": name}, "clusterIP": "None"}
+        spec["ports"] = [{"name": "http", "port": 80, "targetPort": 8080}]
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
+        return [service | {"spec": spec}, made]
+
+    def ingress(self, name, *rules, **spec):
+        """Rules are (host, (type, path, service)…)."""
+        made = [
+            ingress_rule(
+                host, *((kind, path, ingress_backend(to, 80)) for kind, path, to in paths)
+            )
+            for host, *paths in rules
+        ]
+        spec.setdefault("class_name", CLASS)
+        return make_ingress(name, *made, namespace=self.namespace, **spec)
+
+    def ask(self, host, path, method="GET"):
+        """What the router answers: the name of a Pod, or the status and where it leads."""
+        connection = http.client.HTTPConnection(self.router_address(), timeout=10)
+        try:
+            connection.request(method, path, headers={"Host": host})
+            answer = connection.getresponse()
+            text = answer.read().decode().strip()
+        except OSError as error:
+            return str(error)
+        finally:
+            connection.close()
+        if answer.status in (200, 404):
+            return text
+        return answer.status, answer.headers.get("Location")
+
+    def until_answered(self, expected):
+        """Wait until all requests are answered so: {(host, path): answer}."""
+        found = {}
+
+        def answered():
+            for request in expected:
+                found[request] = self.ask(*request)
+            return found == expected
+
+        try:
+            self.wait_for("all requests are answered as is expected", answered)
+        except AssertionError:
+            differing = {each: found[each] for each in expected if found[each] != expected[each]}
+            raise AssertionError(f"{differing} differ") from None
+
+    def status_of_ingress(self, name):
+        found = json.loads(self.kubectl("get", "ingress", name, "-o", "json"))["status"]
+        return [each["ip"] for each in found["loadBalancer"].get("ingress", ())]
+
+
+def rule_of(host, *paths):
+    backends = ((kind, path, ingress_backend(to, 80)) for kind, path, to in paths)
+    return ingress_rule(host, *backends)
+
+
+@pytest.fixture
+def cluster(configured):
+    """A namespace of one's own; no route of it is left."""
+    with fresh_cluster() as found:
+        cluster = RouterCluster(found.namespace)
+        yield cluster
+        cluster.delete("ingresses", "--all")
+        cluster.wait_for("its routes go", lambda: not pools_of(cluster))
+    cluster.assert_nothing_leaks()
+
+
+def pools_of(cluster):
+    """The router's pools for Services of the namespace."""
+    [router] = cluster.octavia.get("/loadbalancers", name=NAME)["loadbalancers"]
+    pools = cluster.octavia.get("/pools", loadbalancer_id=router["id"])["pools"]
+    return [pool for pool in pools if pool["name"].startswith(f"{cluster.namespace}/")]
