@@ -17,7 +17,7 @@ from lab.lifecycle.lab import Lab
 from lab.paths import REPOSITORY, Paths
 
 ALONE = ("pods", "services", "rollout", "restart", "neutronports", "storm")
-ON_LAB = ("cni", "lab", "lab_services", "lab_rollout", "lab_burst", "nested")
+ON_LAB = ("cni", "lab", "lab_services", "lab_rollout", "lab_burst", "lab_l7", "nested")
 APART = ("ancestor",)
 
 
