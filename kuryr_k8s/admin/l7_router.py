@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kuryr_k8s.admin.server import BadRequest, answering
+from kuryr_k8s.admin.server import BadRequest, answering, require_lead
 from kuryr_k8s.handlers.routing import Routing
 
 Json = dict[str, Any]
@@ -43,7 +43,6 @@ class L7RouterAdmin:
         return {"address": self._routing.address}
 
     def _check(self) -> None:
-        if not self._leads():
-            raise web.HTTPServiceUnavailable(text="this controller does not lead")
+        require_lead(self._leads)
         if not self._routing.has_router:
             raise BadRequest("l7_router is not in [kubernetes] enabled_handlers")

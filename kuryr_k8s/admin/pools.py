@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kuryr_k8s.admin.server import BadRequest, answering
+from kuryr_k8s.admin.server import BadRequest, answering, require_lead
 from kuryr_k8s.drivers.base import (
     KeepsPorts,
     PodProjectDriver,
@@ -91,7 +91,7 @@ class PoolAdmin:
         """Make ports for a node, whether it has a pool already or not."""
         body = await _body(request)
         count = _count(body)
-        self._require_lead()
+        require_lead(self._leads)
         name, namespace = str(body.get("node")), str(body.get("namespace") or "default")
         node = self._nodes.get(Key("", name))
         if node is None:
@@ -113,12 +113,8 @@ class PoolAdmin:
         keeper, pool = self._find(request)
         return {"ports": keeper.free(pool.key, count)}
 
-    def _require_lead(self) -> None:
-        if not self._leads():
-            raise web.HTTPServiceUnavailable(text="this controller does not lead")
-
     def _keepers(self) -> list[KeepsPorts]:
-        self._require_lead()
+        require_lead(self._leads)
         return keepers(self._driver)
 
     def _find(self, request: web.Request) -> tuple[KeepsPorts, PoolView]:

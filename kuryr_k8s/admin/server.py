@@ -83,6 +83,15 @@ def refusal(status: int, error: str) -> web.Response:
     return web.json_response({"error": error}, status=status)
 
 
+def require_lead(leads: Callable[[], bool]) -> None:
+    """Refuse a request unless this controller leads.
+
+    :raises web.HTTPServiceUnavailable: it does not.
+    """
+    if not leads():
+        raise web.HTTPServiceUnavailable(text="this controller does not lead")
+
+
 def answering(
     answer: Callable[[web.Request], Awaitable[Json]],
 ) -> Callable[[web.Request], Awaitable[web.Response]]:

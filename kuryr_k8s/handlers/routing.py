@@ -1,4 +1,4 @@
-"""What objects ask of the L7 router, and what has become of it.
+"""Pass claims of routes to the L7 router, and its verdicts back to the objects.
 
 Sources such as the handler of Ingresses tell what their objects claim; the handler of the router
 asks all of them, and tells each object the verdict.
@@ -14,7 +14,7 @@ from kuryr_k8s.model.routes import Claim
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What has become of an object's claim.
+    """State how far the router serves the claim of an object.
 
     :param address: of the router.
     :param is_refused: none of its routes can be had.
@@ -29,7 +29,7 @@ class Verdict:
 
 
 class Source(Protocol):
-    """A kind of objects that claim something.
+    """Represent a kind of objects that claim routes.
 
     :cvar kind: of the objects.
     """

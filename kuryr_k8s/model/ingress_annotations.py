@@ -23,7 +23,7 @@ AS_IT_IS = {
 
 @dataclass(frozen=True, slots=True)
 class Honoured:
-    """What an Ingress asks for by annotations.
+    """Hold the requests that an Ingress makes by annotations.
 
     :param by_cookie: a client stays with a Pod, by a cookie of the router's.
     :param refused: what is asked for and cannot be had, in words for users.

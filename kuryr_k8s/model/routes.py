@@ -36,7 +36,7 @@ class Path:
 
     @property
     def is_any(self) -> bool:
-        """Whether all paths belong to it."""
+        """Return whether every path belongs to it."""
         return not (self.is_exact or self.elements)
 
     def covers(self, other: Self) -> bool:
@@ -62,17 +62,17 @@ class Host:
 
     @property
     def is_any(self) -> bool:
-        """Whether all hosts belong to it."""
+        """Return whether every host belongs to it."""
         return not self.name
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it has a label that can be anything."""
+        """Return whether its first label may be any label."""
         return self.name.startswith("*.")
 
     @property
     def rank(self) -> int:
-        """How specific it is: less is more."""
+        """Return how specific the host is: the lower, the more specific."""
         return 2 if self.is_any else int(self.is_wildcard)
 
     def covers(self, other: Self) -> bool:
@@ -85,14 +85,14 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Requests are passed on to a pool."""
+    """Pass requests on to a pool."""
 
     pool: str
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Clients are told to ask elsewhere.
+    """Send clients elsewhere.
 
     :param prefix: of the URL, before the path that the client has asked for.
     :param code: the HTTP status: 301, 302, 303, 307 or 308.
@@ -104,7 +104,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Requests are answered with the HTTP status 403."""
+    """Answer requests with the HTTP status 403."""
 
 
 Action = Forward | Redirect | Reject
@@ -112,7 +112,7 @@ Action = Forward | Redirect | Reject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What becomes of the requests to a host and a path.
+    """Define what the router does with requests to a host and a path.
 
     :param name: tells it from all others.
     :param created: when its object was created (RFC 3339).
@@ -126,7 +126,7 @@ class Route:
 
     @property
     def precedence(self) -> tuple[object, ...]:
-        """What sorts routes, the most specific one first, and of several alike the oldest."""
+        """Return the sort key of the route: the most specific route first, then the oldest one."""
         return (
             self.host.rank,
             -len(self.host.name),
@@ -160,7 +160,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one object asks of an L7 router.
+    """List the routes that one object claims of an L7 router.
 
     :param kind: of the object, like ``namespace``, ``name`` and ``uid``.
     :param routes: for plain HTTP.

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
+from kuryr_k8s.cloud.octavia.api import Octavia as Client
+from kuryr_k8s.model.load_balancer import LoadBalancer
+
 from .sides import Neutron, Reply, Side
 
 Json = dict[str, Any]
@@ -145,3 +149,11 @@ def populated(subnet_id: str, provider: str, **attributes: Any) -> Json:
 def bare(subnet_id: str, provider: str, **attributes: Any) -> Json:
     """The body of a load balancer without anything in it."""
     return {"vip_subnet_id": subnet_id, "provider": provider, **attributes}
+
+
+async def make(octavia: Octavia, client: Client, desired: LoadBalancer) -> str:
+    """Create the load balancer by one call, and return its id."""
+    made = await client.create_load_balancer(octavia_bodies.create_body(desired))
+    octavia.made.append(f"{BALANCERS}/{made.id}")
+    assert statuses(await octavia.settled(made.id)) == {"ACTIVE"}
+    return made.id

@@ -23,7 +23,7 @@ from kuryr_k8s.model.load_balancer import (
 )
 from tests.kit.lbaas.plans import next_step
 
-from .balancers import BALANCERS, POOLS, Octavia, statuses
+from .balancers import POOLS, Octavia, make, statuses
 from .sides import Side
 
 HOST = L7Rule("HOST_NAME", "REGEX", r"^a\.com(:[0-9]+)?$")
@@ -59,13 +59,6 @@ def router(side: Side, subnet_id: str, *policies: L7Policy) -> LoadBalancer:
             for name in names
         ),
     )
-
-
-async def make(octavia: Octavia, client: Client, desired: LoadBalancer) -> str:
-    made = await client.create_load_balancer(octavia_bodies.create_body(desired))
-    octavia.made.append(f"{BALANCERS}/{made.id}")
-    assert statuses(await octavia.settled(made.id)) == {"ACTIVE"}
-    return made.id
 
 
 async def carry_out(

@@ -30,6 +30,7 @@ from .balancers import (
     WITHIN,
     Octavia,
     bare,
+    make,
     statuses,
 )
 from .sides import Side
@@ -82,14 +83,6 @@ def wanted(side: Side, subnet_id: str, provider: str, *ports: str) -> LoadBalanc
         listeners=tuple(listeners),
         pools=tuple(pools),
     )
-
-
-async def make(octavia: Octavia, client: Client, desired: LoadBalancer) -> str:
-    """Make it by one call; its id."""
-    made = await client.create_load_balancer(octavia_bodies.create_body(desired))
-    octavia.made.append(f"{BALANCERS}/{made.id}")
-    assert statuses(await octavia.settled(made.id)) == {"ACTIVE"}
-    return made.id
 
 
 async def carry_out(

@@ -88,6 +88,17 @@ class RouterStage(ServiceStage):
         shown = (status.get("loadBalancer") or {}).get("ingress") or [{}]
         return shown[0].get("ip")
 
+    async def lose(self, cache, path, *, until):
+        """Have a cache lack an object, until the controller has asked the server by that verb."""
+        plural = path.split("/")[-2]
+        before = self.proxy.calls.count(until, plural)
+        cache._apply("DELETED", await self.client.find(path))
+
+        async def asked():
+            return self.proxy.calls.count(until, plural) > before
+
+        await self.until(asked)
+
     # Looking.
 
     def routers(self):

@@ -3,15 +3,11 @@
 :mod:`kuryr_k8s.drivers.lbaas.plan` decides which steps are needed, and in which order.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.cloud.octavia.api import Octavia
-from kuryr_k8s.cloud.octavia.found import StatusTree
 from kuryr_k8s.model.load_balancer import (
-    ACTIVE,
-    FoundLoadBalancer,
-    FoundPool,
     HealthMonitor,
     L7Policy,
     L7Rule,
@@ -20,8 +16,6 @@ from kuryr_k8s.model.load_balancer import (
     Member,
     Pool,
 )
-
-Members = dict[tuple[bytes, int], Member]  # by their addresses, however these are spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,90 +281,3 @@ async def take(octavia: Octavia, step: Change) -> str | None:
         case CreateRule(policy_id, rule):
             await octavia.create_rule(policy_id, bodies.rule_body(rule))
     return None
-
-
-def as_repopulated(
-    before: FoundLoadBalancer, step: SetMembers | AddMembers, shown: StatusTree
-) -> FoundLoadBalancer | None:
-    """Return what a change of members has made of a load balancer, once everything is ACTIVE.
-
-    :param before: the load balancer before the step, with nothing PENDING.
-    :returns: None if it does not have just those members, or if that cannot be seen.
-    """
-    if len(before.statuses()) > 1:
-        return None
-    in_use = {listener.pool_id for listener in before.listeners} | {step.pool_id}
-    in_use |= {
-        policy.pool_id
-        for listener in before.listeners
-        for policy in listener.policies
-        if policy.is_enabled and policy.policy.rules
-    }
-    after = {pool.id: _by_address(pool) for pool in before.pools if pool.id in in_use}
-    after[step.pool_id] = members = _members_after(step, after[step.pool_id])
-    seen = {
-        pool_id: {each.value for each in ids}
-        for pool_id, ids in shown.members.items()
-        if pool_id in after
-    }
-    if seen != {pool_id: set(expected) for pool_id, expected in after.items()}:
-        return None
-    ids = shown.members[step.pool_id]
-    spelled = tuple(replace(members[each.value], address=each.address) for each in ids)
-    pools = tuple(
-        replace(
-            pool,
-            pool=replace(pool.pool, members=spelled),
-            member_statuses=dict.fromkeys(ids, ACTIVE),
-            member_ids=ids,
-        )
-        if pool.id == step.pool_id
-        else pool
-        for pool in before.pools
-    )
-    return replace(before, pools=pools)
-
-
-def _by_address(pool: FoundPool) -> Members:
-    return {member.key.value: member for member in pool.pool.members}
-
-
-def _members_after(step: SetMembers | AddMembers, there: Members) -> Members:
-    """Return what the step makes of the members of a pool."""
-    members = dict(there) if isinstance(step, AddMembers) else {}
-    for member in step.members:
-        known = there.get(member.key.value, member)
-        members[member.key.value] = replace(member, subnet_id=member.subnet_id or known.subnet_id)
-    return members
-
-
-def as_active(answer: FoundLoadBalancer) -> FoundLoadBalancer:
-    """Return what a creation was answered, as it is once everything is ACTIVE."""
-    return replace(
-        answer,
-        provisioning_status=ACTIVE,
-        listeners=tuple(
-            replace(
-                each,
-                provisioning_status=ACTIVE,
-                policies=tuple(
-                    replace(
-                        policy,
-                        provisioning_status=ACTIVE,
-                        rule_statuses=(ACTIVE,) * len(policy.rule_statuses),
-                    )
-                    for policy in each.policies
-                ),
-            )
-            for each in answer.listeners
-        ),
-        pools=tuple(
-            replace(
-                pool,
-                provisioning_status=ACTIVE,
-                member_statuses=dict.fromkeys(pool.member_statuses, ACTIVE),
-                health_monitor_status=pool.health_monitor_id and ACTIVE,
-            )
-            for pool in answer.pools
-        ),
-    )

@@ -14,7 +14,7 @@ from kuryr_k8s.drivers.lbaas import ownership, steps
 from kuryr_k8s.drivers.lbaas.admission import Admission, Urgency
 from kuryr_k8s.drivers.lbaas.capabilities import Capabilities, check_replacement
 from kuryr_k8s.drivers.lbaas.compare import only_loses_drained
-from kuryr_k8s.drivers.lbaas.outcomes import is_told, outcome_of
+from kuryr_k8s.drivers.lbaas.outcomes import as_active, is_told, outcome_of
 from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
 from kuryr_k8s.drivers.lbaas.plan import attainable, steps_of_members
 from kuryr_k8s.drivers.lbaas.record import (
@@ -156,7 +156,7 @@ class Work:
             return None
         match view.phase:
             case Created(answer):
-                return Look(steps.as_active(answer), None, fresh=True)
+                return Look(as_active(answer), None, fresh=True)
             case Stepped(before, step, made):
                 own = await outcome_of(self._octavia, before.own, step, made, tree)
                 if own is None or own.statuses() != {ACTIVE}:

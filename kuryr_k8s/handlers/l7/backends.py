@@ -83,8 +83,9 @@ class Backends:
 
     def lost(self, claims: Iterable[Claim]) -> list[Key]:
         """List the Services of these claims that had pools, and that the cache lacks now."""
-        wanted = {Key(each.namespace, each.service) for one in claims for each in one.backends}
-        return [key for key in wanted & self._used if self._services.get(key) is None]
+        backends = (backend for claim in claims for backend in claim.backends)
+        services = {Key(backend.namespace, backend.service) for backend in backends}
+        return [key for key in services & self._used if self._services.get(key) is None]
 
     def until_reported(self) -> float | None:
         """Return the seconds until there is a problem to report; None if there will be none."""

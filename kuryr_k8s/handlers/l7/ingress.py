@@ -66,15 +66,16 @@ class IngressHandler(Handler):
 
     def claims(self) -> Iterator[Claim]:
         """Yield what all Ingresses of ours claim."""
+        classes = _by_name(self._classes.values())
         for ingress in self._ingresses.values():
-            if self._is_ours(ingress) and not ingress.deleting:
+            if _is_ours(ingress, classes) and not ingress.deleting:
                 yield self._claim_of(ingress)
 
     async def claimants(self) -> set[str]:
         """Return the uids of all Ingresses of ours, by live lists."""
         kube = self._context.kube
         listed, classes = await kube.list_views(INGRESSES), await kube.list_views(INGRESSCLASSES)
-        named = {each.name: each for each in classes}
+        named = _by_name(classes)
         return {each.uid for each in listed if not each.deleting and _is_ours(each, named)}
 
     def address_changed(self) -> None:
@@ -90,15 +91,12 @@ class IngressHandler(Handler):
             self._claims[ingress.uid] = (ingress.resource_version, claim)
         return claim
 
-    def _is_ours(self, ingress: Ingress) -> bool:
-        return _is_ours(ingress, {each.name: each for each in self._classes.values()})
-
     async def reconcile(self, key: Key) -> float | None:
         ingress = self._ingresses.get(key)
         if ingress is None or ingress.deleting:
             return None
         verdict = self._routing.verdict(ingress.uid)
-        if not self._is_ours(ingress):
+        if not _is_ours(ingress, _by_name(self._classes.values())):
             await self._leave(key, ingress)
             return None
         claim = self._claim_of(ingress)
@@ -155,6 +153,10 @@ def _status(verdict: Verdict) -> Sequence[Json] | None:
     if verdict.is_refused:
         return ()
     return ({"ip": verdict.address},) if verdict.is_served else None
+
+
+def _by_name(classes: Iterable[IngressClass]) -> dict[str, IngressClass]:
+    return {each.name: each for each in classes}
 
 
 def _is_ours(ingress: Ingress, classes: Mapping[str, IngressClass]) -> bool:

@@ -250,13 +250,7 @@ async def test_ingress_that_a_cache_lacks_keeps_its_routes(routers):
         await routers.until_address("shop")
         routers.proxy.events.hold("ingresses")  # else they would correct it
         [cache] = [each._ingresses for each in app.handlers if isinstance(each, IngressHandler)]
-        lists = routers.proxy.calls.count("list", "ingresses")
-        cache._apply("DELETED", await routers.client.find(routers.ingress_path("shop")))
-
-        async def listed():
-            return routers.proxy.calls.count("list", "ingresses") > lists
-
-        await routers.until(listed)
+        await routers.lose(cache, routers.ingress_path("shop"), until="list")
         assert routers.answer("a", "/") == ONE
 
 

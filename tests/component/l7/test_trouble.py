@@ -75,13 +75,7 @@ async def test_class_that_a_cache_lacks_takes_no_routes_away(routers):
         routers.proxy.events.hold("ingressclasses")
         [cache] = [each._classes for each in app.handlers if isinstance(each, IngressHandler)]
         path = f"/apis/networking.k8s.io/v1/ingressclasses/{routers.class_name}"
-        lists = routers.proxy.calls.count("list", "ingressclasses")
-        cache._apply("DELETED", await routers.client.find(path))
-
-        async def asked():
-            return routers.proxy.calls.count("list", "ingressclasses") > lists
-
-        await routers.until(asked)
+        await routers.lose(cache, path, until="list")
         assert routers.answer("a", "/") == ONE
 
 
@@ -92,14 +86,8 @@ async def test_service_that_a_cache_lacks_keeps_its_members(routers):
         await routers.until_address("shop")
         routers.proxy.events.hold("services")
         [handler] = [each for each in app.handlers if isinstance(each, L7RouterHandler)]
-        gets = routers.proxy.calls.count("get", "services")
         cache = handler._backends._services
-        cache._apply("DELETED", await routers.client.find(routers.service_path("one")))
-
-        async def asked():
-            return routers.proxy.calls.count("get", "services") > gets
-
-        await routers.until(asked)
+        await routers.lose(cache, routers.service_path("one"), until="get")
         assert routers.answer("a", "/") == ONE
 
 

@@ -7,6 +7,7 @@ import pytest
 from kuryr_k8s.cloud.octavia.found import StatusTree
 from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.drivers.lbaas import steps as lb_steps
+from kuryr_k8s.drivers.lbaas.outcomes import as_repopulated
 from kuryr_k8s.model.load_balancer import DELETED, ERROR
 from tests.kit.lbaas.octavia_model import OctaviaModel, found_pool, made, monitored
 from tests.kit.lbaas.plans import MONITOR, carry_out, kinds, listener, next_step, pool, wanted
@@ -103,7 +104,7 @@ def test_what_members_have_become_is_known_from_the_status_tree():
     octavia = OctaviaModel(before)
     step = lb_steps.AddMembers(before.pools[0].id, pool(members=["10.2.0.3"]).members)
     octavia.apply(step)
-    own = lb_steps.as_repopulated(before, step, shown(octavia.found))
+    own = as_repopulated(before, step, shown(octavia.found))
     assert (
         next_step(wanted(listener(), pool(members=["10.2.0.1", "fd02::1", "10.2.0.3"])), own)
         is None
@@ -124,7 +125,7 @@ def test_what_is_otherwise_than_it_was_to_become_is_not_known(what):
         octavia.apply(other)
     if what == "a port is gone":
         octavia.apply(lb_steps.DeleteListener(before.listeners[1].id))
-    assert lb_steps.as_repopulated(before, step, shown(octavia.found)) is None
+    assert as_repopulated(before, step, shown(octavia.found)) is None
 
 
 def test_udp_beside_tcp_on_the_same_port_leaves_tcp_alone():
