@@ -186,6 +186,18 @@ async def test_rule_that_no_haproxy_could_evaluate_is_refused(
         await client.create_rule(listener.policies[0].id, octavia_bodies.rule_body(rule))
 
 
+async def test_policy_takes_the_same_rule_twice(
+    side: Side, octavia: Octavia, subnet: str, client: Client
+) -> None:
+    """The driver replaces such a policy: see drivers/lbaas/policies.py."""
+    balancer_id = await make(octavia, client, router(side, subnet, REJECTED))
+    [listener] = (await client.read(balancer_id)).listeners
+    [rule] = REJECTED.rules
+    await client.create_rule(listener.policies[0].id, octavia_bodies.rule_body(rule))
+    [listener] = (await client.read(balancer_id)).listeners
+    assert listener.policies[0].policy.rules == (rule, rule)
+
+
 async def test_provider_ovn_has_no_policies(
     side: Side, octavia: Octavia, subnet: str, client: Client
 ) -> None:

@@ -6,6 +6,8 @@ requests of others: until it has all of them, it is disabled. One with a single 
 as Octavia passes over policies without rules. Policies are created in the order in which Octavia
 looks at them; then those that stay are led elsewhere, and those that are not desired any more go,
 in the opposite order.
+
+A policy that has one rule twice, as when a call of an earlier leader came late, is replaced.
 """
 
 import bisect
@@ -87,7 +89,7 @@ def _kept(
     kept: dict[Match, FoundL7Policy] = {}
     keys = {policy.key for policy in wanted}
     for there in found:
-        if there.is_enabled and there.policy.key in keys:
+        if there.is_enabled and there.policy.key in keys and not _has_a_rule_twice(there):
             kept.setdefault(there.policy.key, there)
     begun: defaultdict[tuple[str, str], list[FoundL7Policy]] = defaultdict(list)
     for there in found:
@@ -104,9 +106,15 @@ def _kept(
 
 def _can_become(found: FoundL7Policy, wanted: L7Policy) -> bool:
     """Return whether a policy takes no requests until it has all rules of the desired one."""
-    return set(found.policy.rules) <= set(wanted.rules) and (
-        not found.is_enabled or len(wanted.rules) == 1
+    return (
+        set(found.policy.rules) <= set(wanted.rules)
+        and not _has_a_rule_twice(found)
+        and (not found.is_enabled or len(wanted.rules) == 1)
     )
+
+
+def _has_a_rule_twice(found: FoundL7Policy) -> bool:
+    return len(set(found.policy.rules)) < len(found.policy.rules)
 
 
 def _completed(

@@ -187,6 +187,21 @@ def test_creation_that_was_broken_off_goes_on():
     assert as_said(now) == [(policy.key, target(policy))]
 
 
+def test_policy_with_a_rule_twice_is_replaced_when_another_one_takes_its_requests():
+    policy = L7Policy(name="a", action="REJECT", rules=RULES[:2])
+    found = made(router([policy]))
+    [listener] = found.listeners
+    twice = replace(policy, rules=(*RULES[:2], RULES[0]))
+    for is_enabled in (True, False):
+        doubled = found_policy(twice, None, is_enabled=is_enabled)
+        there = replace(found, listeners=(replace(listener, policies=(doubled,)),))
+        *_, (now, steps) = carried_out(router([policy]), there)
+        assert kinds(steps) == ["CreatePolicy", "CreateRule", "CreateRule", "UpdatePolicy",
+                                "DeletePolicy"]  # fmt: skip
+        [left] = now.listeners[0].policies
+        assert sorted(map(str, left.policy.rules)) == sorted(map(str, policy.rules))
+
+
 def test_policy_that_people_have_disabled_or_led_elsewhere_is_corrected_by_one_call():
     policies = [
         L7Policy(action="REDIRECT_TO_POOL", rules=(rule,), redirect_pool=name)
