@@ -70,7 +70,7 @@ class LinkEvents:
 
     def _examine(self, kind: int, body: bytes, number: int | None) -> None:
         found = dict(attributes(body[_HEAD:])) if kind == rtnl.DELLINK else _lower_end(body)
-        name = found.get(rtnl.IFNAME, b"").rstrip(b"\0").decode(errors="replace")
+        name = rtnl.text(found.get(rtnl.IFNAME, b""))
         if name:
             self._tell(name, number)
 

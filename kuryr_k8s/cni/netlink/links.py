@@ -10,7 +10,6 @@ from kuryr_k8s.cni.netlink.flows import Flows
 from kuryr_k8s.cni.netlink.link_events import LinkEvents
 from kuryr_k8s.cni.netlink.nested_links import NestedLinks
 from kuryr_k8s.cni.netlink.node_link import NodeLinks
-from kuryr_k8s.cni.netlink.pyroute import IPRoute
 from kuryr_k8s.cni.netlink.threads import Threads
 from kuryr_k8s.cni.netlink.virtual_functions import VirtualFunctions
 from kuryr_k8s.cni.netlink.wiring import NamespaceError, Observed, Wiring
@@ -230,7 +229,7 @@ def _delete(host: str, alias: str) -> None:
 
 def _alias(home: rtnl.Rtnl, host: str) -> str:
     found = home.attributes(host) or {}
-    return found.get(rtnl.IFALIAS, b"").rstrip(b"\0").decode(errors="replace")
+    return rtnl.text(found.get(rtnl.IFALIAS, b""))
 
 
 def _aliases_of(hosts: Sequence[str]) -> dict[str, str]:
@@ -264,12 +263,13 @@ def _delete_quietly(home: rtnl.Rtnl, ifname: str) -> None:
 
 
 def _aliases() -> dict[str, str]:
-    with IPRoute() as route:
-        pairs = (
-            (link.get_attr("IFLA_IFNAME"), link.get_attr("IFLA_IFALIAS"))
-            for link in route.link("dump", kind="veth")
-        )
-        return {name: alias for name, alias in pairs if alias}
+    with rtnl.Rtnl() as home:
+        veths = (found for found in home.links() if rtnl.kind(found) == "veth")
+        return {
+            rtnl.text(found[rtnl.IFNAME]): rtnl.text(found[rtnl.IFALIAS])
+            for found in veths
+            if rtnl.IFALIAS in found
+        }
 
 
 def _mac(host: str) -> str | None:

@@ -264,7 +264,7 @@ def _is(found: dict[int, bytes], nested: Nested) -> bool:
     if isinstance(nested, Vlan):
         return rtnl.vlan_id(found) == nested.vlan_id
     mac = found.get(rtnl.ADDRESS, b"").hex(":")
-    alias = found.get(rtnl.IFALIAS, b"").rstrip(b"\0").decode(errors="replace")
+    alias = rtnl.text(found.get(rtnl.IFALIAS, b""))
     return rtnl.kind(found) == "macvlan" and (mac == nested.mac or alias == nested.alias)
 
 

@@ -200,10 +200,15 @@ def number(value: bytes) -> int:
     return int(struct.unpack("=I", value)[0])
 
 
+def text(value: bytes) -> str:
+    """Read an attribute's value that is a text."""
+    return value.rstrip(b"\0").decode(errors="replace")
+
+
 def kind(found: dict[int, bytes]) -> str:
     """Return the kind of an interface, such as ``macvlan``; empty for a device."""
     info = dict(attributes(found.get(LINKINFO, b"")))
-    return info.get(INFO_KIND, b"").rstrip(b"\0").decode()
+    return text(info.get(INFO_KIND, b""))
 
 
 def vlan_id(found: dict[int, bytes]) -> int | None:

@@ -174,8 +174,8 @@ def _named(pci_slot: str) -> str:
     """Return the interface of a PCI device in the present namespace; its Pod may rename it."""
     with rtnl.Rtnl() as kernel:
         for found in kernel.links():
-            if found.get(rtnl.PARENT_DEVICE, b"").rstrip(b"\0").decode() == pci_slot:
-                return found[rtnl.IFNAME].rstrip(b"\0").decode()
+            if rtnl.text(found.get(rtnl.PARENT_DEVICE, b"")) == pci_slot:
+                return rtnl.text(found[rtnl.IFNAME])
     return ""
 
 
