@@ -3,6 +3,7 @@
 import json
 import re
 
+from kuryr_k8s.k8s.resources import Key
 from tests.kit.kube.objects import (
     ingress_backend,
     ingress_rule,
@@ -89,8 +90,19 @@ class RouterStage(ServiceStage):
         return shown[0].get("ip")
 
     async def lose(self, cache, path, *, until):
-        """Have a cache lack an object, until the controller has asked the server by that verb."""
+        """Have a cache lack an object, until the controller has asked the server by that verb.
+
+        Events that are under way would correct it: there are none, nor do later ones come.
+        """
         plural = path.split("/")[-2]
+
+        async def is_newest():
+            meta = (await self.client.find(path))["metadata"]
+            known = cache.get(Key(meta.get("namespace", ""), meta["name"]))
+            return known is not None and known.resource_version == meta["resourceVersion"]
+
+        await self.until(is_newest)
+        self.proxy.events.hold(plural)
         before = self.proxy.calls.count(until, plural)
         cache._apply("DELETED", await self.client.find(path))
 

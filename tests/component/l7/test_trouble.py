@@ -72,7 +72,6 @@ async def test_class_that_a_cache_lacks_takes_no_routes_away(routers):
     async with routers.controller() as app:
         await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
         await routers.until_address("shop")
-        routers.proxy.events.hold("ingressclasses")
         [cache] = [each._classes for each in app.handlers if isinstance(each, IngressHandler)]
         path = f"/apis/networking.k8s.io/v1/ingressclasses/{routers.class_name}"
         await routers.lose(cache, path, until="list")
@@ -84,7 +83,6 @@ async def test_service_that_a_cache_lacks_keeps_its_members(routers):
     async with routers.controller() as app:
         await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
         await routers.until_address("shop")
-        routers.proxy.events.hold("services")
         [handler] = [each for each in app.handlers if isinstance(each, L7RouterHandler)]
         cache = handler._backends._services
         await routers.lose(cache, routers.service_path("one"), until="get")
