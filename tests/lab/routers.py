@@ -19,9 +19,17 @@ ANSWER_EVERYTHING = (
     "chmod +x /www/cgi-bin/headers && httpd -f -p 8080 -h /www -c /tmp/httpd.conf & wait"
 )
 
+# Seconds for some fifty changes of one load balancer, one after another: beside tests that keep
+# Octavia's only worker busy, each takes six or seven.
+PATIENCE = 500
+
 
 class RouterCluster(ServiceCluster):
     """One namespace with its Ingresses."""
+
+    def wait_for(self, what, condition, seconds=PATIENCE):
+        """Ask until the condition holds; return its value."""
+        return super().wait_for(what, condition, seconds)
 
     def router_address(self):
         shown = ("-n", "kube-system", "get", "configmap", NAME, "-o", "json")
