@@ -1,6 +1,5 @@
 """State of an L7 router, as an annotation of Nodes shows it."""
 
-import dataclasses
 import ipaddress
 import json
 from typing import Any
@@ -31,12 +30,6 @@ class L7RouterState(KuryrObject):
     def to_text(self) -> str:
         """Return the text of the annotation."""
         return json.dumps(self.to_json(), sort_keys=True)
-
-    @classmethod
-    def of(cls, load_balancer: LBaaSLoadBalancer, floating_ip: str | None) -> "L7RouterState":
-        """Return the state with what belongs to it."""
-        bare = dataclasses.replace(load_balancer, provider=None, security_groups=None)
-        return cls(fip=floating_ip, router_lb=bare)
 
 
 def vip_address_in(text: str) -> str | None:

@@ -140,7 +140,7 @@ class Pool:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class L7Rule:
     """A rule of an L7 policy, which tells the requests that it takes.
 
@@ -163,7 +163,7 @@ class Match(NamedTuple):
     """
 
     action: str
-    rules: frozenset[L7Rule]
+    rules: tuple[L7Rule, ...]  # sorted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ class L7Policy:
     @property
     def key(self) -> Match:
         """The policy's identity within its listener."""
-        return Match(self.action, frozenset(self.rules))
+        return Match(self.action, tuple(sorted(self.rules)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ A policy that has one rule twice, as when a call of an earlier leader came late,
 """
 
 import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from kuryr_k8s.drivers.lbaas.steps import (
@@ -89,7 +89,7 @@ def _kept(
     kept: dict[Match, FoundL7Policy] = {}
     keys = {policy.key for policy in wanted}
     for there in found:
-        if there.is_enabled and there.policy.key in keys and not _has_a_rule_twice(there):
+        if there.is_enabled and there.policy.key in keys:
             kept.setdefault(there.policy.key, there)
     begun: defaultdict[tuple[str, str], list[FoundL7Policy]] = defaultdict(list)
     for there in found:
@@ -106,15 +106,9 @@ def _kept(
 
 def _can_become(found: FoundL7Policy, wanted: L7Policy) -> bool:
     """Return whether a policy takes no requests until it has all rules of the desired one."""
-    return (
-        set(found.policy.rules) <= set(wanted.rules)
-        and not _has_a_rule_twice(found)
-        and (not found.is_enabled or len(wanted.rules) == 1)
+    return Counter(found.policy.rules) <= Counter(wanted.rules) and (
+        not found.is_enabled or len(wanted.rules) == 1
     )
-
-
-def _has_a_rule_twice(found: FoundL7Policy) -> bool:
-    return len(set(found.policy.rules)) < len(found.policy.rules)
 
 
 def _completed(

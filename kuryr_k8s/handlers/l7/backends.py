@@ -20,8 +20,8 @@ class Backends:
 
     def __init__(self, context: HandlerContext) -> None:
         self._services = context.informers.of(SERVICES)
-        self._slices = ServiceSlices(context.informers.of(ENDPOINTSLICES))
         self._cache = context.informers.of(ENDPOINTSLICES)
+        self._slices = ServiceSlices(self._cache)
         self._named: frozenset[Key] = frozenset()  # Services to which routes lead
         self._used: frozenset[Key] = frozenset()  # those of them that there are
         self._missing: dict[Backend, float] = {}  # since when

@@ -44,6 +44,7 @@ class L7RouterHandler(Handler):
         self._driver = context.drivers[L7RouterDriver]
         self._routing = context.routing
         self._backends = Backends(context)
+        self._default = _default_backend(context.conf.l7_router.default_backend)
         self._nodes = context.informers.of(NODES)
         self._nodes.keep(L7_ROUTER_STATE)
         self._published = ""  # what every Node says
@@ -112,8 +113,7 @@ class L7RouterHandler(Handler):
                     await self._publish(claims, before)
             raise
         await self._publish(claims, state)
-        default = _default_backend(self._context.conf.l7_router.default_backend)
-        if default is not None and (problem := self._backends.problem(default)) is not None:
+        if self._default is not None and (problem := self._backends.problem(self._default)):
             raise errors.Refused(f"{DEFAULT_ROUTE}: {problem}")
         return self._backends.until_reported()
 
@@ -151,14 +151,14 @@ class L7RouterHandler(Handler):
         conf = self._context.conf
         routes = [route for claim in claims for route in claim.routes]
         backends = [backend for claim in claims for backend in claim.backends]
-        if (default := _default_backend(conf.l7_router.default_backend)) is not None:
-            backends.append(default)
+        if self._default is not None:
+            backends.append(self._default)
             routes.append(
                 Route(
                     name=DEFAULT_ROUTE,
                     host=Host(""),
                     path=Path.prefix("/"),
-                    action=Forward(str(default)),
+                    action=Forward(str(self._default)),
                     created=ANYTIME,
                 )
             )
@@ -269,7 +269,7 @@ def _text_of(state: FoundL7Router) -> str:
         subnet_id=found.vip_subnet_id,
         port_id=found.vip_port_id,
     )
-    return L7RouterState.of(load_balancer, state.floating_ip).to_text()
+    return L7RouterState(fip=state.floating_ip, router_lb=load_balancer).to_text()
 
 
 def _data_of(state: FoundL7Router) -> dict[str, str]:
