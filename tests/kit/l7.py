@@ -1,16 +1,16 @@
 """The L7 router: what users do to Ingresses, and what the router does with requests."""
 
 import json
-import re
 
 from kuryr_k8s.k8s.resources import Key
+from kuryr_k8s.model.load_balancer import TURNS, L7Rule
 from tests.kit.kube.objects import (
-    ingress_backend,
-    ingress_rule,
+    ingress_rules,
     make_ingress,
     make_ingress_class,
     path_of,
 )
+from tests.kit.lbaas import l7_rules
 from tests.kit.load_balancer_services import furnish_outside
 from tests.kit.service_stage import ServiceStage
 
@@ -19,7 +19,6 @@ HANDLERS = "vif,kuryrport,lbaas_spec,loadbalancer,l7_router,ingress"
 STATE = "openstack.org/kuryr-l7-router-state"
 NAME = "kuryr-l7-router"
 CONFIG_MAP = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
-TURNS = ("REJECT", "REDIRECT_PREFIX", "REDIRECT_TO_URL", "REDIRECT_TO_POOL")
 
 
 def furnish_routers(cloud, options):
@@ -40,8 +39,8 @@ class RouterStage(ServiceStage):
     def namespace(self):
         return self.cluster.namespace
 
-    async def add_class(self):
-        await self.client.create(make_ingress_class(self.class_name, CONTROLLER))
+    async def add_class(self, name="", controller=CONTROLLER):
+        await self.client.create(make_ingress_class(name or self.class_name, controller))
 
     async def delete_class(self, name=""):
         path = f"/apis/networking.k8s.io/v1/ingressclasses/{name or self.class_name}"
@@ -54,19 +53,11 @@ class RouterStage(ServiceStage):
         await self.add_service(name, ("http", 80), clusterIP="None")
         await self.set_slice(name, *addresses, ports=[("http", 8080)], service=name)
 
-    def _rules(self, rules):
-        return [
-            ingress_rule(
-                host, *((kind, path, ingress_backend(to, 80)) for kind, path, to in paths)
-            )
-            for host, *paths in rules
-        ]
-
     async def add_ingress(self, name, *rules, class_name="", **spec):
         """Rules are (host, (type, path, service)…)."""
         wanted = make_ingress(
             name,
-            *self._rules(rules),
+            *ingress_rules(rules),
             namespace=self.namespace,
             class_name=class_name or self.class_name,
             **spec,
@@ -74,7 +65,7 @@ class RouterStage(ServiceStage):
         return await self.client.create(wanted)
 
     async def change_ingress(self, name, *rules):
-        patch = {"spec": {"rules": self._rules(rules)}}
+        patch = {"spec": {"rules": ingress_rules(rules)}}
         await self.client.patch(self.ingress_path(name), patch)
 
     def ingress_path(self, name):
@@ -155,11 +146,15 @@ class RouterStage(ServiceStage):
 
     async def until_address(self, name):
         """Wait until the Ingress has an address; it."""
+        return await self.until(lambda: self.address(name))
 
-        async def told():
-            return await self.address(name)
+    async def until_no_address(self, name):
+        """Wait until the Ingress has none any more."""
 
-        return await self.until(told)
+        async def forgotten():
+            return await self.address(name) is None
+
+        await self.until(forgotten)
 
     async def until_event(self, reason):
         """Wait for an Event with this reason; its note."""
@@ -194,21 +189,16 @@ class RouterStage(ServiceStage):
 
 
 def _takes(policy, host, path):
-    rules = [rule for rule in policy["rules"] if rule["admin_state_up"]]
+    rules = [
+        L7Rule(rule["type"], rule["compare_type"], rule["value"], rule["invert"])
+        for rule in policy["rules"]
+        if rule["admin_state_up"]
+    ]
     return (
         policy["admin_state_up"]
         and bool(rules)
-        and all(_matches(rule, host, path) is not rule["invert"] for rule in rules)
+        and all(l7_rules.matches(rule, host, path) is not rule.invert for rule in rules)
     )
-
-
-def _matches(rule, host, path):
-    value, flags = (host, re.IGNORECASE) if rule["type"] == "HOST_NAME" else (path, 0)
-    if rule["compare_type"] == "REGEX":
-        return re.search(rule["value"], value, flags) is not None
-    if rule["compare_type"] == "STARTS_WITH":
-        return value.startswith(rule["value"])
-    return value == rule["value"]
 
 
 def _answer(policy):

@@ -7,7 +7,7 @@ import pytest
 
 from lab.kubernetes.client import kubectl
 from lab.kuryr.router import CLASS, NAME
-from tests.kit.kube.objects import ingress_backend, ingress_rule, make_ingress
+from tests.kit.kube.objects import ingress_rules, make_ingress
 from tests.lab.cluster import fresh_cluster, pod
 from tests.lab.services import ServiceCluster
 
@@ -51,14 +51,8 @@ class RouterCluster(ServiceCluster):
 
     def ingress(self, name, *rules, **spec):
         """Rules are (host, (type, path, service)…)."""
-        made = [
-            ingress_rule(
-                host, *((kind, path, ingress_backend(to, 80)) for kind, path, to in paths)
-            )
-            for host, *paths in rules
-        ]
         spec.setdefault("class_name", CLASS)
-        return make_ingress(name, *made, namespace=self.namespace, **spec)
+        return make_ingress(name, *ingress_rules(rules), namespace=self.namespace, **spec)
 
     def ask(self, host, path, method="GET"):
         """What the router answers: the name of a Pod, or the status and where it leads."""
@@ -93,11 +87,6 @@ class RouterCluster(ServiceCluster):
     def status_of_ingress(self, name):
         found = json.loads(self.kubectl("get", "ingress", name, "-o", "json"))["status"]
         return [each["ip"] for each in found["loadBalancer"].get("ingress", ())]
-
-
-def rule_of(host, *paths):
-    backends = ((kind, path, ingress_backend(to, 80)) for kind, path, to in paths)
-    return ingress_rule(host, *backends)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from kuryr_k8s.errors import ConfigError
 from kuryr_k8s.handlers.l7.ingress import IngressHandler
 from tests.kit.confs import CLUSTER, MARK, NODE, TAG
-from tests.kit.kube.objects import ingress_backend, make_ingress_class
+from tests.kit.kube.objects import ingress_backend
 from tests.kit.paths import GOLDEN
 
 ONE, TWO = {"10.62.0.5"}, {"10.62.0.6"}
@@ -101,16 +101,8 @@ async def test_one_more_host_costs_its_own_calls_and_a_restart_none(routers):
 async def test_state_stands_on_every_node_as_in_the_design_and_in_a_config_map(routers):
     golden = json.loads((GOLDEN / "l7_router_state.json").read_text())
     async with routers.controller():
-
-        async def told():
-            return await routers.node_state(NODE)
-
-        state = await routers.until(told)
-
-        async def mapped():
-            return await routers.config_map()
-
-        shown = await routers.until(mapped)
+        state = await routers.until(lambda: routers.node_state(NODE))
+        shown = await routers.until(routers.config_map)
     [floating_ip] = routers.cloud.floating_ips.values()
     [(balancer_id, balancer)] = routers.cloud.load_balancers.items()
     data = golden["versioned_object.data"]
@@ -132,7 +124,7 @@ async def test_ingress_of_another_class_is_not_touched_and_one_that_changes_clas
 ):
     await two_backends(routers)
     other = f"other-{routers.namespace}"
-    await routers.client.create(make_ingress_class(other, "example.com/other"))
+    await routers.add_class(other, "example.com/other")
     async with routers.controller():
         await routers.add_ingress("other", ("b", ("Prefix", "/", "two")), class_name=other)
         await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
@@ -142,11 +134,7 @@ async def test_ingress_of_another_class_is_not_touched_and_one_that_changes_clas
         patch = {"spec": {"ingressClassName": other}}
         await routers.client.patch(routers.ingress_path("shop"), patch)
         await routers.until_answered({("a", "/"): 503})
-
-        async def forgotten():
-            return await routers.address("shop") is None
-
-        await routers.until(forgotten)
+        await routers.until_no_address("shop")
     await routers.delete_class(other)
 
 
@@ -228,11 +216,7 @@ async def test_router_made_anew_keeps_its_addresses(routers):
 async def test_address_that_others_have_by_then_is_given_up(routers):
     async with routers.controller(l7_router={"vip_address": "10.97.0.77"}):
         await routers.until_answered({("a", "/"): 503})
-
-        async def told():
-            return await routers.node_state(NODE)
-
-        await routers.until(told)
+        await routers.until(lambda: routers.node_state(NODE))
     cloud = routers.cloud
     [old] = cloud.load_balancers
     cloud.octavia.remove(old)

@@ -5,7 +5,6 @@ from kuryr_k8s.handlers.l7.router import L7RouterHandler
 from tests.component.l7.test_ingress import ONE, TWO, two_backends, until_led
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import answer
-from tests.kit.kube.objects import make_ingress_class
 from tests.kit.l7 import STATE
 
 OFTEN = {"neutron_defaults": {"sweep_interval": "1"}}
@@ -107,17 +106,13 @@ async def test_port_that_octavia_has_left_does_not_cost_the_router_its_address(r
 async def test_ingress_that_left_our_class_while_nobody_led_loses_our_address(routers):
     await two_backends(routers)
     other = f"other-{routers.namespace}"
-    await routers.client.create(make_ingress_class(other, "example.com/other"))
+    await routers.add_class(other, "example.com/other")
     async with routers.controller():
         await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
         await routers.until_address("shop")
     await routers.client.patch(routers.ingress_path("shop"), {"spec": {"ingressClassName": other}})
     async with routers.controller():
-
-        async def forgotten():
-            return await routers.address("shop") is None
-
-        await routers.until(forgotten)
+        await routers.until_no_address("shop")
     await routers.delete_class(other)
 
 

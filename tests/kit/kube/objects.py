@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 Json = dict[str, Any]
@@ -183,6 +184,14 @@ def ingress_rule(host: str, *paths: tuple[str, str, Any]) -> Json:
             ]
         }
     return rule
+
+
+def ingress_rules(rules: Iterable[Any]) -> list[Json]:
+    """Rules from (host, (type, path, service)…), each to port 80 of the service."""
+    return [
+        ingress_rule(host, *((kind, path, ingress_backend(to, 80)) for kind, path, to in paths))
+        for host, *paths in rules
+    ]
 
 
 def ingress_backend(service: str, port: int | str) -> Json:

@@ -1,13 +1,12 @@
 """Octavia's policies serve each request as the text of Kubernetes says."""
 
-import re
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuryr_k8s.drivers.l7.plan import EQUAL_TO, HOST, REGEX, STARTS_WITH, plan
+from kuryr_k8s.drivers.l7.plan import plan
 from kuryr_k8s.model.load_balancer import REDIRECT_TO_POOL, REJECT, TURNS
 from kuryr_k8s.model.routes import Forward, Host, Path, Redirect, Reject, Route
+from tests.kit.lbaas import l7_rules
 
 # -- what Octavia does
 
@@ -30,17 +29,7 @@ def action_of(policy):
 
 
 def matches(policy, host, path):
-    return all(rule_matches(rule, host, path) is not rule.invert for rule in policy.rules)
-
-
-def rule_matches(rule, host, path):
-    value, flags = (host, re.IGNORECASE) if rule.type == HOST else (path, 0)
-    if rule.compare_type == REGEX:
-        return re.search(rule.value, value, flags) is not None
-    if rule.compare_type == STARTS_WITH:
-        return value.startswith(rule.value)
-    assert rule.compare_type == EQUAL_TO
-    return value == rule.value
+    return all(l7_rules.matches(rule, host, path) is not rule.invert for rule in policy.rules)
 
 
 # -- what Kubernetes says
