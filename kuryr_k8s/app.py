@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
@@ -25,6 +25,7 @@ from kuryr_k8s.admin.server import AdminServer
 from kuryr_k8s.admin.status import Status
 from kuryr_k8s.cloud import connect as cloud_connect
 from kuryr_k8s.cloud.account import Account
+from kuryr_k8s.cloud.barbican.api import Barbican
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.cloud.metrics import CallMetrics, LimitMetrics
@@ -55,6 +56,7 @@ from kuryr_k8s.process import HostLock, Waiting, notify, reach, start
 NAME = "kuryr-k8s-controller"
 HANDLERS = "kuryr_k8s.controller.handlers"
 IDENTITY = Key("", "kube-system")  # the namespace whose uid identifies the cluster
+BARBICAN_CALLS = 2  # in flight: certificates are stored one by one
 MARGIN = 1 / 9  # of the Lease's duration, before its end: the last write must be over by then
 
 
@@ -131,14 +133,11 @@ class ControllerApp:
             )
             stack.push_async_callback(lease_kube.close)
             self._lease = lease = self._make_lease(lease_kube, lock)
-            neutron, octavia = self._transports()
-            stack.callback(neutron.close)
-            stack.callback(octavia.close)
-            clients = Neutron(neutron, self._mark, self._clock.now), Octavia(octavia)
-            context = self._context(kube, *clients, lease)
-            health, admin, parts = self._build(
-                context, lease, {"neutron": neutron, "octavia": octavia}
-            )
+            clouds = self._transports()
+            for transport in clouds.values():
+                stack.callback(transport.close)
+            context = self._context(kube, clouds, lease)
+            health, admin, parts = self._build(context, lease, clouds)
             self.handlers = [handler for handler, _ in parts.handlers]
             self._loops = [*(loop for _, loop in parts.handlers), *parts.loops]
             group = await stack.enter_async_context(asyncio.TaskGroup())
@@ -155,9 +154,11 @@ class ControllerApp:
     # -- building
 
     def _context(
-        self, kube: KubeApi, neutron: Neutron, octavia: Octavia, lease: Lease
+        self, kube: KubeApi, clouds: dict[str, Transport], lease: Lease
     ) -> HandlerContext:
         """Return what handlers are handed; the drivers in it have the same clients and caches."""
+        neutron = Neutron(clouds["neutron"], self._mark, self._clock.now)
+        octavia, barbican = Octavia(clouds["octavia"]), Barbican(clouds["barbican"])
         informers = Informers(kube, self._patience, self._clock)
         events = EventRecorder(
             kube, NAME, socket.gethostname(), enabled=self.conf.kubernetes.use_events
@@ -171,6 +172,7 @@ class ControllerApp:
                 kube=kube,
                 neutron=neutron,
                 octavia=octavia,
+                barbican=barbican,
                 drivers=drivers,
                 informers=informers,
                 events=events,
@@ -321,20 +323,25 @@ class ControllerApp:
         key = Key(options.lease_namespace, options.lease_name)
         return Lease(kube, key, lock.identity, duration=options.lease_duration, clock=self._clock)
 
-    def _transports(self) -> tuple[Transport, Transport]:
-        """Make the transports to Neutron and Octavia: one token, and a limit for each."""
-        limits = self.conf.neutron.max_calls, self.conf.octavia_defaults.max_calls
+    def _transports(self) -> dict[str, Transport]:
+        """Make the transports to the APIs of OpenStack: one token, and a limit for each."""
+        neutron, octavia = self.conf.neutron, self.conf.octavia_defaults
         connection = cloud_connect.connect(
-            self.conf, connections=max(limits), patience=self._patience
+            self.conf,
+            connections=max(neutron.max_calls, octavia.max_calls),
+            patience=self._patience,
         )
-        adapters = (
-            ServiceAdapter(connection, "network", self._account, self._patience),
-            ServiceAdapter(connection, "load_balancer", self._account, self._patience),
-        )
-        return (
-            self._transport("neutron", adapters[0], limits[0], self.conf.neutron.calls_per_second),
-            self._transport("octavia", adapters[1], limits[1]),
-        )
+
+        def adapter(service: Literal["network", "load_balancer", "key_manager"]) -> ServiceAdapter:
+            return ServiceAdapter(connection, service, self._account, self._patience)
+
+        return {
+            "neutron": self._transport(
+                "neutron", adapter("network"), neutron.max_calls, neutron.calls_per_second
+            ),
+            "octavia": self._transport("octavia", adapter("load_balancer"), octavia.max_calls),
+            "barbican": self._transport("barbican", adapter("key_manager"), BARBICAN_CALLS),
+        }
 
     def _transport(
         self, name: str, adapter: ServiceAdapter, limit: int, rate: float = 0.0

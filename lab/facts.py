@@ -45,6 +45,7 @@ class Cloud:
     networks: dict[str, Network] = field(default_factory=dict)
     security_groups: dict[str, str] = field(default_factory=dict)
     router_id: str = ""
+    barbican_url: str = ""
 
     @property
     def project_id(self) -> str:

@@ -22,7 +22,12 @@ from kuryr_k8s.cloud.deadline import DeadlineAdapter, NotSent
 from kuryr_k8s.patience import PATIENCE, Patience
 
 _PASSING = re.compile(r" at 0x[0-9a-f]+| \(Request-ID: [^)]*\)")
-VERSIONS = ("/v2", "/v2.0")  # of Octavia: its address in the catalogue may end with one of them
+# by the names of services: their types in the catalogue, what their addresses may end with
+# there, and what these are to end with
+UNDISCOVERED = {
+    "load_balancer": ("load-balancer", ("/v2", "/v2.0"), "/v2.0"),
+    "key_manager": ("key-manager", ("/v1",), "/v1"),
+}
 
 
 def connect(
@@ -67,7 +72,7 @@ def _from_options(conf: cfg.ConfigOpts) -> openstack.connection.Connection:
 
 
 class ServiceAdapter:
-    """The SDK's adapter of Neutron or Octavia, looked up in the catalogue at the first request.
+    """The SDK's adapter of a service, looked up in the catalogue at the first request.
 
     The lookup asks Keystone. Therefore it happens in the thread of the call, and again after a
     failure. Requests bypass ``openstack.proxy.Proxy.request`` and go to keystoneauth's adapter
@@ -78,7 +83,7 @@ class ServiceAdapter:
     def __init__(
         self,
         connection: openstack.connection.Connection,
-        service: Literal["network", "load_balancer"],
+        service: Literal["network", "load_balancer", "key_manager"],
         account: Account | None = None,
         patience: Patience = PATIENCE,
     ) -> None:
@@ -88,7 +93,7 @@ class ServiceAdapter:
         self._patience = patience
         self._lock = threading.Lock()
         self._failure: tuple[float, errors.CloudError] | None = None
-        self._octavia: Any = None
+        self._found: Any = None
 
     def authenticate(self) -> str:
         """Get a token as :class:`kuryr_k8s.cloud.transport.Adapter` describes.
@@ -144,19 +149,20 @@ class ServiceAdapter:
 
         Octavia answers the SDK's question for versions, asked below /v2.0 as its own proxy does,
         with a text that the SDK cannot read. Its address is therefore taken from the catalogue
-        without asking.
+        without asking, like Barbican's, whose answer names an address of its own.
         """
         if self._service == "network":
             return self._connection.network
-        if self._octavia is None:
-            adapter = self._connection.config.get_session_client("load-balancer")
+        if self._found is None:
+            kind, versions, version = UNDISCOVERED[self._service]
+            adapter = self._connection.config.get_session_client(kind)
             endpoint = Adapter.get_endpoint(adapter, skip_discovery=True)
             if endpoint is None:
-                raise ksa.EndpointNotFound("the catalogue has no load-balancer")
+                raise ksa.EndpointNotFound(f"the catalogue has no {kind}")
             root = endpoint.rstrip("/")
-            adapter.endpoint_override = root if root.endswith(VERSIONS) else f"{root}/v2.0"
-            self._octavia = adapter
-        return self._octavia
+            adapter.endpoint_override = root if root.endswith(versions) else root + version
+            self._found = adapter
+        return self._found
 
 
 @contextlib.contextmanager

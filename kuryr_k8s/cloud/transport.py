@@ -28,14 +28,17 @@ Query = Mapping[str, str | Sequence[str]]
 BURST = 1.0  # seconds whose calls may begin at once, after as long without any
 REQUEST_ID = "x-openstack-request-id"
 _ADDED = 201  # with "null" instead of an object: Neutron has added a tag
-# Of Neutron (409 OverQuota) and Octavia (403). The word "quota" is not enough: a policy that
-# forbids us to read a quota contains it, too.
-_EXHAUSTION = re.compile("OverQuota|Quota exceeded|Quota has been met", re.IGNORECASE)
+# Of Neutron (409 OverQuota), Octavia and Barbican (403). The word "quota" is not enough: a policy
+# that forbids us to read a quota contains it, too.
+_EXHAUSTION = re.compile(
+    "OverQuota|Quota exceeded|Quota has been met|Quota reached", re.IGNORECASE
+)
 _NO_ADDRESS = re.compile("IpAddressGenerationFailure|No more IP addresses", re.IGNORECASE)
 # Octavia's messages while it changes a part of a load balancer, or the load balancer itself.
 _IMMUTABLE = re.compile("is immutable and cannot be updated|Invalid state .* of loadbalancer")
-# Octavia's words where it looks for a pool before it looks for members; that body is pecan's.
-_MISSING = re.compile(r"^[A-Z][\w ]+ [0-9a-f-]{36} not found\.$")
+# Octavia's words where it looks for a pool before it looks for members, and Barbican's; these
+# bodies are pecan's.
+_MISSING = re.compile(r"^(Secret|[A-Z][\w ]+ [0-9a-f-]{36}) not found\.$")
 
 
 class Adapter(Protocol):
@@ -104,12 +107,16 @@ class Transport:
         body: Json | None = None,
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
+        is_secret: bool = False,
     ) -> Json:
         """Send one request and wait for its answer.
 
+        :param is_secret: The body is kept out of logs, whatever their level.
         :raises errors.CloudError: The answer is 400 or more, or there was none (status 0).
         """
-        content = {"json": body, "params": dict(query or {}), "headers": dict(headers or {})}
+        content: Json = {"json": body, "params": dict(query or {}), "headers": dict(headers or {})}
+        if is_secret:
+            content["log"] = False  # keystoneauth's own
         async with self.limit.slot(current_priority()) as slot:
             request = functools.partial(self._request, path, method, content)
             started = asyncio.get_running_loop().time()
@@ -262,7 +269,7 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
 
 
 def _is_missing(text: str) -> bool:
-    """Return whether a 404 is Neutron's or Octavia's own, and not that of a proxy before them."""
+    """Return whether a 404 is the service's own, and not that of a proxy before it."""
     try:
         body = json.loads(text)
     except ValueError:

@@ -360,8 +360,14 @@ class Informers:
         if resource not in self._made:
             if self._sealed:
                 raise LookupError(f"ask for the cache of {resource.plural} before the start")
+            selected = resource.field_selector
             self._made[resource] = Informer(
-                self._api, resource, resource.view, patience=self._patience, clock=self._clock
+                self._api,
+                resource,
+                resource.view,
+                selectors={"fieldSelector": selected} if selected else None,
+                patience=self._patience,
+                clock=self._clock,
             )
         return cast("Informer[T]", self._made[resource])
 

@@ -12,6 +12,7 @@ from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 from kuryr_k8s.model.service import Endpoints, EndpointSlice, Service
+from kuryr_k8s.model.tls_secret import TLS_TYPE, TLSSecret
 
 
 class Key(NamedTuple):
@@ -51,6 +52,7 @@ class Resource(Generic[T_co]):
     """One kind of the Kubernetes API, declared where it is used.
 
     :param view: Reads an object into the few fields that a cache keeps of it.
+    :param field_selector: Caches keep the objects that it selects.
     :param metadata_only: Lists and watches ask for the objects' metadata only.
     """
 
@@ -60,6 +62,7 @@ class Resource(Generic[T_co]):
     version: str = "v1"
     namespaced: bool = True
     metadata_only: bool = False
+    field_selector: str = ""
     view: Callable[[dict[str, Any]], T_co] = field(default=_keep_nothing, compare=False)
 
     @property
@@ -88,6 +91,7 @@ ENDPOINTSLICES = Resource(
 SERVICECIDRS: Resource[Any] = Resource(
     "ServiceCIDR", "servicecidrs", group="networking.k8s.io", namespaced=False
 )
+TLSSECRETS = Resource("Secret", "secrets", field_selector=f"type={TLS_TYPE}", view=TLSSecret.read)
 CONFIGMAPS: Resource[Any] = Resource("ConfigMap", "configmaps")
 INGRESSES = Resource("Ingress", "ingresses", group="networking.k8s.io", view=Ingress.read)
 INGRESSCLASSES = Resource(

@@ -52,13 +52,25 @@ class IngressRule:
     paths: tuple[IngressPath, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class IngressTLS:
+    """Hosts of an Ingress that are served over TLS.
+
+    :param hosts: in lower case; empty for all hosts of its rules.
+    :param secret: the name of the Secret with the certificate; empty for that of the router.
+    """
+
+    hosts: tuple[str, ...]
+    secret: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingress:
     """An Ingress, reduced to what decides about its routes.
 
     :param class_name: what names its class: the field, or else the annotation; None: nothing.
     :param has_default: it has a default backend, even if that is no Service.
-    :param has_tls: it asks for TLS.
+    :param tls: what it asks for of TLS.
     :param annotations: those for other controllers, sorted by name.
     :param created: RFC 3339.
     :param ingress: the ingress of its status, as :func:`ingress_text` returns it.
@@ -72,7 +84,7 @@ class Ingress:
     has_default: bool
     default_backend: ServiceBackend | None
     rules: tuple[IngressRule, ...]
-    has_tls: bool
+    tls: tuple[IngressTLS, ...]
     annotations: tuple[tuple[str, str], ...]
     created: str
     deleting: bool
@@ -91,7 +103,7 @@ class Ingress:
             has_default="defaultBackend" in spec,
             default_backend=_backend(spec.get("defaultBackend")),
             rules=tuple(map(_rule, spec.get("rules") or ())),
-            has_tls=bool(spec.get("tls")),
+            tls=tuple(map(_tls, spec.get("tls") or ())),
             annotations=tuple(
                 (sys.intern(name), str(text))
                 for name, text in sorted((meta.get("annotations") or {}).items())
@@ -143,6 +155,11 @@ def _rule(item: Json) -> IngressRule:
             for each in paths
         ),
     )
+
+
+def _tls(item: Json) -> IngressTLS:
+    hosts = tuple(host.lower() for host in item.get("hosts") or ())
+    return IngressTLS(hosts, item.get("secretName") or "")
 
 
 def _backend(item: Json | None) -> ServiceBackend | None:

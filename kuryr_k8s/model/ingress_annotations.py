@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from kuryr_k8s.model.ingress import NGINX, OCTAVIA, Ingress
 
 AFFINITY = f"{NGINX}affinity"
+SSL_REDIRECT = f"{NGINX}ssl-redirect"
 # these values ask for what is done anyway; others are refused
 AS_IT_IS = {
     f"{NGINX}backend-protocol": ("HTTP",),
     f"{NGINX}affinity-mode": ("balanced",),
-    f"{NGINX}ssl-redirect": ("false",),
+    SSL_REDIRECT: ("true", "false"),
     f"{NGINX}force-ssl-redirect": ("false",),
     f"{NGINX}use-regex": ("false",),
     f"{OCTAVIA}internal": ("false",),
@@ -26,17 +27,23 @@ class Honoured:
     """Hold the requests that an Ingress makes by annotations.
 
     :param by_cookie: a client stays with a Pod, by a cookie of the router's.
+    :param is_plain_too: hosts with TLS are served in plain HTTP as well.
     :param refused: what is asked for and cannot be had, in words for users.
     """
 
     by_cookie: bool
+    is_plain_too: bool
     refused: tuple[str, ...]
 
 
 def honoured(ingress: Ingress) -> Honoured:
     """Return what an Ingress asks for by annotations."""
     named = dict(ingress.annotations)
-    return Honoured(by_cookie=named.get(AFFINITY) == "cookie", refused=tuple(_refused(named)))
+    return Honoured(
+        by_cookie=named.get(AFFINITY) == "cookie",
+        is_plain_too=named.get(SSL_REDIRECT) == "false",
+        refused=tuple(_refused(named)),
+    )
 
 
 def _refused(named: dict[str, str]) -> Iterator[str]:

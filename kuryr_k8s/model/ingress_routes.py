@@ -3,11 +3,11 @@
 https://kubernetes.io/docs/concepts/services-networking/ingress/#the-ingress-resource
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kuryr_k8s.model.ingress import EXACT, Ingress, ServiceBackend
 from kuryr_k8s.model.ingress_annotations import honoured
-from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route
+from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route, SecretName
 
 KIND = "Ingress"
 
@@ -34,8 +34,6 @@ def claim_of(ingress: Ingress) -> Claim:
             led.setdefault((host, Path.prefix("/")), (to, f"{host.name or '*'} defaultBackend"))
     elif ingress.has_default:
         problems.append("defaultBackend: only Services can be backends")
-    if ingress.has_tls:
-        problems.append("tls: not supported yet; the hosts are served in plain HTTP only")
     routes = tuple(
         Route(
             name=f"{KIND} {ingress.namespace}/{ingress.name} {what}",
@@ -51,8 +49,11 @@ def claim_of(ingress: Ingress) -> Claim:
         namespace=ingress.namespace,
         name=ingress.name,
         uid=ingress.uid,
+        created=ingress.created,
         routes=routes,
         backends=tuple(dict.fromkeys(to for to, _ in led.values())),
+        secured=tuple(_secured(ingress, dict.fromkeys(host for host, _ in led))),
+        is_plain_too=asked.is_plain_too,
         problems=tuple(problems),
     )
 
@@ -64,6 +65,18 @@ def _asked(ingress: Ingress) -> Iterator[tuple[Host, Path, ServiceBackend | None
         for each in rule.paths:
             path = Path.exact(each.path) if each.path_type == EXACT else Path.prefix(each.path)
             yield host, path, each.backend, f"{rule.host or '*'} {each.path_type} {each.path}"
+
+
+def _secured(ingress: Ingress, hosts: Iterable[Host]) -> Iterator[tuple[Host, SecretName | None]]:
+    """Yield the hosts of its routes that are served over TLS, and where their certificates are.
+
+    :param hosts: of its routes. Others, which ``tls`` may name as well, have no requests.
+    """
+    for host in hosts:
+        for tls in ingress.tls:
+            if not tls.hosts or host.name in tls.hosts:
+                yield host, SecretName(ingress.namespace, tls.secret) if tls.secret else None
+                break
 
 
 def _hosts(ingress: Ingress) -> list[Host]:

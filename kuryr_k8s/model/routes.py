@@ -116,6 +116,7 @@ class Route:
 
     :param name: tells it from all others.
     :param created: when its object was created (RFC 3339).
+    :param certificate: the source of the certificate with which it is served; empty for none.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Route:
     path: Path
     action: Action
     created: str = ""
+    certificate: str = ""
 
     @property
     def precedence(self) -> tuple[object, ...]:
@@ -158,13 +160,28 @@ class Backend:
         return f"{self.namespace}/{self.service}:{self.port}{affinity}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SecretName:
+    """The name of a Secret with a certificate."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return what users call it."""
+        return f"{self.namespace}/{self.name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """List the routes that one object claims of an L7 router.
 
     :param kind: of the object, like ``namespace``, ``name`` and ``uid``.
-    :param routes: for plain HTTP.
+    :param created: when it was created (RFC 3339).
     :param backends: the Services' ports to which its routes lead.
+    :param secured: hosts of its routes that are to be served over TLS, and the Secret with the
+        certificate of each; None for the router's own one.
+    :param is_plain_too: such hosts are served in plain HTTP as well, instead of leading there.
     :param problems: what of it cannot be done, in words for users.
     """
 
@@ -172,6 +189,9 @@ class Claim:
     namespace: str
     name: str
     uid: str
+    created: str = ""
     routes: tuple[Route, ...] = ()
     backends: tuple[Backend, ...] = ()
+    secured: tuple[tuple[Host, SecretName | None], ...] = ()
+    is_plain_too: bool = False
     problems: tuple[str, ...] = ()

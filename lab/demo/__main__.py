@@ -3,8 +3,8 @@
 Brings up the lab and the product, has ports made ahead and parked on the nodes, starts four Pods
 on two nodes, and shows what came of it: each Pod beside its Neutron port and what that was before,
 pings on a node, between nodes and to another network, and the pools; then two Services and an
-Ingress, asked without a pause from a Pod and from outside while the Pods behind them become more
-and fewer.
+Ingress with TLS, asked without a pause from a Pod and from outside while the Pods behind them
+become more and fewer.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def run_demo(paths: Paths, progress: Progress, *, as_pods: bool = False) -> int:
         public = demo_services.create(lab, progress)
     with progress.during("ask all of them while their Pods become more and fewer"):
         answers = demo_services.grow_and_shrink(lab, public, progress)
-    failed += demo_services.show(lab, answers)
+    failed += demo_services.show(lab, public, answers)
     print(NEXT)
     return 1 if failed else 0
 
@@ -330,7 +330,8 @@ It keeps running. What to try next:
   kubectl scale deployment kuryr-demo --replicas 10
   curl http://<EXTERNAL-IP of kuryr-demo-public>/      each answer names its Pod
   kubectl describe service kuryr-demo-public           what was made for it
-  curl --resolve shop.demo:80:<ADDRESS of the Ingress> http://shop.demo/
+  openstack secret list                     the certificate of shop.demo in Barbican
+  kubectl get secret kuryr-demo -o yaml     where it comes from; a new one there is shown at once
   kuryr-k8s l7-router show                  where the L7 router of all Ingresses is
   openstack loadbalancer status show <name>            the same in Octavia
   kubectl exec kuryr-demo-client -- nslookup kubernetes.default

@@ -1,4 +1,4 @@
-"""The demonstration's Services, a ClusterIP and a LoadBalancer, and an Ingress.
+"""The demonstration's Services, a ClusterIP and a LoadBalancer, and an Ingress with TLS.
 
 All are asked without a pause, from a Pod and from the machine through floating IPs, while the
 Deployment behind them grows and shrinks.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import subprocess
 import threading
 from collections import Counter
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab import facts
+from lab.demo import certificate
 from lab.install.images import CURL
 from lab.kubernetes.client import kubectl
 from lab.kuryr import router
@@ -29,11 +31,9 @@ FEW, MANY = 2, 6
 PATIENCE = 240  # seconds
 Json = dict[str, Any]
 # One line an answer: what the Pod says of itself, the HTTP status, seconds.
-_ASK = (
-    "curl -s {1} --max-time 15 -w ' %{{http_code}} %{{time_total}}\\n' http://{0}/"
-    " | tr '\\n' ' '; echo"
-)
+_ASK = "curl -s {0} --max-time 15 -w ' %{{http_code}} %{{time_total}}\\n' | tr '\\n' ' '; echo"
 _LOOP = "while {0}; do sleep 0.1; done"  # it ends when nobody reads it any more
+_REDIRECT = f"308 https://{HOST}/"
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Client:
         return self.answers
 
 
-def objects() -> list[Json]:
+def objects(lab: facts.Lab) -> list[Json]:
     """Describe the two Services, the Ingress, and the Pod that asks one of the Services."""
     ports = [{"name": "http", "port": 80, "targetPort": 8080}]
     families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}
@@ -94,10 +94,14 @@ def objects() -> list[Json]:
     }
     backend = {"service": {"name": NAME, "port": {"name": "http"}}}
     path = {"path": "/", "pathType": "Prefix", "backend": backend}
-    rules = [{"host": HOST, "http": {"paths": [path]}}]
-    ingress = _object("Ingress", NAME, {"ingressClassName": router.CLASS, "rules": rules})
+    routes = {
+        "ingressClassName": router.CLASS,
+        "rules": [{"host": HOST, "http": {"paths": [path]}}],
+        "tls": [{"hosts": [HOST], "secretName": NAME}],
+    }
     return [
-        ingress | {"apiVersion": "networking.k8s.io/v1"},
+        certificate.secret(lab, NAME, HOST),
+        _object("Ingress", NAME, routes) | {"apiVersion": "networking.k8s.io/v1"},
         _object("Service", NAME, spec | families),
         _object("Service", PUBLIC, spec | {"type": "LoadBalancer"}),
         _object("Pod", CLIENT, client),
@@ -118,7 +122,7 @@ class Public:
 
 def create(lab: facts.Lab, progress: Progress) -> Public:
     """Create the Services, the Ingress and the client's Pod, and wait until all of them answer."""
-    items = {"apiVersion": "v1", "kind": "List", "items": objects()}
+    items = {"apiVersion": "v1", "kind": "List", "items": objects(lab)}
     kubectl(lab, "create", "--filename=-", stdin=json.dumps(items))
     address = "{.status.loadBalancer.ingress[0].ip}"
     wait = ("wait", f"--for=jsonpath={address}", f"service/{PUBLIC}", f"--timeout={PATIENCE}s")
@@ -129,8 +133,9 @@ def create(lab: facts.Lab, progress: Progress) -> Public:
     for command in _commands(lab, public, "{0}").values():
         answered = functools.partial(_is_answered, command)
         _until(f"{command[-1]} is answered", answered)
+    _until(f"http://{HOST} leads to TLS", lambda: _plain(public) == _REDIRECT)
     progress.note(f"Service {NAME} answers by its name, Service {PUBLIC} at {public.service}")
-    progress.note(f"Ingress {NAME} answers as http://{HOST} at {public.router}")
+    progress.note(f"Ingress {NAME} answers as https://{HOST} at {public.router}")
     return public
 
 
@@ -139,19 +144,41 @@ def _commands(lab: facts.Lab, public: Public, script: str) -> dict[str, list[str
 
     :param script: has a place for what asks once.
     """
-    by_name = f"--resolve {HOST}:80:{public.router}"
+    by_address = f"http://{public.service}"
     return {
-        f"a Pod, http://{NAME}": _from_pod(lab, script.format(_ASK.format(NAME, ""))),
-        f"this machine, http://{public.service}": _from_here(
-            script.format(_ASK.format(public.service, ""))
+        f"a Pod, http://{NAME}": _from_pod(lab, script.format(_ASK.format(f"http://{NAME}/"))),
+        f"this machine, {by_address}": _from_here(script.format(_ASK.format(f"{by_address}/"))),
+        f"this machine, https://{HOST}": _from_here(
+            script.format(_ASK.format(shlex.join(_securely(lab, public))))
         ),
-        f"this machine, http://{HOST}": _from_here(script.format(_ASK.format(HOST, by_name))),
     }
+
+
+def _securely(lab: facts.Lab, public: Public) -> list[str]:
+    """Return curl's arguments that ask the Ingress over TLS, and verify its certificate."""
+    resolve = ["--resolve", f"{HOST}:443:{public.router}"]
+    return ["--cacert", str(certificate.authority(lab)), *resolve, f"https://{HOST}/"]
+
+
+def _plainly(public: Public) -> list[str]:
+    """Return curl's arguments that ask the Ingress in plain HTTP."""
+    return ["--resolve", f"{HOST}:80:{public.router}", f"http://{HOST}/"]
+
+
+def _plain(public: Public) -> str:
+    """Return what is answered in plain HTTP: the status, and where it leads."""
+    shown = ["-s", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", "--max-time", "15"]
+    return run(["curl", *shown, *_plainly(public)], check=False)
 
 
 def remove(lab: facts.Lab) -> None:
     """Delete the Services, and with them their load balancers and the floating IP; return then."""
-    kinds = (("ingress", (NAME,)), ("service", (NAME, PUBLIC)), ("pod", (CLIENT,)))
+    kinds = (
+        ("ingress", (NAME,)),
+        ("secret", (NAME,)),
+        ("service", (NAME, PUBLIC)),
+        ("pod", (CLIENT,)),
+    )
     for kind, names in kinds:
         kubectl(lab, "delete", kind, *names, "--ignore-not-found", f"--timeout={PATIENCE}s")
 
@@ -178,8 +205,8 @@ def grow_and_shrink(lab: facts.Lab, public: Public, progress: Progress) -> dict[
     return answers
 
 
-def show(lab: facts.Lab, answers: dict[str, Answers]) -> int:
-    """Print the load balancers, and the answers of each client.
+def show(lab: facts.Lab, public: Public, answers: dict[str, Answers]) -> int:
+    """Print the load balancers, the answers of each client, and one over TLS.
 
     :returns: how many requests failed.
     """
@@ -203,7 +230,28 @@ def show(lab: facts.Lab, answers: dict[str, Answers]) -> int:
         print(f"  {who:<40}{got.by.total():>10}{len(got.by):>9}{slowest:>10}{len(got.failed):>8}")
         for line in got.failed[:5]:
             print(f"    failed: {line}")
-    return sum(len(got.failed) for got in answers.values())
+    return sum(len(got.failed) for got in answers.values()) + _show_tls(lab, public)
+
+
+def _show_tls(lab: facts.Lab, public: Public) -> int:
+    """Ask the Ingress over TLS and in plain HTTP, and print the commands and the answers.
+
+    :returns: how many requests failed.
+    """
+    print(f"\nTLS: the certificate of Secret {NAME}, by way of Barbican and Octavia")
+    securely, failed = _securely(lab, public), 0
+    print(f"  curl {shlex.join(securely)}")
+    verified = "%{http_code}, certificate verified (%{ssl_verify_result})"
+    try:
+        printed = run(["curl", "-sS", "--max-time", "15", "-w", verified, *securely])
+    except CommandError as error:
+        failed += 1
+        printed = f"FAILED: {str(error).splitlines()[-1]}"
+    print(f"    {' '.join(printed.split())}")
+    plain = _plain(public)
+    failed += plain != _REDIRECT
+    print(f"  curl {shlex.join(_plainly(public))}\n    {plain}")
+    return failed
 
 
 def _scale(lab: facts.Lab, count: int) -> None:

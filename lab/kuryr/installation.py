@@ -252,6 +252,9 @@ class Installation:
         files = [f"--filename={directory}" for directory in directories]
         if self.with_router:
             files.append(f"--filename={self._shipped}/manifests/{router.CLASS_FILE}")
+            secrets = self._shipped / "rbac" / router.SECRETS_FILE
+            if secrets.exists():  # an earlier version has no TLS
+                files.append(f"--filename={secrets}")
         kubectl(self.lab, "apply", *files)
         shared_token.unlink(missing_ok=True)
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]
@@ -297,6 +300,7 @@ class Installation:
             settings["kubernetes"]["enabled_handlers"] = ",".join(handlers)
         if self.with_router:
             settings["kubernetes"]["enabled_handlers"] += f",{router.HANDLERS}"
+            settings["l7_router"] = router.SETTINGS
         if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "additional_subnets.py").exists():
             drivers = "additional_subnets,npwg_multiple_interfaces"
             if (self._tree / "kuryr_k8s" / "drivers" / "multi_vif" / "named_network.py").exists():

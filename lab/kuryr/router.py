@@ -13,6 +13,9 @@ from lab.process import CommandError, run, wait_until
 
 HANDLERS = "l7_router,ingress"
 CLASS_FILE, CLASS = "ingressclass.yaml", "kuryr"
+# It lets the controller read the certificates of Ingresses.
+SECRETS_FILE = "optional/tls-secrets.yaml"
+SETTINGS = {"tls": "true"}
 NAME = "kuryr-l7-router"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
 from lab import topology
 from lab.host import cgroups, mounts, wiring
@@ -23,6 +24,9 @@ _LINKS = (
     *("ul-node", "ul-outside", "ul-router", "ex-router", "tap-vm", "card-vm"),
     *(topology.AMPHORA, "park"),
 )
+# What refers to the objects of a cloud, below the state. The databases come last: as long as they
+# are there, there is something to forget.
+_OF_A_CLOUD = ("lab.json", "components", "kuryr", "nodes", "run/amp", "data")
 
 
 def stop_components(supervisor: Supervisor, progress: Progress) -> None:
@@ -110,9 +114,22 @@ def purge(paths: Paths) -> None:
     """Delete everything but the cache."""
     mounts.unmount_below(paths.state)
     for path in list(paths.state.iterdir()) if paths.state.exists() else []:
-        if path.name == "lock":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        if path.name != "lock":
+            _delete(path)
+
+
+def forget_cloud(paths: Paths) -> None:
+    """Delete the databases of a cloud that has stopped, and of the cluster and the nodes on it.
+
+    Certificates, logs and what was chosen for the lab stay.
+    """
+    for name in _OF_A_CLOUD:
+        _delete(paths.state / name)
+    paths.create()
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from lab import topology
+from lab.install import openstack as python_services
 from lab.lifecycle import cleanup, graph
 from lab.lifecycle.graph import Step
 from lab.lifecycle.names import resolve
@@ -28,7 +29,7 @@ _PARTS = ("host", "install", "kubernetes", "lifecycle", "machine", "openstack", 
 # What `up --only` understands besides names of steps.
 GROUPS = {
     "control-plane": ("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
-    "openstack": ("keystone", "neutron", "octavia"),
+    "openstack": ("keystone", "neutron", "barbican", "octavia"),
 }
 
 
@@ -66,6 +67,11 @@ class Lab:
         return self.paths.state / "complete"
 
     @property
+    def _cloud(self) -> Path:
+        """The file that names the services of which the databases are."""
+        return self.paths.state / "cloud"
+
+    @property
     def nodes(self) -> tuple[topology.Node, ...]:
         return topology.nodes(self.count)
 
@@ -75,6 +81,7 @@ class Lab:
         """Install what is missing, start what does not run, return when all of it is ready."""
         self.paths.create()
         with self.locked():
+            self._forget_other_cloud()
             before, count = self.count, count or self.count
             vms_before, vms = self.vms, self.vms if vms is None else vms
             plan = Plan(self.paths, self.supervisor, count, vms)
@@ -106,6 +113,14 @@ class Lab:
             if purge:
                 cleanup.purge(self.paths)
             self.progress.note("down")
+
+    def forget_other_cloud(self) -> None:
+        """Stop and forget a lab that an earlier version made, with other services.
+
+        `up` does so, too; this is for whoever is to have nothing killed later.
+        """
+        with self.locked():
+            self._forget_other_cloud()
 
     def restart(self, names: list[str], *, kill: bool = False) -> None:
         """Restart components one after another; short names stand for those of all nodes.
@@ -151,6 +166,20 @@ class Lab:
             finally:  # what a test starts afterwards is no command of ours
                 for mark in (LAB_MARK, COMPONENT_MARK):
                     os.environ.pop(mark, None)
+
+    def _forget_other_cloud(self) -> None:
+        services = python_services.location(self.paths).name
+        if self._cloud.exists() and self._cloud.read_text() == services:
+            return
+        # The schemas would be made anew for these services; OVN, the cluster and the product
+        # would go on with objects that are gone.
+        if any(self.paths.data.iterdir()):
+            self.progress.note("the lab is of another version, with other services: it goes")
+            self._complete.unlink(missing_ok=True)
+            cleanup.stop_components(self.supervisor, self.progress)
+            cleanup.remove_traces(self.paths, self.nodes)
+            cleanup.forget_cloud(self.paths)
+        write_atomic(self._cloud, services)
 
     def _is_up(self, components: list[Component]) -> bool:
         """Return whether all that is wanted runs already, as it is wanted, and answers."""

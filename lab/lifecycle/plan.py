@@ -95,6 +95,7 @@ class Plan:
             "mariadb": ("mariadb-data",),
             "keystone": ("keystone-schema", "bridges-node1"),
             "neutron": ("neutron-schema", "accounts"),
+            "barbican": ("barbican-schema", "accounts"),
             "octavia-agent": ("octavia-files", "ports"),
             "etcd": ("build-etcd",),
             "kube-apiserver": ("build-kube-apiserver", "certificates", "bridges-node1"),

@@ -1,1 +1,1 @@
-"""Keystone, Neutron and Octavia on the lab."""
+"""Keystone, Neutron, Barbican and Octavia on the lab."""

@@ -13,6 +13,7 @@ from typing import Any
 from lab import facts, topology
 from lab.openstack.config import (
     ADMIN_PASSWORD,
+    BARBICAN_URL,
     KEYSTONE_PORT,
     KEYSTONE_URL,
     NEUTRON_PORT,
@@ -26,9 +27,9 @@ from lab.process import wait_until
 from lab.topology import Network, Node
 
 _LOCAL_KEYSTONE = f"http://127.0.0.1:{KEYSTONE_PORT}/v3"
-# The least that lets the product work: `member` for what the project owns, load balancers
-# included, `service` because Neutron lets only that role (or an admin) write and read binding:*
-# of ports.
+# The least that lets the product work: `member` for what the project owns, load balancers and
+# secrets included, `service` because Neutron lets only that role (or an admin) write and read
+# binding:* of ports.
 KURYR_ROLES = ("member", "service")
 _MARK = "made by the lab"
 
@@ -63,6 +64,7 @@ def ensure_accounts() -> dict[str, str]:
         name: _identity(keystone, "user", name, domain_id="default", password=password)
         for name, password in (
             ("neutron", SERVICE_PASSWORD),
+            ("barbican", SERVICE_PASSWORD),
             ("octavia", SERVICE_PASSWORD),
             ("kuryr", USER_PASSWORD),
             ("tenant2", USER_PASSWORD),
@@ -71,6 +73,7 @@ def ensure_accounts() -> dict[str, str]:
     }
     grants = {
         ("neutron", "service"): ("admin", "service"),
+        ("barbican", "service"): ("service",),
         ("octavia", "service"): ("admin", "service"),
         # The admin of the lab may also write binding:profile, which `admin` alone may not.
         ("admin", "admin"): ("service", "load-balancer_admin", "load-balancer_member"),
@@ -82,6 +85,7 @@ def ensure_accounts() -> dict[str, str]:
             keystone.put(f"/projects/{projects[project]}/users/{users[user]}/roles/{roles[name]}")
     for name, kind, url in (
         ("neutron", "network", NEUTRON_URL),
+        ("barbican", "key-manager", BARBICAN_URL),
         ("octavia", "load-balancer", OCTAVIA_URL),
     ):
         _endpoints(keystone, _identity(keystone, "service", name, type=kind), url)
@@ -145,6 +149,7 @@ class NeutronSetup:
         return facts.Cloud(
             keystone_url=KEYSTONE_URL,
             neutron_url=NEUTRON_URL,
+            barbican_url=BARBICAN_URL,
             octavia_url=OCTAVIA_URL,
             clouds_yaml="",
             projects=self._projects,

@@ -1,7 +1,8 @@
-"""The configuration files of Keystone, Neutron and Octavia, and clouds.yaml."""
+"""The configuration files of Keystone, Neutron, Barbican and Octavia, and clouds.yaml."""
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from lab.paths import Paths, write_atomic
 
 # The services talk to each other over loopback; users, on any node, over the underlay.
 HOST = "198.18.0.1"
-KEYSTONE_PORT, NEUTRON_PORT, OCTAVIA_PORT = 5000, 9696, 9876
+KEYSTONE_PORT, NEUTRON_PORT, BARBICAN_PORT, OCTAVIA_PORT = 5000, 9696, 9311, 9876
 KEYSTONE_URL = f"http://{HOST}:{KEYSTONE_PORT}/v3"
 NEUTRON_URL = f"http://{HOST}:{NEUTRON_PORT}"
+BARBICAN_URL = f"http://{HOST}:{BARBICAN_PORT}"
 OCTAVIA_URL = f"http://{HOST}:{OCTAVIA_PORT}"
 _LOCAL_KEYSTONE = f"http://127.0.0.1:{KEYSTONE_PORT}"
 ADMIN_PASSWORD, SERVICE_PASSWORD, USER_PASSWORD = "admin", "service", "secret"
@@ -23,6 +25,8 @@ USERS = {
     "tenant2": ("tenant2", USER_PASSWORD, "tenant2"),
 }
 OCTAVIA_SOCKETS = Path("/var/run/octavia")
+# 32 characters; the same for ever, since secrets in a database that is kept are encrypted by it.
+_KEY = "insecure-key-do-not-use-this-key"
 
 
 def render(sections: dict[str, dict[str, object]]) -> str:
@@ -132,10 +136,45 @@ def write_neutron(paths: Paths, venv: Path) -> None:
     )
 
 
+def barbican_home(paths: Paths) -> Path:
+    """Return the directory in which Barbican looks for its configuration: that of its user."""
+    return paths.etc / "barbican"
+
+
+def write_barbican(paths: Paths, venv: Path) -> None:
+    """Write Barbican's configuration, and the application that uWSGI loads."""
+    home = barbican_home(paths)
+    quotas = ("secrets", "orders", "containers", "consumers", "cas")
+    write_atomic(
+        home / "barbican.conf",
+        render(
+            {
+                "DEFAULT": {"host_href": BARBICAN_URL, "transport_url": "fake://"},
+                "database": {"connection": mariadb.url(paths, "barbican")},
+                "keystone_authtoken": _service("barbican")
+                | {"www_authenticate_uri": _LOCAL_KEYSTONE, "service_token_roles_required": False},
+                "secretstore": {"enabled_secretstore_plugins": "store_crypto"},
+                "crypto": {"enabled_crypto_plugins": "simple_crypto"},
+                "simple_crypto_plugin": {"kek": base64.urlsafe_b64encode(_KEY.encode()).decode()},
+                "quotas": {f"quota_{name}": -1 for name in quotas},
+            }
+        ),
+    )
+    # Barbican's own module takes the pipeline from a path below /etc, which is built into it.
+    pipeline = venv / "etc/barbican/barbican-api-paste.ini"
+    write_atomic(
+        home / "barbican_wsgi.py",
+        f"""\
+from paste import deploy
+
+application = deploy.loadapp({f"config:{pipeline}"!r})
+""",
+    )
+
+
 def write_octavia(paths: Paths, management_network: str) -> None:
-    """Write Octavia's configuration, and make its directories and certificates."""
-    data, etc = paths.data / "octavia", paths.etc / "octavia"
-    (data / "certs").mkdir(parents=True, exist_ok=True)
+    """Write Octavia's configuration, and make its directories."""
+    etc = paths.etc / "octavia"
     quotas = (
         "load_balancer",
         "listener",
@@ -194,12 +233,14 @@ def write_octavia(paths: Paths, management_network: str) -> None:
                     "event_notifications": False,
                 },
                 "certificates": {
-                    "cert_manager": "local_cert_manager",
+                    "cert_manager": "barbican_cert_manager",
+                    # Its user is let into the secrets that its callers name, by their own tokens.
+                    "barbican_auth": "barbican_acl_auth",
+                    "region_name": "RegionOne",
                     "cert_generator": "local_cert_generator",
-                    "storage_path": data / "certs",
                     "ca_certificate": ca,
                     "ca_private_key": key,
-                    "server_certs_key_passphrase": "insecure-key-do-not-use-this-key",
+                    "server_certs_key_passphrase": _KEY,
                 },
                 "haproxy_amphora": {
                     "server_ca": ca,

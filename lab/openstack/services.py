@@ -1,4 +1,4 @@
-"""Keystone, Neutron and Octavia as components of the lab.
+"""Keystone, Neutron, Barbican and Octavia as components of the lab.
 
 No message broker is needed: Neutron with OVN has no agents that would listen, and Octavia's worker
 is a thread of its API. Octavia comes last, so that nothing has to wait for it.
@@ -17,6 +17,7 @@ from lab.openstack import config as openstack_config
 from lab.openstack import mariadb
 from lab.openstack.config import (
     ADMIN_PASSWORD,
+    BARBICAN_PORT,
     HOST,
     KEYSTONE_PORT,
     KEYSTONE_URL,
@@ -32,7 +33,13 @@ _ENV = {"PYTHONWARNINGS": "ignore"}
 
 def components(paths: Paths) -> list[Component]:
     """List every daemon of OpenStack, MariaDB included."""
-    return [mariadb.component(paths), _keystone(paths), *_neutron(paths), *_octavia(paths)]
+    return [
+        mariadb.component(paths),
+        _keystone(paths),
+        *_neutron(paths),
+        _barbican(paths),
+        *_octavia(paths),
+    ]
 
 
 def steps(paths: Paths) -> list[Step]:
@@ -41,6 +48,7 @@ def steps(paths: Paths) -> list[Step]:
         Step("mariadb-data", lambda: mariadb.prepare(paths), ("packages",), 0.5),
         Step("keystone-schema", lambda: _migrate_keystone(paths), ("mariadb", "python"), 0.5),
         Step("neutron-schema", lambda: _migrate_neutron(paths), ("mariadb", "python"), 0.5),
+        Step("barbican-schema", lambda: _migrate_barbican(paths), ("mariadb", "python"), 0.5),
         Step("octavia-schema", lambda: _migrate_octavia(paths), ("mariadb", "python"), 0.5),
     ]
 
@@ -118,6 +126,20 @@ def _neutron(paths: Paths) -> list[Component]:
     ]
 
 
+def _barbican(paths: Paths) -> Component:
+    home = openstack_config.barbican_home(paths)
+    application = home / "barbican_wsgi.py"
+    return Component(
+        "barbican",
+        _uwsgi(paths, BARBICAN_PORT, 4, "--wsgi-file", str(application)),
+        ready=(probes.http(f"http://127.0.0.1:{BARBICAN_PORT}/healthcheck", pattern="OK"),),
+        needs=("mariadb", "keystone"),
+        grace=4,
+        files=(str(home / "barbican.conf"), str(application)),
+        env=_barbican_env(paths),
+    )
+
+
 def _octavia(paths: Paths) -> list[Component]:
     etc = paths.etc / "octavia"
     files = (str(etc / "octavia.conf"), str(etc / "octavia_wsgi.py"))
@@ -139,7 +161,7 @@ def _octavia(paths: Paths) -> list[Component]:
             _uwsgi(paths, OCTAVIA_PORT, 4, "--wsgi-file", str(etc / "octavia_wsgi.py")),
             ready=(probes.http(f"http://127.0.0.1:{OCTAVIA_PORT}/", pattern="v2"),),
             # It puts the amphorae into node1's Open vSwitch.
-            needs=("octavia-agent", "keystone", "neutron", "ovn-controller-node1"),
+            needs=("octavia-agent", "keystone", "neutron", "barbican", "ovn-controller-node1"),
             env=_ENV
             | {
                 "PYTHONPATH": str(REPOSITORY),
@@ -230,6 +252,16 @@ def _migrate_neutron(paths: Paths) -> None:
     mariadb.migrate(paths, "neutron", _version(paths), work)
 
 
+def _migrate_barbican(paths: Paths) -> None:
+    openstack_config.write_barbican(paths, python_services.location(paths))
+    program = str(python_services.location(paths) / "bin/barbican-db-manage")
+
+    def work() -> None:
+        run([program, "upgrade"], env=_barbican_env(paths), timeout=300)
+
+    mariadb.migrate(paths, "barbican", _version(paths), work)
+
+
 def _migrate_octavia(paths: Paths) -> None:
     openstack_config.write_octavia(paths, "to be made")
     program = str(python_services.location(paths) / "bin/octavia-db-manage")
@@ -280,6 +312,14 @@ def add_sriov_agent(paths: Paths, chassis: str) -> None:
         },
         f"agent_type = 'NIC Switch agent' and host = '{chassis}'",
     )
+
+
+def _barbican_env(paths: Paths) -> dict[str, str]:
+    """Build the environment in which Barbican finds its configuration.
+
+    It takes no option for that, and looks in the home directory before /etc.
+    """
+    return _ENV | {"HOME": str(openstack_config.barbican_home(paths))}
 
 
 def _neutron_files(paths: Paths) -> list[str]:

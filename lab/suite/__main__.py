@@ -77,6 +77,9 @@ class Suite:
 
         :returns: the exit code.
         """
+        if Needs.CLOUD in self._needed():
+            # before the stages, which end with all that has the marks of this lab
+            self._lab.forget_other_cloud()
         with ThreadPoolExecutor(8) as pool:
             there = self._there
             there[Needs.ENVIRONMENT] = pool.submit(self._environment)

@@ -49,6 +49,7 @@ NOT_ON_THE_LAB = {
     Grant("kuryr-controller", "patch", "", "nodes"),
     Grant("kuryr-controller", "delete", "openstack.org", "kuryrportpools"),
     Grant("kuryr-daemon", "create", "events.k8s.io", "events"),
+    Grant("kuryr-controller", "get", "", "secrets"),
     Grant("kuryr-controller", "get", "resource.k8s.io", "resourceclaims"),
     Grant("kuryr-daemon", "get", "resource.k8s.io", "resourceclaims"),
     Grant("kuryr-daemon", "list", "resource.k8s.io", "resourceslices"),
@@ -73,7 +74,7 @@ def shipped(directory):
     """All grants of a directory with roles and bindings, which are in one file each pair."""
     documents = [
         document
-        for path in directory.glob("*.yaml")
+        for path in directory.rglob("*.yaml")
         for document in yaml.safe_load_all(path.read_text())
     ]
     roles = {

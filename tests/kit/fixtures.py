@@ -112,7 +112,7 @@ async def shipped_permissions(cluster, kube_server):
     """
     if not kube_server.furnished:
         await cluster.install_crds(ETC / "crds")
-        for path in (ETC / "rbac").glob("*.yaml"):
+        for path in sorted((ETC / "rbac").rglob("*.yaml")):
             for manifest in yaml.safe_load_all(path.read_text()):
                 await _install(cluster.client, manifest)
         await permit(cluster.client, kube_server)

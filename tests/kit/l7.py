@@ -13,11 +13,13 @@ from tests.kit.kube.objects import (
 from tests.kit.lbaas import l7_rules
 from tests.kit.load_balancer_services import furnish_outside
 from tests.kit.service_stage import ServiceStage
+from tests.kit.tls import make_pair, make_secret, names_in, serial_in, serial_of
 
 CONTROLLER = "openstack.org/kuryr-l7-router"
 HANDLERS = "vif,kuryrport,lbaas_spec,loadbalancer,l7_router,ingress"
 STATE = "openstack.org/kuryr-l7-router-state"
 NAME = "kuryr-l7-router"
+DEFAULT, SNI = "default_tls_container_ref", "sni_container_refs"
 CONFIG_MAP = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
 
 
@@ -63,6 +65,26 @@ class RouterStage(ServiceStage):
             **spec,
         )
         return await self.client.create(wanted)
+
+    async def add_secret(self, name, *hosts, **how):
+        """A Secret with a certificate for hosts; its certificate."""
+        return await self._write_secret("POST", name, *hosts, **how)
+
+    async def renew(self, name, *hosts):
+        """Replace the certificate in a Secret; the new one."""
+        return await self._write_secret("PATCH", name, *hosts)
+
+    async def _write_secret(self, method, name, *hosts, kind="kubernetes.io/tls"):
+        certificates, key = make_pair(*hosts)
+        body = make_secret(name, self.namespace, certificates, key, kind)
+        if method == "POST":
+            await self.client.create(body)
+        else:
+            await self.client.patch(self.secret_path(name), {"data": body["data"]})
+        return certificates
+
+    def secret_path(self, name):
+        return path_of(make_secret(name, self.namespace, b"", b""))
 
     async def change_ingress(self, name, *rules):
         patch = {"spec": {"rules": ingress_rules(rules)}}
@@ -132,6 +154,31 @@ class RouterStage(ServiceStage):
             found = {request: self.answer(*request) for request in expected}
             raise AssertionError(f"{found}, not {expected}") from None
 
+    def shown(self):
+        """The DNS names of the certificates that clients are shown, the default one's first."""
+        secrets = self.cloud.barbican.secrets
+        by_ref = {self.cloud.barbican.ref(each): secrets[each]["payload"] for each in secrets}
+        refs = [
+            ref
+            for tree in super().trees()
+            for listener in tree["listeners"]
+            if listener["protocol"] == "TERMINATED_HTTPS"
+            for ref in (listener[DEFAULT], *listener[SNI])
+        ]
+        return [by_ref[ref] for ref in refs if ref in by_ref]
+
+    async def until_shown(self, *certificates):
+        """Wait until clients are shown these, no others are stored, and nothing is at work."""
+        serials = {serial_of(each) for each in certificates}
+
+        async def shown():
+            stored = [each["payload"] for each in self.cloud.barbican.secrets.values()]
+            return serials == {*map(serial_in, self.shown())} == {*map(serial_in, stored)} and len(
+                stored
+            ) == len(serials)
+
+        await self.until(shown)
+
     async def until_settled_router(self, *, policies, pools):
         """Wait until it has so many of them, and no others."""
 
@@ -173,7 +220,25 @@ class RouterStage(ServiceStage):
     async def more_state(self):
         """Ingresses besides."""
         path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/ingresses"
-        return await super().more_state() | {"Ingresses": await self.client.list(path)}
+        ingresses = await self.client.list(path)
+        stored = sorted(
+            sorted(names_in(each["payload"])) for each in self.cloud.barbican.secrets.values()
+        )
+        return await super().more_state() | {"Ingresses": ingresses, "certificates": stored}
+
+    def trees(self):
+        """What all load balancers are and have, with certificates by the names in them."""
+        barbican = self.cloud.barbican
+        names = {
+            barbican.ref(each): sorted(names_in(secret["payload"]))
+            for each, secret in barbican.secrets.items()
+        }
+        found = super().trees()
+        for listener in (listener for tree in found for listener in tree["listeners"]):
+            first, others = listener[DEFAULT], listener[SNI]
+            listener[DEFAULT] = first and names.get(first, first)
+            listener[SNI] = sorted(names.get(other, other) for other in others)
+        return found
 
     async def is_published(self):
         """Does the Node tell the floating IP of the router?"""

@@ -2,11 +2,16 @@
 
 import http.client
 import json
+import socket
+import ssl
+from pathlib import Path
 
 import pytest
 
 from lab.kubernetes.client import kubectl
 from lab.kuryr.router import CLASS, NAME
+from lab.openstack.rest import Api, token
+from tests.kit import tls
 from tests.kit.kube.objects import ingress_rules, make_ingress
 from tests.lab.cluster import fresh_cluster, pod
 from tests.lab.services import ServiceCluster
@@ -35,6 +40,14 @@ class RouterCluster(ServiceCluster):
         shown = ("-n", "kube-system", "get", "configmap", NAME, "-o", "json")
         return json.loads(kubectl(self.lab, *shown))["data"]["floating-ip"]
 
+    @property
+    def barbican(self):
+        """Barbican, as the project of the cluster sees it."""
+        clouds = json.loads(Path(self.lab.cloud.clouds_yaml).read_text())["clouds"]
+        names = ("auth_url", "username", "password", "project_name")
+        secret = token(*(clouds["kuryr"]["auth"][name] for name in names))
+        return Api(f"{self.lab.cloud.barbican_url}/v1", secret)
+
     def host(self, name):
         """A host of this namespace's own: the router serves those of others as well."""
         return f"{name}.{self.namespace}.demo"
@@ -58,16 +71,28 @@ class RouterCluster(ServiceCluster):
         """What the router answers: the name of a Pod, or the status and where it leads."""
         connection = http.client.HTTPConnection(self.router_address(), timeout=10)
         try:
-            connection.request(method, path, headers={"Host": host})
-            answer = connection.getresponse()
-            text = answer.read().decode().strip()
+            return answer_of(connection, host, path, method)
         except OSError as error:
             return str(error)
         finally:
             connection.close()
-        if answer.status in (200, 404):
-            return text
-        return answer.status, answer.headers.get("Location")
+
+    def ask_over_tls(self, host, path="/", authority=None):
+        """What the router answers to a client that asks for the host by SNI, and the serial number
+        of the certificate that it shows; without an authority any certificate will do."""
+        context = authority.context() if authority else ssl._create_unverified_context()
+        try:
+            with (
+                socket.create_connection((self.router_address(), 443), 10) as plain,
+                context.wrap_socket(plain, server_hostname=host) as secure,
+            ):
+                shown = ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True))
+                connection = http.client.HTTPConnection(host)
+                connection.sock = secure
+                answer = answer_of(connection, host, path)
+        except OSError as error:
+            return str(error), None
+        return answer, tls.serial_of(shown.encode())
 
     def until_answered(self, expected):
         """Wait until all requests are answered so: {(host, path): answer}."""
@@ -84,9 +109,58 @@ class RouterCluster(ServiceCluster):
             differing = {each: found[each] for each in expected if found[each] != expected[each]}
             raise AssertionError(f"{differing} differ") from None
 
+    def until_answered_over_tls(self, expected, authority=None):
+        """Wait until requests for / are answered so: {host: answer}."""
+        found = {}
+
+        def answered():
+            for host in expected:
+                found[host] = self.ask_over_tls(host, authority=authority)[0]
+            return found == expected
+
+        try:
+            self.wait_for("all requests over TLS are answered as is expected", answered)
+        except AssertionError:
+            raise AssertionError(f"{found}, not {expected}") from None
+
+    def stored(self, secret):
+        """The names of what is in Barbican of a Secret's certificates."""
+        found = self.kubectl("get", "secret", secret, "-o", "jsonpath={.metadata.uid}")
+        listed = self.barbican.get("/secrets", limit="100")["secrets"]
+        return [each["name"] for each in listed if found in each["name"]]
+
     def status_of_ingress(self, name):
         found = json.loads(self.kubectl("get", "ingress", name, "-o", "json"))["status"]
         return [each["ip"] for each in found["loadBalancer"].get("ingress", ())]
+
+
+class Authority:
+    """A CA of a test's own."""
+
+    def __init__(self):
+        self._key = tls.ec_key()
+        self._certificate = tls.make_certificate(key=self._key, is_ca=True)
+
+    def context(self):
+        """What verifies servers by this CA, and by no other."""
+        return ssl.create_default_context(cadata=tls.pem_of(self._certificate).decode())
+
+    def secret(self, namespace, name, *hosts):
+        """A Secret with a new certificate for the hosts, and that one's serial number."""
+        key = tls.ec_key()
+        made = tls.make_certificate(*hosts, key=key, issuer=(self._certificate, self._key))
+        secret = tls.make_secret(name, namespace, tls.pem_of(made), tls.pem_of_key(key))
+        return secret, made.serial_number
+
+
+def answer_of(connection, host, path, method="GET"):
+    """The name of a Pod, or the status and where it leads."""
+    connection.request(method, path, headers={"Host": host})
+    answer = connection.getresponse()
+    text = answer.read().decode().strip()
+    if answer.status in (200, 404):
+        return text
+    return answer.status, answer.headers.get("Location")
 
 
 @pytest.fixture

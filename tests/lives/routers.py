@@ -29,4 +29,34 @@ async def routed(stage, _keeper, at):
     await at("end")
 
 
-LIVES = (routed,)
+@life(environment="routers", options={"l7_router": {"tls": "true"}}, shared="empty")
+async def secure(stage, _keeper, at):
+    """It is served over TLS, its certificate is renewed, a second one comes and both go."""
+    await stage.add_class()
+    await stage.add_backend("one", *ONE)
+    await stage.until(stage.is_published)
+    await at("empty")
+    certificate = await stage.add_secret("cert", "a")
+    tls = [{"hosts": ["a"], "secretName": "cert"}]
+    await stage.add_ingress("shop", ("a", ("Prefix", "/", "one")), tls=tls)
+    await stage.until_address("shop")
+    await stage.until_shown(certificate)
+    await at("served")
+    certificate = await stage.renew("cert", "a")
+    await stage.until_shown(certificate)
+    await at("renewed")
+    other = await stage.add_secret("other", "b")
+    tls = [{"hosts": ["b"], "secretName": "other"}]
+    await stage.add_ingress("second", ("b", ("Prefix", "/", "one")), tls=tls)
+    await stage.until_address("second")
+    await stage.until_shown(certificate, other)
+    await at("two hosts")
+    await stage.delete_ingress("shop")
+    await stage.until_shown(other)
+    await stage.delete_ingress("second")
+    await stage.until_shown()
+    await stage.until_settled_router(policies=0, pools=0)
+    await at("end")
+
+
+LIVES = (routed, secure)

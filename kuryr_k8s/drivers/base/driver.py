@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 from oslo_config import cfg
 from prometheus_client.registry import Collector
 
+from kuryr_k8s.cloud.barbican.api import Barbican
 from kuryr_k8s.cloud.neutron.api import Neutron
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.drivers import registry
@@ -46,6 +47,7 @@ class DriverContext:
     kube: KubeApi
     neutron: Neutron
     octavia: Octavia
+    barbican: Barbican
     drivers: SlotLookup
     informers: Informers
     events: EventRecorder

@@ -1,10 +1,11 @@
 """Slot of L7 routers."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kuryr_k8s.drivers.base.driver import Driver
+from kuryr_k8s.model.certificate import Certificate
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Pool
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.routes import Route
@@ -15,6 +16,9 @@ class L7Router:
     """Desired state of an L7 router.
 
     :param routes: of requests in plain HTTP, at port 80; each leads to a pool of that name.
+    :param secure_routes: of requests over TLS, at port 443, where there is a certificate at all.
+    :param certificates: those that clients are shown, each if they ask for a name of it; the
+        first one also if they ask for another name. Empty: nobody listens at port 443.
     :param pools: those to which routes lead, with their members.
     :param vip_address: the address in the subnet of Services; None for any.
     :param former_vip_address: the one that it is said to have had; it gets it again, if it has to
@@ -26,6 +30,8 @@ class L7Router:
     name: str
     project_id: str
     routes: tuple[Route, ...] = ()
+    secure_routes: tuple[Route, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
     pools: tuple[Pool, ...] = ()
     vip_address: str | None = None
     former_vip_address: str | None = None
@@ -40,12 +46,14 @@ class FoundL7Router:
     :param floating_ip: its address outside; None if it has none.
     :param served: the names of the routes that are as desired.
     :param refused: why routes are left out, by their names.
+    :param limited: why routes are left out in plain HTTP or over TLS alone.
     """
 
     found: FoundLoadBalancer
     floating_ip: str | None = None
     served: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    limited: dict[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> str:

@@ -1,14 +1,16 @@
 """L7 router of Octavia: a load balancer whose L7 policies lead each request to its pool.
 
 Its load balancer is one among those of the LBaaS driver, which finds it by its owner, and changes
-it step by step; its floating IP is one of the driver of public addresses.
+it step by step; its floating IP is one of the driver of public addresses. Certificates are stored
+in Barbican before a listener names them, and go after it has left them.
 """
 
 import dataclasses
 import functools
 import ipaddress
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
@@ -22,18 +24,21 @@ from kuryr_k8s.drivers.base import (
     ServicePublicIPDriver,
     ServiceSubnetsDriver,
 )
+from kuryr_k8s.drivers.l7.certificates import StoredCertificates
 from kuryr_k8s.drivers.l7.plan import Plan, plan
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     ERROR,
     HASHING,
+    TERMINATED_HTTPS,
     FoundLoadBalancer,
+    Front,
     L7Policy,
     Listener,
     LoadBalancer,
 )
 from kuryr_k8s.model.owner import Owner, Role
-from kuryr_k8s.model.routes import Route
+from kuryr_k8s.model.routes import Reject, Route
 
 CONFLICTS = 3  # after so many, an address is left to those who have it
 HTTP = Listener(
@@ -43,6 +48,31 @@ HTTP = Listener(
     pool="",
     insert_headers=("X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto"),
 )
+HTTPS = dataclasses.replace(HTTP, name="https", protocol=TERMINATED_HTTPS, port=443)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the listeners of a router are to be like.
+
+    :param plans: of the routes of each listener, by its key.
+    :param listeners: that over TLS comes first: requests in plain HTTP may be led there.
+    :param waiting: the names of routes whose certificates cannot be shown yet.
+    """
+
+    plans: dict[Front, Plan]
+    listeners: tuple[Listener, ...]
+    waiting: frozenset[str] = frozenset()
+
+    @property
+    def planned(self) -> frozenset[str]:
+        """Return the names of the routes that have policies of any listener."""
+        return frozenset(name for made in self.plans.values() for name in made.of_routes)
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Return why routes are left out of any listener, by their names."""
+        return {name: why for made in self.plans.values() for name, why in made.refused.items()}
 
 
 class NeutronL7Policy(L7RouterDriver):
@@ -56,6 +86,14 @@ class NeutronL7Policy(L7RouterDriver):
         self._floating_ips: dict[Owner, str | None] = {}
         self._vips: dict[Owner, str] = {}  # what each has had
         self._conflicts: Counter[Owner] = Counter()  # creations in a row refused for the address
+        self._certificates = (
+            StoredCertificates(
+                context.barbican, context.neutron.mark, context.clock, context.patience.refused
+            )
+            if context.conf.l7_router.tls
+            else None
+        )
+        self._wanted: dict[Owner, _Wanted] = {}  # by the last call of ensure
         # of the same routes the plan is the same, however often a router is looked at
         self._plan: Callable[[tuple[Route, ...]], Plan] = functools.lru_cache(8)(plan)
 
@@ -78,15 +116,23 @@ class NeutronL7Policy(L7RouterDriver):
         self._lbaas.subscribe(of_router)
 
     async def ensure(self, router: L7Router) -> FoundL7Router:
-        made = self._plan(router.routes)
-        desired = await self._desired(router, made)
+        refs: Mapping[str, str] = {}
         problem: errors.KuryrError | None = None
+        if self._certificates is not None:
+            # Without Barbican nothing is changed: for any change Octavia reads all certificates
+            # again, and would end the listener over TLS.
+            stored = await self._certificates.store(router.certificates)
+            refs, problem = stored.refs, stored.problem
+        wanted = self._wanted[router.owner] = self._wanted_of(router, refs)
+        desired = await self._desired(router, wanted)
         try:
             found = await self._lbaas.ensure(router.owner, desired)
         except errors.KuryrError as error:
             conflict = isinstance(error, errors.Conflict)
             if conflict and not await self._lbaas.exists(router.owner):
                 self._conflicts[router.owner] += 1
+            if self._certificates is not None and isinstance(error, errors.Refused):
+                await self._doubt_certificates(router.owner, self._certificates, error)
             # once it has been ACTIVE, the address does not wait for changes
             last = await self._last_seen(router.owner)
             if last is None:
@@ -107,21 +153,29 @@ class NeutronL7Policy(L7RouterDriver):
         )
         if problem is not None:
             raise problem
-        return self._state_of(router, made, found)
+        if self._certificates is not None:
+            await self._certificates.delete_unused(_refs_of(found))
+        return self._state_of(router, wanted, found)
 
     async def state(self, router: L7Router) -> FoundL7Router | None:
         found = await self._last_seen(router.owner)
-        if found is None or router.owner not in self._floating_ips:
+        wanted = self._wanted.get(router.owner)
+        if found is None or wanted is None or router.owner not in self._floating_ips:
             return None
-        return self._state_of(router, self._plan(router.routes), found)
+        return self._state_of(router, wanted, found)
 
     async def release(self, owner: Owner) -> None:
         await self._public_ips.release(owner, keep=None)
         await self._lbaas.release(owner)
+        if self._certificates is not None:
+            await self._certificates.delete_unused(())
         self._floating_ips.pop(owner, None)
         self._vips.pop(owner, None)
+        self._wanted.pop(owner, None)
 
     async def review(self) -> None:
+        if self._certificates is not None:
+            self._certificates.doubt()
         await self._lbaas.list_owned()
         await self._public_ips.list_owned()
 
@@ -145,44 +199,99 @@ class NeutronL7Policy(L7RouterDriver):
         former = self._vips.get(owner) or router.former_vip_address
         return former if former is not None and _is_in(former, subnet) else None
 
-    async def _desired(self, router: L7Router, made: Plan) -> LoadBalancer:
+    async def _doubt_certificates(
+        self, owner: Owner, certificates: StoredCertificates, error: errors.Refused
+    ) -> None:
+        """Note that Octavia may not take a certificate, or that one may be gone."""
+        seen = await self._lbaas.last_seen(owner)
+        certificates.refuse(str(error), _refs_of(seen) if seen is not None else ())
+        certificates.doubt()
+
+    def _wanted_of(self, router: L7Router, refs: Mapping[str, str]) -> _Wanted:
+        """Return what the listeners are to be like.
+
+        :param refs: of the certificates that can be shown, by their sources.
+        """
+        made = self._plan(router.routes)
+        plain = dataclasses.replace(HTTP, policies=made.policies)
+        waiting = frozenset(
+            each.name for each in router.secure_routes if each.certificate not in {"", *refs}
+        )
+        shown = [refs[each.source] for each in router.certificates if each.source in refs]
+        if not shown:
+            return _Wanted({plain.key: made}, (plain,), waiting)
+        of_tls = self._plan(
+            tuple(
+                dataclasses.replace(each, action=Reject()) if each.name in waiting else each
+                for each in router.secure_routes
+            )
+        )
+        secure = dataclasses.replace(
+            HTTPS,
+            policies=of_tls.policies,
+            default_tls_container_ref=shown[0],
+            sni_container_refs=tuple(sorted({*shown} - {shown[0]})),
+        )
+        return _Wanted({plain.key: made, secure.key: of_tls}, (secure, plain), waiting)
+
+    async def _desired(self, router: L7Router, wanted: _Wanted) -> LoadBalancer:
         subnets = await self._subnets.all_subnets()
         subnet = next(each for each in subnets if each.ip_version == 4)
-        used = {policy.redirect_pool for policy in made.policies}
+        used = {
+            policy.redirect_pool for listener in wanted.listeners for policy in listener.policies
+        }
         return LoadBalancer(
             name=router.name,
             project_id=router.project_id,
             vip_subnet_id=subnet.id,
             vip_address=await self._vip_address(router, subnet),
             provider=self._context.conf.octavia_defaults.l7_provider,
-            listeners=(dataclasses.replace(HTTP, policies=made.policies),),
+            listeners=wanted.listeners,
             pools=tuple(pool for pool in router.pools if pool.name in used),
         )
 
-    def _state_of(self, router: L7Router, made: Plan, found: FoundLoadBalancer) -> FoundL7Router:
+    def _state_of(
+        self, router: L7Router, wanted: _Wanted, found: FoundLoadBalancer
+    ) -> FoundL7Router:
+        refused = wanted.refused
         return FoundL7Router(
             found=found,
             floating_ip=self._floating_ips.get(router.owner),
-            served=_served(made, found),
-            refused=made.refused,
+            served=_served(wanted, found),
+            refused={name: refused[name] for name in refused.keys() - wanted.planned},
+            limited={name: refused[name] for name in refused.keys() & wanted.planned},
         )
 
 
-def _served(made: Plan, found: FoundLoadBalancer) -> frozenset[str]:
-    """Return the names of the routes all of whose policies are in place."""
+def _refs_of(found: FoundLoadBalancer) -> frozenset[str]:
+    """Return the certificates that clients are shown."""
+    listeners = [each.listener for each in found.listeners]
+    refs = {each.default_tls_container_ref for each in listeners}
+    refs |= {ref for each in listeners for ref in each.sni_container_refs}
+    return frozenset(filter(None, refs))
+
+
+def _served(wanted: _Wanted, found: FoundLoadBalancer) -> frozenset[str]:
+    """Return the names of the routes all of whose policies are in place, on each listener."""
     names = {pool.id: pool.pool.name for pool in found.pools}
     there = {
-        each.policy.key: (names.get(each.pool_id or ""), *_target(each.policy))
+        (listener.listener.key, each.policy.key): (
+            names.get(each.pool_id or ""),
+            *_target(each.policy),
+        )
         for listener in found.listeners
-        if listener.listener.key == HTTP.key
         for each in listener.policies
         if each.is_enabled and ERROR not in each.statuses()
     }
-    return frozenset(
+    missing = {
         name
+        for key, made in wanted.plans.items()
         for name, policies in made.of_routes.items()
-        if all(there.get(each.key) == (each.redirect_pool, *_target(each)) for each in policies)
-    )
+        if any(
+            there.get((key, each.key)) != (each.redirect_pool, *_target(each)) for each in policies
+        )
+    }
+    return wanted.planned - missing - wanted.waiting
 
 
 def _target(policy: L7Policy) -> tuple[str | None, int | None]:

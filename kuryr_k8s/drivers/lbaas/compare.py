@@ -60,12 +60,19 @@ def same_listener(wanted: Listener, found: Listener) -> bool:
         _same_values(wanted, found, LISTENER_LIMITS)
         and _networks(wanted.allowed_cidrs) == _networks(found.allowed_cidrs)
         and set(wanted.insert_headers) == set(found.insert_headers)
-        and set(wanted.sni_container_refs) == set(found.sni_container_refs)
+        and same_certificates(wanted, found)
         and set(wanted.tls_versions or found.tls_versions) == set(found.tls_versions)
         and all(getattr(wanted, name) == getattr(found, name) for name in CLIENT_CERTIFICATES)
         and _has_tags(wanted.tags, found.tags)
         and set_fields(wanted.tags) == set_fields(found.tags)
     )
+
+
+def same_certificates(wanted: Listener, found: Listener) -> bool:
+    """Return whether clients are shown the same certificates."""
+    return wanted.default_tls_container_ref in (None, found.default_tls_container_ref) and set(
+        wanted.sni_container_refs
+    ) == set(found.sni_container_refs)
 
 
 def same_pool(wanted: Pool, found: Pool) -> bool:

@@ -4,7 +4,11 @@ Every change makes the whole load balancer PENDING, and Octavia refuses any othe
 So of a plan one step is taken, then the result is looked at. Step by step, it ends with nothing to
 do, after as few calls as there are differences. The order of steps:
 
-* what is in ERROR is deleted first, and created again: Octavia accepts nothing else;
+* what is in ERROR is deleted first, and created again: Octavia accepts nothing else. But a
+  listener over TLS is updated: it is in ERROR if Octavia could not read its certificates, for a
+  while or since they are gone, and its policies stay;
+* certificates of listeners come before all other changes: while one names a secret that is gone,
+  Octavia (19) accepts any other change, fails, and leaves the load balancer PENDING for ever;
 * security groups of the VIP come before all that is in the load balancer: Octavia refuses source
   ranges of listeners while there are any. Until the VIP has those that it is to have, nothing else
   changes but members;
@@ -13,7 +17,8 @@ do, after as few calls as there are differences. The order of steps:
   after its successor is in its place;
 * an unwanted listener is deleted before new ones are created, which may have its port or its pool
   (a pool cannot have two listeners), and before its own pool;
-* an L7 policy comes after the pool where it leads, and goes before it (``policies.py``);
+* an L7 policy comes after the pool where it leads, and goes before it (``policies.py``); none
+  changes before its listener has its certificates;
 * a pool gets its health monitor after its listener: the ovn provider probes members in the name of
   the listener's address and port, and learns of them when the monitor is created;
 * what Octavia cannot change (protocols, ports, types of monitors) is created anew; if it concerns
@@ -36,6 +41,7 @@ from kuryr_k8s.drivers.lbaas.compare import (
     added_members,
     differs,
     lacks_mark,
+    same_certificates,
     same_groups,
     same_listener,
     same_members,
@@ -70,10 +76,12 @@ from kuryr_k8s.model.load_balancer import (
     ERROR,
     HASHING,
     SOURCE_IP,
+    TERMINATED_HTTPS,
     FoundListener,
     FoundLoadBalancer,
     FoundPool,
     Front,
+    Listener,
     LoadBalancer,
     Member,
     Pool,
@@ -240,6 +248,7 @@ class _Tree:
         """Yield the steps."""
         useful = itertools.chain(
             self._heal(),
+            self._show_certificates(),
             self._set_members(),
             self._create_pool(),
             self._update_pool(),
@@ -260,7 +269,11 @@ class _Tree:
     def _heal(self) -> Iterator[Change]:
         for listener in self._found.listeners:
             if listener.provisioning_status == ERROR:
-                yield DeleteListener(listener.id)
+                wanted = self._listeners.get(listener.listener.key)
+                if wanted is None or wanted.protocol != TERMINATED_HTTPS:
+                    yield DeleteListener(listener.id)
+                else:
+                    yield _updated(wanted, listener, None)
             else:
                 yield from (DeletePolicy(each.id) for each in broken_policies(listener))
         for pool in self._found.pools:
@@ -269,6 +282,14 @@ class _Tree:
         for pool in self._found.pools:
             if pool.health_monitor_id is not None and pool.health_monitor_status == ERROR:
                 yield DeleteHealthMonitor(pool.health_monitor_id)
+
+    def _show_certificates(self) -> Iterator[Change]:
+        for key, wanted in self._listeners.items():
+            found = self._found_listeners.get(key)
+            if found is None or found.provisioning_status == ERROR:
+                continue
+            if not same_certificates(wanted, found.listener):
+                yield _updated(wanted, found, None)
 
     def _set_members(self) -> Iterator[Change]:
         """Set members, also those in ERROR."""
@@ -296,15 +317,13 @@ class _Tree:
             found, pool = self._found_listeners.get(key), self._kept.get(wanted.pool)
             if found is None or (wanted.pool and pool is None):
                 continue
-            changed = replace(wanted, tags=united(wanted.tags, found.listener.tags))
-            restored = forgotten(wanted.tags, found.listener.tags)
             if pool is None and found.pool_id is not None:
-                yield UpdateListener(found.id, changed, "", restored)
+                yield _updated(wanted, found, "")
             elif pool is None or found.pool_id == pool.id:
                 if not same_listener(wanted, found.listener):
-                    yield UpdateListener(found.id, changed, None, restored)
+                    yield _updated(wanted, found, None)
             elif self._can_be_led_to(pool):
-                yield UpdateListener(found.id, changed, pool.id, restored)
+                yield _updated(wanted, found, pool.id)
 
     def _delete_listener(self) -> Iterator[Change]:
         for key, found in self._found_listeners.items():
@@ -330,7 +349,11 @@ class _Tree:
         pools = {name: pool.id for name, pool in self._kept.items() if name not in self._unfilled}
         for key, wanted in self._listeners.items():
             found = self._found_listeners.get(key)
-            if found is not None and (wanted.policies or found.policies):
+            if found is None or found.provisioning_status == ERROR:
+                continue
+            if not same_certificates(wanted, found.listener):
+                continue
+            if wanted.policies or found.policies:
                 yield from policy_steps(wanted.policies, found, pools)
 
     def _change_monitor(self) -> Iterator[Change]:
@@ -378,3 +401,12 @@ class _Tree:
 
     def _users(self, pool: FoundPool) -> list[FoundListener]:
         return [each for each in self._found.listeners if each.pool_id == pool.id]
+
+
+def _updated(wanted: Listener, found: FoundListener, pool_id: str | None) -> UpdateListener:
+    """Return the step that makes a listener what is wanted.
+
+    :param pool_id: of its default pool; None to leave it as it is, empty for none.
+    """
+    changed = replace(wanted, tags=united(wanted.tags, found.listener.tags))
+    return UpdateListener(found.id, changed, pool_id, forgotten(wanted.tags, found.listener.tags))

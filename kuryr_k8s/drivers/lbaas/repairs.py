@@ -19,8 +19,15 @@ from kuryr_k8s.drivers.lbaas.steps import (
     DeletePolicy,
     DeletePool,
     SetMembers,
+    UpdateListener,
 )
-from kuryr_k8s.model.load_balancer import ERROR, HASHING, FoundLoadBalancer, LoadBalancer
+from kuryr_k8s.model.load_balancer import (
+    ERROR,
+    HASHING,
+    TERMINATED_HTTPS,
+    FoundLoadBalancer,
+    LoadBalancer,
+)
 
 LONGEST = 300.0  # seconds before a repair, at most
 FORWARDING = ("ONLINE", "DEGRADED")  # operating statuses
@@ -104,7 +111,9 @@ def broken_parts(found: FoundLoadBalancer) -> Broken:
     for each in found.listeners:
         port = f"{each.listener.protocol} {each.listener.port}"
         if each.provisioning_status == ERROR:
-            parts[DeleteListener, each.id] = f"listener {port}"
+            over_tls = each.listener.protocol == TERMINATED_HTTPS
+            step = UpdateListener if over_tls else DeleteListener
+            parts[step, each.id] = f"listener {port}"
         for broken in broken_policies(each):
             parts[DeletePolicy, broken.id] = f"L7 policy {broken.policy.name} of {port}"
     for pool in found.pools:
@@ -135,6 +144,7 @@ def part_mended(step: Change, found: FoundLoadBalancer, broken: Broken) -> str |
             | DeletePool(part_id)
             | DeleteHealthMonitor(part_id)
             | DeletePolicy(part_id)
+            | UpdateListener(part_id)
         ):
             return broken.get((type(step), part_id))
         case _:

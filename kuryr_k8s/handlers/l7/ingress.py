@@ -182,7 +182,7 @@ def _essence(ingress: Ingress | None) -> object:
         ingress.has_default,
         ingress.default_backend,
         ingress.rules,
-        ingress.has_tls,
+        ingress.tls,
         ingress.annotations,
         ingress.deleting,
     )

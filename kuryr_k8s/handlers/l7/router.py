@@ -18,15 +18,18 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.l7.backends import Backends
+from kuryr_k8s.handlers.l7.tls import Division, divide, without_tls
+from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets
 from kuryr_k8s.handlers.routing import Verdict
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import CONFIGMAPS, NODES, SERVICES, Key
+from kuryr_k8s.k8s.resources import CONFIGMAPS, NODES, SERVICES, TLSSECRETS, Key
 from kuryr_k8s.model.annotations import L7_ROUTER_STATE
 from kuryr_k8s.model.l7_router import L7RouterState, vip_address_in
 from kuryr_k8s.model.lbaas import LBaaSLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.pod import Node
-from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route
+from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route, SecretName
+from kuryr_k8s.model.tls_secret import TLS_TYPE
 
 NAME = "kuryr-l7-router"
 ROUTER = Key("", NAME)
@@ -44,7 +47,12 @@ class L7RouterHandler(Handler):
         self._driver = context.drivers[L7RouterDriver]
         self._routing = context.routing
         self._backends = Backends(context)
-        self._default = _default_backend(context.conf.l7_router.default_backend)
+        options = context.conf.l7_router
+        self._default = _default_backend(options.default_backend)
+        self._default_secret = _default_secret(options.default_certificate)
+        if self._default_secret is not None and not options.tls:
+            raise errors.ConfigError("[l7_router] default_certificate: it needs tls = true")
+        self._secrets = TLSSecrets(context) if options.tls else None
         self._nodes = context.informers.of(NODES)
         self._nodes.keep(L7_ROUTER_STATE)
         self._published = ""  # what every Node says
@@ -58,7 +66,8 @@ class L7RouterHandler(Handler):
         self._reviews.add_after(NAME, context.conf.neutron_defaults.sweep_interval)
 
     def watches(self) -> Sequence[Watch[Any]]:
-        return (Watch(self._nodes, self._of_node), *self._backends.watches(ROUTER))
+        of_secrets = () if self._secrets is None else (self._secrets.watch(ROUTER),)
+        return (Watch(self._nodes, self._of_node), *self._backends.watches(ROUTER), *of_secrets)
 
     def _of_node(self, _key: Key, old: Node | None, new: Node | None) -> Iterable[Key]:
         """Return the router's key where a Node is new, or has lost its annotation."""
@@ -103,18 +112,21 @@ class L7RouterHandler(Handler):
             await self._release(claims)
             return None
         await self._check_lost(claims)
-        router = self._wanted(claims)
+        division = self._divided(claims)
+        router = self._wanted(claims, division)
         try:
             state = await self._driver.ensure(router)
         except errors.KuryrError:
             with contextlib.suppress(errors.KuryrError):
                 before = await self._driver.state(router)
                 if before is not None:
-                    await self._publish(claims, before)
+                    await self._publish(claims, division, before)
             raise
-        await self._publish(claims, state)
+        await self._publish(claims, division, state)
         if self._default is not None and (problem := self._backends.problem(self._default)):
             raise errors.Refused(f"{DEFAULT_ROUTE}: {problem}")
+        if division.default_problem:
+            raise errors.Refused(f"[l7_router] default_certificate: {division.default_problem}")
         return self._backends.until_reported()
 
     async def _release(self, claims: Sequence[Claim]) -> None:
@@ -134,6 +146,11 @@ class L7RouterHandler(Handler):
         for key in self._backends.lost(claims):
             if await self._context.kube.find(SERVICES, key) is not None:
                 raise errors.Wait(f"the cache lags behind Service {key}", delay=LAG)
+        secrets = self._secrets
+        for key in secrets.lost(self._secrets_of(claims)) if secrets is not None else ():
+            found = await self._context.kube.find(TLSSECRETS, key)
+            if found is not None and found.get("type") == TLS_TYPE:
+                raise errors.Wait(f"the cache lags behind Secret {key}", delay=LAG)
         uids = {claim.uid for claim in claims}
         if self._claimants is None or self._claimants - uids:
             lost = await self._routing.claimants() - uids
@@ -147,26 +164,40 @@ class L7RouterHandler(Handler):
     def _owner(self) -> Owner:
         return Owner(self._context.neutron.mark.uid, Role.L7_ROUTER)
 
-    def _wanted(self, claims: Sequence[Claim]) -> L7Router:
+    def _divided(self, claims: Sequence[Claim]) -> Division:
+        """Return what is served in plain HTTP and what over TLS."""
+        if self._secrets is None:
+            return without_tls(claims)
+        self._secrets.name(self._secrets_of(claims))
+        return divide(claims, self._secrets.certificate, self._default_secret)
+
+    def _secrets_of(self, claims: Sequence[Claim]) -> set[SecretName]:
+        """Return the Secrets with certificates that are named."""
+        named = {secret for claim in claims for _, secret in claim.secured}
+        return {secret for secret in (*named, self._default_secret) if secret is not None}
+
+    def _wanted(self, claims: Sequence[Claim], division: Division) -> L7Router:
         conf = self._context.conf
-        routes = [route for claim in claims for route in claim.routes]
+        routes, secure_routes = list(division.plain), list(division.secure)
         backends = [backend for claim in claims for backend in claim.backends]
         if self._default is not None:
             backends.append(self._default)
-            routes.append(
-                Route(
-                    name=DEFAULT_ROUTE,
-                    host=Host(""),
-                    path=Path.prefix("/"),
-                    action=Forward(str(self._default)),
-                    created=ANYTIME,
-                )
+            rest = Route(
+                name=DEFAULT_ROUTE,
+                host=Host(""),
+                path=Path.prefix("/"),
+                action=Forward(str(self._default)),
+                created=ANYTIME,
             )
+            routes.append(rest)
+            secure_routes.append(rest)
         return L7Router(
             owner=self._owner,
             name=NAME,
             project_id=conf.neutron_defaults.project,
             routes=tuple(routes),
+            secure_routes=tuple(secure_routes),
+            certificates=division.certificates,
             pools=self._backends.pools(backends),
             vip_address=conf.l7_router.vip_address or None,
             former_vip_address=self._former_vip_address(),
@@ -181,13 +212,17 @@ class L7RouterHandler(Handler):
                 return address
         return None
 
-    async def _publish(self, claims: Sequence[Claim], state: FoundL7Router) -> None:
-        verdicts = {claim.uid: self._verdict(claim, state) for claim in claims}
+    async def _publish(
+        self, claims: Sequence[Claim], division: Division, state: FoundL7Router
+    ) -> None:
+        verdicts = {claim.uid: self._verdict(claim, division, state) for claim in claims}
         self._routing.publish(claims, verdicts, state.address)
         names = {route.name for claim in claims for route in claim.routes}
-        refused, served = names & state.refused.keys(), names & state.served
+        refused, closed = names & state.refused.keys(), names & division.closed
+        served = (names & state.served) - closed
         self._counts["served"], self._counts["refused"] = len(served), len(refused)
-        self._counts["pending"] = len(names - refused - served)
+        self._counts["closed"] = len(closed - refused)
+        self._counts["pending"] = len(names - refused - served - closed)
         text = _text_of(state)
         await self._annotate_nodes(text)
         self._published = text
@@ -204,19 +239,22 @@ class L7RouterHandler(Handler):
                 with contextlib.suppress(errors.KubeNotFound, errors.KubeConflict):
                     self._nodes.learn(await self._context.kube.merge_patch(NODES, key, patch))
 
-    def _verdict(self, claim: Claim, state: FoundL7Router) -> Verdict:
+    def _verdict(self, claim: Claim, division: Division, state: FoundL7Router) -> Verdict:
+        told = state.limited | state.refused
         refused = tuple(
-            f"{route.name}: {state.refused[route.name]}"
-            for route in claim.routes
-            if route.name in state.refused
+            f"{route.name}: {told[route.name]}" for route in claim.routes if route.name in told
         )
         missing = (self._backends.problem(backend) for backend in claim.backends)
         wanted = {route.name for route in claim.routes} - state.refused.keys()
         return Verdict(
             address=state.address,
             is_refused=not wanted,
-            is_served=bool(wanted) and wanted <= state.served,
-            refused=(*refused, *dict.fromkeys(filter(None, missing))),
+            is_served=bool(wanted) and wanted <= state.served - division.closed,
+            refused=(
+                *refused,
+                *dict.fromkeys(filter(None, missing)),
+                *division.problems.get(claim.uid, ()),
+            ),
         )
 
     async def _write_config_map(self, state: FoundL7Router | None) -> None:
@@ -246,7 +284,7 @@ class _Routes(Collector):
             "Routes of the L7 router, by what has become of them",
             labels=["state"],
         )
-        for state in ("served", "pending", "refused"):
+        for state in ("served", "pending", "closed", "refused"):
             metric.add_metric([state], self._counts[state])
         yield metric
 
@@ -257,6 +295,13 @@ def _default_backend(text: str | None) -> Backend | None:
     service, _, port = text.partition(":")
     namespace, _, name = service.partition("/")
     return Backend(namespace, name, port)
+
+
+def _default_secret(text: str | None) -> SecretName | None:
+    if not text:
+        return None
+    namespace, _, name = text.partition("/")
+    return SecretName(namespace, name)
 
 
 def _text_of(state: FoundL7Router) -> str:

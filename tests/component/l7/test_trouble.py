@@ -50,7 +50,7 @@ async def test_route_that_octavia_answers_with_an_error_holds_up_no_other(router
         await routers.until_answered({("a", "/"): ONE, ("b", "/"): 503, ("c", "/"): TWO})
 
 
-async def _is_told(routers, text):
+async def is_told(routers, text):
     """Is it in an Event on the cluster?"""
     found = await routers.client.list("/apis/events.k8s.io/v1/namespaces/default/events")
     return any(
@@ -125,7 +125,7 @@ async def test_address_of_another_controller_stays_until_the_routes_are_there(ro
         await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
         shown = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}}
         await routers.client.patch(f"{routers.ingress_path('shop')}/status", shown)
-        await routers.until(lambda: _is_told(routers, "Quota has been met"))
+        await routers.until(lambda: is_told(routers, "Quota has been met"))
         assert await routers.address("shop") == "192.0.2.9"
         cloud.octavia.set_quota(cloud.project_id, pool=-1)
 
@@ -139,7 +139,7 @@ async def test_address_of_another_controller_stays_until_the_routes_are_there(ro
 async def test_missing_default_backend_is_reported_on_the_cluster(routers):
     backend = f"{routers.namespace}/none:80"
     async with routers.controller(l7_router={"default_backend": backend}):
-        await routers.until(lambda: _is_told(routers, f"Service {backend.partition(':')[0]}"))
+        await routers.until(lambda: is_told(routers, f"Service {backend.partition(':')[0]}"))
 
 
 async def test_path_with_a_nul_character_is_refused(routers):

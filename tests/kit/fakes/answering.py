@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from . import keystone
+from . import barbican, keystone
 from .faults import Answer
 from .neutron import errors as neutron_errors
 from .observing import Call
@@ -62,6 +62,8 @@ async def _take_time(cloud: FakeCloud, request: web.Request) -> None:
 def _error(request: web.Request, fault: Answer) -> web.Response:
     if request.path.startswith("/v3") or fault.status == 401:
         body = keystone.render(fault)
+    elif request.path.startswith(barbican.ROOT):
+        body = barbican.render(fault)
     elif request.path.startswith(OCTAVIA):
         body = octavia_errors.render(fault)
     else:

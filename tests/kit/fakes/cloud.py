@@ -1,4 +1,4 @@
-"""FakeCloud: Keystone, Neutron and Octavia on one port, with faults and a look inside.
+"""FakeCloud: Keystone, Neutron, Octavia and Barbican on one port, with faults and a look inside.
 
     async with FakeCloud(hosts=["node-1"]) as cloud:
         network = cloud.add_network("pods", "10.1.0.0/16", "fd00:1::/64")
@@ -23,6 +23,7 @@ from aiohttp import web
 
 from . import serving
 from .answering import middleware
+from .barbican import BarbicanAPI
 from .faults import Faults
 from .keystone import Keystone, User
 from .neutron.api import NeutronAPI
@@ -54,6 +55,9 @@ class FakeCloud:
         self.url = ""
         self._neutron = NeutronAPI(self.store, self._context_of)
         self.octavia = OctaviaAPI(self._neutron, self._context_of, self.changes.notify)
+        self.barbican = BarbicanAPI(self._context_of)
+        self.octavia.store.of_barbican = self.barbican.refs
+        self.octavia.progress.is_lost = self.barbican.is_lost
         self._runner: web.AppRunner | None = None
         self.admin = self.add_user("admin", self.add_project("admin"), ("admin", "service"))
         self.project_id = self.add_project("k8s")
@@ -66,17 +70,19 @@ class FakeCloud:
         app.add_routes(Tags(self._neutron).routes())
         app.add_routes(Quotas(self._neutron, self._context_of).routes())
         app.add_routes(self.octavia.routes())
+        app.add_routes(self.barbican.routes())
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"
-        self.keystone.url = self.url
+        self.keystone.url = self.barbican.url = self.url
         self.keystone.endpoints |= {
             "identity": f"{self.url}/v3",
             "network": self.url,
             "load-balancer": f"{self.url}{OCTAVIA}",
+            "key-manager": f"{self.url}/key-manager",
         }
         return self
 

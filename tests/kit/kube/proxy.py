@@ -49,6 +49,7 @@ _NARROWED = (
     "endpoints",
     "endpointslices",
     "ingresses",
+    "secrets",
 )
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

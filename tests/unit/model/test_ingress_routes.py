@@ -64,10 +64,6 @@ def test_default_backend_takes_what_is_left_of_the_hosts_and_of_all_where_there_
             {"defaultBackend": {"resource": {"kind": "Bucket", "name": "b"}}},
             "defaultBackend: only Services can be backends",
         ),
-        (
-            {"tls": [{"secretName": "a"}]},
-            "tls: not supported yet; the hosts are served in plain HTTP only",
-        ),
     ],
 )
 def test_what_cannot_be_had_is_told(spec, told):

@@ -156,7 +156,7 @@ class Balancers:
         self._check_quota(LISTENER, load_balancer["project_id"], len(listeners))
         for listener, name, some in zip(listeners, references, policies, strict=True):
             others = self._store.parts(LISTENER, load_balancer["id"])
-            check_created(load_balancer, others, listener, self._store.certificates)
+            check_created(load_balancer, others, listener, self._store.references())
             if name is not None:
                 check_protocols(listener["protocol"], by_name[name]["protocol"])
             listener["default_pool_id"] = ids.get(name)

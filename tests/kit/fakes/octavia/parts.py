@@ -44,7 +44,7 @@ class Parts:
         self._check_pool_of(load_balancer, body["default_pool_id"], body["protocol"])
         self._changes.check_mutable(load_balancer)
         others = self._store.parts(LISTENER, load_balancer["id"])
-        check_created(load_balancer, others, body, self._store.certificates)
+        check_created(load_balancer, others, body, self._store.references())
         if body.pop("default_pool", None) is not None:
             raise Answer(500, message="'dict' object has no attribute '_sa_instance_state'")
         providers.check_listener(load_balancer["provider"], body)
@@ -58,7 +58,7 @@ class Parts:
         load_balancer = self._changes.owner(listener)
         if changes.get("default_pool_id"):
             self._check_pool_of(load_balancer, changes["default_pool_id"], listener["protocol"])
-        check_updated(load_balancer, listener, changes, self._store.certificates)
+        check_updated(load_balancer, listener, changes, self._store.references())
         self._changes.check_mutable(load_balancer)
         providers.check_listener(load_balancer["provider"], changes)
         self._store.change(listener, changes)

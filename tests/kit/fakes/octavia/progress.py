@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .kinds import LISTENER, LOAD_BALANCER
 from .store import Store
 
 Json = dict[str, Any]
@@ -19,7 +20,8 @@ class Progress:
     is done after half of the time, before its parts. With `one_by_one`, changes wait for those
     before them, as with a provider that has one worker. `stalled` tells of which load balancers
     nothing is ever done, whatever `pending` says. `unhealthy` are addresses that answer no health
-    monitor: their members stay OFFLINE.
+    monitor: their members stay OFFLINE. `is_lost` tells of references that Octavia cannot read:
+    it reads those of all listeners again at each change, and puts the listener in ERROR then.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Progress:
         self._free_at = 0.0  # when the only worker is free
         self.unhealthy: set[str] = set()
         self.stalled: Callable[[Json], bool] = lambda _load_balancer: False
+        self.is_lost: Callable[[str], bool] = lambda _ref: False
         self._store = store
         self._discard = discard
         self._notify = notify
@@ -57,6 +60,16 @@ class Progress:
         self._done([load_balancer_id, *self._store.ids_inside(load_balancer_id)])
 
     def _done(self, ids: Iterable[str]) -> None:
+        ids = list(ids)
+        self._end(ids)
+        for balancer in [self._store.of(LOAD_BALANCER).get(each) for each in ids]:
+            for listener in self._store.parts(LISTENER, balancer["id"]) if balancer else ():
+                refs = (listener["default_tls_container_ref"], *listener["sni_container_refs"])
+                if any(self.is_lost(ref) for ref in refs if ref):
+                    self._store.set_status(listener, "ERROR")
+        self._notify()
+
+    def _end(self, ids: Iterable[str]) -> None:
         for part_id in ids:
             part = self._store.part(part_id)
             if part is None:
@@ -70,4 +83,3 @@ class Progress:
                     and part.get("address") not in self.unhealthy
                 ):
                     part["operating_status"] = "ONLINE"
-        self._notify()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,10 +43,15 @@ class Store:
         self.quotas: dict[str, dict[str, int]] = {}
         self.flavors: dict[str, str] = {}  # the providers that they are for, by id
         self.zones: set[str] = set()  # names of availability zones
-        self.certificates: set[str] = set()  # references to those that there are
+        self.certificates: set[str] = set()  # references to those that tests have made
+        self.of_barbican: Callable[[], set[str]] = set  # to those that Barbican has
         # load balancers that are gone, and whether Octavia lets nobody delete what was in them
         self.stranded: dict[str, bool] = {}
         self.leaked: list[str] = []  # parts that would be left for ever: see Balancers.delete
+
+    def references(self) -> set[str]:
+        """References to all certificates that there are."""
+        return self.certificates | self.of_barbican()
 
     def of(self, kind: Kind) -> dict[str, Json]:
         """The resources of a kind."""

@@ -8,7 +8,7 @@ import pytest
 from lab.kuryr.installation import CONTROLLER, daemon
 from lab.kuryr.sandbox import capabilities
 from lab.kuryr.sandbox.unit import Unit
-from lab.process import CommandError, run
+from lab.process import CommandError, run, wait_until
 from tests.kit.paths import ETC
 
 pytestmark = pytest.mark.lab_only
@@ -19,12 +19,19 @@ COMPONENTS = {
 }
 
 
+def running(cluster, component):
+    """/proc/PID of a program that has begun: the launcher before it is not restricted yet."""
+
+    proc = pathlib.Path(f"/proc/{cluster.supervisor.find(component).process.pid}")
+    assert wait_until(lambda: b"\0-c\0" not in (proc / "cmdline").read_bytes(), 30)
+    return proc
+
+
 @pytest.fixture(params=COMPONENTS)
 def process(request, cluster):
     """(the unit, /proc/PID of a program that runs by it)"""
-    record = cluster.supervisor.find(request.param)
     unit = Unit.read(ETC / "systemd" / f"{COMPONENTS[request.param]}.service")
-    return unit, pathlib.Path(f"/proc/{record.process.pid}")
+    return unit, running(cluster, request.param)
 
 
 def test_process_is_restricted_as_its_unit_says(process):
@@ -44,8 +51,7 @@ def test_process_is_restricted_as_its_unit_says(process):
 
 def test_controller_writes_nowhere_but_in_its_directory(cluster):
     """Not even root could, in its mount namespace."""
-    pid = cluster.supervisor.find(CONTROLLER).process.pid
-    inside = ["nsenter", f"--mount=/proc/{pid}/ns/mnt"]
+    inside = ["nsenter", f"--mount={running(cluster, CONTROLLER)}/ns/mnt"]
     for directory in ("/", "/etc", "/usr", "/var/lib", cluster.lab.state):
         with pytest.raises(CommandError, match="Read-only file system"):
             run([*inside, "touch", f"{directory}/written"])
@@ -55,7 +61,7 @@ def test_controller_writes_nowhere_but_in_its_directory(cluster):
 
 
 def test_controller_sees_no_homes_no_others_devices_and_no_others_temporary_files(cluster):
-    root = pathlib.Path(f"/proc/{cluster.supervisor.find(CONTROLLER).process.pid}/root")
+    root = running(cluster, CONTROLLER) / "root"
     mounts = (root.parent / "mountinfo").read_text().splitlines()
     # the last one at a place is what is seen there
     kinds = {line.split()[4]: line.split(" - ")[1].split()[0] for line in mounts}

@@ -1,0 +1,1 @@
+"""Client of Barbican, which keeps the certificates of Octavia's listeners."""

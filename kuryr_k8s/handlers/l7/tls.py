@@ -1,0 +1,223 @@
+"""Divide routes between plain HTTP and TLS, by the certificates that there are. Pure.
+
+What asks for TLS is never served in plain HTTP instead, and a host is never served with a
+certificate that is not its own: where there is none, requests are answered with 403.
+
+haproxy finds a certificate by its names, an exact one before a wildcard, and of two that have one
+name it shows any. Therefore a name belongs to one namespace: that of the oldest object that has
+it, as a host or in its certificate. Certificates of others that have the name are not used.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
+from kuryr_k8s.model.routes import Claim, Host, Redirect, Reject, Route, SecretName
+
+REDIRECT_CODE = 308  # as of ingress-nginx: the client repeats its request with the same method
+OPERATOR = ""  # to whom the names of the default certificate belong, instead of a namespace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """Routes, and the certificates with which some of them are served.
+
+    :param certificates: the first one is shown to clients that ask for a name of none of them.
+    :param closed: the names of routes that would be served over TLS, and have no certificate.
+    :param problems: what of a claim cannot be done, in words for users, by its object's uid.
+    :param default_problem: why the certificate of the router itself cannot be used, if so.
+    """
+
+    plain: tuple[Route, ...]
+    secure: tuple[Route, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
+    closed: frozenset[str] = frozenset()
+    problems: Mapping[str, tuple[str, ...]]
+    default_problem: str | None = None
+
+
+def divide(
+    claims: Iterable[Claim],
+    certificate_of: Callable[[SecretName], Certificate],
+    default: SecretName | None = None,
+) -> Division:
+    """Return what is served in plain HTTP and what over TLS.
+
+    :param certificate_of: returns the certificate in a Secret, or raises
+        :class:`UnusableCertificate`.
+    :param default: the Secret for those who name none.
+    """
+    in_order = sorted(claims, key=lambda each: (each.created, each.namespace, each.name))
+    assignment = _Assignment(certificate_of, default)
+    for claim in in_order:
+        assignment.add(claim)
+    assignment.settle()
+    plain: list[Route] = []
+    secure: list[Route] = []
+    closed: set[str] = set()
+    for claim in in_order:
+        asking = {host for host, _ in claim.secured}
+        for route in claim.routes:
+            asks = route.host in asking
+            certificate = assignment.shown.get(route.host)
+            plain.append(_plain(route, certificate, asks=asks and not claim.is_plain_too))
+            if certificate is not None:
+                secure.append(replace(route, certificate=certificate.source))
+            elif asks or assignment.is_covered(route.host):
+                secure.append(replace(route, action=Reject()))
+            if asks and certificate is None:
+                closed.add(route.name)
+    return Division(
+        plain=tuple(plain),
+        secure=tuple(secure),
+        certificates=tuple(assignment.used.values()),
+        closed=frozenset(closed),
+        problems={uid: tuple(dict.fromkeys(each)) for uid, each in assignment.problems.items()},
+        default_problem=assignment.default_problem,
+    )
+
+
+def without_tls(claims: Iterable[Claim]) -> Division:
+    """Return what is served where the operator has not enabled TLS: everything in plain HTTP."""
+    wanted = list(claims)
+    told = "tls: it is not enabled ([l7_router] tls): the hosts are served in plain HTTP only"
+    return Division(
+        plain=tuple(route for claim in wanted for route in claim.routes),
+        problems={claim.uid: (told,) for claim in wanted if claim.secured},
+    )
+
+
+def _plain(route: Route, certificate: Certificate | None, *, asks: bool) -> Route:
+    """Return the route for requests in plain HTTP.
+
+    :param asks: it is to be served over TLS alone.
+    """
+    if not asks:
+        return route
+    if certificate is None or not _is_one(route.host):
+        return replace(route, action=Reject())
+    return replace(route, action=Redirect(f"https://{route.host.name}", REDIRECT_CODE))
+
+
+def _is_one(host: Host) -> bool:
+    return not (host.is_any or host.is_wildcard)
+
+
+def _wider(host: Host) -> tuple[str, str]:
+    """Return the names of the hosts that cover a host besides itself."""
+    return f"*.{host.name.partition('.')[2]}", ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """That a host of a claim is served over TLS with a certificate."""
+
+    claim: Claim
+    host: Host
+    certificate: Certificate
+
+
+class _Assignment:
+    """Certificates by the hosts for which they are shown.
+
+    ``used`` has them by their Secrets, ``shown`` by hosts, ``problems`` by the objects' uids.
+    """
+
+    def __init__(
+        self, certificate_of: Callable[[SecretName], Certificate], default: SecretName | None
+    ) -> None:
+        self.used: dict[str, Certificate] = {}
+        self.shown: dict[Host, Certificate] = {}
+        self.problems: defaultdict[str, list[str]] = defaultdict(list)
+        self.default_problem: str | None = None
+        self._of = certificate_of
+        self._default = default
+        self._wishes: list[_Wish] = []
+        self._closed: set[Host] = set()  # asked for, and without a certificate
+        self._holders: dict[str, str] = {}  # namespaces by the names that belong to them
+        self._in_use: dict[str, str] = {}  # those by the names for which haproxy has certificates
+        if default is not None:
+            try:
+                self._use(certificate_of(default), OPERATOR)
+            except UnusableCertificate as error:
+                self.default_problem = f"Secret {default}: {error}"
+
+    def add(self, claim: Claim) -> None:
+        """Take the names of a claim, and its certificates, after those of older ones."""
+        for route in claim.routes:
+            self._holders.setdefault(route.host.name, claim.namespace)
+        for host, secret in claim.secured:
+            try:
+                certificate = self._usable(claim.namespace, host, secret)
+            except UnusableCertificate as error:
+                self._close(claim, host, str(error))
+            else:
+                if secret not in (None, self._default):
+                    self._use(certificate, claim.namespace)
+                self._wishes.append(_Wish(claim, host, certificate))
+
+    def settle(self) -> None:
+        """Show the certificates, but where haproxy would show another namespace's."""
+        for wish in self._wishes:
+            holders = (self._in_use.get(name) for name in (wish.host.name, _wider(wish.host)[0]))
+            holder = next((each for each in holders if each is not None), OPERATOR)
+            if holder not in (OPERATOR, wish.claim.namespace) and not wish.host.is_any:
+                self._close(
+                    wish.claim,
+                    wish.host,
+                    f"{wish.host.name}: namespace {holder} has a certificate for it",
+                )
+                continue
+            self.shown.setdefault(wish.host, wish.certificate)
+            if not (_is_one(wish.host) or wish.claim.is_plain_too):
+                self.problems[wish.claim.uid].append(
+                    f"tls: {wish.host.name or '*'}: requests in plain HTTP are answered with 403, "
+                    "as Octavia can redirect to one host only"
+                )
+
+    def is_covered(self, host: Host) -> bool:
+        """Return whether a host without a certificate is to be closed over TLS.
+
+        Else another host's route, which is served over TLS, would take requests for it.
+        """
+        return host in self._closed or any(Host(name) in self.shown for name in _wider(host))
+
+    def _close(self, claim: Claim, host: Host, why: str) -> None:
+        self.problems[claim.uid].append(f"tls: {why}")
+        self._closed.add(host)
+
+    def _use(self, certificate: Certificate, namespace: str) -> None:
+        self.used[certificate.source] = certificate
+        for name in certificate.shown_for:
+            self._holders.setdefault(name, namespace)
+            self._in_use.setdefault(name, namespace)
+
+    def _usable(self, namespace: str, host: Host, secret: SecretName | None) -> Certificate:
+        """Return the certificate for a host of a claim, if its names belong to the namespace."""
+        named = secret or self._default
+        if named is None:
+            raise UnusableCertificate(
+                f"{host.name or '*'}: no Secret is named, and [l7_router] default_certificate is "
+                "not set"
+            )
+        try:
+            certificate = self._of(named)
+        except UnusableCertificate as error:
+            raise UnusableCertificate(f"Secret {named}: {error}") from error
+        if not host.is_any and not certificate.is_for(host):
+            raise UnusableCertificate(f"Secret {named}: its certificate is not for {host.name}")
+        if named != self._default:
+            for name, holder in self._of_others(certificate, namespace):
+                whose = f"namespace {holder} has"
+                if holder == OPERATOR:
+                    whose = "[l7_router] default_certificate is for"
+                raise UnusableCertificate(f"Secret {named}: {whose} {name}, and came first")
+        return certificate
+
+    def _of_others(self, certificate: Certificate, namespace: str) -> Iterator[tuple[str, str]]:
+        """Yield the names of a certificate that belong to others, and to whom."""
+        for name in sorted(certificate.shown_for):
+            holder = self._holders.get(name, namespace)
+            if holder != namespace:
+                yield name, holder
