@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from kuryr_k8s.k8s.resources import Key
-from kuryr_k8s.model.routes import Claim
+from kuryr_k8s.model.host_claims import settled
+from kuryr_k8s.model.routes import Claim, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,18 @@ class Verdict:
     :param is_refused: none of its routes can be had.
     :param is_served: all of its routes that are not refused are as desired.
     :param refused: why routes of it are left out.
+    :param is_closed: some of its routes would be served over TLS, and have no certificate.
+    :param version: of the claim.
+    :param refusal: why the claim itself cannot be had.
     """
 
     address: str
     is_refused: bool
     is_served: bool
     refused: tuple[str, ...] = ()
+    is_closed: bool = False
+    version: int = 0
+    refusal: Refusal | None = None
 
 
 class Source(Protocol):
@@ -91,8 +98,8 @@ class Routing:
         self._wake_router.append(woken)
 
     def claims(self) -> list[Claim]:
-        """Return what all objects claim."""
-        return [claim for source in self._sources.values() for claim in source.claims()]
+        """Return what all objects claim, without routes where a host belongs to others."""
+        return settled(claim for source in self._sources.values() for claim in source.claims())
 
     async def claimants(self) -> set[str]:
         """Return the uids of all objects that claim something, by live lists."""

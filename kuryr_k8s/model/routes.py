@@ -7,7 +7,13 @@ oldest route; then the first one by name.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:  # it knows hosts, which are here
+    from kuryr_k8s.model.certificate import Certificate
+
+
+PERMANENT_REDIRECT = 308  # the client repeats its request with the same method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,17 +153,49 @@ class Backend:
 
     :param port: its name or its number, as text.
     :param by_cookie: a client stays with a Pod, by a cookie.
+    :param is_of_pods: the port's number is that of the Pods, and no port is the first one.
     """
 
     namespace: str
     service: str
     port: str
     by_cookie: bool = False
+    is_of_pods: bool = False
 
     def __str__(self) -> str:
         """Return the name of its pool."""
         affinity = " by cookie" if self.by_cookie else ""
         return f"{self.namespace}/{self.service}:{self.port}{affinity}"
+
+    @property
+    def parts(self) -> tuple["Backend", ...]:
+        """Return the Services' ports whose Pods are members of the pool."""
+        return (self,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Ports of several Services, each with its share of the requests.
+
+    :param name: of the pool.
+    :param shares: the ports, and their weights: the share is the weight by the sum of weights.
+    :param algorithm: of Octavia's pool.
+    :param by_cookie: a client stays with a Pod, by a cookie.
+    """
+
+    name: str
+    shares: tuple[tuple[Backend, int], ...]
+    algorithm: str
+    by_cookie: bool = False
+
+    def __str__(self) -> str:
+        """Return the name of its pool."""
+        return self.name
+
+    @property
+    def parts(self) -> tuple[Backend, ...]:
+        """Return the Services' ports whose Pods are members of the pool."""
+        return tuple(backend for backend, _ in self.shares)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -172,6 +210,18 @@ class SecretName:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing of a claim can be had.
+
+    :param reason: one CamelCase word.
+    :param message: in words for users.
+    """
+
+    reason: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """List the routes that one object claims of an L7 router.
@@ -179,9 +229,14 @@ class Claim:
     :param kind: of the object, like ``namespace``, ``name`` and ``uid``.
     :param created: when it was created (RFC 3339).
     :param backends: the Services' ports to which its routes lead.
-    :param secured: hosts of its routes that are to be served over TLS, and the Secret with the
-        certificate of each; None for the router's own one.
+    :param secured: hosts of its routes that are to be served over TLS, and the certificate of
+        each, or the Secret with it; None for the router's own one.
     :param is_plain_too: such hosts are served in plain HTTP as well, instead of leading there.
+    :param redirect: the HTTP status by which requests in plain HTTP lead there; None: they are
+        answered with 403.
+    :param is_of_namespace: its hosts are to belong to its namespace alone.
+    :param version: of what is claimed: another one if that has changed, in this process.
+    :param refusal: why it has no routes.
     :param problems: what of it cannot be done, in words for users.
     """
 
@@ -191,7 +246,11 @@ class Claim:
     uid: str
     created: str = ""
     routes: tuple[Route, ...] = ()
-    backends: tuple[Backend, ...] = ()
-    secured: tuple[tuple[Host, SecretName | None], ...] = ()
+    backends: tuple[Backend | Split, ...] = ()
+    secured: "tuple[tuple[Host, SecretName | Certificate | None], ...]" = ()
     is_plain_too: bool = False
+    redirect: int | None = PERMANENT_REDIRECT
+    is_of_namespace: bool = False
+    version: int = 0
+    refusal: Refusal | None = None
     problems: tuple[str, ...] = ()

@@ -1,14 +1,15 @@
 """Pools for the Services' ports to which routes lead, with the Pods behind them as members."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kuryr_k8s.handlers.base import HandlerContext, Watch
 from kuryr_k8s.handlers.service_slices import ServiceSlices
 from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, Key
 from kuryr_k8s.model.lbaas import LBaaSPortSpec
 from kuryr_k8s.model.load_balancer import Member, Pool
+from kuryr_k8s.model.member_weights import weighted
 from kuryr_k8s.model.members import members_of
-from kuryr_k8s.model.routes import Backend, Claim
+from kuryr_k8s.model.routes import Backend, Claim, Split
 from kuryr_k8s.model.service import EXTERNAL_NAME, EndpointSlice, Service, ServicePort
 
 FAMILY = "IPv4"  # of the router's VIP, and so of what it reaches
@@ -45,31 +46,45 @@ class Backends:
 
         return Watch(self._services, service_changed), Watch(self._cache, slice_changed)
 
-    def pools(self, backends: Iterable[Backend]) -> tuple[Pool, ...]:
+    def pools(self, backends: Iterable[Backend | Split]) -> tuple[Pool, ...]:
         """Return the pools of these backends, and follow these from now on.
 
         What has no endpoints has no members: Octavia answers 503.
         """
-        wanted = sorted(set(backends))
-        services = (Key(each.namespace, each.service) for each in wanted)
-        self._named = frozenset(services)
+        wanted = sorted(set(backends), key=str)
+        parts = [part for each in wanted for part in each.parts]
+        self._named = frozenset(Key(part.namespace, part.service) for part in parts)
         self._used = frozenset(key for key in self._named if self._services.get(key) is not None)
         now = self._clock.now()
         self._missing = {
             each: self._missing.get(each, now)
-            for each in wanted
+            for each in parts
             if self._why_missing(each) is not None
         }
-        return tuple(
-            Pool(
-                name=str(backend),
-                protocol="HTTP",
-                lb_algorithm=ALGORITHM,
-                persistence="HTTP_COOKIE" if backend.by_cookie else None,
-                members=self._members(backend),
-            )
-            for backend in wanted
+        return tuple(self._pool(backend) for backend in wanted)
+
+    def _pool(self, backend: Backend | Split) -> Pool:
+        if isinstance(backend, Backend):
+            members, algorithm = self._members(backend), ALGORITHM
+        else:
+            shares = [(self._members(part), weight) for part, weight in backend.shares]
+            members, algorithm = weighted(shares), backend.algorithm
+        return Pool(
+            name=str(backend),
+            protocol="HTTP",
+            lb_algorithm=algorithm,
+            persistence="HTTP_COOKIE" if backend.by_cookie else None,
+            members=members,
         )
+
+    def problems(self, backend: Backend | Split) -> Iterator[str]:
+        """Yield why requests to a backend cannot be answered, in words for users.
+
+        What may still pass is left out.
+        """
+        for part in backend.parts:
+            if (problem := self.problem(part) or self._why_partial(part)) is not None:
+                yield problem
 
     def problem(self, backend: Backend) -> str | None:
         """Return why requests to a backend cannot be answered, in words for users.
@@ -83,8 +98,8 @@ class Backends:
 
     def lost(self, claims: Iterable[Claim]) -> list[Key]:
         """List the Services of these claims that had pools, and that the cache lacks now."""
-        backends = (backend for claim in claims for backend in claim.backends)
-        services = {Key(backend.namespace, backend.service) for backend in backends}
+        parts = (part for claim in claims for backend in claim.backends for part in backend.parts)
+        services = {Key(part.namespace, part.service) for part in parts}
         return [key for key in services & self._used if self._services.get(key) is None]
 
     def until_reported(self) -> float | None:
@@ -99,14 +114,46 @@ class Backends:
             return f"there is no Service {backend.namespace}/{backend.service}"
         if service.type == EXTERNAL_NAME:
             return f"Service {backend.namespace}/{backend.service} is of type ExternalName"
-        if _port(service, backend.port) is None:
-            return f"Service {backend.namespace}/{backend.service} has no TCP port {backend.port}"
+        if self._port(service, backend) is None:
+            return (
+                f"Service {backend.namespace}/{backend.service} has no TCP port {backend.port}"
+            ).rstrip()
         return None
+
+    def _why_partial(self, backend: Backend) -> str | None:
+        """Return which endpoints of a backend get no requests, though nobody says so."""
+        service = self._services.get(Key(backend.namespace, backend.service))
+        if service is None or not backend.is_of_pods or backend.port:
+            return None
+        ports = _of_tcp(service)
+        if len(ports) < 2:
+            return None
+        return (
+            f"Service {backend.namespace}/{backend.service} has several TCP ports, and none is "
+            f"named: {ports[0].name or ports[0].port} is used"
+        )
+
+    def _port(self, service: Service, backend: Backend) -> ServicePort | None:
+        ports = _of_tcp(service)
+        if not backend.is_of_pods:
+            named = (port for port in ports if backend.port in (port.name, str(port.port)))
+            return next(named, None)
+        if not backend.port:
+            return next(iter(ports), None)
+        found = (port for port in ports if backend.port in (port.name, port.target_port))
+        numbered = {
+            port.name
+            for each in self._slices.every(Key(backend.namespace, backend.service))
+            for port in each.ports
+            if str(port.port) == backend.port
+        }
+        others = (port for port in ports if port.name in numbered)
+        return next(found, None) or next(others, None)
 
     def _members(self, backend: Backend) -> tuple[Member, ...]:
         key = Key(backend.namespace, backend.service)
         service = self._services.get(key)
-        port = None if service is None else _port(service, backend.port)
+        port = None if service is None else self._port(service, backend)
         if service is None or port is None:
             return ()
         spec = LBaaSPortSpec(
@@ -116,16 +163,18 @@ class Backends:
             targetPort=port.target_port,
         )
         slices = [each for each in self._slices.every(key) if each.family == FAMILY]
-        return members_of(spec, service, slices, _through_the_router)
+        members = members_of(spec, service, slices, _through_the_router)
+        if backend.is_of_pods and backend.port.isdecimal() and port.name != backend.port:
+            return tuple(member for member in members if str(member.port) == backend.port)
+        return members
 
 
 def _through_the_router(_address: str) -> None:
     """Return the subnet in which a member is reached: none of its own."""
 
 
-def _port(service: Service, named: str) -> ServicePort | None:
-    ports = (port for port in service.ports if port.protocol == "TCP")
-    return next((port for port in ports if named in (port.name, str(port.port))), None)
+def _of_tcp(service: Service) -> list[ServicePort]:
+    return [port for port in service.ports if port.protocol == "TCP"]
 
 
 def _essence(service: Service | None) -> object:

@@ -19,7 +19,7 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.l7.backends import Backends
 from kuryr_k8s.handlers.l7.tls import Division, divide, without_tls
-from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets
+from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets, secrets_of
 from kuryr_k8s.handlers.routing import Verdict
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import CONFIGMAPS, NODES, SERVICES, TLSSECRETS, Key
@@ -28,7 +28,7 @@ from kuryr_k8s.model.l7_router import L7RouterState, vip_address_in
 from kuryr_k8s.model.lbaas import LBaaSLoadBalancer
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.pod import Node
-from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route, SecretName
+from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route, SecretName, Split
 from kuryr_k8s.model.tls_secret import TLS_TYPE
 
 NAME = "kuryr-l7-router"
@@ -173,13 +173,15 @@ class L7RouterHandler(Handler):
 
     def _secrets_of(self, claims: Sequence[Claim]) -> set[SecretName]:
         """Return the Secrets with certificates that are named."""
-        named = {secret for claim in claims for _, secret in claim.secured}
-        return {secret for secret in (*named, self._default_secret) if secret is not None}
+        default = {self._default_secret} if self._default_secret is not None else set()
+        return secrets_of(claims) | default
 
     def _wanted(self, claims: Sequence[Claim], division: Division) -> L7Router:
         conf = self._context.conf
         routes, secure_routes = list(division.plain), list(division.secure)
-        backends = [backend for claim in claims for backend in claim.backends]
+        backends: list[Backend | Split] = [
+            backend for claim in claims for backend in claim.backends
+        ]
         if self._default is not None:
             backends.append(self._default)
             rest = Route(
@@ -244,7 +246,7 @@ class L7RouterHandler(Handler):
         refused = tuple(
             f"{route.name}: {told[route.name]}" for route in claim.routes if route.name in told
         )
-        missing = (self._backends.problem(backend) for backend in claim.backends)
+        missing = [each for backend in claim.backends for each in self._backends.problems(backend)]
         wanted = {route.name for route in claim.routes} - state.refused.keys()
         return Verdict(
             address=state.address,
@@ -252,9 +254,12 @@ class L7RouterHandler(Handler):
             is_served=bool(wanted) and wanted <= state.served - division.closed,
             refused=(
                 *refused,
-                *dict.fromkeys(filter(None, missing)),
+                *dict.fromkeys(missing),
                 *division.problems.get(claim.uid, ()),
             ),
+            is_closed=any(route.name in division.closed for route in claim.routes),
+            version=claim.version,
+            refusal=claim.refusal,
         )
 
     async def _write_config_map(self, state: FoundL7Router | None) -> None:

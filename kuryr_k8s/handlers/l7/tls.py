@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
 from kuryr_k8s.model.routes import Claim, Host, Redirect, Reject, Route, SecretName
 
-REDIRECT_CODE = 308  # as of ingress-nginx: the client repeats its request with the same method
 OPERATOR = ""  # to whom the names of the default certificate belong, instead of a namespace
 
 
@@ -61,7 +60,11 @@ def divide(
         for route in claim.routes:
             asks = route.host in asking
             certificate = assignment.shown.get(route.host)
-            plain.append(_plain(route, certificate, asks=asks and not claim.is_plain_too))
+            plain.append(
+                _plain(
+                    route, certificate, claim.redirect, asks=asks and not claim.is_plain_too
+                )
+            )
             if certificate is not None:
                 secure.append(replace(route, certificate=certificate.source))
             elif asks or assignment.is_covered(route.host):
@@ -88,16 +91,19 @@ def without_tls(claims: Iterable[Claim]) -> Division:
     )
 
 
-def _plain(route: Route, certificate: Certificate | None, *, asks: bool) -> Route:
+def _plain(
+    route: Route, certificate: Certificate | None, code: int | None, *, asks: bool
+) -> Route:
     """Return the route for requests in plain HTTP.
 
+    :param code: with which clients are led to TLS; None if they are not.
     :param asks: it is to be served over TLS alone.
     """
     if not asks:
         return route
-    if certificate is None or not _is_one(route.host):
+    if certificate is None or code is None or not _is_one(route.host):
         return replace(route, action=Reject())
-    return replace(route, action=Redirect(f"https://{route.host.name}", REDIRECT_CODE))
+    return replace(route, action=Redirect(f"https://{route.host.name}", code))
 
 
 def _is_one(host: Host) -> bool:
@@ -116,6 +122,11 @@ class _Wish:
     claim: Claim
     host: Host
     certificate: Certificate
+
+
+def _check_host(certificate: Certificate, host: Host, what: str) -> None:
+    if not host.is_any and not certificate.is_for(host):
+        raise UnusableCertificate(f"{what}: its certificate is not for {host.name}")
 
 
 class _Assignment:
@@ -170,7 +181,8 @@ class _Assignment:
                 )
                 continue
             self.shown.setdefault(wish.host, wish.certificate)
-            if not (_is_one(wish.host) or wish.claim.is_plain_too):
+            is_led = not wish.claim.is_plain_too and wish.claim.redirect is not None
+            if is_led and not _is_one(wish.host):
                 self.problems[wish.claim.uid].append(
                     f"tls: {wish.host.name or '*'}: requests in plain HTTP are answered with 403, "
                     "as Octavia can redirect to one host only"
@@ -193,8 +205,12 @@ class _Assignment:
             self._holders.setdefault(name, namespace)
             self._in_use.setdefault(name, namespace)
 
-    def _usable(self, namespace: str, host: Host, secret: SecretName | None) -> Certificate:
+    def _usable(
+        self, namespace: str, host: Host, secret: SecretName | Certificate | None
+    ) -> Certificate:
         """Return the certificate for a host of a claim, if its names belong to the namespace."""
+        if isinstance(secret, Certificate):
+            return self._of_namespace(namespace, host, secret, "inline certificate")
         named = secret or self._default
         if named is None:
             raise UnusableCertificate(
@@ -205,14 +221,24 @@ class _Assignment:
             certificate = self._of(named)
         except UnusableCertificate as error:
             raise UnusableCertificate(f"Secret {named}: {error}") from error
-        if not host.is_any and not certificate.is_for(host):
-            raise UnusableCertificate(f"Secret {named}: its certificate is not for {host.name}")
-        if named != self._default:
-            for name, holder in self._of_others(certificate, namespace):
-                whose = f"namespace {holder} has"
-                if holder == OPERATOR:
-                    whose = "[l7_router] default_certificate is for"
-                raise UnusableCertificate(f"Secret {named}: {whose} {name}, and came first")
+        if named == self._default:
+            _check_host(certificate, host, f"Secret {named}")
+            return certificate
+        return self._of_namespace(namespace, host, certificate, f"Secret {named}")
+
+    def _of_namespace(
+        self, namespace: str, host: Host, certificate: Certificate, what: str
+    ) -> Certificate:
+        """Return the certificate, if it is for the host, and for no name of other namespaces.
+
+        :param what: where it is, in words for users.
+        """
+        _check_host(certificate, host, what)
+        for name, holder in self._of_others(certificate, namespace):
+            whose = f"namespace {holder} has"
+            if holder == OPERATOR:
+                whose = "[l7_router] default_certificate is for"
+            raise UnusableCertificate(f"{what}: {whose} {name}, and came first")
         return certificate
 
     def _of_others(self, certificate: Certificate, namespace: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from kuryr_k8s.handlers.base import HandlerContext, Watch
 from kuryr_k8s.k8s.resources import TLSSECRETS, Key
 from kuryr_k8s.model.certificate import Certificate, UnusableCertificate, read_certificate
-from kuryr_k8s.model.routes import SecretName
+from kuryr_k8s.model.routes import Claim, SecretName
 from kuryr_k8s.model.tls_secret import TLS_TYPE, TLSSecret
 
 
@@ -56,6 +56,13 @@ class TLSSecrets:
         if isinstance(read, UnusableCertificate):
             raise read
         return read
+
+
+def secrets_of(claims: Iterable[Claim]) -> set[SecretName]:
+    """Return the names of the Secrets that claims name."""
+    return {
+        secret for claim in claims for _, secret in claim.secured if isinstance(secret, SecretName)
+    }
 
 
 def _read(secret: TLSSecret) -> Certificate | UnusableCertificate:

@@ -1,5 +1,7 @@
 """Hosts are served over TLS with their own certificates, and never in plain HTTP instead."""
 
+from dataclasses import replace
+
 import pytest
 
 from kuryr_k8s.handlers.l7.tls import divide, without_tls
@@ -190,3 +192,38 @@ def test_where_tls_is_not_enabled_hosts_are_served_in_plain_http_and_that_is_tol
     assert list(found.problems) == ["a"]
     assert not found.secure
     assert not found.closed
+
+
+def inline(*names, source="u"):
+    return Certificate(source=source, digest="d", names=frozenset(names), bundle=b"")
+
+
+@pytest.mark.parametrize(
+    ("redirect", "expected"), [(302, Redirect("https://a.com", 302)), (None, Reject())]
+)
+def test_certificate_in_the_object_itself_is_shown_and_plain_requests_become_what_it_says(
+    redirect, expected
+):
+    asked = replace(claim("a", "a.com", tls={"a.com": inline("a.com")}), redirect=redirect)
+    found = divide([asked], Secrets())
+    assert [each.source for each in found.certificates] == ["u"]
+    assert actions(found.secure) == {"a a.com": FORWARD}
+    assert actions(found.plain) == {"a a.com": expected}
+    assert not found.problems
+
+
+def test_certificate_in_the_object_itself_has_no_name_of_another_namespace():
+    older = claim("a", "a.com", namespace="other", created="2025-01-01")
+    asked = claim("b", "b.com", tls={"b.com": inline("a.com", "b.com")})
+    found = divide([older, asked], Secrets())
+    assert not found.certificates
+    assert found.problems["b"] == (
+        "tls: inline certificate: namespace other has a.com, and came first",
+    )
+
+
+def test_host_of_a_domain_whose_plain_requests_are_rejected_as_asked_for_has_no_problem():
+    asked = replace(claim("a", "*.a.com", tls={"*.a.com": inline("*.a.com")}), redirect=None)
+    found = divide([asked], Secrets())
+    assert actions(found.plain) == {"a *.a.com": Reject()}
+    assert not found.problems
