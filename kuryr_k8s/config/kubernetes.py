@@ -38,7 +38,8 @@ _parts = [
         default=["vif", "kuryrport", "kuryrportpool", "node"],
         help="Handlers that the controller runs, by the names of their entry points in "
         "kuryr_k8s.controller.handlers. Services also need lbaas_spec and loadbalancer, and "
-        "Ingresses, besides these, l7_router and ingress.",
+        "Ingresses, besides these, l7_router and ingress; OpenShift Routes need ocp_route "
+        "instead of ingress, or beside it.",
     ),
     cfg.StrOpt(
         "pod_project_driver",

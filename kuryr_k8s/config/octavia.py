@@ -108,6 +108,27 @@ l7_router = [
         "Ingresses that ask for TLS without naming one. Clients that ask for a host for which "
         "there is no certificate are shown it as well.",
     ),
+    cfg.StrOpt(
+        "route_labels",
+        default="",
+        regex=r"^([^=,\s]+=[^=,\s]*(,[^=,\s]+=[^=,\s]*)*)?$",
+        help="Labels of the OpenShift Routes to serve, as KEY=VALUE,KEY2=VALUE2: those that have "
+        "all of them. Empty: all Routes.",
+    ),
+    cfg.StrOpt(
+        "route_domain",
+        default="",
+        regex=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
+        help="Domain of OpenShift Routes without a host: a Route gets the host "
+        "NAME-NAMESPACE.DOMAIN, or SUBDOMAIN.DOMAIN if it has a subdomain. Empty: they are "
+        "refused. The names in DNS must lead to the L7 router.",
+    ),
+    cfg.StrOpt(
+        "route_canonical_hostname",
+        default="",
+        help="Name in DNS of the L7 router, which the status of OpenShift Routes then tells "
+        "(routerCanonicalHostname): the target of CNAMEs.",
+    ),
 ]
 
 # The groups [load_balancer_class:NAME], which a Service names by the annotation

@@ -10,6 +10,7 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
 from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
+from kuryr_k8s.model.ocp_route import OCPRoute
 from kuryr_k8s.model.pod import Namespace, Node, Pod
 from kuryr_k8s.model.service import Endpoints, EndpointSlice, Service
 from kuryr_k8s.model.tls_secret import TLS_TYPE, TLSSecret
@@ -101,6 +102,7 @@ INGRESSCLASSES = Resource(
     namespaced=False,
     view=IngressClass.read,
 )
+ROUTES = Resource("Route", "routes", group="route.openshift.io", view=OCPRoute.read)
 EVENTS: Resource[Any] = Resource("Event", "events", group="events.k8s.io")
 LEASES: Resource[Any] = Resource("Lease", "leases", group="coordination.k8s.io")
 IPAMCLAIMS: Resource[Any] = Resource(

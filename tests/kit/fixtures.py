@@ -111,7 +111,8 @@ async def shipped_permissions(cluster, kube_server):
     What is granted to a ServiceAccount is granted to the user of its name, without «kuryr-», too.
     """
     if not kube_server.furnished:
-        await cluster.install_crds(ETC / "crds")
+        for directory in (ETC / "crds", ETC / "crds" / "optional"):
+            await cluster.install_crds(directory)
         for path in sorted((ETC / "rbac").rglob("*.yaml")):
             for manifest in yaml.safe_load_all(path.read_text()):
                 await _install(cluster.client, manifest)

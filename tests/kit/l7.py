@@ -1,4 +1,4 @@
-"""The L7 router: what users do to Ingresses, and what the router does with requests."""
+"""The L7 router: what users do to Ingresses and Routes, and what the router does with requests."""
 
 import json
 
@@ -12,11 +12,13 @@ from tests.kit.kube.objects import (
 )
 from tests.kit.lbaas import l7_rules
 from tests.kit.load_balancer_services import furnish_outside
+from tests.kit.routes import Routes
 from tests.kit.service_stage import ServiceStage
 from tests.kit.tls import make_pair, make_secret, names_in, serial_in, serial_of
 
 CONTROLLER = "openstack.org/kuryr-l7-router"
 HANDLERS = "vif,kuryrport,lbaas_spec,loadbalancer,l7_router,ingress"
+WITH_ROUTES = {"kubernetes": {"enabled_handlers": f"{HANDLERS},ocp_route"}}
 STATE = "openstack.org/kuryr-l7-router-state"
 NAME = "kuryr-l7-router"
 DEFAULT, SNI = "default_tls_container_ref", "sni_container_refs"
@@ -36,6 +38,10 @@ class RouterStage(ServiceStage):
     @property
     def class_name(self):
         return f"kuryr-{self.namespace}"
+
+    @property
+    def routes(self):
+        return Routes(self)
 
     @property
     def namespace(self):
@@ -218,13 +224,20 @@ class RouterStage(ServiceStage):
         return None if text is None else json.loads(text)
 
     async def more_state(self):
-        """Ingresses besides."""
+        """Ingresses and Routes besides."""
         path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/ingresses"
         ingresses = await self.client.list(path)
+        routes = await self.client.list(
+            f"/apis/route.openshift.io/v1/namespaces/{self.namespace}/routes"
+        )
         stored = sorted(
             sorted(names_in(each["payload"])) for each in self.cloud.barbican.secrets.values()
         )
-        return await super().more_state() | {"Ingresses": ingresses, "certificates": stored}
+        return await super().more_state() | {
+            "Ingresses": ingresses,
+            "Routes": [_without_keys(route) for route in routes],
+            "certificates": stored,
+        }
 
     def trees(self):
         """What all load balancers are and have, with certificates by the names in them."""
@@ -253,6 +266,14 @@ class RouterStage(ServiceStage):
         return ((await self.client.find(CONFIG_MAP)) or {}).get("data")
 
 
+def _without_keys(route):
+    """The Route without what differs between two lives."""
+    if "tls" in route["spec"]:
+        for name in ("certificate", "key"):
+            route["spec"]["tls"].pop(name, None)
+    return route
+
+
 def _takes(policy, host, path):
     rules = [
         L7Rule(rule["type"], rule["compare_type"], rule["value"], rule["invert"])
@@ -273,3 +294,12 @@ def _answer(policy):
         return policy["redirect_http_code"], policy["redirect_prefix"]
     members = policy["pool"]["members"]
     return {member["address"] for member in members if member["weight"]} or 503
+
+
+def weights_of(tree, pool):
+    """{address: weight} of the members of a pool."""
+    pools = [
+        policy["pool"] for listener in tree["listeners"] for policy in listener["policies"]
+    ] + tree["loose_pools"]
+    [found] = {each["name"]: each for each in pools if each and each["name"] == pool}.values()
+    return {member["address"]: member["weight"] for member in found["members"]}

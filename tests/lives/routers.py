@@ -1,5 +1,7 @@
-"""Lives of Ingresses on the L7 router."""
+"""Lives of Ingresses and Routes on the L7 router."""
 
+from tests.kit.l7 import WITH_ROUTES
+from tests.kit.routes import edge
 from tests.lives.life import life
 
 ONE, TWO = {"10.62.0.5"}, {"10.62.0.6"}
@@ -59,4 +61,40 @@ async def secure(stage, _keeper, at):
     await at("end")
 
 
-LIVES = (routed, secure)
+@life(
+    environment="routers",
+    options=WITH_ROUTES | {"l7_router": {"tls": "true", "route_domain": "apps"}},
+    shared="empty",
+)
+async def route(stage, _keeper, at):
+    """It gets a host, two Services by weight, TLS and back, and is deleted."""
+    await stage.add_backend("one", *ONE)
+    await stage.add_backend("two", *TWO)
+    await stage.until(stage.is_published)
+    await at("empty")
+    host = f"shop-{stage.namespace}.apps"
+    await stage.routes.add("shop")
+    await stage.until_answered({(host, "/"): ONE})
+    await stage.routes.until_admitted("shop")
+    await at("served")
+    more = [{"kind": "Service", "name": "two", "weight": 50}]
+    await stage.routes.change("shop", alternateBackends=more)
+    await stage.until_answered({(host, "/"): ONE | TWO})
+    await at("two Services")
+    tls, certificate = edge(host, insecure="Redirect")
+    await stage.routes.change("shop", tls=tls)
+    await stage.until_shown(certificate)
+    await stage.until_answered({(host, "/"): (302, f"https://{host}")})
+    await stage.until_settled_router(policies=2, pools=1)
+    await at("over TLS")
+    await stage.routes.change("shop", tls=None)
+    await stage.until_answered({(host, "/"): ONE | TWO})
+    await stage.until_shown()
+    await stage.until_settled_router(policies=1, pools=1)
+    await at("plain again")
+    await stage.routes.delete("shop")
+    await stage.until_settled_router(policies=0, pools=0)
+    await at("end")
+
+
+LIVES = (routed, secure, route)

@@ -195,6 +195,14 @@ def test_crds_are_the_resources_that_we_speak_of():
         assert (spec["scope"] == "Namespaced") is resource.namespaced
 
 
+def test_crd_of_others_that_we_speak_of_is_optional_and_of_the_same_kind():
+    [crd] = documents("crds/optional")
+    resource, spec = resources.ROUTES, crd["spec"]
+    assert crd["metadata"]["name"] == f"{resource.plural}.{resource.group}"
+    assert spec["versions"][0]["name"] == resource.version
+    assert spec["names"]["kind"] == resource.kind
+
+
 def test_daemons_can_select_the_kuryrports_of_their_node():
     version = crds()["kuryrports.openstack.org"]["versions"][0]
     assert version["selectableFields"] == [{"jsonPath": ".spec.podNodeName"}]

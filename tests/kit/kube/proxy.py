@@ -49,6 +49,7 @@ _NARROWED = (
     "endpoints",
     "endpointslices",
     "ingresses",
+    "routes",
     "secrets",
 )
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")

@@ -1,0 +1,186 @@
+"""The handler of OpenShift's Routes: which of them are ours, what they claim, and their status.
+
+https://docs.openshift.com/container-platform/latest/networking/routes/route-configuration.html
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from kuryr_k8s import errors
+from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.routing import Verdict
+from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.resources import ROUTES, Key
+from kuryr_k8s.model.ocp_route import GENERATED, OCPRoute, ingress_text
+from kuryr_k8s.model.ocp_route_claims import INVALID, KIND, claim_of, host_of, is_generated
+from kuryr_k8s.model.ocp_route_status import Admission, entries
+from kuryr_k8s.model.routes import Claim, Refusal
+
+NOT_ADMITTED = "RouteNotAdmitted"  # OpenShift's word
+PARTLY = "PartlyServed"
+LAG = 1.0  # seconds until a cache that lags is looked at again
+
+
+class Unserved(errors.Refused):
+    """Something that a Route asks for is not served."""
+
+    reason = "KuryrRouteUnserved"
+
+
+class OCPRouteHandler(Handler):
+    """Tells the L7 router what Routes claim, and Routes what has become of that."""
+
+    kind: ClassVar[str] = KIND
+
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        if "l7_router" not in context.conf.kubernetes.enabled_handlers:
+            raise errors.ConfigError(
+                "[kubernetes] enabled_handlers: the handler ocp_route needs l7_router"
+            )
+        options = context.conf.l7_router
+        self._domain: str = options.route_domain
+        self._canonical_hostname: str = options.route_canonical_hostname
+        self._selected = _labels(options.route_labels)
+        self._with_tls: bool = options.tls
+        self._routing = context.routing
+        self._routes = context.informers.of(ROUTES)
+        self._claims: dict[str, tuple[str, Claim]] = {}  # by uid; the resourceVersion they are of
+        self._routing.add_source(self)
+
+    def watches(self) -> Sequence[Watch[Any]]:
+        return (Watch(self._routes, self._route_changed),)
+
+    def _route_changed(
+        self, key: Key, old: OCPRoute | None, new: OCPRoute | None
+    ) -> Iterable[Key]:
+        if (old and old.essence) != (new and new.essence):
+            self._routing.changed()
+        if old is not None and (new is None or new.uid != old.uid):
+            self._claims.pop(old.uid, None)
+        return (key,)
+
+    def claims(self) -> Iterator[Claim]:
+        """Yield what all Routes of ours claim."""
+        for route in self._routes.values():
+            if self._is_ours(route) and not route.deleting:
+                yield self._claim_of(route)
+
+    async def claimants(self) -> set[str]:
+        """Return the uids of all Routes of ours, by a live list."""
+        listed = await self._context.kube.list_views(ROUTES)
+        return {each.uid for each in listed if not each.deleting and self._is_ours(each)}
+
+    def address_changed(self) -> None:
+        """Do nothing: no address stands in the status of a Route."""
+
+    def _is_ours(self, route: OCPRoute) -> bool:
+        return self._selected.issubset(route.labels)
+
+    def _claim_of(self, route: OCPRoute) -> Claim:
+        version, claim = self._claims.get(route.uid, ("", None))
+        if claim is None or version != route.resource_version:
+            claim = claim_of(route, domain=self._domain, with_tls=self._with_tls)
+            self._claims[route.uid] = (route.resource_version, claim)
+        return claim
+
+    async def reconcile(self, key: Key) -> float | None:
+        route = self._routes.get(key)
+        if route is None or route.deleting:
+            return None
+        if not self._is_ours(route) or self._routing.is_released:
+            await self._write(key, route, None)
+            return None
+        if is_generated(route, self._domain):
+            route = await self._choose_host(key, route)
+        claim = self._claim_of(route)
+        admission = self._admission(route, claim, self._routing.verdict(route.uid))
+        if admission is not None:
+            await self._write(key, route, admission)
+            if admission.message:
+                raise Unserved(admission.message)
+        return None
+
+    def _admission(
+        self, route: OCPRoute, claim: Claim, verdict: Verdict | None
+    ) -> Admission | None:
+        """Return what to say of a Route; None if that is not known yet."""
+        common = Admission(
+            host=host_of(route, self._domain),
+            wildcard_policy=route.wildcard_policy,
+            is_admitted=False,
+            canonical_hostname=self._canonical_hostname,
+        )
+        if verdict is not None and verdict.version != claim.version:
+            verdict = None  # it is of what the Route said before
+        refusal = claim.refusal or _refusal(verdict)
+        if refusal is not None:
+            return dataclasses.replace(common, reason=refusal.reason, message=refusal.message)
+        if verdict is None or not verdict.is_served:
+            return None
+        problems = "; ".join((*claim.problems, *verdict.refused))
+        return dataclasses.replace(
+            common, is_admitted=True, reason=PARTLY if problems else "", message=problems
+        )
+
+    async def _choose_host(self, key: Key, route: OCPRoute) -> OCPRoute:
+        """Write the host of a Route into it, as OpenShift's API server does."""
+        patch = {
+            "metadata": {
+                "uid": route.uid,
+                "resourceVersion": route.resource_version,
+                "annotations": {GENERATED: "true"},
+            },
+            "spec": {"host": host_of(route, self._domain)},
+        }
+        try:
+            answer = await self._context.kube.merge_patch(ROUTES, key, patch)
+        except errors.KubeNotFound:
+            return route
+        except errors.KubeConflict as error:
+            raise errors.Wait(f"the cache lags behind Route {key}", delay=LAG) from error
+        self._routes.learn(answer)
+        return OCPRoute.read(answer)
+
+    async def _write(self, key: Key, route: OCPRoute, admission: Admission | None) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        wanted = entries(route.ingress, admission, now)
+        if ingress_text(wanted) == route.ingress:
+            return
+        kube = self._context.kube
+        try:
+            answer = await kube.patch_status_of(ROUTES, key, route, {"ingress": wanted})
+        except errors.KubeNotFound:
+            return
+        except errors.KubeConflict as error:
+            raise errors.Wait(f"the cache lags behind Route {key}", delay=LAG) from error
+        self._routes.learn(answer)
+
+    def about(self, key: Key) -> Reference | None:
+        route = self._routes.get(key)
+        if route is None:
+            return None
+        return Reference(
+            resource=ROUTES, namespace=route.namespace, name=route.name, uid=route.uid
+        )
+
+
+def _refusal(verdict: Verdict | None) -> Refusal | None:
+    """Return why the router does not serve a Route; None if it does, or may yet."""
+    if verdict is None:
+        return None
+    if verdict.refusal is not None:
+        return verdict.refusal
+    if verdict.is_refused:
+        return Refusal(NOT_ADMITTED, "; ".join(verdict.refused))
+    if verdict.is_closed:
+        return Refusal(INVALID, "; ".join(verdict.refused))
+    return None
+
+
+def _labels(text: str) -> set[tuple[str, str]]:
+    """Return the labels that an option names."""
+    pairs = (each.partition("=") for each in text.split(",") if each)
+    return {(name, value) for name, _, value in pairs}
