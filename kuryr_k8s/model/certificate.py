@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     pkcs12,
 )
+from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from kuryr_k8s.model.routes import Host
 
@@ -28,6 +29,9 @@ LARGEST_RSA = 4096  # more makes handshakes slow, and all hosts share the proces
 CURVES = ("secp256r1", "secp384r1", "secp521r1")  # of TLS 1.3 (RFC 8446, 4.2.7)
 WEAK = ("md5", "sha1")  # haproxy refuses its whole configuration for a signature by one of these
 LONGEST = 15_000  # bytes: Barbican takes 20,000 characters, unless it is configured otherwise
+LONGEST_KEY = 4096  # bytes of PEM: the largest key has 3,272
+# RSA and elliptic curves; of RSA for PSS alone Octavia does not find the certificate
+KINDS = (PublicKeyAlgorithmOID.RSAES_PKCS1_v1_5, PublicKeyAlgorithmOID.EC_PUBLIC_KEY)
 KEYS = "neither of RSA nor of the curves P-256, P-384, P-521"
 _CN = x509.NameOID.COMMON_NAME
 _NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -77,12 +81,15 @@ def read_certificate(source: str, certificates: bytes, key: bytes) -> Certificat
 
 def _read(source: str, certificates: bytes, key: bytes) -> Certificate:
     first, *others = _chain(certificates)
+    if first.public_key_algorithm_oid not in KINDS:
+        raise UnusableCertificate(f"its key is {KEYS}")
+    _check_strength(first)
     private = _private(key)
     if _der(_public(first)) != _der(private.public_key()):
         raise UnusableCertificate("its key is not that of the certificate")
     # clients have the roots
     chain = [each for each in others if each.subject != each.issuer]
-    for each in (first, *chain):
+    for each in chain:
         _check_strength(each)
     names = frozenset(name.lower() for name in _alternatives(first))
     common = {str(each.value).lower() for each in first.subject.get_attributes_for_oid(_CN)}
@@ -92,9 +99,6 @@ def _read(source: str, certificates: bytes, key: bytes) -> Certificate:
     )
     if len(bundle) > LONGEST:
         raise UnusableCertificate(f"it has more than {LONGEST} bytes, as PKCS #12")
-    again = pkcs12.load_pkcs12(bundle, None)  # as Octavia does
-    if again.cert is None or again.cert.certificate != first or again.key is None:
-        raise UnusableCertificate("its key is of a kind that Octavia does not read")
     secret = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     parts = [secret, *(each.public_bytes(Encoding.DER) for each in (first, *chain))]
     digests = b"".join(hashlib.sha256(part).digest() for part in parts)
@@ -115,8 +119,11 @@ def _chain(text: bytes) -> Sequence[x509.Certificate]:
 
 
 def _private(text: bytes) -> PrivateKey:
+    if len(text) > LONGEST_KEY:
+        raise UnusableCertificate(f"tls.key has more than {LONGEST_KEY} bytes")
     try:
-        private = load_pem_private_key(text, password=None)
+        # whether its primes are primes takes a second, in which all else would wait
+        private = load_pem_private_key(text, password=None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError) as error:
         raise UnusableCertificate("tls.key has no private key in PEM") from error
     if not isinstance(private, PrivateKey):

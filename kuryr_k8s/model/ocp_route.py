@@ -98,7 +98,7 @@ class OCPRoute:
             targets=tuple(map(_target, targets)),
             target_port="" if target_port is None else str(target_port),
             wildcard_policy=sys.intern(spec.get("wildcardPolicy") or "None"),
-            tls=_tls(spec["tls"]) if spec.get("tls") else None,
+            tls=_tls(spec["tls"]) if spec.get("tls") is not None else None,
             has_headers=bool((spec.get("httpHeaders") or {}).get("actions")),
             labels=_pairs(meta.get("labels")),
             annotations=tuple(

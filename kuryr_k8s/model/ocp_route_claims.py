@@ -113,6 +113,8 @@ def _of_host(route: OCPRoute, host: str) -> Iterator[Refusal]:
         yield Refusal(INVALID, f"spec.wildcardPolicy: {route.wildcard_policy}: not supported")
     elif route.wildcard_policy == SUBDOMAIN and "." not in host:
         yield Refusal("InvalidHost", f"{host}: it is in no domain, which wildcardPolicy needs")
+    elif route.wildcard_policy == SUBDOMAIN and not route.host:
+        yield Refusal(INVALID, "spec.wildcardPolicy: it needs spec.host")
 
 
 def _of_targets(route: OCPRoute) -> Iterator[Refusal]:

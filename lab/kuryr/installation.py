@@ -252,9 +252,9 @@ class Installation:
         files = [f"--filename={directory}" for directory in directories]
         if self.with_router:
             files.append(f"--filename={self._shipped}/manifests/{router.CLASS_FILE}")
-            secrets = self._shipped / "rbac" / router.SECRETS_FILE
-            if secrets.exists():  # an earlier version has no TLS
-                files.append(f"--filename={secrets}")
+            further = (self._shipped / each for each in (router.SECRETS_FILE, router.ROUTES_FILE))
+            # an earlier version has no TLS, and no Routes
+            files += [f"--filename={each}" for each in further if each.exists()]
         kubectl(self.lab, "apply", *files)
         shared_token.unlink(missing_ok=True)
         crds = [f"crd/{plural}.openstack.org" for plural in ("kuryrports", "kuryrportpools")]

@@ -11,10 +11,11 @@ from lab.openstack import cloud
 from lab.openstack.rest import Api
 from lab.process import CommandError, run, wait_until
 
-HANDLERS = "l7_router,ingress"
+HANDLERS = "l7_router,ingress,ocp_route"
 CLASS_FILE, CLASS = "ingressclass.yaml", "kuryr"
 # It lets the controller read the certificates of Ingresses.
-SECRETS_FILE = "optional/tls-secrets.yaml"
+SECRETS_FILE = "rbac/optional/tls-secrets.yaml"
+ROUTES_FILE = "crds/optional/route.yaml"
 SETTINGS = {"tls": "true"}
 NAME = "kuryr-l7-router"
 

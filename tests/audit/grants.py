@@ -50,6 +50,7 @@ NOT_ON_THE_LAB = {
     Grant("kuryr-controller", "delete", "openstack.org", "kuryrportpools"),
     Grant("kuryr-daemon", "create", "events.k8s.io", "events"),
     Grant("kuryr-controller", "get", "", "secrets"),
+    Grant("kuryr-controller", "patch", "route.openshift.io", "routes"),
     Grant("kuryr-controller", "get", "resource.k8s.io", "resourceclaims"),
     Grant("kuryr-daemon", "get", "resource.k8s.io", "resourceclaims"),
     Grant("kuryr-daemon", "list", "resource.k8s.io", "resourceslices"),

@@ -147,10 +147,15 @@ class Authority:
 
     def secret(self, namespace, name, *hosts):
         """A Secret with a new certificate for the hosts, and that one's serial number."""
+        certificate, key = self.pair(*hosts)
+        secret = tls.make_secret(name, namespace, certificate, key)
+        return secret, tls.serial_of(certificate)
+
+    def pair(self, *hosts):
+        """A new certificate for the hosts and its key, in PEM."""
         key = tls.ec_key()
         made = tls.make_certificate(*hosts, key=key, issuer=(self._certificate, self._key))
-        secret = tls.make_secret(name, namespace, tls.pem_of(made), tls.pem_of_key(key))
-        return secret, made.serial_number
+        return tls.pem_of(made), tls.pem_of_key(key)
 
 
 def answer_of(connection, host, path, method="GET"):

@@ -47,7 +47,7 @@ class OCPRouteHandler(Handler):
         self._with_tls: bool = options.tls
         self._routing = context.routing
         self._routes = context.informers.of(ROUTES)
-        self._claims: dict[str, tuple[str, Claim]] = {}  # by uid; the resourceVersion they are of
+        self._claims: dict[str, tuple[OCPRoute, Claim]] = {}  # by uid; the essence they are of
         self._routing.add_source(self)
 
     def watches(self) -> Sequence[Watch[Any]]:
@@ -80,10 +80,10 @@ class OCPRouteHandler(Handler):
         return self._selected.issubset(route.labels)
 
     def _claim_of(self, route: OCPRoute) -> Claim:
-        version, claim = self._claims.get(route.uid, ("", None))
-        if claim is None or version != route.resource_version:
+        essence, claim = self._claims.get(route.uid, (None, None))
+        if claim is None or essence != route.essence:
             claim = claim_of(route, domain=self._domain, with_tls=self._with_tls)
-            self._claims[route.uid] = (route.resource_version, claim)
+            self._claims[route.uid] = (route.essence, claim)
         return claim
 
     async def reconcile(self, key: Key) -> float | None:
@@ -93,7 +93,7 @@ class OCPRouteHandler(Handler):
         if not self._is_ours(route) or self._routing.is_released:
             await self._write(key, route, None)
             return None
-        if is_generated(route, self._domain):
+        if is_generated(route, self._domain) and self._claim_of(route).refusal is None:
             route = await self._choose_host(key, route)
         claim = self._claim_of(route)
         admission = self._admission(route, claim, self._routing.verdict(route.uid))

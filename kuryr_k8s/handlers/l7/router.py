@@ -153,7 +153,10 @@ class L7RouterHandler(Handler):
                 raise errors.Wait(f"the cache lags behind Secret {key}", delay=LAG)
         uids = {claim.uid for claim in claims}
         if self._claimants is None or self._claimants - uids:
-            lost = await self._routing.claimants() - uids
+            live = await self._routing.claimants()
+            # who is new did not have routes; at the first time, nor who came while we asked
+            before = live if self._claimants is None else live & self._claimants
+            lost = before - uids - {claim.uid for claim in self._routing.claims()}
             if lost:
                 raise errors.Wait(
                     f"the caches lag behind {len(lost)} objects that claim routes", delay=LAG
@@ -233,13 +236,23 @@ class L7RouterHandler(Handler):
             self._mapped = text
 
     async def _annotate_nodes(self, text: str | None) -> None:
-        """Write the annotation of all Nodes, or remove it."""
+        """Write the annotation of all Nodes, or remove it.
+
+        :raises errors.Wait: a Node is another one than the cache shows.
+        """
+        lagging = False
         for node in list(self._nodes.values()):
             key = Key("", node.name)
             if self._nodes.annotation(key, L7_ROUTER_STATE) != text:
                 patch = {"metadata": {"uid": node.uid, "annotations": {L7_ROUTER_STATE: text}}}
-                with contextlib.suppress(errors.KubeNotFound, errors.KubeConflict):
+                try:
                     self._nodes.learn(await self._context.kube.merge_patch(NODES, key, patch))
+                except errors.KubeNotFound:
+                    continue
+                except errors.KubeConflict:
+                    lagging = True
+        if lagging:
+            raise errors.Wait("the cache lags behind Nodes", delay=LAG)
 
     def _verdict(self, claim: Claim, division: Division, state: FoundL7Router) -> Verdict:
         told = state.limited | state.refused

@@ -61,9 +61,7 @@ def divide(
             asks = route.host in asking
             certificate = assignment.shown.get(route.host)
             plain.append(
-                _plain(
-                    route, certificate, claim.redirect, asks=asks and not claim.is_plain_too
-                )
+                _plain(route, certificate, claim.redirect, asks=asks and not claim.is_plain_too)
             )
             if certificate is not None:
                 secure.append(replace(route, certificate=certificate.source))

@@ -174,3 +174,15 @@ def test_key_stands_in_no_log():
     assert b"PRIVATE" in found.key
     assert "PRIVATE" not in repr(found)
     assert "bundle" not in repr(read_certificate("s", found.certificates, found.key))
+
+
+def test_key_that_is_too_long_is_not_read():
+    certificate, _ = make_pair("a")
+    with pytest.raises(UnusableCertificate, match="more than 4096 bytes"):
+        read_certificate("s", certificate, b"x" * 5000)
+
+
+def test_largest_key_is_read():
+    key = rsa_key(4096)
+    certificate = pem_of(make_certificate("a", key=key))
+    assert read_certificate("s", certificate, pem_of_key(key)).names == {"a"}

@@ -195,7 +195,13 @@ def test_where_tls_is_not_enabled_hosts_are_served_in_plain_http_and_that_is_tol
 
 
 def inline(*names, source="u"):
-    return Certificate(source=source, digest="d", names=frozenset(names), bundle=b"")
+    return Certificate(
+        source=source,
+        digest="d",
+        names=frozenset(names),
+        shown_for=frozenset(names),
+        bundle=b"",
+    )
 
 
 @pytest.mark.parametrize(
