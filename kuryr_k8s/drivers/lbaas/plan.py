@@ -284,11 +284,17 @@ class _Tree:
                 yield DeleteHealthMonitor(pool.health_monitor_id)
 
     def _show_certificates(self) -> Iterator[Change]:
+        """Change certificates, unless the same call is to lead the listener to another pool."""
         for key, wanted in self._listeners.items():
-            found = self._found_listeners.get(key)
-            if found is None or found.provisioning_status == ERROR:
+            found, pool = self._found_listeners.get(key), self._kept.get(wanted.pool)
+            if (
+                found is None
+                or found.provisioning_status == ERROR
+                or (wanted.pool and pool is None)
+            ):
                 continue
-            if not same_certificates(wanted, found.listener):
+            in_place = found.pool_id == (pool.id if pool is not None else None)
+            if in_place and not same_certificates(wanted, found.listener):
                 yield _updated(wanted, found, None)
 
     def _set_members(self) -> Iterator[Change]:

@@ -95,7 +95,9 @@ class OctaviaModel:
             | lb_steps.DeletePolicy,
         )
         own = isinstance(step, lb_steps.SetSecurityGroups)  # not of a part
-        require(not broken or own or (deletes and step.id in broken), "409: something is in ERROR")
+        # Octavia looks at the load balancer's status alone, before it updates a listener
+        mends = deletes or isinstance(step, lb_steps.UpdateListener)
+        require(not broken or own or (mends and step.id in broken), "409: something is in ERROR")
         match step:
             case lb_steps.SetTags(found_id, tags):
                 require(found_id == self.found.id, "404")

@@ -284,6 +284,31 @@ def test_what_is_in_error_is_made_again_and_the_rest_stays():
     assert kinds(steps) == ["DeletePool", "CreatePool", "SetMembers"]
 
 
+def over_tls(ref):
+    return listener(port=443, protocol="TERMINATED_HTTPS", default_tls_container_ref=ref)
+
+
+def test_listener_over_tls_in_error_is_updated_and_stays():
+    desired = wanted(over_tls("a"), pool(protocol="HTTP"))
+    found = made(desired)
+    broken = replace(found.listeners[0], provisioning_status=ERROR)
+    [step] = carry_out(desired, replace(found, listeners=(broken,)))
+    assert (kinds([step]), step.id) == (["UpdateListener"], broken.id)
+
+
+def test_certificates_change_before_all_else_and_with_another_pool_by_one_call():
+    web = pool(protocol="HTTP")
+    old = wanted(over_tls("a"), web)
+    new = wanted(over_tls("b"), pool(protocol="HTTP", members=["10.2.0.2"]))
+    assert kinds(carry_out(new, made(old))) == ["UpdateListener", "SetMembers"]
+    elsewhere = replace(over_tls("b"), pool="other")
+    new = wanted(elsewhere, pool("other", protocol="HTTP"))
+    assert kinds(carry_out(new, made(old))) == [
+        *("CreatePool", "SetMembers"),
+        *("UpdateListener", "DeletePool"),
+    ]
+
+
 def test_member_in_error_is_set_anew_by_one_call():
     desired = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"]))
     found = made(desired)
