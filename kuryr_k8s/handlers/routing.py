@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from oslo_config import cfg
+
+from kuryr_k8s import errors
 from kuryr_k8s.k8s.resources import Key
 from kuryr_k8s.model.host_claims import settled
 from kuryr_k8s.model.routes import Claim, Refusal
@@ -33,6 +36,18 @@ class Verdict:
     is_closed: bool = False
     version: int = 0
     refusal: Refusal | None = None
+
+
+def check_router_enabled(handler: str, conf: cfg.ConfigOpts) -> None:
+    """Make sure that somebody asks a source for its claims.
+
+    :param handler: the name of the source's handler.
+    :raises errors.ConfigError: nobody does.
+    """
+    if "l7_router" not in conf.kubernetes.enabled_handlers:
+        raise errors.ConfigError(
+            f"[kubernetes] enabled_handlers: the handler {handler} needs l7_router"
+        )
 
 
 class Source(Protocol):

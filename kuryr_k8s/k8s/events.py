@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from kuryr_k8s import errors
 from kuryr_k8s.k8s.api import KubeApi
@@ -27,6 +27,22 @@ REPORTED_AT_ONCE = (errors.Refused, errors.OverQuota, errors.NotFound)
 REPORT_AFTER = 3  # failures in a row before users hear of something that may pass by itself
 
 
+class Named(Protocol):
+    """The attributes of a view that tell its object from all others."""
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace."""
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+
+    @property
+    def uid(self) -> str:
+        """The object's uid."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """The object that an Event is about."""
@@ -35,6 +51,11 @@ class Reference:
     namespace: str
     name: str
     uid: str
+
+    @classmethod
+    def of(cls, resource: Resource[Any], view: Named) -> Self:
+        """Return the object of which a view is."""
+        return cls(resource=resource, namespace=view.namespace, name=view.name, uid=view.uid)
 
     @classmethod
     def of_cluster(cls, uid: str) -> Self:

@@ -1,4 +1,4 @@
-"""Whose hosts are: claims of hosts by namespaces, as OpenShift's router settles them. Pure.
+"""Settle which namespace owns a host, as OpenShift's router does. Pure.
 
 The oldest Route that has a host owns it for its namespace, whatever its path is: Routes of other
 namespaces with this host are refused. A Route for all hosts of a domain (``*.``) owns every host

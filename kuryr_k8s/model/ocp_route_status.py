@@ -16,7 +16,7 @@ MESSAGE_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What a router says of a Route.
+    """State what a router says of a Route.
 
     :param reason: one CamelCase word; empty if there is nothing to say.
     """

@@ -10,7 +10,7 @@ import pytest
 
 from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
-from kuryr_k8s.model.load_balancer import LoadBalancer
+from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
 
 from .sides import Neutron, Reply, Side
 
@@ -108,6 +108,22 @@ def statuses(tree: Any) -> set[str]:
         return set()
     own = {tree["provisioning_status"]} if "provisioning_status" in tree else set()
     return own.union(*map(statuses, tree.values()))
+
+
+def with_l7(
+    side: Side, subnet_id: str, *listeners: Listener, pools: tuple[Pool, ...] = ()
+) -> LoadBalancer:
+    """A load balancer of the provider that looks into requests."""
+    return LoadBalancer(
+        name=side.mark,
+        project_id=side.kuryr.project_id,
+        vip_subnet_id=subnet_id,
+        vip_address=None,
+        provider="amphora",
+        tags=(side.mark,),
+        listeners=listeners,
+        pools=pools,
+    )
 
 
 async def vip_subnet(side: Side, *, owner: Neutron | None = None) -> str:

@@ -33,7 +33,7 @@ from kuryr_k8s.model.load_balancer import (
 from tests.kit.lbaas.plans import next_step
 from tests.kit.tls import make_pair
 
-from .balancers import Octavia, make, statuses
+from .balancers import Octavia, make, statuses, with_l7
 from .sides import Side
 
 
@@ -119,15 +119,7 @@ def balancer(side: Side, subnet_id: str, *refs: str) -> LoadBalancer:
         default_tls_container_ref=refs[0] if refs else None,
         sni_container_refs=refs[1:],
     )
-    return LoadBalancer(
-        name=side.mark,
-        project_id=side.kuryr.project_id,
-        vip_subnet_id=subnet_id,
-        vip_address=None,
-        provider="amphora",
-        tags=(side.mark,),
-        listeners=(listener,) if refs else (),
-    )
+    return with_l7(side, subnet_id, *([listener] if refs else []))
 
 
 async def take_next(

@@ -23,7 +23,7 @@ from kuryr_k8s.model.load_balancer import (
 )
 from tests.kit.lbaas.plans import next_step
 
-from .balancers import POOLS, Octavia, make, statuses
+from .balancers import POOLS, Octavia, make, statuses, with_l7
 from .sides import Side
 
 HOST = L7Rule("HOST_NAME", "REGEX", r"^a\.com(:[0-9]+)?$")
@@ -46,19 +46,12 @@ def leads(pool: str, *rules: L7Rule) -> L7Policy:
 def router(side: Side, subnet_id: str, *policies: L7Policy) -> LoadBalancer:
     names = dict.fromkeys(policy.redirect_pool for policy in policies if policy.redirect_pool)
     member = Member(address="10.219.0.101", port=8080, subnet_id=subnet_id)
-    return LoadBalancer(
-        name=side.mark,
-        project_id=side.kuryr.project_id,
-        vip_subnet_id=subnet_id,
-        vip_address=None,
-        provider="amphora",
-        tags=(side.mark,),
-        listeners=(Listener(name="http", protocol="HTTP", port=80, pool="", policies=policies),),
-        pools=tuple(
-            Pool(name=name, protocol="HTTP", lb_algorithm="ROUND_ROBIN", members=(member,))
-            for name in names
-        ),
+    pools = tuple(
+        Pool(name=name, protocol="HTTP", lb_algorithm="ROUND_ROBIN", members=(member,))
+        for name in names
     )
+    listener = Listener(name="http", protocol="HTTP", port=80, pool="", policies=policies)
+    return with_l7(side, subnet_id, listener, pools=pools)
 
 
 async def carry_out(

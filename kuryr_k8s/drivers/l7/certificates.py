@@ -119,8 +119,8 @@ class StoredCertificates:
     async def _ref(self, name: str, certificate: Certificate) -> str:
         """Return the secret of this name, after storing it if it is missing."""
         known = await self._list()
-        if name in known.values():
-            return min(ref for ref, found in known.items() if found == name)
+        if (there := _ref_of(name, known)) is not None:
+            return there
         self._known = None  # until there is an answer, it may be there or not
         try:
             secret = await self._barbican.store(name, certificate.bundle)
@@ -129,8 +129,8 @@ class StoredCertificates:
                 self._known = known
                 raise
             known = await self._list()  # if it answers, this certificate is the trouble
-            if name in known.values():
-                return min(ref for ref, found in known.items() if found == name)
+            if (there := _ref_of(name, known)) is not None:
+                return there
             raise
         self._known = known
         known[secret.ref] = name
@@ -182,3 +182,8 @@ class StoredCertificates:
                 each.ref: each.name for each in listed if each.name.startswith(self._prefix)
             }
         return self._known
+
+
+def _ref_of(name: str, known: Mapping[str, str]) -> str | None:
+    """Return the secret of this name; of several, as after a lost answer, always the same."""
+    return min((ref for ref, found in known.items() if found == name), default=None)

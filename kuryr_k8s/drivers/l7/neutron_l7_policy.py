@@ -53,7 +53,7 @@ HTTPS = dataclasses.replace(HTTP, name="https", protocol=TERMINATED_HTTPS, port=
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the listeners of a router are to be like.
+    """Hold the desired listeners of a router.
 
     :param plans: of the routes of each listener, by its key.
     :param listeners: that over TLS comes first: requests in plain HTTP may be led there.

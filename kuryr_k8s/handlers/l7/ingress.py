@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.routing import Verdict
+from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import INGRESSCLASSES, INGRESSES, Key
 from kuryr_k8s.model.ingress import Ingress, IngressClass
@@ -33,10 +33,7 @@ class IngressHandler(Handler):
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        if "l7_router" not in context.conf.kubernetes.enabled_handlers:
-            raise errors.ConfigError(
-                "[kubernetes] enabled_handlers: the handler ingress needs l7_router"
-            )
+        check_router_enabled("ingress", context.conf)
         self._routing = context.routing
         self._ingresses = context.informers.of(INGRESSES)
         self._classes = context.informers.of(INGRESSCLASSES)
@@ -126,13 +123,10 @@ class IngressHandler(Handler):
     async def _write(self, key: Key, ingress: Ingress, shown: Sequence[Json] | None) -> None:
         if shown is None or ingress_text(shown) == ingress.ingress:
             return
-        patch = {
-            "metadata": {"uid": ingress.uid, "resourceVersion": ingress.resource_version},
-            "status": {"loadBalancer": {"ingress": list(shown) or None}},
-        }
+        status = {"loadBalancer": {"ingress": list(shown) or None}}
         kube = self._context.kube
         try:
-            answer = await kube.merge_patch(INGRESSES, key, patch, subresource="status")
+            answer = await kube.patch_status_of(INGRESSES, key, ingress, status)
         except errors.KubeNotFound:
             return
         except errors.KubeConflict as error:
@@ -141,11 +135,7 @@ class IngressHandler(Handler):
 
     def about(self, key: Key) -> Reference | None:
         ingress = self._ingresses.get(key)
-        if ingress is None:
-            return None
-        return Reference(
-            resource=INGRESSES, namespace=ingress.namespace, name=ingress.name, uid=ingress.uid
-        )
+        return Reference.of(INGRESSES, ingress) if ingress is not None else None
 
 
 def _status(verdict: Verdict) -> Sequence[Json] | None:

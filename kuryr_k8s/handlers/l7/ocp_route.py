@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.routing import Verdict
+from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ROUTES, Key
 from kuryr_k8s.model.ocp_route import GENERATED, OCPRoute, ingress_text
@@ -36,10 +36,7 @@ class OCPRouteHandler(Handler):
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
-        if "l7_router" not in context.conf.kubernetes.enabled_handlers:
-            raise errors.ConfigError(
-                "[kubernetes] enabled_handlers: the handler ocp_route needs l7_router"
-            )
+        check_router_enabled("ocp_route", context.conf)
         options = context.conf.l7_router
         self._domain: str = options.route_domain
         self._canonical_hostname: str = options.route_canonical_hostname
@@ -80,10 +77,11 @@ class OCPRouteHandler(Handler):
         return self._selected.issubset(route.labels)
 
     def _claim_of(self, route: OCPRoute) -> Claim:
-        essence, claim = self._claims.get(route.uid, (None, None))
-        if claim is None or essence != route.essence:
+        essence = route.essence
+        known, claim = self._claims.get(route.uid, (None, None))
+        if claim is None or known != essence:
             claim = claim_of(route, domain=self._domain, with_tls=self._with_tls)
-            self._claims[route.uid] = (route.essence, claim)
+            self._claims[route.uid] = (essence, claim)
         return claim
 
     async def reconcile(self, key: Key) -> float | None:
@@ -160,11 +158,7 @@ class OCPRouteHandler(Handler):
 
     def about(self, key: Key) -> Reference | None:
         route = self._routes.get(key)
-        if route is None:
-            return None
-        return Reference(
-            resource=ROUTES, namespace=route.namespace, name=route.name, uid=route.uid
-        )
+        return Reference.of(ROUTES, route) if route is not None else None
 
 
 def _refusal(verdict: Verdict | None) -> Refusal | None:

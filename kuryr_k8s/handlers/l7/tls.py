@@ -115,7 +115,7 @@ def _wider(host: Host) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """That a host of a claim is served over TLS with a certificate."""
+    """Ask that a host of a claim be served over TLS with a certificate."""
 
     claim: Claim
     host: Host

@@ -54,7 +54,7 @@ class TLSSecrets:
             read = _read(found)
             self._read[key] = found, read
         if isinstance(read, UnusableCertificate):
-            raise read
+            raise read.with_traceback(None)  # else each time makes that longer
         return read
 
 

@@ -477,9 +477,7 @@ class NeutronPortHandler(Handler):
         port = self._neutron_ports.get(key)
         if port is None:
             return None
-        return Reference(
-            resource=NEUTRONPORTS, namespace=port.namespace, name=port.name, uid=port.uid
-        )
+        return Reference.of(NEUTRONPORTS, port)
 
 
 class _Count(Collector):

@@ -198,9 +198,7 @@ class NeutronPortPoolHandler(Handler):
         pool = self._pools.get(key)
         if pool is None:
             return None
-        return Reference(
-            resource=NEUTRONPORTPOOLS, namespace=pool.namespace, name=pool.name, uid=pool.uid
-        )
+        return Reference.of(NEUTRONPORTPOOLS, pool)
 
 
 def _condition(

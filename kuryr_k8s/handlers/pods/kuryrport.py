@@ -687,12 +687,7 @@ def _granted(port: KuryrPort) -> object:
 
 
 def _reference(recorded: KuryrPort) -> Reference:
-    return Reference(
-        resource=KURYRPORTS,
-        namespace=recorded.namespace,
-        name=recorded.name,
-        uid=recorded.uid,
-    )
+    return Reference.of(KURYRPORTS, recorded)
 
 
 def _what_matters_of(node: Node) -> object:

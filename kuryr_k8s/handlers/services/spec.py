@@ -100,6 +100,4 @@ def service_reference(service: Service | None) -> Reference | None:
     """Return what an Event about the Service refers to."""
     if service is None:
         return None
-    return Reference(
-        resource=SERVICES, namespace=service.namespace, name=service.name, uid=service.uid
-    )
+    return Reference.of(SERVICES, service)

@@ -38,6 +38,13 @@ async def until_secure(routers, expected):
     await routers.until(answered)
 
 
+def listener_over_tls(routers):
+    """The listener as Octavia has it."""
+    listeners = routers.cloud.octavia.store._by_kind["listener"].values()
+    [found] = [each for each in listeners if each["protocol_port"] == 443]
+    return found
+
+
 async def test_host_is_served_over_tls_with_its_certificate_and_plain_http_leads_there(routers):
     await two_backends(routers)
     certificate = await routers.add_secret("cert", "a")
@@ -273,11 +280,7 @@ async def test_listener_that_octavia_gave_up_without_barbican_comes_back_with_it
         await routers.until_shown(first)
         await routers.until_settled_router(policies=2, pools=1)
         policies = {*octavia.store._by_kind["l7policy"]}
-        [listener] = [
-            each
-            for each in octavia.store._by_kind["listener"].values()
-            if each["protocol_port"] == 443
-        ]
+        listener = listener_over_tls(routers)
         routers.cloud.barbican.is_away = True
         octavia.set_error(listener["id"])
         routers.cloud.barbican.is_away = False
@@ -333,11 +336,7 @@ async def test_secret_of_barbican_that_somebody_deletes_is_stored_again(routers)
         stranger = cloud.barbican.add(cloud.project_id, "of somebody else", other)
         [ours] = [each for each in cloud.barbican.secrets if each != stranger]
         del cloud.barbican.secrets[ours]
-        [listener] = [
-            each["id"]
-            for each in cloud.octavia.store._by_kind["listener"].values()
-            if each["protocol_port"] == 443
-        ]
+        listener = listener_over_tls(routers)["id"]
         cloud.octavia.set_error(listener)
 
         async def mended():
