@@ -78,7 +78,12 @@ HERE = (
 LAB = (
     (
         Stage("contract", Needs.CLOUD, ("tests/contract",), ("--real=only", "--numprocesses=4")),
-        Stage("quiet", Needs.PRODUCT, ("tests/lab/quiet",), ("--numprocesses=4",)),
+        Stage(
+            "quiet",
+            Needs.PRODUCT,
+            ("tests/lab/quiet",),
+            ("--numprocesses=4", "--dist=loadgroup"),
+        ),
     ),
     (Stage("disruptive", Needs.PRODUCT, ("tests/lab/disruptive",)),),
     # One after the other: there is one machine, with one card.

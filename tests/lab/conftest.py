@@ -25,6 +25,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/lab/" in str(item.path):
             item.add_marker(pytest.mark.timeout(1200))  # each step has a limit of its own
+            if configuration_of(item) == "router":
+                # there is one router, and Octavia makes one change of it at a time
+                item.add_marker(pytest.mark.xdist_group("router"))
     items.sort(key=lambda item: ORDER.index(configuration_of(item)))
 
 

@@ -189,8 +189,9 @@ def deployment(cluster, replicas):
     service, made = cluster.backend("spread")
     spec = made["spec"]
     spec.pop("nodeName", None)
-    spec["terminationGracePeriodSeconds"] = 16
-    spec["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 15}}}
+    # longer than Octavia needs for the changes under way, even where others have the processors
+    spec["terminationGracePeriodSeconds"] = 61
+    spec["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 60}}}
     labels = made["metadata"]["labels"]
     return [
         service,

