@@ -1,11 +1,13 @@
-"""``kuryr-k8s l7-router``: the L7 router of the controller that leads."""
+"""``kuryr-k8s l7-router``: the L7 routers of the controller that leads."""
 
 import argparse
 from typing import Any
 
 from kuryr_k8s.cli.local import LocalController
+from kuryr_k8s.cli.table import table
 
 Json = dict[str, Any]
+DELETING = "that of [l7_router] is being deleted"
 DELETED = (
     "the L7 router is being deleted. It is created again when the controller restarts, or when "
     "another one leads, unless l7_router is no longer in [kubernetes] enabled_handlers"
@@ -23,8 +25,10 @@ def add_commands(
     :param changing: those of every command that changes something.
     """
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("show", parents=[reading], help="show where the L7 router is")
-    commands.add_parser("delete", parents=[changing], help="delete the L7 router")
+    commands.add_parser("show", parents=[reading], help="show where the L7 routers are")
+    commands.add_parser(
+        "delete", parents=[changing], help="delete the L7 router that [l7_router] describes"
+    )
 
 
 async def run(controller: LocalController, options: argparse.Namespace) -> tuple[Json, str]:
@@ -38,6 +42,11 @@ async def run(controller: LocalController, options: argparse.Namespace) -> tuple
     if options.command == "delete":
         return await controller.post("/l7-router/delete", {}), DELETED
     answer = await controller.get("/l7-router")
-    where = answer["address"] or "unknown"
-    state = ", and is being deleted" if answer["deleting"] else ""
-    return answer, f"the L7 router is at {where} with {answer['routes']} routes{state}"
+    text = table(
+        ("ROUTER", "ADDRESS", "ROUTES"),
+        [
+            (name, each["address"] or "unknown", each["routes"])
+            for name, each in answer["routers"].items()
+        ],
+    )
+    return answer, f"{text}\n{DELETING}" if answer["deleting"] else text

@@ -1,10 +1,10 @@
-"""Pass claims of routes to the L7 router, and its verdicts back to the objects.
+"""Pass claims of routes to L7 routers, and their verdicts back to the objects.
 
-Sources such as the handler of Ingresses tell what their objects claim; the handler of the router
-asks all of them, and tells each object the verdict.
+Sources such as the handler of Ingresses tell what their objects claim, and of which router; the
+handler of routers asks all of them, and tells each object the verdict.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -68,7 +68,7 @@ class Source(Protocol):
         """Note that there is another verdict on an object."""
 
     def address_changed(self) -> None:
-        """Note that the router's address has changed, or has become known."""
+        """Note that the address of a router has changed, or has become known."""
 
 
 class Routing:
@@ -77,9 +77,9 @@ class Routing:
     def __init__(self) -> None:
         self._sources: dict[str, Source] = {}
         self._wake_router: list[Callable[[], None]] = []
-        self._verdicts: Mapping[str, Verdict] = {}
-        self.address = ""  # of the router; empty if it is not known
-        self.is_released = False  # people want no router any more
+        self._verdicts: dict[str, Mapping[str, Verdict]] = {}  # by router
+        self.addresses: dict[str, str] = {}  # of routers, as far as they are known
+        self.is_released = False  # people do not want the cluster's own router any more
 
     # -- sources
 
@@ -92,19 +92,19 @@ class Routing:
         for wake in self._wake_router:
             wake()
 
-    def verdict(self, uid: str) -> Verdict | None:
-        """Return the verdict on an object's claim, if there is one."""
-        return self._verdicts.get(uid)
+    def verdict(self, claim: Claim) -> Verdict | None:
+        """Return its router's verdict on an object's claim, if there is one."""
+        return self._verdicts.get(claim.router, {}).get(claim.uid)
 
     # -- the router
 
     @property
     def has_router(self) -> bool:
-        """True if somebody keeps the router."""
+        """True if somebody keeps routers."""
         return bool(self._wake_router)
 
     def release(self) -> None:
-        """Have the router removed, for as long as this process lives."""
+        """Have the cluster's own router removed, for as long as this process lives."""
         self.is_released = True
         self.changed()
 
@@ -112,9 +112,17 @@ class Routing:
         """Call ``woken`` when claims have changed."""
         self._wake_router.append(woken)
 
-    def claims(self) -> list[Claim]:
-        """Return what all objects claim, without routes where a host belongs to others."""
-        return settled(claim for source in self._sources.values() for claim in source.claims())
+    def claims(self, router: str) -> list[Claim]:
+        """Return what is claimed of a router, without routes where a host belongs to others."""
+        return settled(claim for claim in self._all() if claim.router == router)
+
+    def uids(self) -> set[str]:
+        """Return the uids of all objects that claim something, by caches."""
+        return {claim.uid for claim in self._all()}
+
+    def _all(self) -> Iterator[Claim]:
+        for source in self._sources.values():
+            yield from source.claims()
 
     async def claimants(self) -> set[str]:
         """Return the uids of all objects that claim something, by live lists."""
@@ -122,15 +130,19 @@ class Routing:
         return set().union(*lists)
 
     def publish(
-        self, claims: Iterable[Claim], verdicts: Mapping[str, Verdict], address: str
+        self, router: str, claims: Iterable[Claim], verdicts: Mapping[str, Verdict], address: str
     ) -> None:
         """Tell the objects whose verdicts are not as before.
 
         :param verdicts: by the uids of the objects.
-        :param address: the router's.
+        :param address: the router's; empty if there is none any more.
         """
-        has_changed, self.address = self.address != address, address
-        before, self._verdicts = self._verdicts, verdicts
+        has_changed = self.addresses.get(router, "") != address
+        if address:
+            self.addresses[router] = address
+        else:
+            self.addresses.pop(router, None)
+        before, self._verdicts[router] = self._verdicts.get(router, {}), verdicts
         for claim in claims:
             if before.get(claim.uid) != verdicts.get(claim.uid):
                 self._sources[claim.kind].wake(Key(claim.namespace, claim.name))

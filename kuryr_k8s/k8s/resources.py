@@ -8,6 +8,7 @@ from urllib.parse import quote
 from kuryr_k8s.model.ingress import Ingress, IngressClass
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.kuryrportpool import KuryrPortPool
+from kuryr_k8s.model.l7router import L7RouterObject
 from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
 from kuryr_k8s.model.ocp_route import OCPRoute
@@ -101,6 +102,9 @@ INGRESSCLASSES = Resource(
     group="networking.k8s.io",
     namespaced=False,
     view=IngressClass.read,
+)
+L7ROUTERS = Resource(
+    "L7Router", "l7routers", group="openstack.org", namespaced=False, view=L7RouterObject.read
 )
 ROUTES = Resource("Route", "routes", group="route.openshift.io", view=OCPRoute.read)
 EVENTS: Resource[Any] = Resource("Event", "events", group="events.k8s.io")

@@ -120,7 +120,8 @@ class IngressClass:
     """An IngressClass.
 
     :param controller: who serves its Ingresses.
-    :param has_parameters: it names an object with parameters.
+    :param router: the name of the L7Router that is its parameters; empty if it has none.
+    :param is_understood: it has no other parameters.
     """
 
     name: str
@@ -128,20 +129,30 @@ class IngressClass:
     resource_version: str
     controller: str
     is_default: bool
-    has_parameters: bool
+    router: str
+    is_understood: bool
 
     @classmethod
     def read(cls, item: Json) -> Self:
         """Read an IngressClass from the API's JSON."""
         meta, spec = item["metadata"], item.get("spec") or {}
+        parameters = spec.get("parameters")
+        router = _router(parameters or {})
         return cls(
             name=meta["name"],
             uid=meta["uid"],
             resource_version=meta["resourceVersion"],
             controller=spec.get("controller") or "",
             is_default=annotation(item, DEFAULT_CLASS_ANNOTATION) == "true",
-            has_parameters="parameters" in spec,
+            router=router,
+            is_understood=bool(router) or parameters is None,
         )
+
+
+def _router(parameters: Json) -> str:
+    """Return the name of the L7Router that is the parameters of a class; empty for others."""
+    kind = (parameters.get("apiGroup"), parameters.get("kind"), parameters.get("scope", "Cluster"))
+    return parameters.get("name", "") if kind == ("openstack.org", "L7Router", "Cluster") else ""
 
 
 def _rule(item: Json) -> IngressRule:

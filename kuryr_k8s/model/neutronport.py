@@ -9,14 +9,15 @@ import ipaddress
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from kuryr_k8s.model.annotations import annotation
+from kuryr_k8s.model.condition import READY, Condition
 
 Json = dict[str, Any]
 FINALIZER = "kuryr.openstack.org/neutronport-finalizer"
-READY, FLOATING_IP = "Ready", "FloatingIPReady"  # types of conditions
+FLOATING_IP = "FloatingIPReady"  # the type of a condition, beside READY
 PENDING, AVAILABLE, BOUND, FAILED = "Pending", "Available", "Bound", "Failed"
 RETAIN = "Retain"
 CLAIM = "IPAMClaim"  # the kind of the Network Plumbing Working Group
@@ -68,52 +69,6 @@ class BoundTo:
             node=found["node"],
             kuryrport_uid=found["kuryrPortUid"],
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A condition: whether the port, or its floating IP, is as the specification says.
-
-    :param since: when that was last otherwise (RFC 3339).
-    :param generation: of the specification that it is about.
-    """
-
-    is_true: bool
-    reason: str
-    message: str
-    since: str
-    generation: int = 0
-
-    @classmethod
-    def read(cls, item: Json) -> Self:
-        """Read a condition from the API's JSON."""
-        return cls(
-            is_true=item["status"] == "True",
-            reason=item["reason"],
-            message=item["message"],
-            since=item["lastTransitionTime"],
-            generation=item.get("observedGeneration") or 0,
-        )
-
-    def follows(self, before: "Condition | None") -> "Condition":
-        """Return the condition with the time of the one before if it says the same."""
-        is_same = before is not None and before.is_true == self.is_true
-        return replace(self, since=before.since) if before is not None and is_same else self
-
-    def says_more_than(self, before: "Condition | None") -> bool:
-        """Return whether it is to be written: it is not the one before, but for the time."""
-        return before is None or replace(self, since=before.since) != before
-
-    def to_json(self, kind: str) -> Json:
-        """Return it as an element of ``status.conditions``."""
-        return {
-            "type": kind,
-            "status": str(self.is_true),
-            "reason": self.reason,
-            "message": self.message,
-            "observedGeneration": self.generation,
-            "lastTransitionTime": self.since,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

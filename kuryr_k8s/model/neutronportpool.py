@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from kuryr_k8s.model.neutronport import API_VERSION, POOL, READY, Condition, NeutronPort, Spec
+from kuryr_k8s.model.condition import READY, Condition
+from kuryr_k8s.model.neutronport import API_VERSION, POOL, NeutronPort, Spec
 
 Json = dict[str, Any]
 # on its NeutronPorts, with its name, so that Pods can select them

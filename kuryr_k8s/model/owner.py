@@ -21,8 +21,8 @@ class Role(enum.StrEnum):
 class Owner:
     """Owner of one load balancer, of parts of another one, or of a public address.
 
-    :param uid: the Service's or the NeutronPort's, or the Pod's identity; of the cluster's own L7
-        router, the cluster's.
+    :param uid: the Service's, the NeutronPort's or the L7Router's, or the Pod's identity; of the
+        cluster's own L7 router, the cluster's.
     """
 
     uid: str

@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # it knows hosts, which are here
 
 
 PERMANENT_REDIRECT = 308  # the client repeats its request with the same method
+# the router that the options of this group describe; L7Routers cannot have such a name
+OWN_ROUTER = "[l7_router]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,11 @@ class Host:
         return self.name.startswith("*.")
 
     @property
+    def domain(self) -> str:
+        """Return what comes after the first label."""
+        return self.name.partition(".")[2]
+
+    @property
     def rank(self) -> int:
         """Return how specific the host is: the lower, the more specific."""
         return 2 if self.is_any else int(self.is_wildcard)
@@ -85,8 +92,7 @@ class Host:
         """Return whether all hosts of the other one belong to it."""
         if self == other or self.is_any:
             return True
-        _, _, suffix = other.name.partition(".")
-        return self.is_wildcard and not other.is_any and self.name[2:] == suffix
+        return self.is_wildcard and not other.is_any and self.domain == other.domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +233,7 @@ class Claim:
     """List the routes that one object claims of an L7 router.
 
     :param kind: of the object, like ``namespace``, ``name`` and ``uid``.
+    :param router: the name of the L7Router, or ``OWN_ROUTER``.
     :param created: when it was created (RFC 3339).
     :param backends: the Services' ports to which its routes lead.
     :param secured: hosts of its routes that are to be served over TLS, and the certificate of
@@ -244,6 +251,7 @@ class Claim:
     namespace: str
     name: str
     uid: str
+    router: str = OWN_ROUTER
     created: str = ""
     routes: tuple[Route, ...] = ()
     backends: tuple[Backend | Split, ...] = ()

@@ -56,7 +56,7 @@ def certificates(side: Side, barbican: Barbican) -> StoredCertificates:
 
 
 def with_mark(barbican: Barbican, side: Side) -> StoredCertificates:
-    return StoredCertificates(barbican, ClusterMark(side.mark), CLOCK, pause=1.0)
+    return StoredCertificates(barbican, f"{ClusterMark(side.mark).tag}:", CLOCK, pause=1.0)
 
 
 def certificate(source: str, *names: str) -> Certificate:

@@ -8,6 +8,7 @@ from tests.kit.kube.objects import (
     ingress_rules,
     make_ingress,
     make_ingress_class,
+    make_l7_router,
     path_of,
 )
 from tests.kit.lbaas import l7_rules
@@ -47,12 +48,74 @@ class RouterStage(ServiceStage):
     def namespace(self):
         return self.cluster.namespace
 
-    async def add_class(self, name="", controller=CONTROLLER):
-        await self.client.create(make_ingress_class(name or self.class_name, controller))
+    async def add_class(self, name="", controller=CONTROLLER, parameters=None):
+        made = make_ingress_class(name or self.class_name, controller, parameters=parameters)
+        await self.client.create(made)
 
     async def delete_class(self, name=""):
         path = f"/apis/networking.k8s.io/v1/ingressclasses/{name or self.class_name}"
         await self.client.delete(path)
+
+    # Operators. The controller of a stage sees the L7Router of the namespace's name alone.
+
+    async def add_router(self, **spec):
+        """An L7Router, and a class whose Ingresses it serves; the name of the class."""
+        await self.client.create(make_l7_router(self.namespace, **spec))
+        name = f"{self.class_name}-routed"
+        await self.add_class(name, parameters=parameters_of(self.namespace))
+        return name
+
+    async def change_router(self, **spec):
+        await self.client.patch(self.router_path, {"spec": spec})
+
+    @property
+    def router_path(self):
+        return path_of(make_l7_router(self.namespace))
+
+    async def router_status(self):
+        found = await self.client.find(self.router_path)
+        return (found or {}).get("status") or {}
+
+    async def until_router(self, **shown):
+        """Wait until the L7Router is Ready and its status has these fields; its status."""
+
+        async def ready():
+            status = await self.router_status()
+            if condition_of(status)["status"] == "True" and shown.items() <= status.items():
+                return status
+            return None
+
+        return await self.until(ready)
+
+    async def until_refused_router(self, text):
+        """Wait until its condition says this."""
+
+        async def told():
+            found = condition_of(await self.router_status())
+            return found["status"] == "False" and text in found["message"]
+
+        await self.until(told)
+
+    async def until_timeout(self, milliseconds):
+        """Wait until all listeners of the L7Router's load balancer have this timeout."""
+
+        async def changed():
+            [tree] = self.routers(self.other)
+            found = {each["timeout_client_data"] for each in tree["listeners"]}
+            return found == {milliseconds}
+
+        await self.until(changed)
+
+    async def delete_router(self):
+        """Delete the L7Router; return when it is gone."""
+        await self.client.delete(self.router_path)
+        await self.until_no_router()
+
+    async def until_no_router(self):
+        async def gone():
+            return await self.client.find(self.router_path) is None
+
+        await self.until(gone)
 
     # Users.
 
@@ -132,13 +195,18 @@ class RouterStage(ServiceStage):
 
     # Looking.
 
-    def routers(self):
-        """What the load balancers of routers are and have."""
-        return [tree for tree in self.trees() if tree["name"] == NAME]
+    def routers(self, name=NAME):
+        """What the load balancers of routers are and have: the cluster's own, or an L7Router's."""
+        return [tree for tree in self.trees() if tree["name"] == name]
 
-    def answer(self, host, path, port=80):
+    @property
+    def other(self):
+        """The name of the L7Router's load balancer."""
+        return f"{NAME}-{self.namespace}"
+
+    def answer(self, host, path, port=80, router=NAME):
         """Where the router leads a request: the addresses of members, a redirect, or a status."""
-        [tree] = self.routers()
+        [tree] = self.routers(router)
         [listener] = [each for each in tree["listeners"] if each["protocol_port"] == port]
         for turn in TURNS:
             for policy in listener["policies"]:
@@ -146,18 +214,19 @@ class RouterStage(ServiceStage):
                     return _answer(policy)
         return 503
 
-    async def until_answered(self, expected):
+    async def until_answered(self, expected, router=NAME):
         """Wait until requests are answered so: {(host, path): addresses, or a status}."""
 
         async def answered():
-            return bool(self.routers()) and all(
-                self.answer(*request) == answer for request, answer in expected.items()
+            return bool(self.routers(router)) and all(
+                self.answer(*request, router=router) == answer
+                for request, answer in expected.items()
             )
 
         try:
             await self.until(answered)
         except TimeoutError:
-            found = {request: self.answer(*request) for request in expected}
+            found = {request: self.answer(*request, router=router) for request in expected}
             raise AssertionError(f"{found}, not {expected}") from None
 
     def shown(self):
@@ -237,6 +306,7 @@ class RouterStage(ServiceStage):
             "Ingresses": ingresses,
             "Routes": [_without_keys(route) for route in routes],
             "certificates": stored,
+            "L7Router": await self.router_status(),
         }
 
     def trees(self):
@@ -264,6 +334,16 @@ class RouterStage(ServiceStage):
 
     async def config_map(self):
         return ((await self.client.find(CONFIG_MAP)) or {}).get("data")
+
+
+def parameters_of(name):
+    """The parameters of a class that name an L7Router."""
+    return {"apiGroup": "openstack.org", "kind": "L7Router", "name": name}
+
+
+def condition_of(status):
+    """The condition of an L7Router; one that says nothing if it has none."""
+    return next(iter(status.get("conditions") or ()), {"status": "", "message": ""})
 
 
 def _without_keys(route):

@@ -97,4 +97,26 @@ async def route(stage, _keeper, at):
     await at("end")
 
 
-LIVES = (routed, secure, route)
+@life(environment="routers", shared="empty")
+async def further(stage, _keeper, at):
+    """An L7Router is made, serves an Ingress, gets other settings, and is deleted."""
+    await stage.add_backend("one", *ONE)
+    await stage.until(stage.is_published)
+    await at("empty")
+    name = await stage.add_router(timeoutClientData=60000)
+    await stage.until_router()
+    await at("made")
+    await stage.add_ingress("shop", ("a", ("Prefix", "/", "one")), class_name=name)
+    await stage.until_answered({("a", "/"): ONE}, router=stage.other)
+    await stage.until_address("shop")
+    await at("served")
+    await stage.change_router(timeoutClientData=90000)
+    await stage.until_timeout(90000)
+    await stage.until_router(observedGeneration=2)
+    await at("changed")
+    await stage.delete_router()
+    await stage.until_no_address("shop")
+    await at("end")
+
+
+LIVES = (routed, secure, route, further)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kuryr_k8s.drivers.base.driver import Driver
 from kuryr_k8s.model.certificate import Certificate
+from kuryr_k8s.model.l7router import ListenerSettings
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Pool
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.routes import Route
@@ -20,10 +21,14 @@ class L7Router:
     :param certificates: those that clients are shown, each if they ask for a name of it; the
         first one also if they ask for another name. Empty: nobody listens at port 443.
     :param pools: those to which routes lead, with their members.
-    :param vip_address: the address in the subnet of Services; None for any.
+    :param vip_subnet: the name or the id of the VIP's subnet; None for that of Services.
+    :param vip_address: the address in it; None for any.
     :param former_vip_address: the one that it is said to have had; it gets it again, if it has to
         be made anew and nobody else has it by then.
     :param floating_ip: the address outside; None for any.
+    :param has_floating_ip: False: it is to have no address outside.
+    :param flavor_id: like ``availability_zone``, chosen at the creation; None for the default.
+    :param settings: of all listeners.
     """
 
     owner: Owner
@@ -33,9 +38,14 @@ class L7Router:
     secure_routes: tuple[Route, ...] = ()
     certificates: tuple[Certificate, ...] = ()
     pools: tuple[Pool, ...] = ()
+    vip_subnet: str | None = None
     vip_address: str | None = None
     former_vip_address: str | None = None
     floating_ip: str | None = None
+    has_floating_ip: bool = True
+    flavor_id: str | None = None
+    availability_zone: str | None = None
+    settings: ListenerSettings = field(default_factory=ListenerSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,5 +105,8 @@ class L7RouterDriver(Driver):
         """
 
     @abc.abstractmethod
-    async def review(self) -> None:
-        """Read what the cloud has, so that :meth:`ensure` corrects what others have changed."""
+    async def review(self) -> list[Owner]:
+        """Read what the cloud has, so that :meth:`ensure` corrects what others have changed.
+
+        :returns: the owners of all routers of this cluster that there are.
+        """

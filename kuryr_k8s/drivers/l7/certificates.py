@@ -1,7 +1,7 @@
 """Certificates of L7 routers in Barbican, where Octavia reads them.
 
-The name of a secret is the mark of the cluster, the uid of the Kubernetes Secret that the
-certificate is from, and its digest: a secret is found again by it, whatever answer was lost.
+The name of a secret is a prefix that its router alone has, the uid of the Kubernetes Secret that
+the certificate is from, and its digest: a secret is found again by it, whatever answer was lost.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.barbican.api import Barbican
-from kuryr_k8s.cloud.mark import ClusterMark
 from kuryr_k8s.engine.clock import Clock
 from kuryr_k8s.model.certificate import Certificate
 
@@ -32,14 +31,15 @@ class Stored:
 
 
 class StoredCertificates:
-    """The secrets of this cluster, listed when they are not known for certain.
+    """The secrets of a router, listed when they are not known for certain.
 
+    :param prefix: of the names of its secrets.
     :param pause: seconds until what has failed is tried again.
     """
 
-    def __init__(self, barbican: Barbican, mark: ClusterMark, clock: Clock, pause: float) -> None:
+    def __init__(self, barbican: Barbican, prefix: str, clock: Clock, pause: float) -> None:
         self._barbican = barbican
-        self._mark = mark
+        self._prefix = prefix
         self._clock = clock
         self._pause = pause
         self._known: dict[str, str] | None = None  # names by refs, the oldest first
@@ -96,7 +96,7 @@ class StoredCertificates:
                 self._refuse(name, errors.CloudError(f"Octavia does not take {ref}: {text}"))
 
     async def delete_unused(self, used: Collection[str]) -> None:
-        """Delete all secrets of the cluster but these.
+        """Delete all secrets of the router but these.
 
         :raises errors.CloudError: some could not be deleted.
         """
@@ -111,10 +111,6 @@ class StoredCertificates:
                 self._names.pop(known.pop(ref), None)
         if problem is not None:
             raise problem
-
-    @property
-    def _prefix(self) -> str:
-        return f"{self._mark.tag}:"
 
     async def _ref(self, name: str, certificate: Certificate) -> str:
         """Return the secret of this name, after storing it if it is missing."""

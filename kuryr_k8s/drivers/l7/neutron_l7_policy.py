@@ -26,11 +26,13 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.drivers.l7.certificates import StoredCertificates
 from kuryr_k8s.drivers.l7.plan import Plan, plan
+from kuryr_k8s.drivers.named.names import Names
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     ERROR,
     HASHING,
     TERMINATED_HTTPS,
+    TIMEOUTS,
     FoundLoadBalancer,
     Front,
     L7Policy,
@@ -41,6 +43,7 @@ from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.routes import Reject, Route
 
 CONFLICTS = 3  # after so many, an address is left to those who have it
+PLANS = 32  # of the listeners of all routers
 HTTP = Listener(
     name="http",
     protocol="HTTP",
@@ -48,6 +51,7 @@ HTTP = Listener(
     pool="",
     insert_headers=("X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto"),
 )
+COMMON = (*TIMEOUTS, "allowed_cidrs", "connection_limit")  # settings of both listeners
 HTTPS = dataclasses.replace(HTTP, name="https", protocol=TERMINATED_HTTPS, port=443)
 
 
@@ -83,19 +87,15 @@ class NeutronL7Policy(L7RouterDriver):
         self._lbaas = context.drivers[LBaaSDriver]
         self._public_ips = context.drivers[ServicePublicIPDriver]
         self._subnets = context.drivers[ServiceSubnetsDriver]
+        self._names = Names(context)
         self._floating_ips: dict[Owner, str | None] = {}
         self._vips: dict[Owner, str] = {}  # what each has had
+        self._vip_subnets: dict[Owner, Subnet] = {}  # those that are named
         self._conflicts: Counter[Owner] = Counter()  # creations in a row refused for the address
-        self._certificates = (
-            StoredCertificates(
-                context.barbican, context.neutron.mark, context.clock, context.patience.refused
-            )
-            if context.conf.l7_router.tls
-            else None
-        )
+        self._certificates: dict[Owner, StoredCertificates] = {}
         self._wanted: dict[Owner, _Wanted] = {}  # by the last call of ensure
         # of the same routes the plan is the same, however often a router is looked at
-        self._plan: Callable[[tuple[Route, ...]], Plan] = functools.lru_cache(8)(plan)
+        self._plan: Callable[[tuple[Route, ...]], Plan] = functools.lru_cache(PLANS)(plan)
 
     async def start(self) -> None:
         provider = self._context.conf.octavia_defaults.l7_provider
@@ -118,10 +118,11 @@ class NeutronL7Policy(L7RouterDriver):
     async def ensure(self, router: L7Router) -> FoundL7Router:
         refs: Mapping[str, str] = {}
         problem: errors.KuryrError | None = None
-        if self._certificates is not None:
+        certificates = self._certificates_of(router.owner)
+        if certificates is not None:
             # Without Barbican nothing is changed: for any change Octavia reads all certificates
             # again, and would end the listener over TLS.
-            stored = await self._certificates.store(router.certificates)
+            stored = await certificates.store(router.certificates)
             refs, problem = stored.refs, stored.problem
         wanted = self._wanted[router.owner] = self._wanted_of(router, refs)
         desired = await self._desired(router, wanted)
@@ -131,8 +132,8 @@ class NeutronL7Policy(L7RouterDriver):
             conflict = isinstance(error, errors.Conflict)
             if conflict and not await self._lbaas.exists(router.owner):
                 self._conflicts[router.owner] += 1
-            if self._certificates is not None and isinstance(error, errors.Refused):
-                await self._doubt_certificates(router.owner, self._certificates, error)
+            if certificates is not None and isinstance(error, errors.Refused):
+                await self._doubt_certificates(router.owner, certificates, error)
             # once it has been ACTIVE, the address does not wait for changes
             last = await self._last_seen(router.owner)
             if last is None:
@@ -140,7 +141,20 @@ class NeutronL7Policy(L7RouterDriver):
             found, problem = last, error
         self._vips[router.owner] = found.vip_address
         self._conflicts.pop(router.owner, None)
-        self._floating_ips[router.owner] = await self._public_ips.ensure(
+        self._floating_ips[router.owner] = await self._floating_ip(router, found)
+        if problem is not None:
+            raise problem
+        if certificates is not None:
+            await certificates.delete_unused(_refs_of(found))
+        return self._state_of(router, wanted, found)
+
+    async def _floating_ip(self, router: L7Router, found: FoundLoadBalancer) -> str | None:
+        """Return the floating IP of a router, after making it, or removing one that it had."""
+        if not router.has_floating_ip:
+            if self._floating_ips.get(router.owner, "unknown") is not None:
+                await self._public_ips.release(router.owner, keep=None)
+            return None
+        return await self._public_ips.ensure(
             PublicIPRequest(
                 owner=router.owner,
                 namespace="",
@@ -151,11 +165,6 @@ class NeutronL7Policy(L7RouterDriver):
                 address=router.floating_ip,
             )
         )
-        if problem is not None:
-            raise problem
-        if self._certificates is not None:
-            await self._certificates.delete_unused(_refs_of(found))
-        return self._state_of(router, wanted, found)
 
     async def state(self, router: L7Router) -> FoundL7Router | None:
         found = await self._last_seen(router.owner)
@@ -167,17 +176,40 @@ class NeutronL7Policy(L7RouterDriver):
     async def release(self, owner: Owner) -> None:
         await self._public_ips.release(owner, keep=None)
         await self._lbaas.release(owner)
-        if self._certificates is not None:
-            await self._certificates.delete_unused(())
+        certificates = self._certificates_of(owner)
+        if certificates is not None:
+            await certificates.delete_unused(())
+        self._certificates.pop(owner, None)
         self._floating_ips.pop(owner, None)
         self._vips.pop(owner, None)
+        self._vip_subnets.pop(owner, None)
         self._wanted.pop(owner, None)
 
-    async def review(self) -> None:
-        if self._certificates is not None:
-            self._certificates.doubt()
-        await self._lbaas.list_owned()
-        await self._public_ips.list_owned()
+    async def review(self) -> list[Owner]:
+        for certificates in self._certificates.values():
+            certificates.doubt()
+        listed = [*await self._lbaas.list_owned(), *await self._public_ips.list_owned()]
+        ours = {self._context.neutron.mark.uid}
+        return list(
+            dict.fromkeys(
+                each.owner
+                for each in listed
+                if each.owner.role is Role.L7_ROUTER and each.clusters == ours
+            )
+        )
+
+    def _certificates_of(self, owner: Owner) -> StoredCertificates | None:
+        """Return the certificates of a router; None if there is no TLS."""
+        context = self._context
+        if not context.conf.l7_router.tls:
+            return None
+        if owner not in self._certificates:
+            mark = context.neutron.mark
+            whose = "" if owner.uid == mark.uid else f"/{owner.uid}"
+            self._certificates[owner] = StoredCertificates(
+                context.barbican, f"{mark.tag}{whose}:", context.clock, context.patience.refused
+            )
+        return self._certificates[owner]
 
     async def _last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         found = await self._lbaas.last_seen(owner)
@@ -213,7 +245,9 @@ class NeutronL7Policy(L7RouterDriver):
         :param refs: of the certificates that can be shown, by their sources.
         """
         made = self._plan(router.routes)
-        plain = dataclasses.replace(HTTP, policies=made.policies)
+        settings = router.settings
+        common = {name: getattr(settings, name) for name in COMMON}
+        plain = dataclasses.replace(HTTP, policies=made.policies, **common)
         waiting = frozenset(
             each.name for each in router.secure_routes if each.certificate not in {"", *refs}
         )
@@ -231,12 +265,32 @@ class NeutronL7Policy(L7RouterDriver):
             policies=of_tls.policies,
             default_tls_container_ref=shown[0],
             sni_container_refs=tuple(sorted({*shown} - {shown[0]})),
+            tls_versions=settings.tls_versions,
+            tls_ciphers=settings.tls_ciphers,
+            **common,
         )
         return _Wanted({plain.key: made, secure.key: of_tls}, (secure, plain), waiting)
 
+    async def _subnet(self, router: L7Router) -> Subnet:
+        """Return the subnet of the VIP.
+
+        :raises errors.Refused: there is none of that name, or it is not one of IPv4.
+        """
+        if router.vip_subnet is None:
+            subnets = await self._subnets.all_subnets()
+            return next(each for each in subnets if each.ip_version == 4)
+        subnet = self._vip_subnets.get(router.owner)
+        if subnet is None:
+            neutron, project_id = self._context.neutron, router.project_id
+            subnet_id = await self._names.id_of("subnet", project_id, router.vip_subnet)
+            subnet = await neutron.get_subnet(subnet_id)
+            if subnet.ip_version != 4:
+                raise errors.Refused(f"subnet {router.vip_subnet} is not one of IPv4")
+            self._vip_subnets[router.owner] = subnet
+        return subnet
+
     async def _desired(self, router: L7Router, wanted: _Wanted) -> LoadBalancer:
-        subnets = await self._subnets.all_subnets()
-        subnet = next(each for each in subnets if each.ip_version == 4)
+        subnet = await self._subnet(router)
         used = {
             policy.redirect_pool for listener in wanted.listeners for policy in listener.policies
         }
@@ -246,6 +300,8 @@ class NeutronL7Policy(L7RouterDriver):
             vip_subnet_id=subnet.id,
             vip_address=await self._vip_address(router, subnet),
             provider=self._context.conf.octavia_defaults.l7_provider,
+            flavor_id=router.flavor_id,
+            availability_zone=router.availability_zone,
             listeners=wanted.listeners,
             pools=tuple(pool for pool in router.pools if pool.name in used),
         )

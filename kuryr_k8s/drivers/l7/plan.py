@@ -95,9 +95,12 @@ class _Routes:
 
     def __init__(self) -> None:
         self._by_host: defaultdict[Host, list[Route]] = defaultdict(list)
+        self._by_domain: defaultdict[str, list[Host]] = defaultdict(list)
 
     def add(self, route: Route) -> None:
         """Add one."""
+        if route.host not in self._by_host:
+            self._by_domain[route.host.domain].append(route.host)
         self._by_host[route.host].append(route)
 
     def late(self, route: Route) -> list[Route]:
@@ -106,8 +109,10 @@ class _Routes:
         if turn == len(TURNS) - 1:
             return []
         hosts: Iterable[Host] = (route.host,)
-        if route.host.is_any or route.host.is_wildcard:
-            hosts = [host for host in self._by_host if route.host.covers(host)]
+        if route.host.is_any:
+            hosts = self._by_host
+        elif route.host.is_wildcard:
+            hosts = self._by_domain.get(route.host.domain, ())
         return [
             other
             for host in hosts

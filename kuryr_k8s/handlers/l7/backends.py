@@ -1,6 +1,7 @@
 """Pools for the Services' ports to which routes lead, with the Pods behind them as members."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 from kuryr_k8s.handlers.base import HandlerContext, Watch
 from kuryr_k8s.handlers.service_slices import ServiceSlices
@@ -16,35 +17,53 @@ FAMILY = "IPv4"  # of the router's VIP, and so of what it reaches
 ALGORITHM = "ROUND_ROBIN"
 
 
-class Backends:
-    """The backends of all routes, by the caches of Services and EndpointSlices."""
+class ServicesOfRoutes:
+    """Services and their EndpointSlices, for the backends of all routers.
 
-    def __init__(self, context: HandlerContext) -> None:
+    :param concerned: returns the keys of the routers that lead to any of these Services.
+    """
+
+    def __init__(
+        self,
+        context: HandlerContext,
+        concerned: Callable[[AbstractSet[Key]], Iterable[Key]],
+    ) -> None:
         self._services = context.informers.of(SERVICES)
         self._cache = context.informers.of(ENDPOINTSLICES)
         self._slices = ServiceSlices(self._cache)
-        self._named: frozenset[Key] = frozenset()  # Services to which routes lead
+        self._concerned = concerned
+
+    def watches(self) -> tuple[Watch[Service], Watch[EndpointSlice]]:
+        """Return the kinds to follow."""
+        return Watch(self._services, self._changed), Watch(self._cache, self._slice_changed)
+
+    def _changed(self, key: Key, old: Service | None, new: Service | None) -> Iterable[Key]:
+        return self._concerned({key}) if _essence(old) != _essence(new) else ()
+
+    def _slice_changed(
+        self, key: Key, old: EndpointSlice | None, new: EndpointSlice | None
+    ) -> Iterable[Key]:
+        return self._concerned(set(self._slices.changed(key, old, new)))
+
+    def get(self, key: Key) -> Service | None:
+        """Return a Service."""
+        return self._services.get(key)
+
+    def slices(self, key: Key) -> list[EndpointSlice]:
+        """Return all of a Service's slices."""
+        return self._slices.every(key)
+
+
+class Backends:
+    """The backends of the routes of a router."""
+
+    def __init__(self, context: HandlerContext, services: ServicesOfRoutes) -> None:
+        self._services = services
+        self.named: frozenset[Key] = frozenset()  # Services to which routes lead
         self._used: frozenset[Key] = frozenset()  # those of them that there are
         self._missing: dict[Backend, float] = {}  # since when
         self._clock = context.clock
         self._patience = context.patience.missing_backend
-
-    def watches(self, router: Key) -> tuple[Watch[Service], Watch[EndpointSlice]]:
-        """Return the kinds to follow.
-
-        :param router: the key to reconcile when backends of its routes change.
-        """
-
-        def service_changed(key: Key, old: Service | None, new: Service | None) -> Iterable[Key]:
-            return (router,) if key in self._named and _essence(old) != _essence(new) else ()
-
-        def slice_changed(
-            key: Key, old: EndpointSlice | None, new: EndpointSlice | None
-        ) -> Iterable[Key]:
-            concerned = list(self._slices.changed(key, old, new))
-            return (router,) if self._named.intersection(concerned) else ()
-
-        return Watch(self._services, service_changed), Watch(self._cache, slice_changed)
 
     def pools(self, backends: Iterable[Backend | Split]) -> tuple[Pool, ...]:
         """Return the pools of these backends, and follow these from now on.
@@ -53,8 +72,8 @@ class Backends:
         """
         wanted = sorted(set(backends), key=str)
         parts = [part for each in wanted for part in each.parts]
-        self._named = frozenset(Key(part.namespace, part.service) for part in parts)
-        self._used = frozenset(key for key in self._named if self._services.get(key) is not None)
+        self.named = frozenset(Key(part.namespace, part.service) for part in parts)
+        self._used = frozenset(key for key in self.named if self._services.get(key) is not None)
         now = self._clock.now()
         self._missing = {
             each: self._missing.get(each, now)
@@ -143,7 +162,7 @@ class Backends:
         found = (port for port in ports if backend.port in (port.name, port.target_port))
         numbered = {
             port.name
-            for each in self._slices.every(Key(backend.namespace, backend.service))
+            for each in self._services.slices(Key(backend.namespace, backend.service))
             for port in each.ports
             if str(port.port) == backend.port
         }
@@ -162,7 +181,7 @@ class Backends:
             port=port.port,
             targetPort=port.target_port,
         )
-        slices = [each for each in self._slices.every(key) if each.family == FAMILY]
+        slices = [each for each in self._services.slices(key) if each.family == FAMILY]
         members = members_of(spec, service, slices, _through_the_router)
         if backend.is_of_pods and backend.port.isdecimal() and port.name != backend.port:
             return tuple(member for member in members if str(member.port) == backend.port)

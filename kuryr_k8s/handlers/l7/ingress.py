@@ -1,8 +1,9 @@
-"""The handler of Ingresses: which of them are ours, what they claim, and their status.
+"""The handler of Ingresses: which of them are ours, what they claim of which router, their status.
 
 https://kubernetes.io/docs/concepts/services-networking/ingress/
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,10 +11,11 @@ from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import INGRESSCLASSES, INGRESSES, Key
+from kuryr_k8s.k8s.resources import INGRESSCLASSES, INGRESSES, L7ROUTERS, Key
 from kuryr_k8s.model.ingress import Ingress, IngressClass
 from kuryr_k8s.model.ingress_routes import KIND, claim_of
-from kuryr_k8s.model.routes import Claim
+from kuryr_k8s.model.l7router import L7RouterObject
+from kuryr_k8s.model.routes import OWN_ROUTER, Claim
 from kuryr_k8s.model.service import ingress_text
 
 Json = dict[str, Any]
@@ -37,6 +39,7 @@ class IngressHandler(Handler):
         self._routing = context.routing
         self._ingresses = context.informers.of(INGRESSES)
         self._classes = context.informers.of(INGRESSCLASSES)
+        self._routers = context.informers.of(L7ROUTERS)
         self._claims: dict[str, tuple[str, Claim]] = {}  # by uid; the resourceVersion they are of
         self._routing.add_source(self)
 
@@ -44,6 +47,7 @@ class IngressHandler(Handler):
         return (
             Watch(self._ingresses, self._ingress_changed),
             Watch(self._classes, self._class_changed),
+            Watch(self._routers, self._router_changed),
         )
 
     def _ingress_changed(
@@ -61,19 +65,35 @@ class IngressHandler(Handler):
         self._routing.changed()
         return [Key(each.namespace, each.name) for each in self._ingresses.values()]
 
+    def _router_changed(
+        self, key: Key, old: L7RouterObject | None, new: L7RouterObject | None
+    ) -> Iterable[Key]:
+        """Yield the Ingresses of a router that has come or gone."""
+        if old is not None and new is not None and old.uid == new.uid:
+            return
+        classes = _by_name(self._classes.values())
+        for each in self._ingresses.values():
+            if _router_of(each, classes) == key.name:
+                yield Key(each.namespace, each.name)
+
     def claims(self) -> Iterator[Claim]:
         """Yield what all Ingresses of ours claim."""
         classes = _by_name(self._classes.values())
         for ingress in self._ingresses.values():
-            if _is_ours(ingress, classes) and not ingress.deleting:
-                yield self._claim_of(ingress)
+            router = _router_of(ingress, classes)
+            if router is not None and not ingress.deleting:
+                yield self._claim_of(ingress, router)
 
     async def claimants(self) -> set[str]:
         """Return the uids of all Ingresses of ours, by live lists."""
         kube = self._context.kube
         listed, classes = await kube.list_views(INGRESSES), await kube.list_views(INGRESSCLASSES)
         named = _by_name(classes)
-        return {each.uid for each in listed if not each.deleting and _is_ours(each, named)}
+        return {
+            each.uid
+            for each in listed
+            if not each.deleting and _router_of(each, named) is not None
+        }
 
     def address_changed(self) -> None:
         """Look again at all Ingresses that have an address: it may be a former one of ours."""
@@ -81,10 +101,10 @@ class IngressHandler(Handler):
             if ingress.ingress:
                 self.queue.add(Key(ingress.namespace, ingress.name))
 
-    def _claim_of(self, ingress: Ingress) -> Claim:
+    def _claim_of(self, ingress: Ingress, router: str) -> Claim:
         version, claim = self._claims.get(ingress.uid, ("", None))
-        if claim is None or version != ingress.resource_version:
-            claim = claim_of(ingress)
+        if claim is None or version != ingress.resource_version or claim.router != router:
+            claim = dataclasses.replace(claim_of(ingress), router=router)
             self._claims[ingress.uid] = (ingress.resource_version, claim)
         return claim
 
@@ -92,15 +112,23 @@ class IngressHandler(Handler):
         ingress = self._ingresses.get(key)
         if ingress is None or ingress.deleting:
             return None
-        verdict = self._routing.verdict(ingress.uid)
-        if not _is_ours(ingress, _by_name(self._classes.values())):
+        found = _class_of(ingress, _by_name(self._classes.values()))
+        if found is None:
             await self._leave(key, ingress)
             return None
-        claim = self._claim_of(ingress)
-        if self._routing.is_released:
+        if not found.is_understood:
+            await self._leave(key, ingress)
+            raise Unserved(
+                f"IngressClass {found.name}: parameters can be an L7Router of openstack.org only"
+            )
+        claim = self._claim_of(ingress, found.router or OWN_ROUTER)
+        if await self._is_missing(claim.router):
             await self._write(key, ingress, ())
-            return None
-        problems = (*self._of_class(ingress), *claim.problems)
+            if claim.router == OWN_ROUTER:
+                return None
+            raise Unserved(f"IngressClass {found.name}: there is no L7Router {claim.router}")
+        problems = claim.problems
+        verdict = self._routing.verdict(claim)
         if verdict is not None:
             problems = (*problems, *verdict.refused)
             await self._write(key, ingress, _status(verdict))
@@ -108,16 +136,20 @@ class IngressHandler(Handler):
             raise Unserved("; ".join(problems))
         return None
 
-    def _of_class(self, ingress: Ingress) -> Iterator[str]:
-        """Yield what the class of an Ingress asks for and cannot be had."""
-        found = self._classes.get(Key("", ingress.class_name or ""))
-        if found is not None and found.has_parameters:
-            yield f"IngressClass {found.name}: parameters are not supported"
+    async def _is_missing(self, router: str) -> bool:
+        """Return whether there is no such router, or none any more."""
+        if router == OWN_ROUTER:
+            return self._routing.is_released
+        key = Key("", router)
+        return (
+            self._routers.get(key) is None
+            and await self._context.kube.find(L7ROUTERS, key) is None
+        )
 
     async def _leave(self, key: Key, ingress: Ingress) -> None:
-        """Take our address off an Ingress that is another controller's now."""
-        address = self._routing.address
-        if address and ingress.ingress == ingress_text([{"ip": address}]):
+        """Take the address of a router of ours off an Ingress that is none of ours any more."""
+        addresses = self._routing.addresses.values()
+        if any(ingress.ingress == ingress_text([{"ip": address}]) for address in addresses):
             await self._write(key, ingress, ())
 
     async def _write(self, key: Key, ingress: Ingress, shown: Sequence[Json] | None) -> None:
@@ -149,15 +181,24 @@ def _by_name(classes: Iterable[IngressClass]) -> dict[str, IngressClass]:
     return {each.name: each for each in classes}
 
 
-def _is_ours(ingress: Ingress, classes: Mapping[str, IngressClass]) -> bool:
-    """Return whether an Ingress is one of ours.
+def _class_of(ingress: Ingress, classes: Mapping[str, IngressClass]) -> IngressClass | None:
+    """Return the class of an Ingress; None if it is not one of ours.
 
     :param classes: all of them, by their names.
     """
     if ingress.class_name is None:
-        return any(each.is_default and _is_served(each) for each in classes.values())
+        defaults = (each for each in classes.values() if each.is_default and _is_served(each))
+        return min(defaults, key=lambda each: each.name, default=None)
     named = classes.get(ingress.class_name)
-    return named is not None and _is_served(named)
+    return named if named is not None and _is_served(named) else None
+
+
+def _router_of(ingress: Ingress, classes: Mapping[str, IngressClass]) -> str | None:
+    """Return the name of the router that serves an Ingress; None if none of ours does."""
+    found = _class_of(ingress, classes)
+    if found is None or not found.is_understood:
+        return None
+    return found.router or OWN_ROUTER
 
 
 def _is_served(found: IngressClass) -> bool:

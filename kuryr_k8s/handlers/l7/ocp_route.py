@@ -94,7 +94,7 @@ class OCPRouteHandler(Handler):
         if is_generated(route, self._domain) and self._claim_of(route).refusal is None:
             route = await self._choose_host(key, route)
         claim = self._claim_of(route)
-        admission = self._admission(route, claim, self._routing.verdict(route.uid))
+        admission = self._admission(route, claim, self._routing.verdict(claim))
         if admission is not None:
             await self._write(key, route, admission)
             if admission.message:

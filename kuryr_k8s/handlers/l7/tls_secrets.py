@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kuryr_k8s.handlers.base import HandlerContext, Watch
+from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import TLSSECRETS, Key
 from kuryr_k8s.model.certificate import Certificate, UnusableCertificate, read_certificate
 from kuryr_k8s.model.routes import Claim, SecretName
@@ -10,29 +10,18 @@ from kuryr_k8s.model.tls_secret import TLS_TYPE, TLSSecret
 
 
 class TLSSecrets:
-    """The certificates in Secrets, each read once."""
+    """The certificates in the Secrets that a router needs, each read once."""
 
     def __init__(self, context: HandlerContext) -> None:
         self._secrets = context.informers.of(TLSSECRETS)
-        self._named: frozenset[Key] = frozenset()  # Secrets that somebody names
+        self.named: frozenset[Key] = frozenset()  # Secrets that somebody names
         self._used: frozenset[Key] = frozenset()  # those of them that there are
         self._read: dict[Key, tuple[TLSSecret, Certificate | UnusableCertificate]] = {}
 
-    def watch(self, router: Key) -> Watch[TLSSecret]:
-        """Return the kind to follow.
-
-        :param router: the key to reconcile when a Secret that is named changes.
-        """
-
-        def changed(key: Key, _old: TLSSecret | None, _new: TLSSecret | None) -> Iterable[Key]:
-            return (router,) if key in self._named else ()
-
-        return Watch(self._secrets, changed)
-
     def name(self, secrets: Iterable[SecretName]) -> None:
         """Follow these Secrets from now on, and forget all others."""
-        self._named = frozenset(Key(each.namespace, each.name) for each in secrets)
-        self._used = frozenset(key for key in self._named if self._secrets.get(key) is not None)
+        self.named = frozenset(Key(each.namespace, each.name) for each in secrets)
+        self._used = frozenset(key for key in self.named if self._secrets.get(key) is not None)
         self._read = {key: read for key, read in self._read.items() if key in self._used}
 
     def lost(self, secrets: Iterable[SecretName]) -> list[Key]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import IPAMCLAIMS, Key
-from kuryr_k8s.model.neutronport import Condition, NeutronPort
+from kuryr_k8s.model.condition import Condition
+from kuryr_k8s.model.neutronport import NeutronPort
 
 Json = dict[str, Any]
 ALLOCATED = "IPsAllocated"

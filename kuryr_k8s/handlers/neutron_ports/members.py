@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base.pool import Limits, Phase, Pool, PortRecord
-from kuryr_k8s.model.neutronport import AVAILABLE, FAILED, Condition, NeutronPort
+from kuryr_k8s.model.condition import Condition
+from kuryr_k8s.model.neutronport import AVAILABLE, FAILED, NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
 
 QUICKLY = 5.0  # seconds: where all that was made is used up sooner, more is made the next time

@@ -26,9 +26,9 @@ from kuryr_k8s.drivers.named.objects import NamedObjects, told
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, on_behalf_of, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.conditions import new_condition
 from kuryr_k8s.handlers.neutron_ports import plan
 from kuryr_k8s.handlers.neutron_ports.claims import Claims
-from kuryr_k8s.handlers.neutron_ports.conditions import new_condition
 from kuryr_k8s.handlers.neutron_ports.floating_ips import (
     FloatingIPsOfNeutronPorts,
     FloatingIPSweepOfNeutronPorts,
@@ -38,6 +38,7 @@ from kuryr_k8s.handlers.neutron_ports.sweep import NeutronPortSweep
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, NEUTRONPORTS, NODES, Key
+from kuryr_k8s.model.condition import READY, Condition
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.neutronport import (
     AVAILABLE,
@@ -46,8 +47,6 @@ from kuryr_k8s.model.neutronport import (
     FINALIZER,
     FLOATING_IP,
     PENDING,
-    READY,
-    Condition,
     NeutronPort,
 )
 

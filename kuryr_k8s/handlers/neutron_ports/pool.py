@@ -13,11 +13,12 @@ from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.neutron_ports.conditions import new_condition
+from kuryr_k8s.handlers.conditions import new_condition
 from kuryr_k8s.handlers.neutron_ports.members import Members
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import NEUTRONPORTPOOLS, NEUTRONPORTS, Key
-from kuryr_k8s.model.neutronport import READY, Condition, NeutronPort
+from kuryr_k8s.model.condition import READY, Condition
+from kuryr_k8s.model.neutronport import NeutronPort
 from kuryr_k8s.model.neutronportpool import NeutronPortPool
 
 LOG = logging.getLogger(__name__)

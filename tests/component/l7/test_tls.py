@@ -4,6 +4,7 @@ import pytest
 
 from kuryr_k8s.errors import ConfigError
 from kuryr_k8s.handlers.l7.router import L7RouterHandler
+from kuryr_k8s.k8s.resources import TLSSECRETS
 from kuryr_k8s.model.certificate import read_certificate
 from tests.component.l7.test_ingress import ONE, TWO, two_backends
 from tests.component.l7.test_trouble import OFTEN, is_told
@@ -314,7 +315,8 @@ async def test_default_secret_that_a_cache_lacks_keeps_its_certificate(routers):
         await routers.until_address("shop")
         await routers.until_shown(default)
         [handler] = [each for each in app.handlers if isinstance(each, L7RouterHandler)]
-        await routers.lose(handler._secrets._secrets, routers.secret_path("default"), until="get")
+        cache = handler._context.informers.of(TLSSECRETS)
+        await routers.lose(cache, routers.secret_path("default"), until="get")
         assert routers.answer("x.corp", "/", 443) == ONE
         await routers.until_shown(default)
 
@@ -356,7 +358,8 @@ async def test_secret_that_a_cache_lacks_keeps_its_certificate(routers):
         await routers.until_address("shop")
         await routers.until_shown(certificate)
         [handler] = [each for each in app.handlers if isinstance(each, L7RouterHandler)]
-        await routers.lose(handler._secrets._secrets, routers.secret_path("cert"), until="get")
+        cache = handler._context.informers.of(TLSSECRETS)
+        await routers.lose(cache, routers.secret_path("cert"), until="get")
         assert routers.answer("a", "/", 443) == ONE
         await routers.until_shown(certificate)
 

@@ -83,7 +83,7 @@ async def test_service_that_a_cache_lacks_keeps_its_members(routers):
         await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
         await routers.until_address("shop")
         [handler] = [each for each in app.handlers if isinstance(each, L7RouterHandler)]
-        cache = handler._backends._services
+        cache = handler._services._services
         await routers.lose(cache, routers.service_path("one"), until="get")
         assert routers.answer("a", "/") == ONE
 

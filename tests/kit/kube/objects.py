@@ -19,7 +19,7 @@ _OF_CLUSTER = {
     "Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "KuryrPortPool",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ResourceSlice",
-    "RuntimeClass", "IngressClass",
+    "RuntimeClass", "IngressClass", "L7Router",
 }  # fmt: skip
 
 
@@ -200,14 +200,26 @@ def ingress_backend(service: str, port: int | str) -> Json:
     return {"service": {"name": service, "port": named}}
 
 
-def make_ingress_class(name: str, controller: str, *, is_default: bool = False) -> Json:
+def make_l7_router(name: str, **spec: Any) -> Json:
+    """An L7Router."""
+    return {
+        "apiVersion": "openstack.org/v1",
+        "kind": "L7Router",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def make_ingress_class(
+    name: str, controller: str, *, is_default: bool = False, parameters: Json | None = None
+) -> Json:
     """An IngressClass."""
     marks = {"ingressclass.kubernetes.io/is-default-class": "true"} if is_default else {}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "IngressClass",
         "metadata": {"name": name, "annotations": marks},
-        "spec": {"controller": controller},
+        "spec": {"controller": controller, "parameters": parameters},
     }
 
 

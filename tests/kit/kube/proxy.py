@@ -95,7 +95,8 @@ class KubeProxy:
     Renewing a Lease is not counted as a write, so that `at_write` finds the same write each time;
     set `faults.counts` for something else.
 
-    With `namespace`, lists and watches show that namespace alone, and with `node` that node alone:
+    With `namespace`, lists and watches show that namespace alone, and the L7Router of its name;
+    with `node` that node alone:
     so several controllers can work on one server and not see each other's Pods. Proxies that have
     a session in common share its connections to the server. The namespace kube-system has the uid
     `cluster_uid`: so several proxies show several clusters, and tests know it beforehand.
@@ -257,6 +258,7 @@ class KubeProxy:
             "/api/v1/namespaces": self._namespace,
             "/api/v1/nodes": self._node,
             "/apis/openstack.org/v1/kuryrportpools": self._node,
+            "/apis/openstack.org/v1/l7routers": self._namespace,
         }
         if names.get(path):
             query = f"{query}&fieldSelector=metadata.name%3D{names[path]}"

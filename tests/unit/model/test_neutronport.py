@@ -2,7 +2,8 @@
 
 import pytest
 
-from kuryr_k8s.model.neutronport import Condition, NeutronPort
+from kuryr_k8s.model.condition import Condition
+from kuryr_k8s.model.neutronport import NeutronPort
 
 
 def item(annotations=None, **spec):

@@ -1,8 +1,8 @@
-"""Conditions in the statuses of NeutronPorts and of NeutronPortPools."""
+"""Conditions in the statuses of objects of ours."""
 
 from datetime import UTC, datetime
 
-from kuryr_k8s.model.neutronport import Condition
+from kuryr_k8s.model.condition import Condition
 
 LONGEST_MESSAGE = 1000  # characters
 
