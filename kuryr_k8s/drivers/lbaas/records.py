@@ -16,7 +16,7 @@ from kuryr_k8s.cloud.paging import Reading
 from kuryr_k8s.drivers.base import DriverContext, Owned
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas.ownership import former_ids_of
-from kuryr_k8s.drivers.lbaas.record import Created, Deletion, Listed, Record, View
+from kuryr_k8s.drivers.lbaas.record import Created, Deletion, Listed, Record, Stepped, View
 from kuryr_k8s.drivers.lbaas.survey import AwaitedSurvey
 from kuryr_k8s.model.load_balancer import DELETED, FoundLoadBalancer
 from kuryr_k8s.model.owner import Owner
@@ -208,7 +208,9 @@ class Records:
         digest = parts.mark()
         if view.digest != digest:
             view.doubt()
-        view.digest = digest
+        # What is assumed of a change under way was not read after this list: the next one is to
+        # differ.
+        view.digest = None if isinstance(view.phase, Created | Stepped) else digest
         if not self.survey.done:  # later, a change may be under way
             view.phase = Listed(parts)
 

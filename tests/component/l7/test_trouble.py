@@ -151,3 +151,31 @@ async def test_path_with_a_nul_character_is_refused(routers):
         note = await routers.until_event("KuryrIngressUnserved")
         assert "percent-encoded" in note
         await routers.until_answered({("a", "/ok"): TWO})
+
+
+async def test_rule_deleted_by_hand_during_a_change_is_made_again(routers):
+    await two_backends(routers)
+    octavia = routers.cloud.octavia
+    async with routers.controller(**OFTEN):
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+        [rule] = list(octavia.store._by_kind["rule"])
+        octavia.progress.pending = float("inf")
+        before = len(routers.octavia_calls())
+        await routers.add_ingress("other", ("b", ("Prefix", "/", "two")))
+
+        async def begun():
+            return len(routers.octavia_calls()) > before
+
+        await routers.until(begun)
+        octavia.remove(rule)
+        asked = len(routers.octavia_calls({"GET"}))
+
+        async def listed():
+            calls = routers.octavia_calls({"GET"})[asked:]
+            return calls.count(("GET", "/l7policies")) > 1
+
+        await routers.until(listed)
+        octavia.progress.pending = 0
+        octavia.progress.finish(*routers.cloud.load_balancers)
+        await routers.until_answered({("a", "/"): ONE, ("b", "/"): TWO})
