@@ -58,14 +58,8 @@ def claim_of(route: OCPRoute, *, domain: str = "", with_tls: bool = True) -> Cla
     asked = honoured(route)
     host = host_of(route, domain)
     refusals = [*_of_host(route, host), *_of_targets(route), *_of_guards(asked)]
-    certificate: SecretName | Certificate | None = None
-    if route.tls is not None and not (found := list(_of_tls(route.tls, with_tls=with_tls))):
-        try:
-            certificate = _certificate(route, route.tls)
-        except UnusableCertificate as error:
-            refusals.append(Refusal(INVALID, f"spec.tls: {error}"))
-    elif route.tls is not None:
-        refusals += found
+    if route.tls is not None:
+        refusals += _of_tls(route.tls, with_tls=with_tls)
     if refusals:
         return _claim(route, refusal=refusals[0])
     named = Host(_wildcard(host) if route.wildcard_policy == SUBDOMAIN else host)
@@ -82,7 +76,7 @@ def claim_of(route: OCPRoute, *, domain: str = "", with_tls: bool = True) -> Cla
         route,
         routes=(only,),
         backends=(pool,),
-        secured=() if route.tls is None else ((named, certificate),),
+        secured=() if route.tls is None else ((named, _certificate(route, route.tls)),),
         is_plain_too=insecure == ALLOW,
         redirect=FOUND if insecure == REDIRECT else None,
         is_of_namespace=True,
@@ -158,10 +152,12 @@ def _of_tls(tls: RouteTLS, *, with_tls: bool) -> Iterator[Refusal]:
         )
 
 
-def _certificate(route: OCPRoute, tls: RouteTLS) -> SecretName | Certificate | None:
-    """Return the certificate of a Route, or where it is; None for the router's.
+def _certificate(
+    route: OCPRoute, tls: RouteTLS
+) -> SecretName | Certificate | UnusableCertificate | None:
+    """Return the certificate of a Route, where it is, or why it cannot be used.
 
-    :raises UnusableCertificate: it cannot be used.
+    :returns: None for the router's.
     """
     if not (tls.certificate or tls.key):
         return SecretName(route.namespace, tls.secret) if tls.secret else None
@@ -169,9 +165,9 @@ def _certificate(route: OCPRoute, tls: RouteTLS) -> SecretName | Certificate | N
     try:
         return read_certificate(route.uid, chain.encode(), tls.key.encode())
     except UnusableCertificate as error:
-        # it has the words of Secrets
+        # it has the words of Secrets, and what has led to it is not to be kept
         text = str(error).replace("tls.crt", "certificate").replace("tls.key", "key")
-        raise UnusableCertificate(text) from error
+        return UnusableCertificate(text)
 
 
 def _pool(route: OCPRoute, asked: Honoured) -> Split:

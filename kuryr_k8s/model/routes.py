@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:  # it knows hosts, which are here
-    from kuryr_k8s.model.certificate import Certificate
+    from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
 
 
 PERMANENT_REDIRECT = 308  # the client repeats its request with the same method
@@ -237,7 +237,7 @@ class Claim:
     :param created: when it was created (RFC 3339).
     :param backends: the Services' ports to which its routes lead.
     :param secured: hosts of its routes that are to be served over TLS, and the certificate of
-        each, or the Secret with it; None for the router's own one.
+        each, the Secret with it, or why it cannot be used; None for the router's own one.
     :param is_plain_too: such hosts are served in plain HTTP as well, instead of leading there.
     :param redirect: the HTTP status by which requests in plain HTTP lead there; None: they are
         answered with 403.
@@ -255,7 +255,7 @@ class Claim:
     created: str = ""
     routes: tuple[Route, ...] = ()
     backends: tuple[Backend | Split, ...] = ()
-    secured: "tuple[tuple[Host, SecretName | Certificate | None], ...]" = ()
+    secured: "tuple[tuple[Host, SecretName | Certificate | UnusableCertificate | None], ...]" = ()
     is_plain_too: bool = False
     redirect: int | None = PERMANENT_REDIRECT
     is_of_namespace: bool = False

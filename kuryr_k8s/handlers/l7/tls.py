@@ -16,6 +16,7 @@ from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
 from kuryr_k8s.model.routes import Claim, Host, Redirect, Reject, Route, SecretName
 
 OPERATOR = ""  # to whom the names of the default certificate belong, instead of a namespace
+INLINE = "inline certificate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +205,16 @@ class _Assignment:
             self._in_use.setdefault(name, namespace)
 
     def _usable(
-        self, namespace: str, host: Host, secret: SecretName | Certificate | None
+        self,
+        namespace: str,
+        host: Host,
+        secret: SecretName | Certificate | UnusableCertificate | None,
     ) -> Certificate:
         """Return the certificate for a host of a claim, if its names belong to the namespace."""
+        if isinstance(secret, UnusableCertificate):
+            raise UnusableCertificate(f"{INLINE}: {secret}")
         if isinstance(secret, Certificate):
-            return self._of_namespace(namespace, host, secret, "inline certificate")
+            return self._of_namespace(namespace, host, secret, INLINE)
         named = secret or self._default
         if named is None:
             raise UnusableCertificate(

@@ -181,6 +181,27 @@ async def test_certificate_for_another_host_closes_the_route_and_that_is_told(ro
         await routers.until_answered({("a.com", "/"): 403})
 
 
+async def test_route_whose_certificate_cannot_be_used_keeps_its_host_and_is_closed(routers):
+    await two_backends(routers)
+    bad, _ = edge("a.com", insecure="Redirect")
+    good, certificate = edge("b.com")
+    async with routers.controller(**TLS):
+        await routers.routes.add("other", "b.com", "two", tls=good)
+        await routers.routes.add("a-shop", "a.com", tls=bad | {"key": "no pem"})
+        told = await routers.routes.until_refused("a-shop", "ExtendedValidationFailed")
+        assert told == "tls: inline certificate: key has no private key in PEM"
+        await routers.routes.add("b-shop", "a.com", "two")
+        await routers.routes.until_refused("b-shop", "HostAlreadyClaimed")
+        await until_secure(
+            routers, {("a.com", "/", 80): 403, ("a.com", "/", 443): 403, ("b.com", "/", 443): TWO}
+        )
+        await routers.until_shown(certificate)
+        await routers.routes.change("a-shop", tls=bad)
+        await routers.routes.until_admitted("a-shop")
+        await until_secure(routers, {("a.com", "/", 443): ONE})
+        await routers.routes.until_refused("b-shop", "HostAlreadyClaimed")
+
+
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kuryr_k8s.model.certificate import Certificate
+from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
 from kuryr_k8s.model.ocp_route import OCPRoute
 from kuryr_k8s.model.ocp_route_claims import claim_of
 from kuryr_k8s.model.routes import Host, Path, SecretName
@@ -95,6 +95,25 @@ OTHER_KEY = make_pair("a.com")[1].decode()
 
 
 @pytest.mark.parametrize(
+    ("tls", "told"),
+    [
+        ({"key": "x"}, "key has no private key in PEM"),
+        ({"key": OTHER_KEY}, "its key is not that of the certificate"),
+        ({"certificate": "x" * 70000}, "certificate has no certificates in PEM"),
+    ],
+)
+def test_route_whose_certificate_cannot_be_used_keeps_its_host(tls, told):
+    found = claim(tls=edge("a.com")[0] | tls)
+    assert found.refusal is None
+    assert [route.host for route in found.routes] == [Host("a.com")]
+    [(host, certificate)] = found.secured
+    assert host == Host("a.com")
+    assert isinstance(certificate, UnusableCertificate)
+    assert told in str(certificate)
+    assert certificate.__traceback__ is None  # it would keep the key
+
+
+@pytest.mark.parametrize(
     ("spec", "reason", "told"),
     [
         ({"host": ""}, "NoHost", "route_domain"),
@@ -106,12 +125,6 @@ OTHER_KEY = make_pair("a.com")[1].decode()
         ({"tls": {"termination": "reencrypt"}}, "ReencryptNotSupported", "reencrypt"),
         ({"tls": {"termination": "other"}}, "ExtendedValidationFailed", "other"),
         ({"tls": edge(insecure="Disable")[0]}, "ExtendedValidationFailed", "Disable"),
-        ({"tls": edge("a.com")[0] | {"key": "x"}}, "ExtendedValidationFailed",
-         "spec.tls: key has no private key in PEM"),
-        ({"tls": edge("a.com")[0] | {"key": OTHER_KEY}}, "ExtendedValidationFailed",
-         "not that of the certificate"),
-        ({"tls": edge("a.com")[0] | {"certificate": "x" * 70000}}, "ExtendedValidationFailed",
-         "certificate has no certificates in PEM"),
         ({"tls": {"termination": "edge"}, "with_tls": False}, "TLSNotEnabled", "[l7_router] tls"),
         ({"to": {"kind": "Job", "name": "x"}}, "ExtendedValidationFailed", "only Services"),
         ({"to": {"kind": "Service", "name": "x", "weight": 257}}, "ExtendedValidationFailed",

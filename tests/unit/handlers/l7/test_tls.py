@@ -218,6 +218,14 @@ def test_certificate_in_the_object_itself_is_shown_and_plain_requests_become_wha
     assert not found.problems
 
 
+def test_host_of_an_object_whose_own_certificate_cannot_be_used_is_closed():
+    asked = claim("a", "a.com", tls={"a.com": UnusableCertificate("key has no private key")})
+    found = divide([asked], Secrets())
+    assert actions(found.plain) == actions(found.secure) == {"a a.com": Reject()}
+    assert found.closed == {"a a.com"}
+    assert found.problems["a"] == ("tls: inline certificate: key has no private key",)
+
+
 def test_certificate_in_the_object_itself_has_no_name_of_another_namespace():
     older = claim("a", "a.com", namespace="other", created="2025-01-01")
     asked = claim("b", "b.com", tls={"b.com": inline("a.com", "b.com")})
