@@ -34,6 +34,7 @@ LONGEST_KEY = 4096  # bytes of PEM: the largest key has 3,272
 KINDS = (PublicKeyAlgorithmOID.RSAES_PKCS1_v1_5, PublicKeyAlgorithmOID.EC_PUBLIC_KEY)
 KEYS = "neither of RSA nor of the curves P-256, P-384, P-521"
 _CN = x509.NameOID.COMMON_NAME
+_BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----")
 _NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
@@ -80,7 +81,7 @@ def read_certificate(source: str, certificates: bytes, key: bytes) -> Certificat
 
 
 def _read(source: str, certificates: bytes, key: bytes) -> Certificate:
-    first, *others = _chain(certificates)
+    first, *others = read_chain(certificates)
     if first.public_key_algorithm_oid not in KINDS:
         raise UnusableCertificate(f"its key is {KEYS}")
     _check_strength(first)
@@ -111,11 +112,19 @@ def _read(source: str, certificates: bytes, key: bytes) -> Certificate:
     )
 
 
-def _chain(text: bytes) -> Sequence[x509.Certificate]:
+def read_chain(text: bytes) -> Sequence[x509.Certificate]:
+    """Return the certificates in a text of PEM, of which there is one at least.
+
+    :raises UnusableCertificate: there is none, or one of them is damaged.
+    """
     try:
-        return x509.load_pem_x509_certificates(text)
+        found = x509.load_pem_x509_certificates(text)
     except ValueError as error:
         raise UnusableCertificate("tls.crt has no certificates in PEM") from error
+    # the library passes over one without an end
+    if len(found) < len(_BEGIN.findall(text)):
+        raise UnusableCertificate("tls.crt has a certificate that cannot be read")
+    return found
 
 
 def _private(text: bytes) -> PrivateKey:

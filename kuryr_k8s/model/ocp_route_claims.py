@@ -7,8 +7,13 @@ is merely left out is told beside.
 import re
 from collections.abc import Iterator
 
-from kuryr_k8s.model.certificate import Certificate, UnusableCertificate, read_certificate
-from kuryr_k8s.model.ocp_route import SERVICE, OCPRoute, RouteTLS
+from kuryr_k8s.model.certificate import (
+    Certificate,
+    UnusableCertificate,
+    read_certificate,
+    read_chain,
+)
+from kuryr_k8s.model.ocp_route import LONGEST, SERVICE, TOO_LONG, OCPRoute, RouteTLS
 from kuryr_k8s.model.ocp_route_annotations import ROUND_ROBIN, Honoured, honoured
 from kuryr_k8s.model.routes import (
     Backend,
@@ -161,13 +166,20 @@ def _certificate(
     """
     if not (tls.certificate or tls.key):
         return SecretName(route.namespace, tls.secret) if tls.secret else None
+    texts = {"certificate": tls.certificate, "caCertificate": tls.authorities, "key": tls.key}
+    for name, text in texts.items():
+        if text == TOO_LONG:
+            return UnusableCertificate(f"{name} has more than {LONGEST} characters")
+    crt = "caCertificate"  # errors have the words of Secrets
     chain = f"{tls.certificate}\n{tls.authorities}\n"
     try:
+        if tls.authorities:
+            read_chain(tls.authorities.encode())
+        crt = "certificate"
         return read_certificate(route.uid, chain.encode(), tls.key.encode())
     except UnusableCertificate as error:
-        # it has the words of Secrets, and what has led to it is not to be kept
-        text = str(error).replace("tls.crt", "certificate").replace("tls.key", "key")
-        return UnusableCertificate(text)
+        told = str(error).replace("tls.crt", crt).replace("tls.key", "key")
+        return UnusableCertificate(told)  # what has led to the error is not to be kept
 
 
 def _pool(route: OCPRoute, asked: Honoured) -> Split:
@@ -201,6 +213,8 @@ def _left_out(route: OCPRoute, asked: Honoured) -> Iterator[str]:
         yield f"spec.path: {route.path}: it is served without the slash at its end as well"
     if route.has_headers:
         yield "spec.httpHeaders: not supported"
+    if route.tls is not None and route.tls.authorities and not route.tls.certificate:
+        yield "spec.tls.caCertificate: it has no effect without certificate"
     if route.tls is not None and route.tls.has_destination:
         yield "spec.tls.destinationCACertificate: it has no effect with edge"
 

@@ -67,6 +67,13 @@ def test_digest_tells_certificate_chain_and_key_apart_and_nothing_else():
     assert again.digest in digests
 
 
+def test_chain_with_a_damaged_certificate_is_not_cut_in_silence():
+    key = ec_key()
+    text = pem_of(make_certificate("a", key=key))
+    with pytest.raises(UnusableCertificate, match="has a certificate that cannot be read"):
+        read_certificate("s", text + text[:-30], pem_of_key(key))
+
+
 def test_older_forms_of_keys_are_read():
     for key in (rsa_key(2048), ec_key(ec.SECP384R1)):
         text = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())

@@ -91,7 +91,7 @@ def test_no_text_about_a_route_shows_its_key():
     assert tls["key"].splitlines()[1] not in shown
 
 
-OTHER_KEY = make_pair("a.com")[1].decode()
+OTHER, OTHER_KEY = (text.decode() for text in make_pair("a.com"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,11 @@ OTHER_KEY = make_pair("a.com")[1].decode()
     [
         ({"key": "x"}, "key has no private key in PEM"),
         ({"key": OTHER_KEY}, "its key is not that of the certificate"),
-        ({"certificate": "x" * 70000}, "certificate has no certificates in PEM"),
+        ({"certificate": "x"}, "certificate has no certificates in PEM"),
+        ({"certificate": "x" * 70000}, "certificate has more than 65536 characters"),
+        ({"caCertificate": "x"}, "caCertificate has no certificates in PEM"),
+        ({"caCertificate": "x" * 70000}, "caCertificate has more than 65536 characters"),
+        ({"caCertificate": OTHER + OTHER[:-30]}, "caCertificate has a certificate that cannot"),
     ],
 )
 def test_route_whose_certificate_cannot_be_used_keeps_its_host(tls, told):
@@ -150,6 +154,7 @@ def test_route_that_would_be_served_otherwise_than_it_says_is_refused(spec, reas
         ({"path": "/x/"}, "without the slash at its end"),
         ({"httpHeaders": {"actions": {"request": [{}]}}}, "spec.httpHeaders"),
         ({"tls": {"termination": "edge", "destinationCACertificate": "x"}}, "no effect"),
+        ({"tls": {"termination": "edge", "caCertificate": "x"}}, "no effect without certificate"),
     ],
 )
 def test_what_is_left_out_of_a_route_is_told(spec, told):
