@@ -123,6 +123,13 @@ l7_router = [
         "NAME-NAMESPACE.DOMAIN, or SUBDOMAIN.DOMAIN if it has a subdomain. Empty: they are "
         "refused. The names in DNS must lead to the L7 router.",
     ),
+    cfg.BoolOpt(
+        "route_wildcards",
+        default=False,
+        help="Serve OpenShift Routes with wildcardPolicy: Subdomain, which then have all hosts of "
+        "a domain in which no other namespace has one. Like OpenShift's router with "
+        "ROUTER_ALLOW_WILDCARD_ROUTES.",
+    ),
     cfg.StrOpt(
         "route_canonical_hostname",
         default="",

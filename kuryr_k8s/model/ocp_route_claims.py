@@ -31,7 +31,7 @@ KIND = "Route"
 FOUND = 302  # by which OpenShift's router redirects
 EDGE, REENCRYPT, PASSTHROUGH = "edge", "reencrypt", "passthrough"
 NONE, ALLOW, REDIRECT, SUBDOMAIN = "None", "Allow", "Redirect", "Subdomain"
-INVALID = "ExtendedValidationFailed"  # OpenShift's word
+INVALID, NOT_ADMITTED = "ExtendedValidationFailed", "RouteNotAdmitted"  # OpenShift's words
 MOST_NAME = 255  # characters of a pool's name
 MOST_WEIGHT = 256
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -54,15 +54,26 @@ def is_generated(route: OCPRoute, domain: str) -> bool:
     return bool(domain) and not (route.host or route.subdomain)
 
 
-def claim_of(route: OCPRoute, *, domain: str = "", with_tls: bool = True) -> Claim:
+def claim_of(
+    route: OCPRoute, *, domain: str = "", with_tls: bool = True, with_wildcards: bool = False
+) -> Claim:
     """Return what a Route claims.
 
     :param domain: of hosts that nobody has chosen; empty if there is none.
     :param with_tls: whether the router serves TLS at all.
+    :param with_wildcards: whether a Route may have all hosts of a domain.
     """
     asked = honoured(route)
     host = host_of(route, domain)
     refusals = [*_of_host(route, host), *_of_targets(route), *_of_guards(asked)]
+    if route.wildcard_policy == SUBDOMAIN and not with_wildcards:
+        refusals.append(
+            Refusal(
+                NOT_ADMITTED,
+                "spec.wildcardPolicy: Subdomain: wildcard routes are not allowed: the operator "
+                "sets [l7_router] route_wildcards",
+            )
+        )
     if route.tls is not None:
         refusals += _of_tls(route.tls, with_tls=with_tls)
     if refusals:

@@ -14,11 +14,17 @@ from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ROUTES, Key
 from kuryr_k8s.model.ocp_route import GENERATED, OCPRoute, ingress_text
-from kuryr_k8s.model.ocp_route_claims import INVALID, KIND, claim_of, host_of, is_generated
+from kuryr_k8s.model.ocp_route_claims import (
+    INVALID,
+    KIND,
+    NOT_ADMITTED,
+    claim_of,
+    host_of,
+    is_generated,
+)
 from kuryr_k8s.model.ocp_route_status import Admission, entries
 from kuryr_k8s.model.routes import Claim, Refusal
 
-NOT_ADMITTED = "RouteNotAdmitted"  # OpenShift's word
 PARTLY = "PartlyServed"
 LAG = 1.0  # seconds until a cache that lags is looked at again
 
@@ -42,6 +48,7 @@ class OCPRouteHandler(Handler):
         self._canonical_hostname: str = options.route_canonical_hostname
         self._selected = _labels(options.route_labels)
         self._with_tls: bool = options.tls
+        self._with_wildcards: bool = options.route_wildcards
         self._routing = context.routing
         self._routes = context.informers.of(ROUTES)
         self._claims: dict[str, tuple[OCPRoute, Claim]] = {}  # by uid; the essence they are of
@@ -80,7 +87,12 @@ class OCPRouteHandler(Handler):
         essence = route.essence
         known, claim = self._claims.get(route.uid, (None, None))
         if claim is None or known != essence:
-            claim = claim_of(route, domain=self._domain, with_tls=self._with_tls)
+            claim = claim_of(
+                route,
+                domain=self._domain,
+                with_tls=self._with_tls,
+                with_wildcards=self._with_wildcards,
+            )
             self._claims[route.uid] = (essence, claim)
         return claim
 

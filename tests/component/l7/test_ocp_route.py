@@ -107,9 +107,21 @@ async def test_without_target_port_the_first_port_is_used_and_that_is_told(route
         assert told == await routers.until_event("KuryrRouteUnserved")
 
 
-async def test_wildcard_policy_serves_all_hosts_of_the_domain(routers):
+async def test_wildcard_policy_is_refused_unless_the_operator_allows_it(routers):
     await two_backends(routers)
     async with routers.controller(**WITH_ROUTES):
+        await routers.routes.add("all", "www.a.com", wildcardPolicy="Subdomain")
+        told = await routers.routes.until_refused("all", "RouteNotAdmitted")
+        assert "[l7_router] route_wildcards" in told
+        await routers.until_answered({("www.a.com", "/"): 503})
+    async with routers.controller(**with_options(route_wildcards="true")):
+        await routers.routes.until_admitted("all")
+        await routers.until_answered({("www.a.com", "/"): ONE})
+
+
+async def test_wildcard_policy_serves_all_hosts_of_the_domain(routers):
+    await two_backends(routers)
+    async with routers.controller(**with_options(route_wildcards="true")):
         await routers.routes.add("all", "www.a.com", wildcardPolicy="Subdomain")
         await routers.routes.add("one", "x.a.com", "two")
         await routers.until_answered(

@@ -18,8 +18,15 @@ def read(name="shop", host="a.com", *to, **spec):
     return OCPRoute.read(item)
 
 
-def claim(*to, name="shop", host="a.com", domain="", with_tls=True, **spec):
-    return claim_of(read(name, host, *to, **spec), domain=domain, with_tls=with_tls)
+def claim(
+    *to, name="shop", host="a.com", domain="", with_tls=True, with_wildcards=True, **spec
+):
+    return claim_of(
+        read(name, host, *to, **spec),
+        domain=domain,
+        with_tls=with_tls,
+        with_wildcards=with_wildcards,
+    )
 
 
 def test_route_leads_its_host_and_the_paths_below_its_own_to_its_service():
@@ -124,6 +131,8 @@ def test_route_whose_certificate_cannot_be_used_keeps_its_host(tls, told):
         ({"host": "a_b.com"}, "InvalidHost", "a_b.com"),
         ({"host": "*.a.com"}, "InvalidHost", "no name in DNS"),
         ({"host": "a", "wildcardPolicy": "Subdomain"}, "InvalidHost", "no domain"),
+        ({"wildcardPolicy": "Subdomain", "with_wildcards": False}, "RouteNotAdmitted",
+         "wildcard routes are not allowed: the operator sets [l7_router] route_wildcards"),
         ({"wildcardPolicy": "Other"}, "ExtendedValidationFailed", "wildcardPolicy: Other"),
         ({"tls": {"termination": "passthrough"}}, "PassthroughNotSupported", "passthrough"),
         ({"tls": {"termination": "reencrypt"}}, "ReencryptNotSupported", "reencrypt"),
