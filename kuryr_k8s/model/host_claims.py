@@ -50,8 +50,10 @@ class _Holders:
     """Claims that have their hosts."""
 
     def __init__(self) -> None:
-        self._by_host: defaultdict[Host, list[Claim]] = defaultdict(list)
-        self._by_domain: defaultdict[str, list[Claim]] = defaultdict(list)
+        # the oldest one of each namespace, the oldest namespace first
+        self._by_host: defaultdict[Host, dict[str, Claim]] = defaultdict(dict)
+        self._owners: defaultdict[Host, dict[str, Claim]] = defaultdict(dict)
+        self._by_domain: defaultdict[str, dict[str, Claim]] = defaultdict(dict)
         self._paths: dict[tuple[Host, Path], Claim] = {}
 
     def add(self, claim: Claim) -> None:
@@ -59,32 +61,29 @@ class _Holders:
         for route in claim.routes:
             self._paths.setdefault((route.host, route.path), claim)
         for host in {route.host for route in claim.routes if not route.host.is_any}:
-            self._by_host[host].append(claim)
+            self._by_host[host].setdefault(claim.namespace, claim)
             if claim.is_of_namespace:
-                self._by_domain[_domain(host)].append(claim)
+                self._owners[host].setdefault(claim.namespace, claim)
+                self._by_domain[_domain(host)].setdefault(claim.namespace, claim)
 
     def before(self, claim: Claim) -> Claim | None:
         """Return the oldest claim that keeps this one from its hosts, if there is one."""
         for route in claim.routes:
-            others = [each for each in self._of(route.host) if each.namespace != claim.namespace]
-            if others:
-                return others[0]
+            others = (each for each in self._of(route.host) if each.namespace != claim.namespace)
+            if (other := next(others, None)) is not None:
+                return other
             if (same := self._paths.get((route.host, route.path))) is not None:
                 return same
         return None
 
     def _of(self, host: Host) -> Iterator[Claim]:
-        """Yield the claims that have a host in common with this one."""
-        yield from self._by_host.get(host, ())
+        """Yield the claims that have a host in common with this one, one of each namespace."""
+        yield from self._by_host.get(host, {}).values()
         domain = _domain(host)
         if host.is_wildcard:
-            yield from self._by_domain.get(domain, ())
+            yield from self._by_domain.get(domain, {}).values()
         else:
-            yield from (
-                claim
-                for claim in self._by_host.get(Host(f"*.{domain}"), ())
-                if claim.is_of_namespace
-            )
+            yield from self._owners.get(Host(f"*.{domain}"), {}).values()
 
 
 def _domain(host: Host) -> str:

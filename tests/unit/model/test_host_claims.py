@@ -21,6 +21,16 @@ def claim(name, host, path="/", *, namespace="ns", created=1, kind="Route"):
     )
 
 
+class Counting(Claim):
+    """A claim that counts the reads of its namespace."""
+
+    reads = 0
+
+    def __getattribute__(self, name):
+        Counting.reads += name == "namespace"
+        return super().__getattribute__(name)
+
+
 def refused(*claims):
     """The names of those that are refused, in any order of the claims."""
     found = {
@@ -58,6 +68,36 @@ def test_domain_and_a_host_in_it_are_not_had_by_two_namespaces(first, second):
     assert refused(older, other) == {"b"}
     assert refused(older, claim("b", second, created=2)) == set()
     assert refused(older, claim("b", "x.y.a.com", namespace="o", created=2)) == set()
+
+
+def test_owner_of_a_domain_has_all_its_hosts_though_an_older_ingress_of_its_own_has_it_too():
+    ingress = claim("i", "*.a.com", kind="Ingress")
+    owner = claim("r", "*.a.com", "/x", created=2)
+    assert refused(ingress, owner, claim("o", "x.a.com", namespace="o", created=3)) == {"o"}
+
+
+@pytest.mark.parametrize("hosts", [1, 5000])
+def test_claims_of_one_namespace_are_settled_in_time_that_grows_with_their_number(hosts):
+    """Comparisons of claims are counted, by the reads of their namespaces."""
+
+    def reads(number):
+        counted = [
+            Counting(
+                kind="Route",
+                namespace="ns",
+                name=str(each),
+                uid=str(each),
+                created="2026",
+                routes=claim("a", f"x{each % hosts}.a.com", f"/{each}").routes,
+                is_of_namespace=True,
+            )
+            for each in range(number)
+        ]
+        Counting.reads = 0
+        settled(counted)
+        return Counting.reads
+
+    assert reads(400) < 3 * reads(200)
 
 
 def test_older_ingress_keeps_its_host_and_a_younger_one_is_as_before():
