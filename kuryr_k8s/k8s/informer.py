@@ -85,6 +85,7 @@ class Informer(Generic[T]):
         self._cache: dict[Key, _Known[T]] = {}
         self._learned = Learned()
         self._subscribers: list[Subscriber[T]] = []
+        self._unreadable: dict[Key, str] = {}  # versions of what the view could not read
         self._kept: frozenset[str] = frozenset()  # annotations that somebody reads
         self._version = ""  # the resourceVersion seen last; empty: list first
         self._streams_lists = True
@@ -226,8 +227,7 @@ class Informer(Generic[T]):
                     else:
                         self._check_learned()
                 elif fresh is not None:
-                    key = _key(event["object"])
-                    fresh[key] = self._same_or_read(key, event["object"])
+                    self._add_to(fresh, event["object"])
                 elif not self._learned.covers(event["type"], _key(event["object"]), meta):
                     self._apply(event["type"], event["object"])
                 if fresh is None:
@@ -278,22 +278,38 @@ class Informer(Generic[T]):
         async for items, version in self._api.list_pages(self.resource, self._selectors):
             newest = version
             for item in items:
-                key = _key(item)
-                fresh[key] = self._same_or_read(key, item)
+                self._add_to(fresh, item)
         self._replace(fresh, newest)
         self._version = newest
         self._hear()
 
-    def _same_or_read(self, key: Key, item: Json) -> _Known[T]:
+    def _add_to(self, fresh: dict[Key, _Known[T]], item: Json) -> None:
+        """Add an object of a list to what will be the cache."""
+        key = _key(item)
         old = self._cache.get(key)
-        if old is not None and old.view.resource_version == item["metadata"]["resourceVersion"]:
-            return old
-        return self._known_of(item)
+        if old is None or old.view.resource_version != item["metadata"]["resourceVersion"]:
+            old = self._known_of(key, item)
+        if old is not None:
+            fresh[key] = old
 
-    def _known_of(self, item: Json) -> _Known[T]:
-        found = item["metadata"].get("annotations") or {}
+    def _known_of(self, key: Key, item: Json) -> _Known[T] | None:
+        """Return what is known of an object now.
+
+        One that cannot be read, as its kind is of others who let it have any fields, costs only
+        itself: it is as it was when it could be read, or else unknown.
+        """
+        meta, old = item["metadata"], self._cache.get(key)
+        try:
+            view = self._read(item)
+        except Exception as error:  # whatever comes of a field of another type
+            if self._unreadable.get(key) != meta["resourceVersion"]:
+                LOG.error("%s %s cannot be read: %r", self.resource.kind, key, error)
+            self._unreadable[key] = meta["resourceVersion"]
+            return old if old is not None and old.view.uid == meta["uid"] else None
+        self._unreadable.pop(key, None)
+        found = meta.get("annotations") or {}
         kept = {name: found[name][: LONGEST_KEPT + 1] for name in self._kept & found.keys()}
-        return _Known(self._read(item), kept or NO_ANNOTATIONS)
+        return _Known(view, kept or NO_ANNOTATIONS)
 
     def _replace(self, fresh: dict[Key, _Known[T]], version: str) -> None:
         """Replace the cache by the list of this version, except for what was learned since."""
@@ -302,7 +318,7 @@ class Informer(Generic[T]):
         for key, uid in uids.items():
             if self._learned.is_gone(key, uid):
                 del fresh[key]
-        for key in self._learned.changed:
+        for key in self._learned.changed & self._cache.keys():
             fresh[key] = self._cache[key]
         before, self._cache = self._cache, fresh
         with self._replay():
@@ -326,11 +342,15 @@ class Informer(Generic[T]):
         key = _key(item)
         old = self._cache.get(key)
         if kind == "DELETED":
-            self._cache.pop(key, None)
-            self._notify(key, old, None)
+            new = None
+            self._unreadable.pop(key, None)
         else:
-            new = self._cache[key] = self._known_of(item)
-            self._notify(key, old, new)
+            new = self._known_of(key, item)
+        if new is not None:
+            self._cache[key] = new
+        else:
+            self._cache.pop(key, None)
+        self._notify(key, old, new)
 
     def _notify(self, key: Key, old: _Known[T] | None, new: _Known[T] | None) -> None:
         before, now = (known.view if known is not None else None for known in (old, new))

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from kuryr_k8s.model.ocp_route_shape import SPEC, STATUS, flaw_of
+
 Json = dict[str, Any]
 HAPROXY, ROUTER = "haproxy.router.openshift.io/", "router.openshift.io/"
 GENERATED = "openshift.io/host.generated"  # the annotation beside a host that nobody chose
@@ -60,6 +62,7 @@ class OCPRoute:
     :param has_headers: it changes headers.
     :param labels: sorted by name, like the annotations for routers.
     :param created: RFC 3339.
+    :param flaw: why nothing of its specification is here; empty if it is.
     :param ingress: the list in its status, as :func:`ingress_text` returns it.
     """
 
@@ -79,12 +82,17 @@ class OCPRoute:
     annotations: tuple[tuple[str, str], ...]
     created: str
     deleting: bool
+    flaw: str
     ingress: str
 
     @classmethod
     def read(cls, item: Json) -> Self:
         """Read a Route from the API's JSON."""
         meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+        if flaw := flaw_of(spec, SPEC, "spec"):
+            spec = {}
+        if flaw_of(status, STATUS, "status"):
+            status = {}
         targets = [spec.get("to") or {}, *(spec.get("alternateBackends") or ())]
         target_port = (spec.get("port") or {}).get("targetPort")
         return cls(
@@ -106,6 +114,7 @@ class OCPRoute:
             ),
             created=meta.get("creationTimestamp") or "",
             deleting="deletionTimestamp" in meta,
+            flaw=flaw,
             ingress=ingress_text(status.get("ingress") or ()),
         )
 

@@ -43,7 +43,7 @@ def host_of(route: OCPRoute, domain: str) -> str:
 
     :returns: empty if there is none.
     """
-    if route.host or not domain:
+    if route.host or route.flaw or not domain:
         return route.host
     name = route.subdomain or f"{route.name.replace('.', '-')}-{route.namespace}"
     return f"{name}.{domain}"
@@ -63,6 +63,8 @@ def claim_of(
     :param with_tls: whether the router serves TLS at all.
     :param with_wildcards: whether a Route may have all hosts of a domain.
     """
+    if route.flaw:
+        return _claim(route, refusal=Refusal(INVALID, route.flaw))
     asked = honoured(route)
     host = host_of(route, domain)
     refusals = [*_of_host(route, host), *_of_targets(route), *_of_guards(asked)]

@@ -24,8 +24,10 @@ class View:
 
     @classmethod
     def read(cls, item):
-        meta = item["metadata"]
-        return cls(meta["uid"], meta["resourceVersion"], item.get("state", ""))
+        meta, state = item["metadata"], item.get("state", "")
+        if not isinstance(state, str):
+            raise TypeError("no text")
+        return cls(meta["uid"], meta["resourceVersion"], state)
 
 
 def item(version, state="", uid="u1", *, name="web", gone=False, notes=None):
@@ -101,6 +103,59 @@ async def followed():
         await followed.informer.synced.wait()
         yield followed
         task.cancel()
+
+
+BAD = {"a": "dict"}
+
+
+class TestUnreadable:
+    """An object that the view cannot read costs only itself."""
+
+    async def test_others_are_followed_on_and_it_is_logged_once(self, followed, caplog):
+        followed.server.tell("ADDED", item(20, BAD, name="odd", uid="u2"))
+        followed.server.tell("ADDED", item(21, "made"))
+        followed.server.tell("MODIFIED", item(22, "changed"))
+        await followed.heard()
+        assert followed.state == "changed"
+        assert followed.informer.get(Key("ns", "odd")) is None
+        assert [each.message for each in caplog.records if "odd" in each.message] == [
+            "KuryrPort ns/odd cannot be read: TypeError('no text')"
+        ]
+        followed.server.tell("MODIFIED", item(23, "mended", name="odd", uid="u2"))
+        await followed.heard()
+        assert followed.informer.get(Key("ns", "odd")).state == "mended"
+
+    async def test_it_is_as_before_until_it_goes(self, followed):
+        followed.server.tell("ADDED", item(20, "made"))
+        followed.server.tell("MODIFIED", item(21, BAD))
+        await followed.heard()
+        assert followed.state == "made"
+        followed.server.tell("DELETED", item(22, BAD))
+        await followed.heard()
+        assert followed.state is None
+
+    async def test_it_is_not_taken_for_one_of_another_uid(self, followed):
+        followed.server.tell("ADDED", item(20, "made"))
+        followed.server.tell("MODIFIED", item(21, BAD, uid="u2"))
+        await followed.heard()
+        assert followed.state is None
+
+    async def test_in_a_list_it_is_left_out_and_logged_once(self, followed, caplog):
+        for version in (30, 31):
+            followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+            followed.server.tell("ADDED", item(29, BAD, name="odd", uid="u2"))
+            followed.server.tell("ADDED", item(28, "listed"))
+            followed.server.bookmark(version, end_of_list=True)
+            await followed.heard()
+            assert followed.state == "listed"
+        assert len([each for each in caplog.records if "odd" in each.message]) == 1
+
+    async def test_own_write_of_one_is_forgotten_by_the_next_list(self, followed):
+        followed.informer.learn(item(40, BAD))
+        followed.server.events.put_nowait(errors.KubeGone("too old", status=410))
+        followed.server.bookmark(30, end_of_list=True)
+        await followed.heard()
+        assert followed.state is None
 
 
 async def test_own_write_is_known_at_once_and_told_once(followed):

@@ -18,9 +18,7 @@ def read(name="shop", host="a.com", *to, **spec):
     return OCPRoute.read(item)
 
 
-def claim(
-    *to, name="shop", host="a.com", domain="", with_tls=True, with_wildcards=True, **spec
-):
+def claim(*to, name="shop", host="a.com", domain="", with_tls=True, with_wildcards=True, **spec):
     return claim_of(
         read(name, host, *to, **spec),
         domain=domain,
