@@ -5,7 +5,8 @@ certificate that is not its own: where there is none, requests are answered with
 
 haproxy finds a certificate by its names, an exact one before a wildcard, and of two that have one
 name it shows any. Therefore a name belongs to one namespace: that of the oldest object that has
-it, as a host or in its certificate. Certificates of others that have the name are not used.
+it, as a host or in its certificate. Certificates of others that have the name are not used. In a
+namespace the oldest object with a certificate for a host decides which one is shown for it.
 """
 
 from collections import defaultdict
@@ -123,6 +124,18 @@ class _Wish:
     certificate: Certificate
 
 
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """Have a certificate for a name.
+
+    :param owner: whose certificate it is, in words for users.
+    """
+
+    namespace: str
+    owner: str
+    certificate: Certificate
+
+
 def _check_host(certificate: Certificate, host: Host, what: str) -> None:
     if not host.is_any and not certificate.is_for(host):
         raise UnusableCertificate(f"{what}: its certificate is not for {host.name}")
@@ -146,10 +159,11 @@ class _Assignment:
         self._wishes: list[_Wish] = []
         self._closed: set[Host] = set()  # asked for, and without a certificate
         self._holders: dict[str, str] = {}  # namespaces by the names that belong to them
-        self._in_use: dict[str, str] = {}  # those by the names for which haproxy has certificates
+        self._in_use: dict[str, _Holder] = {}  # by the names for which haproxy has certificates
+        self._replaced: list[tuple[_Wish, _Holder]] = []  # whose certificate is shown instead
         if default is not None:
             try:
-                self._use(certificate_of(default), OPERATOR)
+                self._use(_Holder(OPERATOR, "", certificate_of(default)))
             except UnusableCertificate as error:
                 self.default_problem = f"Secret {default}: {error}"
 
@@ -163,15 +177,17 @@ class _Assignment:
             except UnusableCertificate as error:
                 self._close(claim, host, str(error))
             else:
+                wish = _Wish(claim, host, certificate)
                 if secret not in (None, self._default):
-                    self._use(certificate, claim.namespace)
-                self._wishes.append(_Wish(claim, host, certificate))
+                    wish = self._chosen(wish)
+                self._wishes.append(wish)
 
     def settle(self) -> None:
         """Show the certificates, but where haproxy would show another namespace's."""
         for wish in self._wishes:
-            holders = (self._in_use.get(name) for name in (wish.host.name, _wider(wish.host)[0]))
-            holder = next((each for each in holders if each is not None), OPERATOR)
+            names = (wish.host.name, _wider(wish.host)[0])
+            holders = (self._in_use[name].namespace for name in names if name in self._in_use)
+            holder = next(holders, OPERATOR)
             if holder not in (OPERATOR, wish.claim.namespace) and not wish.host.is_any:
                 self._close(
                     wish.claim,
@@ -187,6 +203,38 @@ class _Assignment:
                     "as Octavia can redirect to one host only"
                 )
 
+        for wish, older in self._replaced:
+            self._tell(wish, older.owner)
+
+    def _chosen(self, wish: _Wish) -> _Wish:
+        """Return the wish with the certificate of its namespace for the host, and use that."""
+        claim, host, certificate = wish.claim, wish.host, wish.certificate
+        holder = self._older(wish)
+        if holder is None:
+            owner = f"{claim.kind} {claim.namespace}/{claim.name}"
+            self._use(_Holder(claim.namespace, owner, certificate))
+            return wish
+        if holder.certificate.digest != certificate.digest:
+            self._replaced.append((wish, holder))
+        return _Wish(claim, host, holder.certificate)
+
+    def _older(self, wish: _Wish) -> _Holder | None:
+        """Return who of the namespace has another certificate, which haproxy would prefer."""
+        for name in (wish.host.name, _wider(wish.host)[0]):
+            found = self._in_use.get(name)
+            if found is not None and found.namespace == wish.claim.namespace:
+                is_other = found.certificate.source != wish.certificate.source
+                return found if is_other and found.certificate.is_for(wish.host) else None
+            if name in wish.certificate.shown_for:
+                return None
+        return None
+
+    def _tell(self, wish: _Wish, owner: str) -> None:
+        told = f"the certificate of {owner}, which came first, is shown instead"
+        if wish.certificate.source in self.used:  # for another host
+            told = f"{owner}, which came first, has another certificate: either may be shown"
+        self.problems[wish.claim.uid].append(f"tls: {wish.host.name}: {told}")
+
     def is_covered(self, host: Host) -> bool:
         """Return whether a host without a certificate is to be closed over TLS.
 
@@ -198,11 +246,11 @@ class _Assignment:
         self.problems[claim.uid].append(f"tls: {why}")
         self._closed.add(host)
 
-    def _use(self, certificate: Certificate, namespace: str) -> None:
-        self.used[certificate.source] = certificate
-        for name in certificate.shown_for:
-            self._holders.setdefault(name, namespace)
-            self._in_use.setdefault(name, namespace)
+    def _use(self, holder: _Holder) -> None:
+        self.used[holder.certificate.source] = holder.certificate
+        for name in holder.certificate.shown_for:
+            self._holders.setdefault(name, holder.namespace)
+            self._in_use.setdefault(name, holder)
 
     def _usable(
         self,

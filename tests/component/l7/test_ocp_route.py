@@ -182,6 +182,28 @@ async def test_edge_without_a_certificate_has_that_of_a_secret_or_of_the_router(
         await until_secure(routers, {("x.corp", "/", 443): ONE, ("a.com", "/", 443): TWO})
 
 
+async def test_of_two_certificates_of_a_namespace_for_one_host_the_older_routes_is_shown(routers):
+    await two_backends(routers)
+    (first, older), (second, younger) = edge("a.com"), edge("a.com")
+    async with routers.controller(**TLS):
+        await routers.routes.add("a-shop", "a.com", tls=first)
+        await routers.routes.add("b-cart", "a.com", "two", path="/cart", tls=second)
+        told = await routers.routes.until_admitted("b-cart", reason="PartlyServed")
+        whose = f"Route {routers.namespace}/a-shop"
+        assert (
+            told == f"tls: a.com: the certificate of {whose}, which came first, is shown instead"
+        )
+        await routers.until_shown(older)
+        await until_secure(routers, {("a.com", "/", 443): ONE, ("a.com", "/cart", 443): TWO})
+        first, renewed = edge("a.com")
+        await routers.routes.change("a-shop", tls=first)
+        await routers.until_shown(renewed)
+        assert await routers.routes.until_admitted("a-shop") == ""
+        await routers.routes.delete("a-shop")
+        await routers.until_shown(younger)
+        assert await routers.routes.until_admitted("b-cart") == ""
+
+
 async def test_certificate_for_another_host_closes_the_route_and_that_is_told(routers):
     await two_backends(routers)
     tls, _ = edge("b.com", insecure="Redirect")

@@ -29,7 +29,9 @@ class Secrets(dict):
         if name not in self:
             raise UnusableCertificate("there is none")
         names = frozenset(self[name])
-        return Certificate(source=str(name), digest="d", names=names, shown_for=names, bundle=b"")
+        return Certificate(
+            source=str(name), digest=str(name), names=names, shown_for=names, bundle=b""
+        )
 
 
 def claim(name, *hosts, namespace="ns", created="2026-01-01", tls=None, plain_too=False):
@@ -175,14 +177,73 @@ def test_default_certificate_that_cannot_be_used_is_told():
     assert "there is none" in divide([], Secrets(), secret("default")).default_problem
 
 
-def test_second_certificate_of_one_namespace_is_shown_beside_the_first():
+def two_of_one_namespace(host, older, younger, *, other=()):
+    """The oldest has `older`, a list of names; one with the host has `younger`."""
+    mine = {host: secret("t"), **dict.fromkeys(other, secret("t"))}
     claims = [
-        claim("a", "a.com", tls={"a.com": secret("s")}),
-        claim("b", "a.com", created="2026-01-02", tls={"a.com": secret("t")}),
+        claim("a", older[0], tls={older[0]: secret("s")}),
+        claim("b", host, *other, created="2026-01-02", tls=mine),
     ]
-    found = divide(claims, Secrets({secret("s"): ["a.com"], secret("t"): ["a.com"]}))
-    assert [each.source for each in found.certificates] == ["ns/s", "ns/t"]
+    return divide(claims, Secrets({secret("s"): older, secret("t"): younger}))
+
+
+@pytest.mark.parametrize(
+    ("host", "older", "younger"),
+    [
+        ("a.com", ["a.com"], ["a.com"]),
+        ("b.com", ["a.com", "b.com"], ["b.com"]),
+        ("x.a.com", ["x.a.com"], ["*.a.com"]),  # haproxy prefers the exact name
+        ("y.a.com", ["x.a.com", "*.a.com"], ["*.a.com"]),
+        ("*.a.com", ["*.a.com"], ["*.a.com"]),
+    ],
+)
+def test_of_two_certificates_of_a_namespace_for_a_host_the_older_ones_is_shown_and_that_is_told(
+    host, older, younger
+):
+    found = two_of_one_namespace(host, older, younger)
+    assert [each.source for each in found.certificates] == ["ns/s"]
+    assert actions(found.secure)[f"b {host}"] == FORWARD
     assert {route.certificate for route in found.secure} == {"ns/s"}
+    told = "the certificate of Ingress ns/a, which came first, is shown instead"
+    assert f"tls: {host}: {told}" in found.problems["b"]
+    assert not found.closed
+
+
+@pytest.mark.parametrize(
+    ("host", "older", "younger"),
+    [
+        ("b.com", ["a.com"], ["b.com"]),
+        ("x.a.com", ["*.a.com"], ["x.a.com"]),
+        ("*.a.com", ["x.a.com"], ["*.a.com"]),
+    ],
+)
+def test_certificates_of_a_namespace_with_other_names_are_shown_each_for_its_own(
+    host, older, younger
+):
+    found = two_of_one_namespace(host, older, younger)
+    assert [each.source for each in found.certificates] == ["ns/s", "ns/t"]
+    assert [each.certificate for each in found.secure] == ["ns/s", "ns/t"]
+    assert "which came first" not in str(found.problems)
+
+
+def test_certificate_that_another_host_needs_is_used_and_that_either_may_be_shown_is_told():
+    found = two_of_one_namespace("a.com", ["a.com"], ["a.com", "b.com"], other=["b.com"])
+    assert [each.source for each in found.certificates] == ["ns/s", "ns/t"]
+    [told] = found.problems["b"]
+    assert told.startswith("tls: a.com: Ingress ns/a, which came first, has another certificate")
+    assert not found.closed
+
+
+def test_same_secret_and_same_certificate_in_two_objects_are_no_second_one():
+    claims = [
+        claim("a", "a.com", tls={"a.com": inline("a.com")}),
+        claim("b", "a.com", created="2026-01-02", tls={"a.com": inline("a.com", source="v")}),
+        claim("c", "c.com", created="2026-01-03", tls={"c.com": secret("s")}),
+        claim("d", "c.com", created="2026-01-04", tls={"c.com": secret("s")}),
+    ]
+    found = divide(claims, Secrets({secret("s"): ["c.com"]}))
+    assert [each.source for each in found.certificates] == ["u", "ns/s"]
+    assert not found.problems
 
 
 def test_where_tls_is_not_enabled_hosts_are_served_in_plain_http_and_that_is_told():
