@@ -17,6 +17,7 @@ HAPROXY, ROUTER = "haproxy.router.openshift.io/", "router.openshift.io/"
 GENERATED = "openshift.io/host.generated"  # the annotation beside a host that nobody chose
 SERVICE = "Service"
 DEFAULT_WEIGHT = 100
+LONGEST_VALUE = 100  # characters of an annotation; users may write 256 KiB
 LONGEST = 65536  # characters of a text in PEM: more is no certificate
 
 
@@ -110,7 +111,9 @@ class OCPRoute:
             has_headers=bool((spec.get("httpHeaders") or {}).get("actions")),
             labels=_pairs(meta.get("labels")),
             annotations=tuple(
-                pair for pair in _pairs(meta.get("annotations")) if pair[0].startswith(ROUTERS)
+                (name, _beginning(text))
+                for name, text in _pairs(meta.get("annotations"))
+                if name.startswith(ROUTERS)
             ),
             created=meta.get("creationTimestamp") or "",
             deleting="deletionTimestamp" in meta,
@@ -155,6 +158,11 @@ def _tls(item: Json) -> RouteTLS:
 
 def _bounded(text: str | None) -> str:
     return TOO_LONG if len(text or "") > LONGEST else (text or "").strip()
+
+
+def _beginning(text: str) -> str:
+    """Return what is kept of an annotation's value: no value that means something is longer."""
+    return text if len(text) <= LONGEST_VALUE else text.strip()[:LONGEST_VALUE]
 
 
 def _pairs(items: Json | None) -> tuple[tuple[str, str], ...]:

@@ -187,6 +187,16 @@ def test_annotations_that_octavia_can_follow_are_honoured(annotations, algorithm
     assert not found.problems
 
 
+@pytest.mark.parametrize("name", [f"{HAPROXY}rewrite-target", f"{HAPROXY}ip_allowlist"])
+def test_long_annotation_is_not_kept_as_a_whole_and_refused_as_a_short_one(name):
+    route = read(annotations={name: " " * 9000 + "/x" * 9000})
+    assert sum(len(text) for _, text in route.annotations) == 100
+    found = claim_of(route)
+    told = found.refusal.message if found.refusal else found.problems[0]
+    assert f"annotation {name}" in told
+    assert (found.refusal is not None) == name.endswith("allowlist")
+
+
 @pytest.mark.parametrize(
     ("annotations", "refused"),
     [
