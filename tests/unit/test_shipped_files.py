@@ -186,6 +186,7 @@ def test_crds_are_the_resources_that_we_speak_of():
         resources.KURYRPORTPOOLS,
         resources.NEUTRONPORTS,
         resources.NEUTRONPORTPOOLS,
+        resources.L7ROUTERS,
     )
     assert crds().keys() == {f"{resource.plural}.{resource.group}" for resource in ours}
     for resource in ours:
