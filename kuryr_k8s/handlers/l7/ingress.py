@@ -19,6 +19,7 @@ from kuryr_k8s.model.routes import OWN_ROUTER, Claim
 from kuryr_k8s.model.service import ingress_text
 
 Json = dict[str, Any]
+LAG = 1.0  # seconds until a cache that lags is looked at again
 CONTROLLER = "openstack.org/kuryr-l7-router"  # spec.controller of our IngressClasses
 
 
@@ -147,10 +148,17 @@ class IngressHandler(Handler):
         )
 
     async def _leave(self, key: Key, ingress: Ingress) -> None:
-        """Take the address of a router of ours off an Ingress that is none of ours any more."""
+        """Take the address of a router of ours off an Ingress that is none of ours any more.
+
+        :raises errors.Wait: it is ours, by a class that the cache does not show.
+        """
         addresses = self._routing.addresses.values()
-        if any(ingress.ingress == ingress_text([{"ip": address}]) for address in addresses):
-            await self._write(key, ingress, ())
+        if all(ingress.ingress != ingress_text([{"ip": address}]) for address in addresses):
+            return
+        classes = await self._context.kube.list_views(INGRESSCLASSES)
+        if _router_of(ingress, _by_name(classes)) is not None:
+            raise errors.Wait(f"the cache lags behind the class of Ingress {key}", delay=LAG)
+        await self._write(key, ingress, ())
 
     async def _write(self, key: Key, ingress: Ingress, shown: Sequence[Json] | None) -> None:
         if shown is None or ingress_text(shown) == ingress.ingress:
@@ -162,7 +170,7 @@ class IngressHandler(Handler):
         except errors.KubeNotFound:
             return
         except errors.KubeConflict as error:
-            raise errors.Wait(f"the cache lags behind Ingress {key}", delay=1.0) from error
+            raise errors.Wait(f"the cache lags behind Ingress {key}", delay=LAG) from error
         self._ingresses.learn(answer)
 
     def about(self, key: Key) -> Reference | None:
