@@ -27,6 +27,10 @@ class ServiceSlices:
         found = (self._cache.get(key) for key in self._keys.get(service, ()))
         return [each for each in found if each is not None]
 
+    def keys_of(self, service: Key) -> frozenset[Key]:
+        """Return the keys of all of the Service's slices."""
+        return frozenset(self._keys.get(service, ()))
+
     def changed(
         self, key: Key, old: EndpointSlice | None, new: EndpointSlice | None
     ) -> Iterable[Key]:

@@ -10,7 +10,7 @@ from kuryr_k8s.model.lbaas import LBaaSPortSpec
 from kuryr_k8s.model.load_balancer import Member, Pool
 from kuryr_k8s.model.member_weights import weighted
 from kuryr_k8s.model.members import members_of
-from kuryr_k8s.model.routes import Backend, Claim, Split
+from kuryr_k8s.model.routes import Backend, Split
 from kuryr_k8s.model.service import EXTERNAL_NAME, EndpointSlice, Service, ServicePort
 
 FAMILY = "IPv4"  # of the router's VIP, and so of what it reaches
@@ -53,6 +53,14 @@ class ServicesOfRoutes:
         """Return all of a Service's slices."""
         return self._slices.every(key)
 
+    def slice_keys(self, key: Key) -> Iterable[Key]:
+        """Return the keys of all of a Service's slices."""
+        return self._slices.keys_of(key)
+
+    def has_slice(self, key: Key) -> bool:
+        """Return whether the cache has a slice."""
+        return self._cache.get(key) is not None
+
 
 class Backends:
     """The backends of the routes of a router."""
@@ -60,7 +68,9 @@ class Backends:
     def __init__(self, context: HandlerContext, services: ServicesOfRoutes) -> None:
         self._services = services
         self.named: frozenset[Key] = frozenset()  # Services to which routes lead
-        self._used: frozenset[Key] = frozenset()  # those of them that there are
+        # those of them that there are; None before the first look
+        self._used: frozenset[Key] | None = None
+        self._made_of: dict[Key, Key] = {}  # Services by the slices that pools are made of
         self._missing: dict[Backend, float] = {}  # since when
         self._clock = context.clock
         self._patience = context.patience.missing_backend
@@ -72,8 +82,11 @@ class Backends:
         """
         wanted = sorted(set(backends), key=str)
         parts = [part for each in wanted for part in each.parts]
-        self.named = frozenset(Key(part.namespace, part.service) for part in parts)
+        self.named = _services_of(wanted)
         self._used = frozenset(key for key in self.named if self._services.get(key) is not None)
+        self._made_of = {
+            slice_key: key for key in self._used for slice_key in self._services.slice_keys(key)
+        }
         now = self._clock.now()
         self._missing = {
             each: self._missing.get(each, now)
@@ -115,11 +128,20 @@ class Backends:
             return None
         return self._why_missing(backend)
 
-    def lost(self, claims: Iterable[Claim]) -> list[Key]:
-        """List the Services of these claims that had pools, and that the cache lacks now."""
-        parts = (part for claim in claims for backend in claim.backends for part in backend.parts)
-        services = {Key(part.namespace, part.service) for part in parts}
-        return [key for key in services & self._used if self._services.get(key) is None]
+    def lost(self, backends: Iterable[Backend | Split]) -> list[Key]:
+        """List the Services of these backends that may have pools, and that the cache lacks."""
+        services = _services_of(backends)
+        known = services if self._used is None else services & self._used
+        return [key for key in known if self._services.get(key) is None]
+
+    def lost_slices(self, backends: Iterable[Backend | Split]) -> list[Key]:
+        """List the slices of these backends' pools that the cache lacks."""
+        services = _services_of(backends)
+        return [
+            key
+            for key, service in self._made_of.items()
+            if service in services and not self._services.has_slice(key)
+        ]
 
     def until_reported(self) -> float | None:
         """Return the seconds until there is a problem to report; None if there will be none."""
@@ -190,6 +212,12 @@ class Backends:
 
 def _through_the_router(_address: str) -> None:
     """Return the subnet in which a member is reached: none of its own."""
+
+
+def _services_of(backends: Iterable[Backend | Split]) -> frozenset[Key]:
+    return frozenset(
+        Key(part.namespace, part.service) for backend in backends for part in backend.parts
+    )
 
 
 def _of_tcp(service: Service) -> list[ServicePort]:

@@ -21,22 +21,22 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.l7.backends import Backends, ServicesOfRoutes
 from kuryr_k8s.handlers.l7.desired import Router, backends_of, desired
+from kuryr_k8s.handlers.l7.lost import LAG, Named, check_gone
 from kuryr_k8s.handlers.l7.own_router import OwnRouter
 from kuryr_k8s.handlers.l7.router_objects import RouterObjects
 from kuryr_k8s.handlers.l7.tls import Division, divide, without_tls
 from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets, secrets_of
 from kuryr_k8s.handlers.routing import Verdict
 from kuryr_k8s.k8s.events import Reference
-from kuryr_k8s.k8s.resources import SERVICES, TLSSECRETS, Key
+from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, TLSSECRETS, Key
 from kuryr_k8s.model.l7router import L7RouterObject
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.pod import Node
 from kuryr_k8s.model.routes import OWN_ROUTER, Claim, SecretName
-from kuryr_k8s.model.tls_secret import TLS_TYPE, TLSSecret
+from kuryr_k8s.model.tls_secret import TLSSecret
 
 LOG = logging.getLogger(__name__)
 OWN = Key("", OWN_ROUTER)
-LAG = 1.0  # seconds until a cache that lags is looked at again
 
 
 class _Needs:
@@ -50,6 +50,16 @@ class _Needs:
         self.secrets = secrets
         self.claimants: set[str] | None = None  # the uids of those that had routes last
         self.counts: Counter[str] = Counter()  # of routes, by their states
+
+    def lost(self, router: Router, claims: Sequence[Claim]) -> set[Named]:
+        """Return what pools and certificates were made of, and the caches lack now."""
+        backends = backends_of(router, claims)
+        secrets = self.secrets.lost(_secrets_of(router, claims)) if self.secrets else []
+        return {
+            *((SERVICES, key) for key in self.backends.lost(backends)),
+            *((ENDPOINTSLICES, key) for key in self.backends.lost_slices(backends)),
+            *((TLSSECRETS, key) for key in secrets),
+        }
 
 
 class L7RouterHandler(Handler):
@@ -211,14 +221,18 @@ class L7RouterHandler(Handler):
 
         :raises errors.Wait: an object exists that the caches do not show.
         """
-        for key in needs.backends.lost(claims):
-            if await self._context.kube.find(SERVICES, key) is not None:
-                raise errors.Wait(f"the cache lags behind Service {key}", delay=LAG)
-        secrets = needs.secrets
-        for key in secrets.lost(_secrets_of(router, claims)) if secrets is not None else ():
-            found = await self._context.kube.find(TLSSECRETS, key)
-            if found is not None and found.get("type") == TLS_TYPE:
-                raise errors.Wait(f"the cache lags behind Secret {key}", delay=LAG)
+        await self._check_claimants(needs, claims)
+        gone: set[Named] = set()
+        # after each answer once more: what follows goes by the caches as they are then
+        while lost := needs.lost(router, claims) - gone:
+            await check_gone(self._context.kube, lost)
+            gone |= lost
+
+    async def _check_claimants(self, needs: _Needs, claims: Sequence[Claim]) -> None:
+        """Make sure that whoever had routes, and claims none any more, is gone.
+
+        :raises errors.Wait: an object exists that the caches do not show.
+        """
         uids = {claim.uid for claim in claims}
         if needs.claimants is None or needs.claimants - uids:
             live = await self._routing.claimants()

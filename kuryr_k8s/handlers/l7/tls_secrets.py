@@ -15,19 +15,22 @@ class TLSSecrets:
     def __init__(self, context: HandlerContext) -> None:
         self._secrets = context.informers.of(TLSSECRETS)
         self.named: frozenset[Key] = frozenset()  # Secrets that somebody names
-        self._used: frozenset[Key] = frozenset()  # those of them that there are
+        # those of them that there are; None before the first look
+        self._used: frozenset[Key] | None = None
         self._read: dict[Key, tuple[TLSSecret, Certificate | UnusableCertificate]] = {}
 
     def name(self, secrets: Iterable[SecretName]) -> None:
         """Follow these Secrets from now on, and forget all others."""
-        self.named = frozenset(Key(each.namespace, each.name) for each in secrets)
-        self._used = frozenset(key for key in self.named if self._secrets.get(key) is not None)
-        self._read = {key: read for key, read in self._read.items() if key in self._used}
+        named = frozenset(Key(each.namespace, each.name) for each in secrets)
+        used = frozenset(key for key in named if self._secrets.get(key) is not None)
+        self.named, self._used = named, used
+        self._read = {key: read for key, read in self._read.items() if key in used}
 
     def lost(self, secrets: Iterable[SecretName]) -> list[Key]:
-        """List those of the Secrets that there were, and that the cache lacks now."""
+        """List those of the Secrets that may have been shown, and that the cache lacks now."""
         keys = {Key(secret.namespace, secret.name) for secret in secrets}
-        return [key for key in keys & self._used if self._secrets.get(key) is None]
+        known = keys if self._used is None else keys & self._used
+        return [key for key in known if self._secrets.get(key) is None]
 
     def certificate(self, secret: SecretName) -> Certificate:
         """Return the certificate in a Secret.

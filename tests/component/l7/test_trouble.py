@@ -88,6 +88,37 @@ async def test_service_that_a_cache_lacks_keeps_its_members(routers):
         assert routers.answer("a", "/") == ONE
 
 
+async def test_service_of_the_default_backend_that_a_cache_lacks_keeps_its_members(routers):
+    await two_backends(routers)
+    backend = f"{routers.namespace}/two:http"
+    async with routers.controller(l7_router={"default_backend": backend}) as app:
+        await routers.until_answered({("a", "/"): TWO})
+        [handler] = [each for each in app.handlers if isinstance(each, L7RouterHandler)]
+        cache = handler._services._services
+        await routers.lose(cache, routers.service_path("two"), until="get")
+        assert routers.answer("a", "/") == TWO
+
+
+async def test_first_list_that_lacks_a_service_leaves_its_members(routers):
+    await two_backends(routers)
+    async with routers.controller():
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+    before = len(routers.octavia_calls())
+    routers.proxy.events.drop(2, "services")
+    asked = routers.proxy.calls.count("get", "services")
+    async with routers.controller():
+
+        async def asks_again():
+            return routers.proxy.calls.count("get", "services") > asked + 1
+
+        await routers.until(asks_again)
+        assert len(routers.octavia_calls()) == before
+        routers.proxy.expire_watches("services")
+        await routers.change_ingress("shop", ("a", ("Prefix", "/", "two")))
+        await routers.until_answered({("a", "/"): TWO})
+
+
 async def test_port_that_octavia_has_left_does_not_cost_the_router_its_address(routers):
     async with routers.controller(l7_router={"vip_address": "10.97.0.77"}):
         await routers.until(routers.is_published)
