@@ -293,7 +293,7 @@ class RouterStage(ServiceStage):
         return None if text is None else json.loads(text)
 
     async def more_state(self):
-        """Ingresses and Routes besides."""
+        """Ingresses, Routes, certificates and what the Node tells besides."""
         path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/ingresses"
         ingresses = await self.client.list(path)
         routes = await self.client.list(
@@ -307,6 +307,7 @@ class RouterStage(ServiceStage):
             "Routes": [_without_keys(route) for route in routes],
             "certificates": stored,
             "L7Router": await self.router_status(),
+            "told": await self.node_state(self.node),
         }
 
     def trees(self):

@@ -11,65 +11,17 @@ import asyncio
 import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID, PROJECT
-from tests.kit.fakes.faults import answer
-from tests.kit.kube.proxy import is_watch, kind_of
 from tests.kit.stages import HOST
 from tests.lives.pods import LONG
+from tests.tables.lies import LIES, truth
 from tests.tables.report import judge
 from tests.tables.runs import LATE, Cell, Record, compare
 from tests.tables.state import state_of
 from tests.tables.targets import places
 
 POD = "web"
-SLOW = 0.7  # seconds: longer than a first back-off, which acts on the old cache then
 KINDS = ("pods", "kuryrports", "nodes", "namespaces")
 PHASES = ("making", "giving back")
-
-
-async def lose(stage, kind, then):
-    """The next event gets lost with its connection."""
-    stage.proxy.events.drop(1, kind)
-    await stage.proxy.wait_for(lambda: not stage.proxy.events.dropping)
-    then(kind)
-
-
-async def dropped(stage, kind):
-    await lose(stage, kind, stage.proxy.cut_watches)
-
-
-async def expired_in_the_stream(stage, kind):
-    await lose(stage, kind, stage.proxy.expire_watches)
-
-
-async def expired_at_connect(stage, kind):
-    def of_this_kind(request):
-        return is_watch(request) and kind_of(request)[1] == kind
-
-    rule = stage.proxy.faults.add(when=of_this_kind, action=answer(410))
-    await lose(stage, kind, stage.proxy.cut_watches)
-    await stage.proxy.wait_for(lambda: rule.hits)
-
-
-async def delayed(stage, kind):
-    stage.proxy.events.slow(SLOW, kind)
-
-
-async def doubled(stage, kind):
-    stage.proxy.events.double(1000, kind)
-
-
-async def connection_cut(stage, kind):
-    stage.proxy.cut_watches(kind)
-
-
-LIES = {
-    "dropped": dropped,
-    "delayed": delayed,
-    "doubled": doubled,
-    "410 inside": expired_in_the_stream,
-    "410 first": expired_at_connect,
-    "cut": connection_cut,
-}
 
 
 async def life(stage, at, lie, phase, *, node_goes):
@@ -125,10 +77,6 @@ async def live(lanes, kind, lie, phase):
             await asyncio.sleep(LATE)  # nothing may come any more
         record.places = places(stage)
     return record
-
-
-async def truth(_stage, _kind):
-    """No lie."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -114,7 +114,14 @@ class KubeProxy:
         self._server = server
         self._cluster_uid = cluster_uid
         self._shared = session
-        self._namespace, self._node = namespace, node
+        self._namespace = namespace
+        # lists and watches of these paths show the object of that name alone
+        self.alone = {
+            "/api/v1/namespaces": namespace,
+            "/api/v1/nodes": node,
+            "/apis/openstack.org/v1/kuryrportpools": node,
+            "/apis/openstack.org/v1/l7routers": namespace,
+        }
         self.faults = Faults(counts=lambda request: kind_of(request)[1] != "leases")
         self.events = Events()
         self.calls = Calls()
@@ -254,14 +261,8 @@ class KubeProxy:
             return raw_path
         path, _, query = raw_path.partition("?")
         head, _, plural = path.rpartition("/")
-        names = {
-            "/api/v1/namespaces": self._namespace,
-            "/api/v1/nodes": self._node,
-            "/apis/openstack.org/v1/kuryrportpools": self._node,
-            "/apis/openstack.org/v1/l7routers": self._namespace,
-        }
-        if names.get(path):
-            query = f"{query}&fieldSelector=metadata.name%3D{names[path]}"
+        if self.alone.get(path):
+            query = f"{query}&fieldSelector=metadata.name%3D{self.alone[path]}"
         elif plural in _NARROWED and "/namespaces/" not in head:
             path = f"{head}/namespaces/{self._namespace}/{plural}"
         return f"{path}?{query}" if query else path
