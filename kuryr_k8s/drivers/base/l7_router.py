@@ -57,6 +57,8 @@ class FoundL7Router:
     :param served: the names of the routes that are as desired.
     :param refused: why routes are left out, by their names.
     :param limited: why routes are left out in plain HTTP or over TLS alone.
+    :param waiting: the names of the routes that would be served over TLS, and whose certificates
+        the cloud does not take.
     """
 
     found: FoundLoadBalancer
@@ -64,6 +66,7 @@ class FoundL7Router:
     served: frozenset[str] = frozenset()
     refused: dict[str, str] = field(default_factory=dict)
     limited: dict[str, str] = field(default_factory=dict)
+    waiting: frozenset[str] = frozenset()
 
     @property
     def address(self) -> str:

@@ -316,6 +316,7 @@ class NeutronL7Policy(L7RouterDriver):
             served=_served(wanted, found),
             refused={name: refused[name] for name in refused.keys() - wanted.planned},
             limited={name: refused[name] for name in refused.keys() & wanted.planned},
+            waiting=wanted.waiting,
         )
 
 

@@ -32,11 +32,13 @@ from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, TLSSECRETS, Key
 from kuryr_k8s.model.l7router import L7RouterObject
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.pod import Node
-from kuryr_k8s.model.routes import OWN_ROUTER, Claim, SecretName
+from kuryr_k8s.model.routes import OWN_ROUTER, Claim, Refusal, SecretName
 from kuryr_k8s.model.tls_secret import TLSSecret
 
 LOG = logging.getLogger(__name__)
 OWN = Key("", OWN_ROUTER)
+NOT_TAKEN = "CertificateNotTaken"
+WHY_NOT_TAKEN = "tls: Barbican or Octavia does not take its certificate: ask the operator"
 
 
 class _Needs:
@@ -318,7 +320,12 @@ def _verdict(needs: _Needs, claim: Claim, division: Division, state: FoundL7Rout
         f"{route.name}: {told[route.name]}" for route in claim.routes if route.name in told
     )
     missing = [each for backend in claim.backends for each in needs.backends.problems(backend)]
-    wanted = {route.name for route in claim.routes} - state.refused.keys()
+    names = {route.name for route in claim.routes}
+    wanted = names - state.refused.keys()
+    # a route that asks for no TLS, on a host of others that do, is served in plain HTTP
+    waiting = names & state.waiting if claim.secured else set()
+    not_taken = tuple(f"{name}: {WHY_NOT_TAKEN}" for name in sorted(waiting))
+    refusal = Refusal(NOT_TAKEN, "; ".join(not_taken)) if not_taken else claim.refusal
     return Verdict(
         address=state.address,
         is_refused=not wanted,
@@ -327,10 +334,11 @@ def _verdict(needs: _Needs, claim: Claim, division: Division, state: FoundL7Rout
             *refused,
             *dict.fromkeys(missing),
             *division.problems.get(claim.uid, ()),
+            *not_taken,
         ),
         is_closed=any(route.name in division.closed for route in claim.routes),
         version=claim.version,
-        refusal=claim.refusal,
+        refusal=refusal,
     )
 
 

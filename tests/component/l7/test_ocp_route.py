@@ -204,6 +204,23 @@ async def test_of_two_certificates_of_a_namespace_for_one_host_the_older_routes_
         assert await routers.routes.until_admitted("b-cart") == ""
 
 
+async def test_route_whose_certificate_barbican_does_not_take_says_so_until_it_does(routers):
+    await two_backends(routers)
+    (first, _), (second, _) = edge("a.com"), edge("b.com")
+    async with routers.controller(**TLS):
+        await routers.routes.add("shop", "a.com", tls=first)
+        await routers.routes.until_admitted("shop")
+        fault = routers.cloud.faults.add(
+            action=answer(400), method="POST", path="/secrets$", times=None
+        )
+        await routers.routes.add("other", "b.com", "two", tls=second)
+        told = await routers.routes.until_refused("other", "CertificateNotTaken")
+        assert "does not take its certificate" in told
+        assert await routers.routes.until_admitted("shop") == ""
+        fault.remove()
+        await routers.routes.until_admitted("other")
+
+
 async def test_certificate_for_another_host_closes_the_route_and_that_is_told(routers):
     await two_backends(routers)
     tls, _ = edge("b.com", insecure="Redirect")

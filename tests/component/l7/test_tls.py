@@ -217,6 +217,8 @@ async def test_barbican_that_stores_nothing_closes_new_hosts_alone(routers, stat
             routers, {("a", "/", 443): ONE, ("c", "/", 80): TWO, ("b", "/", 443): 403}
         )
         assert await routers.address("two") is None
+        told = await routers.until_event("KuryrIngressUnserved")
+        assert told.endswith("Barbican or Octavia does not take its certificate: ask the operator")
         fault.remove()
         await routers.until_address("two")
         await routers.until_shown(first, second)
