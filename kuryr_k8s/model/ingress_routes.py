@@ -6,7 +6,7 @@ https://kubernetes.io/docs/concepts/services-networking/ingress/#the-ingress-res
 from collections.abc import Iterable, Iterator
 
 from kuryr_k8s.model.ingress import EXACT, Ingress, ServiceBackend
-from kuryr_k8s.model.ingress_annotations import honoured
+from kuryr_k8s.model.ingress_annotations import Honoured, honoured
 from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route, SecretName
 
 KIND = "Ingress"
@@ -25,11 +25,11 @@ def claim_of(ingress: Ingress) -> Claim:
         if backend is None:
             problems.append(f"{what}: only Services can be backends")
             continue
-        to = Backend(ingress.namespace, backend.service, backend.port, asked.by_cookie)
+        to = _backend(ingress, backend, asked)
         if led.setdefault((host, path), (to, what))[0] != to:
             problems.append(f"{what}: it is there twice; the first one counts")
     if (rest := ingress.default_backend) is not None:
-        to = Backend(ingress.namespace, rest.service, rest.port, asked.by_cookie)
+        to = _backend(ingress, rest, asked)
         for host in _hosts(ingress):
             led.setdefault((host, Path.prefix("/")), (to, f"{host.name or '*'} defaultBackend"))
     elif ingress.has_default:
@@ -55,6 +55,16 @@ def claim_of(ingress: Ingress) -> Claim:
         secured=tuple(_secured(ingress, dict.fromkeys(host for host, _ in led))),
         is_plain_too=asked.is_plain_too,
         problems=tuple(problems),
+    )
+
+
+def _backend(ingress: Ingress, named: ServiceBackend, asked: Honoured) -> Backend:
+    return Backend(
+        ingress.namespace,
+        named.service,
+        named.port,
+        by_cookie=asked.by_cookie,
+        over_tls=asked.over_tls,
     )
 
 

@@ -31,6 +31,7 @@ TIMEOUTS = (
 )
 LISTENER_LIMITS = (*TIMEOUTS, "connection_limit", "default_tls_container_ref", "tls_ciphers")
 TERMINATED_HTTPS = "TERMINATED_HTTPS"  # the protocol of listeners that terminate TLS
+HTTP = "HTTP"  # the protocol of pools whose members may get requests over TLS
 # actions of L7 policies
 REDIRECT_TO_POOL, REDIRECT_PREFIX, REDIRECT_TO_URL, REJECT = (
     "REDIRECT_TO_POOL",
@@ -127,6 +128,9 @@ class Pool:
 
     :param name: its identity within its load balancer.
     :param persistence: SOURCE_IP, HTTP_COOKIE, or None; the timeout is in seconds.
+    :param tls_enabled: its members get requests over TLS.
+    :param ca_tls_container_ref: the certificates of the CAs that sign its members' ones; None:
+        nobody verifies these.
     :param tags: added by the driver.
     """
 
@@ -137,6 +141,8 @@ class Pool:
     persistence_timeout: int | None = None
     members: tuple[Member, ...] = ()
     health_monitor: HealthMonitor | None = None
+    tls_enabled: bool = False
+    ca_tls_container_ref: str | None = None
     tags: tuple[str, ...] = ()
 
 

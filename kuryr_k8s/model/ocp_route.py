@@ -38,7 +38,7 @@ class RouteTLS:
         :const:`TOO_LONG` if it can be none.
     :param secret: the name of a Secret with the certificate; empty for none.
     :param insecure: what becomes of requests in plain HTTP.
-    :param has_destination: certificates of Pods are named.
+    :param destination: certificates of CAs, by which those of the Pods are verified, in PEM.
     """
 
     termination: str
@@ -47,7 +47,7 @@ class RouteTLS:
     authorities: str
     key: str = field(repr=False)
     secret: str
-    has_destination: bool
+    destination: str
 
 
 TOO_LONG = "too long"
@@ -152,7 +152,7 @@ def _tls(item: Json) -> RouteTLS:
         authorities=_bounded(item.get("caCertificate")),
         key=_bounded(item.get("key")),
         secret=(item.get("externalCertificate") or {}).get("name") or "",
-        has_destination=bool(item.get("destinationCACertificate")),
+        destination=_bounded(item.get("destinationCACertificate")),
     )
 
 

@@ -7,6 +7,7 @@ is merely left out is told beside.
 import re
 from collections.abc import Iterator
 
+from kuryr_k8s.model.authority import Authority, read_authority
 from kuryr_k8s.model.certificate import (
     Certificate,
     UnusableCertificate,
@@ -68,6 +69,7 @@ def claim_of(
     asked = honoured(route)
     host = host_of(route, domain)
     refusals = [*_of_host(route, host), *_of_targets(route), *_of_guards(asked)]
+    authority: Authority | None = None
     if route.wildcard_policy == SUBDOMAIN and not with_wildcards:
         refusals.append(
             Refusal(
@@ -78,10 +80,14 @@ def claim_of(
         )
     if route.tls is not None:
         refusals += _of_tls(route.tls, with_tls=with_tls)
+        try:
+            authority = _authority(route, route.tls)
+        except UnusableCertificate as error:
+            refusals.append(Refusal(INVALID, f"spec.tls: {error}"))
     if refusals:
         return _claim(route, refusal=refusals[0])
     named = Host(_wildcard(host) if route.wildcard_policy == SUBDOMAIN else host)
-    pool = _pool(route, asked)
+    pool = _pool(route, asked, authority)
     only = Route(
         name=f"{KIND} {route.namespace}/{route.name} {named.name}{route.path}",
         host=named,
@@ -153,12 +159,7 @@ def _of_tls(tls: RouteTLS, *, with_tls: bool) -> Iterator[Refusal]:
             "PassthroughNotSupported",
             "spec.tls.termination: passthrough: Octavia cannot lead TLS by the host's name",
         )
-    elif tls.termination == REENCRYPT:
-        yield Refusal(
-            "ReencryptNotSupported",
-            "spec.tls.termination: reencrypt: requests would reach the Pods in plain HTTP",
-        )
-    elif tls.termination != EDGE:
+    elif tls.termination not in (EDGE, REENCRYPT):
         yield Refusal(INVALID, f"spec.tls.termination: {tls.termination}: not supported")
     elif tls.insecure not in (NONE, ALLOW, REDIRECT):
         yield Refusal(
@@ -167,6 +168,12 @@ def _of_tls(tls: RouteTLS, *, with_tls: bool) -> Iterator[Refusal]:
     elif not with_tls:
         yield Refusal(
             "TLSNotEnabled", "spec.tls: TLS is not enabled: the operator sets [l7_router] tls"
+        )
+    elif tls.termination == REENCRYPT and not tls.destination:
+        yield Refusal(
+            "NoDestinationCA",
+            "spec.tls.destinationCACertificate: reencrypt needs the certificate of the CA that "
+            "has signed those of the Pods: there is none for the whole cluster here",
         )
 
 
@@ -195,12 +202,27 @@ def _certificate(
         return UnusableCertificate(told)  # what has led to the error is not to be kept
 
 
-def _pool(route: OCPRoute, asked: Honoured) -> Split:
-    name = f"{KIND} {route.namespace}/{route.name}"
-    if len(name) > MOST_NAME:
-        name = f"{name[: MOST_NAME - len(route.uid) - 1]} {route.uid}"
+def _authority(route: OCPRoute, tls: RouteTLS) -> Authority | None:
+    """Return the CA of the Pods' certificates; None if they get requests in plain HTTP.
+
+    :raises UnusableCertificate: it cannot be used.
+    """
+    if tls.termination != REENCRYPT:
+        return None
+    try:
+        return read_authority(f"{route.uid}-ca", tls.destination.encode())
+    except UnusableCertificate as error:
+        raise UnusableCertificate(f"destinationCACertificate: {error}") from error
+
+
+def _pool(route: OCPRoute, asked: Honoured, authority: Authority | None) -> Split:
+    # two pools: the Pods of one may have another port, and must get nothing in plain HTTP there
+    how = "" if authority is None else " over TLS"
+    name, longest = f"{KIND} {route.namespace}/{route.name}", MOST_NAME - len(how)
+    if len(name) > longest:
+        name = f"{name[: longest - len(route.uid) - 1]} {route.uid}"
     return Split(
-        name=name,
+        name=name + how,
         shares=tuple(
             (
                 Backend(route.namespace, target.name, route.target_port, is_of_pods=True),
@@ -210,6 +232,7 @@ def _pool(route: OCPRoute, asked: Honoured) -> Split:
         ),
         algorithm=ROUND_ROBIN if _is_shared(route) else asked.algorithm,
         by_cookie=asked.by_cookie,
+        authority=authority,
     )
 
 
@@ -228,7 +251,7 @@ def _left_out(route: OCPRoute, asked: Honoured) -> Iterator[str]:
         yield "spec.httpHeaders: not supported"
     if route.tls is not None and route.tls.authorities and not route.tls.certificate:
         yield "spec.tls.caCertificate: it has no effect without certificate"
-    if route.tls is not None and route.tls.has_destination:
+    if route.tls is not None and route.tls.destination and route.tls.termination == EDGE:
         yield "spec.tls.destinationCACertificate: it has no effect with edge"
 
 

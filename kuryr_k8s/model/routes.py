@@ -9,7 +9,8 @@ oldest route; then the first one by name.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-if TYPE_CHECKING:  # it knows hosts, which are here
+if TYPE_CHECKING:  # they know hosts, which are here
+    from kuryr_k8s.model.authority import Authority
     from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
 
 
@@ -160,6 +161,7 @@ class Backend:
     :param port: its name or its number, as text.
     :param by_cookie: a client stays with a Pod, by a cookie.
     :param is_of_pods: the port's number is that of the Pods, and no port is the first one.
+    :param over_tls: the Pods get requests over TLS; nobody verifies their certificates.
     """
 
     namespace: str
@@ -167,11 +169,13 @@ class Backend:
     port: str
     by_cookie: bool = False
     is_of_pods: bool = False
+    over_tls: bool = False
 
     def __str__(self) -> str:
         """Return the name of its pool."""
+        how = " over TLS" if self.over_tls else ""
         affinity = " by cookie" if self.by_cookie else ""
-        return f"{self.namespace}/{self.service}:{self.port}{affinity}"
+        return f"{self.namespace}/{self.service}:{self.port}{how}{affinity}"
 
     @property
     def parts(self) -> tuple["Backend", ...]:
@@ -187,12 +191,15 @@ class Split:
     :param shares: the ports, and their weights: the share is the weight by the sum of weights.
     :param algorithm: of Octavia's pool.
     :param by_cookie: a client stays with a Pod, by a cookie.
+    :param authority: the Pods get requests over TLS, and have certificates by this CA; None: they
+        get them in plain HTTP.
     """
 
     name: str
     shares: tuple[tuple[Backend, int], ...]
     algorithm: str
     by_cookie: bool = False
+    authority: "Authority | None" = None
 
     def __str__(self) -> str:
         """Return the name of its pool."""

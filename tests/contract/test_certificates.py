@@ -1,4 +1,4 @@
-"""Certificates in Barbican, as our client stores them and Octavia reads them."""
+"""Certificates in Barbican, and those of CAs, as our client stores and Octavia reads them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.barbican.api import Barbican
 from kuryr_k8s.cloud.connect import ServiceAdapter
 from kuryr_k8s.cloud.mark import ClusterMark
+from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
 from kuryr_k8s.cloud.transport import Transport
 from kuryr_k8s.drivers.l7.certificates import StoredCertificates
@@ -18,22 +19,28 @@ from kuryr_k8s.drivers.lbaas.steps import (
     CreateListener,
     CreatePool,
     DeleteListener,
+    DeletePolicy,
+    DeletePool,
     UpdateListener,
+    UpdatePool,
     take,
 )
 from kuryr_k8s.engine.clock import CLOCK
+from kuryr_k8s.model.authority import Authority, read_authority
 from kuryr_k8s.model.certificate import LONGEST, Certificate, read_certificate
 from kuryr_k8s.model.load_balancer import (
     TERMINATED_HTTPS,
     FoundLoadBalancer,
+    L7Policy,
+    L7Rule,
     Listener,
     LoadBalancer,
     Pool,
 )
 from tests.kit.lbaas.plans import next_step
-from tests.kit.tls import make_pair
+from tests.kit.tls import make_authority, make_pair, pem_of
 
-from .balancers import Octavia, make, statuses, with_l7
+from .balancers import POOLS, Octavia, make, statuses, with_l7
 from .sides import Side
 
 
@@ -175,3 +182,103 @@ async def test_listener_whose_certificate_barbican_has_lost_is_mended_by_another
     found = await take_next(octavia, client, more, found, UpdateListener)
     assert found.listeners[0].id == listener.id
     await take_next(octavia, client, more, found, CreatePool)
+
+
+SECURE = dataclasses.replace(POOL, name="secure", tls_enabled=True)
+
+
+def authority(source: str, count: int = 1) -> Authority:
+    """So many CAs, for pools."""
+    return read_authority(source, pem_of(*(make_authority()[0] for _ in range(count))))
+
+
+def balancer_over_tls(side: Side, subnet_id: str, *refs: str | None) -> LoadBalancer:
+    """A listener, and a pool over TLS with each of these CAs, to which its policies lead."""
+    pools = tuple(
+        dataclasses.replace(SECURE, name=f"secure {number}", ca_tls_container_ref=ref)
+        for number, ref in enumerate(refs)
+    )
+    policies = tuple(
+        L7Policy(
+            action="REDIRECT_TO_POOL",
+            rules=(L7Rule("PATH", "STARTS_WITH", f"/{number}"),),
+            redirect_pool=pool.name,
+        )
+        for number, pool in enumerate(pools)
+    )
+    listener = Listener(name="http", protocol="HTTP", port=80, pool="", policies=policies)
+    return with_l7(side, subnet_id, listener, pools=pools)
+
+
+async def test_pool_gets_a_ca_and_another_one_and_loses_it(
+    side: Side, octavia: Octavia, subnet: str, client: Client, certificates: StoredCertificates
+) -> None:
+    first = (await certificates.store([authority("pods")])).refs["pods"]
+    several = authority("pods", count=3)
+    balancer_id = await make(octavia, client, balancer_over_tls(side, subnet, first, None))
+    found = await client.read(balancer_id)
+    assert [each.pool.tls_enabled for each in found.pools] == [True, True]
+    assert {each.pool.ca_tls_container_ref for each in found.pools} == {first, None}
+    assert next_step(balancer_over_tls(side, subnet, first, None), found) is None
+    second = (await certificates.store([several])).refs["pods"]
+    desired = balancer_over_tls(side, subnet, second, None)
+    found = await take_next(octavia, client, desired, found, UpdatePool)
+    await certificates.delete_unused([second])
+    assert next_step(desired, found) is None
+    desired = balancer_over_tls(side, subnet, None, None)
+    found = await take_next(octavia, client, desired, found, UpdatePool)
+    await certificates.delete_unused(())
+    assert next_step(desired, found) is None
+    plain = dataclasses.replace(desired.pools[0], tls_enabled=False)
+    desired = dataclasses.replace(desired, pools=(plain, desired.pools[1]))
+    found = await take_next(octavia, client, desired, found, UpdatePool)
+    assert next_step(desired, found) is None
+
+
+async def test_pool_whose_ca_barbican_has_lost_is_mended_by_another_one_and_deleted_after_it(
+    side: Side, octavia: Octavia, subnet: str, client: Client, certificates: StoredCertificates
+) -> None:
+    pods = authority("pods")
+    refs = (await certificates.store([pods])).refs
+    desired = balancer_over_tls(side, subnet, refs["pods"])
+    balancer_id = await make(octavia, client, desired)
+    await certificates.delete_unused(())
+    found = await client.read(balancer_id)
+    later = (await certificates.store([pods])).refs["pods"]
+    # any other change would come to no end in a real Octavia
+    more = balancer_over_tls(side, subnet, later)
+    more = dataclasses.replace(more, pools=(*more.pools, POOL))
+    found = await take_next(octavia, client, more, found, UpdatePool)
+    found = await take_next(octavia, client, more, found, CreatePool)
+    less = with_l7(side, subnet, dataclasses.replace(more.listeners[0], policies=()))
+    found = await take_next(octavia, client, less, found, DeletePolicy)
+    found = await take_next(octavia, client, less, found, DeletePool)
+    await certificates.delete_unused(())
+
+
+async def test_ca_that_cannot_be_had_or_is_none_is_refused_in_words(
+    side: Side, octavia: Octavia, subnet: str, client: Client, barbican: Barbican
+) -> None:
+    lost = await barbican.store(f"{side.mark} lost", pem_of(make_authority()[0]))
+    await barbican.delete(lost.ref)
+    garbage = await barbican.store(f"{side.mark} garbage", b"no pem")
+    good = await barbican.store(f"{side.mark} good", pem_of(make_authority()[0]))
+    balancer_id = await make(octavia, client, balancer_over_tls(side, subnet, good.ref))
+    [pool] = (await client.read(balancer_id)).pools
+    for ref, words in (
+        (lost.ref, f"Could not retrieve certificate: ['{lost.ref}']"),
+        (
+            garbage.ref,
+            "Validation failure: The client authentication CA certificate is invalid. It must be"
+            " a valid x509 PEM format certificate. Error: ",
+        ),
+    ):
+        changed = dataclasses.replace(pool.pool, ca_tls_container_ref=ref)
+        new = bodies.pool_body(changed, load_balancer_id=balancer_id)
+        for reply in (
+            await octavia.put(f"{POOLS}/{pool.id}", {"pool": bodies.pool_changes(changed)}),
+            await octavia.post(POOLS, {"pool": new}),
+        ):
+            assert reply.status == 400
+            assert reply.body["faultstring"].startswith(words)
+    assert statuses(await octavia.settled(balancer_id)) == {"ACTIVE"}

@@ -15,14 +15,21 @@ from tests.kit.lbaas import l7_rules
 from tests.kit.load_balancer_services import furnish_outside
 from tests.kit.routes import Routes
 from tests.kit.service_stage import ServiceStage
-from tests.kit.tls import make_pair, make_secret, names_in, serial_in, serial_of
+from tests.kit.tls import (
+    is_of_authorities,
+    make_pair,
+    make_secret,
+    names_in,
+    serial_in,
+    serial_of,
+)
 
 CONTROLLER = "openstack.org/kuryr-l7-router"
 HANDLERS = "vif,kuryrport,lbaas_spec,loadbalancer,l7_router,ingress"
 WITH_ROUTES = {"kubernetes": {"enabled_handlers": f"{HANDLERS},ocp_route"}}
 STATE = "openstack.org/kuryr-l7-router-state"
 NAME = "kuryr-l7-router"
-DEFAULT, SNI = "default_tls_container_ref", "sni_container_refs"
+DEFAULT, SNI, CA = "default_tls_container_ref", "sni_container_refs", "ca_tls_container_ref"
 CONFIG_MAP = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
 
 
@@ -231,8 +238,6 @@ class RouterStage(ServiceStage):
 
     def shown(self):
         """The DNS names of the certificates that clients are shown, the default one's first."""
-        secrets = self.cloud.barbican.secrets
-        by_ref = {self.cloud.barbican.ref(each): secrets[each]["payload"] for each in secrets}
         refs = [
             ref
             for tree in super().trees()
@@ -240,14 +245,38 @@ class RouterStage(ServiceStage):
             if listener["protocol"] == "TERMINATED_HTTPS"
             for ref in (listener[DEFAULT], *listener[SNI])
         ]
+        return self._stored_at(refs)
+
+    def trusted(self):
+        """The certificates of CAs that pools name, in PEM."""
+        refs = {pool[CA] for tree in super().trees() for pool in pools_in(tree)}
+        return self._stored_at(refs)
+
+    def _stored_at(self, refs):
+        """What Barbican has there."""
+        barbican = self.cloud.barbican
+        by_ref = {
+            barbican.ref(each): barbican.secrets[each]["payload"] for each in barbican.secrets
+        }
         return [by_ref[ref] for ref in refs if ref in by_ref]
+
+    async def until_trusted(self, *authorities):
+        """Wait until pools name these CAs, in PEM, and no others are stored."""
+
+        async def trusted():
+            stored = [each["payload"] for each in self.cloud.barbican.secrets.values()]
+            of_authorities = sorted(each for each in stored if is_of_authorities(each))
+            return sorted(self.trusted()) == of_authorities == sorted(authorities)
+
+        await self.until(trusted)
 
     async def until_shown(self, *certificates):
         """Wait until clients are shown these, no others are stored, and nothing is at work."""
         serials = {serial_of(each) for each in certificates}
 
         async def shown():
-            stored = [each["payload"] for each in self.cloud.barbican.secrets.values()]
+            payloads = [each["payload"] for each in self.cloud.barbican.secrets.values()]
+            stored = [each for each in payloads if not is_of_authorities(each)]
             return serials == {*map(serial_in, self.shown())} == {*map(serial_in, stored)} and len(
                 stored
             ) == len(serials)
@@ -322,6 +351,8 @@ class RouterStage(ServiceStage):
             first, others = listener[DEFAULT], listener[SNI]
             listener[DEFAULT] = first and names.get(first, first)
             listener[SNI] = sorted(names.get(other, other) for other in others)
+        for pool in (pool for tree in found for pool in pools_in(tree)):
+            pool[CA] = names.get(pool[CA], pool[CA])
         return found
 
     async def is_published(self):
@@ -350,7 +381,7 @@ def condition_of(status):
 def _without_keys(route):
     """The Route without what differs between two lives."""
     if "tls" in route["spec"]:
-        for name in ("certificate", "key"):
+        for name in ("certificate", "key", "destinationCACertificate"):
             route["spec"]["tls"].pop(name, None)
     return route
 
@@ -377,10 +408,19 @@ def _answer(policy):
     return {member["address"] for member in members if member["weight"]} or 503
 
 
+def pools_in(tree):
+    """The pools of a load balancer; one to which several policies lead is there several times."""
+    led_to = [each["pool"] for listener in tree["listeners"] for each in listener["policies"]]
+    default = [listener["pool"] for listener in tree["listeners"]]
+    return [pool for pool in (*led_to, *default, *tree["loose_pools"]) if pool]
+
+
+def pool_of(tree, name):
+    """The pool of this name; None without one."""
+    return next((pool for pool in pools_in(tree) if pool["name"] == name), None)
+
+
 def weights_of(tree, pool):
     """{address: weight} of the members of a pool."""
-    pools = [
-        policy["pool"] for listener in tree["listeners"] for policy in listener["policies"]
-    ] + tree["loose_pools"]
-    [found] = {each["name"]: each for each in pools if each and each["name"] == pool}.values()
+    found = pool_of(tree, pool)
     return {member["address"]: member["weight"] for member in found["members"]}

@@ -39,6 +39,13 @@ def edge(*hosts, insecure=None):
     return tls | {"certificate": certificate.decode(), "key": key.decode()}, certificate
 
 
+def reencrypt(authority, *hosts, insecure=None):
+    """As :func:`edge`, with Pods that have certificates by the CA, in PEM."""
+    tls, certificate = edge(*hosts, insecure=insecure)
+    more = {"termination": "reencrypt", "destinationCACertificate": authority.decode()}
+    return tls | more, certificate
+
+
 class Routes:
     """The Routes of a stage, which must have the handler of Routes."""
 

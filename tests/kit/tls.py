@@ -97,8 +97,22 @@ def make_secret(name, namespace, certificates, key, kind="kubernetes.io/tls"):
     }
 
 
+def make_authority(name="a CA"):
+    """The certificate of a CA, and its key."""
+    key = ec_key()
+    return make_certificate(key=key, is_ca=True, common=name), key
+
+
+def is_of_authorities(payload):
+    """Whether these are certificates of CAs, and not one in PKCS #12."""
+    return payload.startswith(b"-----BEGIN CERTIFICATE")
+
+
 def names_in(payload):
-    """The DNS names of the certificate in PKCS #12."""
+    """The DNS names of the certificate in PKCS #12; of CAs the common names."""
+    if is_of_authorities(payload):
+        found = x509.load_pem_x509_certificates(payload)
+        return {each.subject.rfc4514_string() for each in found}
     certificate = pkcs12.load_pkcs12(payload, None).cert.certificate
     found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     return set(found.value.get_values_for_type(x509.DNSName))

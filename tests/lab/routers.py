@@ -24,6 +24,28 @@ ANSWER_EVERYTHING = (
     "chmod +x /www/cgi-bin/headers && httpd -f -p 8080 -h /www -c /tmp/httpd.conf & wait"
 )
 
+# The same over TLS, with the certificate of a Secret; by the Python of the machine.
+ANSWER_OVER_TLS = """
+import http.server, os, ssl
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = os.uname().nodename.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+context.load_cert_chain("/certificate/tls.crt", "/certificate/tls.key")
+server = http.server.ThreadingHTTPServer(("", 8443), Handler)
+server.socket = context.wrap_socket(
+    server.socket, server_side=True, do_handshake_on_connect=False
+)
+server.serve_forever()
+"""
+OF_PYTHON = ("/usr", "/lib", "/lib64")
+
 # Seconds for some fifty changes of one load balancer, one after another: beside tests that keep
 # Octavia's only worker busy, each takes six or seven.
 PATIENCE = 500
@@ -65,6 +87,23 @@ class RouterCluster(ServiceCluster):
         spec["ports"] = [{"name": "http", "port": 80, "targetPort": 8080}]
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
         return [service | {"spec": spec}, made]
+
+    def backend_over_tls(self, name, authority, *hosts):
+        """As :meth:`backend`, with a certificate by the authority for these hosts."""
+        service, made = self.backend(name)
+        service["spec"]["ports"][0]["targetPort"] = 8443
+        secret, _ = authority.secret(self.namespace, f"{name}-pod", *hosts)
+        [container] = made["spec"]["containers"]
+        container["command"] = ["/usr/bin/python3", "-ISE", "-c", ANSWER_OVER_TLS]
+        container["volumeMounts"] = [{"name": "certificate", "mountPath": "/certificate"}]
+        container["volumeMounts"] += [
+            {"name": path.strip("/"), "mountPath": path, "readOnly": True} for path in OF_PYTHON
+        ]
+        of_secret = {"name": "certificate", "secret": {"secretName": f"{name}-pod"}}
+        made["spec"]["volumes"] = [of_secret] + [
+            {"name": path.strip("/"), "hostPath": {"path": path}} for path in OF_PYTHON
+        ]
+        return [secret, service, made]
 
     def ingress(self, name, *rules, **spec):
         """Rules are (host, (type, path, service)…)."""
@@ -145,9 +184,14 @@ class Authority:
         self._key = tls.ec_key()
         self._certificate = tls.make_certificate(key=self._key, is_ca=True)
 
+    @property
+    def pem(self):
+        """Its certificate, as text."""
+        return tls.pem_of(self._certificate).decode()
+
     def context(self):
         """What verifies servers by this CA, and by no other."""
-        return ssl.create_default_context(cadata=tls.pem_of(self._certificate).decode())
+        return ssl.create_default_context(cadata=self.pem)
 
     def secret(self, namespace, name, *hosts):
         """A Secret with a new certificate for the hosts, and that one's serial number."""

@@ -1,7 +1,8 @@
 """Lives of Ingresses and Routes on the L7 router."""
 
 from tests.kit.l7 import WITH_ROUTES
-from tests.kit.routes import edge
+from tests.kit.routes import edge, reencrypt
+from tests.kit.tls import make_authority, pem_of
 from tests.lives.life import life
 
 ONE, TWO = {"10.62.0.5"}, {"10.62.0.6"}
@@ -67,7 +68,7 @@ async def secure(stage, _keeper, at):
     shared="empty",
 )
 async def route(stage, _keeper, at):
-    """It gets a host, two Services by weight, TLS and back, and is deleted."""
+    """It gets a host, two Services by weight, TLS, also to the Pods, and back, and is deleted."""
     await stage.add_backend("one", *ONE)
     await stage.add_backend("two", *TWO)
     await stage.until(stage.is_published)
@@ -87,9 +88,15 @@ async def route(stage, _keeper, at):
     await stage.until_answered({(host, "/"): (302, f"https://{host}")})
     await stage.until_settled_router(policies=2, pools=1)
     await at("over TLS")
+    authority = pem_of(make_authority()[0])
+    await stage.routes.change("shop", tls=tls | reencrypt(authority, insecure="Redirect")[0])
+    await stage.until_trusted(authority)
+    await stage.until_settled_router(policies=2, pools=1)
+    await at("over TLS to the Pods")
     await stage.routes.change("shop", tls=None)
     await stage.until_answered({(host, "/"): ONE | TWO})
     await stage.until_shown()
+    await stage.until_trusted()
     await stage.until_settled_router(policies=1, pools=1)
     await at("plain again")
     await stage.routes.delete("shop")

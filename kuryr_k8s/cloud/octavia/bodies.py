@@ -12,6 +12,7 @@ from typing import Any
 
 from kuryr_k8s.model.load_balancer import (
     CLIENT_CERTIFICATES,
+    HTTP,
     LISTENER_LIMITS,
     TERMINATED_HTTPS,
     TIMEOUTS,
@@ -30,13 +31,19 @@ VIP = ("vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address")
 # Octavia answers 500 to versions of null where it has a minimum, as it has by default. These are
 # what it is configured with where nobody says otherwise.
 OWN = {"tls_versions": ["TLSv1.2", "TLSv1.3"]}
+POOL_TLS = ("tls_enabled", "ca_tls_container_ref")
+# Octavia (19) answers 500 to a load balancer with a pool over TLS that does not name these; with
+# null, it chooses. Each came with a later version of the API than TLS itself.
+POOL_CHOICES = ("tls_ciphers", "tls_versions", "alpn_protocols")
 CHOSEN_ONCE = ("provider", "flavor_id", "availability_zone")
 
 
-def create_body(wanted: LoadBalancer) -> Json:
+def create_body(wanted: LoadBalancer, pool_choices: Collection[str] = POOL_CHOICES) -> Json:
     """Return the body of ``POST /loadbalancers``: the load balancer with everything in it.
 
     Default pools are within their listeners; they have names, else Octavia refuses.
+
+    :param pool_choices: those of ``POOL_CHOICES`` that this Octavia knows.
     """
     body: Json = {
         "name": wanted.name,
@@ -49,7 +56,7 @@ def create_body(wanted: LoadBalancer) -> Json:
         body["additional_vips"] = [{"subnet_id": each} for each in wanted.additional_vips]
     if wanted.vip_sg_ids:
         body["vip_sg_ids"] = list(wanted.vip_sg_ids)
-    pools = {pool.name: _populated(pool) for pool in wanted.pools}
+    pools = {pool.name: _populated(pool, pool_choices) for pool in wanted.pools}
     body["listeners"] = [_populated_listener(each, pools) for each in wanted.listeners]
     if pools:
         body["pools"] = list(pools.values())
@@ -162,6 +169,8 @@ def pool_changes(pool: Pool) -> Json:
     # null removes it
     body: Json = {"session_persistence": None, "admin_state_up": True} | _pool(pool)
     del body["protocol"]
+    if pool.protocol == HTTP:
+        body |= {name: getattr(pool, name) for name in POOL_TLS}
     return body
 
 
@@ -233,13 +242,17 @@ def _pool(pool: Pool) -> Json:
         body["session_persistence"] = {"type": pool.persistence}
         if pool.persistence_timeout is not None:
             body["session_persistence"]["persistence_timeout"] = pool.persistence_timeout
+    if pool.tls_enabled:
+        body |= _given(pool, POOL_TLS)
     if pool.tags:
         body["tags"] = list(pool.tags)
     return body
 
 
-def _populated(pool: Pool) -> Json:
+def _populated(pool: Pool, choices: Collection[str]) -> Json:
     body = _pool(pool) | {"members": [member_body(member) for member in pool.members]}
+    if pool.tls_enabled:
+        body |= dict.fromkeys(choices)
     if pool.health_monitor is not None:
         body["healthmonitor"] = _monitor(pool.health_monitor)
     return body
@@ -252,7 +265,7 @@ def _monitor(monitor: HealthMonitor) -> Json:
     }
 
 
-def _given(part: Listener | LoadBalancer | L7Policy, names: tuple[str, ...]) -> Json:
+def _given(part: Listener | LoadBalancer | L7Policy | Pool, names: tuple[str, ...]) -> Json:
     """Return the attributes of these names that are not None."""
     values = ((name, getattr(part, name)) for name in names)
     return {name: value for name, value in values if value is not None}

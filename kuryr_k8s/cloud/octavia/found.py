@@ -223,6 +223,8 @@ def found_pool(shown: Json, members: Sequence[Json], monitor: Json | None) -> Fo
         persistence_timeout=persistence.get("persistence_timeout"),
         members=tuple(map(_member, members)),
         health_monitor=_monitor(monitor) if monitor is not None else None,
+        tls_enabled=shown["tls_enabled"],
+        ca_tls_container_ref=shown["ca_tls_container_ref"],
         tags=tuple(shown["tags"]),
     )
     shown_by_key = {

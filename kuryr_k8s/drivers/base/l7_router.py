@@ -1,10 +1,11 @@
 """Slot of L7 routers."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kuryr_k8s.drivers.base.driver import Driver
+from kuryr_k8s.model.authority import Authority
 from kuryr_k8s.model.certificate import Certificate
 from kuryr_k8s.model.l7router import ListenerSettings
 from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Pool
@@ -21,6 +22,8 @@ class L7Router:
     :param certificates: those that clients are shown, each if they ask for a name of it; the
         first one also if they ask for another name. Empty: nobody listens at port 443.
     :param pools: those to which routes lead, with their members.
+    :param authorities: the CAs that have signed the certificates of members, by the names of
+        their pools; members of others are not verified.
     :param vip_subnet: the name or the id of the VIP's subnet; None for that of Services.
     :param vip_address: the address in it; None for any.
     :param former_vip_address: the one that it is said to have had; it gets it again, if it has to
@@ -38,6 +41,7 @@ class L7Router:
     secure_routes: tuple[Route, ...] = ()
     certificates: tuple[Certificate, ...] = ()
     pools: tuple[Pool, ...] = ()
+    authorities: Mapping[str, Authority] = field(default_factory=dict)
     vip_subnet: str | None = None
     vip_address: str | None = None
     former_vip_address: str | None = None

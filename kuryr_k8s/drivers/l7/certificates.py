@@ -1,7 +1,7 @@
-"""Certificates of L7 routers in Barbican, where Octavia reads them.
+"""Certificates of L7 routers, and those of CAs, in Barbican, where Octavia reads them.
 
-The name of a secret is a prefix that its router alone has, the uid of the Kubernetes Secret that
-the certificate is from, and its digest: a secret is found again by it, whatever answer was lost.
+The name of a secret is a prefix that its router alone has, the source of what it has, such as the
+uid of a Kubernetes Secret, and its digest: it is found again by that, whatever answer was lost.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.barbican.api import Barbican
 from kuryr_k8s.engine.clock import Clock
+from kuryr_k8s.model.authority import Authority
 from kuryr_k8s.model.certificate import Certificate
 
-# Seconds for which a list counts: where a secret is gone that a listener names, Octavia keeps the
-# load balancer PENDING for ever at any change, but for one of that very listener's secrets.
+# Seconds for which a list counts: where a secret is gone that a listener or a pool names, Octavia
+# keeps the load balancer PENDING for ever at any change, but for one of that very part's secrets.
 FRESH = 10.0
 SHARE = 4  # Barbican is left alone this many times as long as it has kept us waiting
 
@@ -53,7 +54,7 @@ class StoredCertificates:
         """List the secrets again before the next use: others may have changed them."""
         self._known = None
 
-    async def store(self, wanted: Iterable[Certificate]) -> Stored:
+    async def store(self, wanted: Iterable[Certificate | Authority]) -> Stored:
         """Return the secrets of certificates, after storing those that are missing.
 
         One that is not taken keeps its predecessor, and holds up no other.
@@ -66,7 +67,7 @@ class StoredCertificates:
         is_full = False
         for certificate in wanted:
             name = f"{self._prefix}{certificate.source}:{certificate.digest}"
-            self._names[name] = certificate.names
+            self._names[name] = _names_of(certificate)
             failure = self._failure_of(name)
             if failure is None and not is_full:
                 try:
@@ -112,7 +113,7 @@ class StoredCertificates:
         if problem is not None:
             raise problem
 
-    async def _ref(self, name: str, certificate: Certificate) -> str:
+    async def _ref(self, name: str, certificate: Certificate | Authority) -> str:
         """Return the secret of this name, after storing it if it is missing."""
         known = await self._list()
         if (there := _ref_of(name, known)) is not None:
@@ -132,15 +133,15 @@ class StoredCertificates:
         known[secret.ref] = name
         return secret.ref
 
-    async def _former(self, certificate: Certificate) -> str | None:
+    async def _former(self, certificate: Certificate | Authority) -> str | None:
         """Return the secret with the certificate that the source of this one had before."""
-        source = f"{self._prefix}{certificate.source}:"
+        source, names = f"{self._prefix}{certificate.source}:", _names_of(certificate)
         found = [
             ref
             for ref, name in (await self._list()).items()
             if name.startswith(source)
             and name not in self._refused
-            and self._names.get(name, certificate.names) == certificate.names
+            and self._names.get(name, names) == names
         ]
         return found[-1] if found else None
 
@@ -178,6 +179,11 @@ class StoredCertificates:
                 each.ref: each.name for each in listed if each.name.startswith(self._prefix)
             }
         return self._known
+
+
+def _names_of(certificate: Certificate | Authority) -> frozenset[str]:
+    """Return the DNS names that a certificate is for; those of CAs are for none."""
+    return certificate.names if isinstance(certificate, Certificate) else frozenset()
 
 
 def _ref_of(name: str, known: Mapping[str, str]) -> str | None:

@@ -2,14 +2,14 @@
 
 Its load balancer is one among those of the LBaaS driver, which finds it by its owner, and changes
 it step by step; its floating IP is one of the driver of public addresses. Certificates are stored
-in Barbican before a listener names them, and go after it has left them.
+in Barbican before a listener or a pool names them, and go after it has left them.
 """
 
 import dataclasses
 import functools
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kuryr_k8s import errors
@@ -38,9 +38,10 @@ from kuryr_k8s.model.load_balancer import (
     L7Policy,
     Listener,
     LoadBalancer,
+    Pool,
 )
 from kuryr_k8s.model.owner import Owner, Role
-from kuryr_k8s.model.routes import Reject, Route
+from kuryr_k8s.model.routes import Forward, Reject, Route
 
 CONFLICTS = 3  # after so many, an address is left to those who have it
 PLANS = 32  # of the listeners of all routers
@@ -57,15 +58,17 @@ HTTPS = dataclasses.replace(HTTP, name="https", protocol=TERMINATED_HTTPS, port=
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Hold the desired listeners of a router.
+    """Hold the desired listeners and pools of a router.
 
     :param plans: of the routes of each listener, by its key.
     :param listeners: that over TLS comes first: requests in plain HTTP may be led there.
-    :param waiting: the names of routes whose certificates cannot be shown yet.
+    :param waiting: the names of routes whose certificates cannot be shown yet, or whose members
+        cannot be verified.
     """
 
     plans: dict[Front, Plan]
     listeners: tuple[Listener, ...]
+    pools: tuple[Pool, ...]
     waiting: frozenset[str] = frozenset()
 
     @property
@@ -122,7 +125,7 @@ class NeutronL7Policy(L7RouterDriver):
         if certificates is not None:
             # Without Barbican nothing is changed: for any change Octavia reads all certificates
             # again, and would end the listener over TLS.
-            stored = await certificates.store(router.certificates)
+            stored = await certificates.store((*router.certificates, *router.authorities.values()))
             refs, problem = stored.refs, stored.problem
         wanted = self._wanted[router.owner] = self._wanted_of(router, refs)
         desired = await self._desired(router, wanted)
@@ -240,26 +243,30 @@ class NeutronL7Policy(L7RouterDriver):
         certificates.doubt()
 
     def _wanted_of(self, router: L7Router, refs: Mapping[str, str]) -> _Wanted:
-        """Return what the listeners are to be like.
+        """Return what the listeners and pools are to be like.
 
-        :param refs: of the certificates that can be shown, by their sources.
+        :param refs: of the certificates that can be shown, and of CAs, by their sources.
         """
-        made = self._plan(router.routes)
+        unverified = {name for name, each in router.authorities.items() if each.source not in refs}
+        closed = _led_to(unverified, router.routes)
+        made = self._plan(_rejecting(closed, router.routes))
         settings = router.settings
         common = {name: getattr(settings, name) for name in COMMON}
         plain = dataclasses.replace(HTTP, policies=made.policies, **common)
-        waiting = frozenset(
-            each.name for each in router.secure_routes if each.certificate not in {"", *refs}
+        pools = tuple(
+            dataclasses.replace(each, ca_tls_container_ref=refs[authority.source])
+            if (authority := router.authorities.get(each.name)) is not None
+            else each
+            for each in router.pools
+            if each.name not in unverified
         )
+        waiting = _led_to(unverified, router.secure_routes) | {
+            each.name for each in router.secure_routes if each.certificate not in {"", *refs}
+        }
         shown = [refs[each.source] for each in router.certificates if each.source in refs]
         if not shown:
-            return _Wanted({plain.key: made}, (plain,), waiting)
-        of_tls = self._plan(
-            tuple(
-                dataclasses.replace(each, action=Reject()) if each.name in waiting else each
-                for each in router.secure_routes
-            )
-        )
+            return _Wanted({plain.key: made}, (plain,), pools, closed | waiting)
+        of_tls = self._plan(_rejecting(waiting, router.secure_routes))
         secure = dataclasses.replace(
             HTTPS,
             policies=of_tls.policies,
@@ -269,7 +276,8 @@ class NeutronL7Policy(L7RouterDriver):
             tls_ciphers=settings.tls_ciphers,
             **common,
         )
-        return _Wanted({plain.key: made, secure.key: of_tls}, (secure, plain), waiting)
+        plans = {plain.key: made, secure.key: of_tls}
+        return _Wanted(plans, (secure, plain), pools, closed | waiting)
 
     async def _subnet(self, router: L7Router) -> Subnet:
         """Return the subnet of the VIP.
@@ -303,7 +311,7 @@ class NeutronL7Policy(L7RouterDriver):
             flavor_id=router.flavor_id,
             availability_zone=router.availability_zone,
             listeners=wanted.listeners,
-            pools=tuple(pool for pool in router.pools if pool.name in used),
+            pools=tuple(pool for pool in wanted.pools if pool.name in used),
         )
 
     def _state_of(
@@ -320,10 +328,28 @@ class NeutronL7Policy(L7RouterDriver):
         )
 
 
+def _led_to(pools: Collection[str], routes: Iterable[Route]) -> frozenset[str]:
+    """Return the names of the routes that lead to any of these pools."""
+    return frozenset(
+        each.name
+        for each in routes
+        if isinstance(each.action, Forward) and each.action.pool in pools
+    )
+
+
+def _rejecting(names: Collection[str], routes: tuple[Route, ...]) -> tuple[Route, ...]:
+    """Return the routes, of which those of these names answer 403."""
+    return tuple(
+        dataclasses.replace(each, action=Reject()) if each.name in names else each
+        for each in routes
+    )
+
+
 def _refs_of(found: FoundLoadBalancer) -> frozenset[str]:
-    """Return the certificates that clients are shown."""
+    """Return the certificates that clients are shown, and those by which members are verified."""
     listeners = [each.listener for each in found.listeners]
     refs = {each.default_tls_container_ref for each in listeners}
+    refs |= {each.pool.ca_tls_container_ref for each in found.pools}
     refs |= {ref for each in listeners for ref in each.sni_container_refs}
     return frozenset(filter(None, refs))
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 
 from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.model.load_balancer import HASHING, LoadBalancer
 
@@ -19,6 +20,8 @@ ALGORITHMS = ("SOURCE_IP", "SOURCE_IP_PORT")
 MONITORS = ("TCP", "UDP-CONNECT")
 ADDITIVE, CIDRS, SOURCE_IP_PORT, ZONES, CIPHERS = ((2, minor) for minor in (11, 12, 13, 14, 15))
 TLS_VERSIONS, PROXYV2, SCTP, ADDITIONAL, GROUPS = ((2, minor) for minor in (17, 22, 23, 26, 29))
+# of pools over TLS
+CHOICES = {"tls_ciphers": CIPHERS, "tls_versions": TLS_VERSIONS, "alpn_protocols": (2, 24)}
 
 
 class Capabilities:
@@ -51,6 +54,14 @@ class Capabilities:
                 feature="provider",
             )
         check_groups(wanted, wanted.provider)
+
+    async def pool_choices(self) -> list[str]:
+        """List what Octavia chooses for a pool over TLS, as far as it knows these attributes.
+
+        :raises errors.CloudError: it does not answer.
+        """
+        newest, _providers = await self._ask()
+        return [name for name in bodies.POOL_CHOICES if newest >= CHOICES[name]]
 
     async def _ask(self) -> tuple[Version, frozenset[str]]:
         async with self._asking:

@@ -12,6 +12,7 @@ from kuryr_k8s.drivers.lbaas.ownership import set_fields
 from kuryr_k8s.model.load_balancer import (
     CLIENT_CERTIFICATES,
     ERROR,
+    HTTP,
     LISTENER_LIMITS,
     FoundLoadBalancer,
     FoundPool,
@@ -84,7 +85,16 @@ def same_pool(wanted: Pool, found: Pool) -> bool:
         wanted.lb_algorithm == found.lb_algorithm
         and wanted.persistence == found.persistence
         and wanted.persistence_timeout in (None, found.persistence_timeout)
+        and same_tls(wanted, found)
         and _has_tags(wanted.tags, found.tags)
+    )
+
+
+def same_tls(wanted: Pool, found: Pool) -> bool:
+    """Return whether members get requests over TLS, or not, and are verified by the same CAs."""
+    return wanted.protocol != HTTP or (wanted.tls_enabled, wanted.ca_tls_container_ref) == (
+        found.tls_enabled,
+        found.ca_tls_container_ref,
     )
 
 

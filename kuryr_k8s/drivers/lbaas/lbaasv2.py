@@ -259,12 +259,14 @@ class LBaaSv2(LBaaSDriver):
         named = sorted(filter(self._attached.is_named, self._records.former_of(owner)))
         former = tuple(f"{ownership.FORMERLY_TAG}{each}" for each in named)
         await self._work.capabilities.check(desired)
+        choices = await self._work.capabilities.pool_choices()
         urgency = Urgency.SERVING if desired.has_members() else Urgency.USUAL
         with self._work.admission.sending(owner, urgency):
             self._records.doubt(owner)  # until there is an answer
             wanted = dataclasses.replace(desired, tags=desired.tags + former)
             try:
-                answer = await self._octavia.create_load_balancer(bodies.create_body(wanted))
+                body = bodies.create_body(wanted, choices)
+                answer = await self._octavia.create_load_balancer(body)
             except errors.CloudError as error:
                 if error.status:
                     # the VIP's port may have stayed

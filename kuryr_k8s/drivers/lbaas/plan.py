@@ -7,8 +7,9 @@ do, after as few calls as there are differences. The order of steps:
 * what is in ERROR is deleted first, and created again: Octavia accepts nothing else. But a
   listener over TLS is updated: it is in ERROR if Octavia could not read its certificates, for a
   while or since they are gone, and its policies stay;
-* certificates of listeners come before all other changes: while one names a secret that is gone,
-  Octavia (19) accepts any other change, fails, and leaves the load balancer PENDING for ever;
+* certificates of listeners, and of CAs that pools name, come before all other changes: while one
+  names a secret that is gone, Octavia (19) accepts any other change, fails, and leaves the load
+  balancer PENDING for ever;
 * security groups of the VIP come before all that is in the load balancer: Octavia refuses source
   ranges of listeners while there are any. Until the VIP has those that it is to have, nothing else
   changes but members;
@@ -46,6 +47,7 @@ from kuryr_k8s.drivers.lbaas.compare import (
     same_listener,
     same_members,
     same_pool,
+    same_tls,
     united,
 )
 from kuryr_k8s.drivers.lbaas.ownership import forgotten
@@ -249,6 +251,7 @@ class _Tree:
         useful = itertools.chain(
             self._heal(),
             self._show_certificates(),
+            self._change_tls(),
             self._set_members(),
             self._create_pool(),
             self._update_pool(),
@@ -297,6 +300,12 @@ class _Tree:
             if in_place and not same_certificates(wanted, found.listener):
                 yield _updated(wanted, found, None)
 
+    def _change_tls(self) -> Iterator[Change]:
+        """Change TLS of pools, and the CAs by which members are verified."""
+        for name, found in self._kept.items():
+            if found.provisioning_status != ERROR and not same_tls(self._pools[name], found.pool):
+                yield self._updated_pool(found)
+
     def _set_members(self) -> Iterator[Change]:
         """Set members, also those in ERROR."""
         for name, found in self._kept.items():
@@ -313,10 +322,13 @@ class _Tree:
 
     def _update_pool(self) -> Iterator[Change]:
         for name, found in self._kept.items():
-            wanted = self._pools[name]
-            if not same_pool(wanted, found.pool):
-                tags = united(wanted.tags, found.pool.tags)
-                yield UpdatePool(found.id, replace(wanted, tags=tags))
+            if not same_pool(self._pools[name], found.pool):
+                yield self._updated_pool(found)
+
+    def _updated_pool(self, found: FoundPool) -> UpdatePool:
+        wanted = self._pools[found.pool.name]
+        tags = united(wanted.tags, found.pool.tags)
+        return UpdatePool(found.id, replace(wanted, tags=tags))
 
     def _update_listener(self) -> Iterator[Change]:
         for key, wanted in self._listeners.items():

@@ -98,15 +98,18 @@ class Backends:
     def _pool(self, backend: Backend | Split) -> Pool:
         if isinstance(backend, Backend):
             members, algorithm = self._members(backend), ALGORITHM
+            over_tls = backend.over_tls
         else:
             shares = [(self._members(part), weight) for part, weight in backend.shares]
             members, algorithm = weighted(shares), backend.algorithm
+            over_tls = backend.authority is not None
         return Pool(
             name=str(backend),
             protocol="HTTP",
             lb_algorithm=algorithm,
             persistence="HTTP_COOKIE" if backend.by_cookie else None,
             members=members,
+            tls_enabled=over_tls,
         )
 
     def problems(self, backend: Backend | Split) -> Iterator[str]:

@@ -43,11 +43,16 @@ def backends_of(router: Router, claims: Iterable[Claim]) -> list[Backend | Split
 
 
 def desired(
-    router: Router, project_id: str, division: Division, pools: tuple[Pool, ...]
+    router: Router,
+    project_id: str,
+    division: Division,
+    backends: Iterable[Backend | Split],
+    pools: tuple[Pool, ...],
 ) -> L7Router:
     """Return the desired state of a router.
 
-    :param pools: of all its backends.
+    :param backends: all of its backends.
+    :param pools: those of them.
     """
     spec = router.spec
     routes, secure_routes = list(division.plain), list(division.secure)
@@ -69,6 +74,11 @@ def desired(
         secure_routes=tuple(secure_routes),
         certificates=division.certificates,
         pools=pools,
+        authorities={
+            str(each): each.authority
+            for each in backends
+            if isinstance(each, Split) and each.authority is not None
+        },
         vip_subnet=spec.subnet,
         vip_address=spec.vip_address,
         former_vip_address=router.former_vip_address,

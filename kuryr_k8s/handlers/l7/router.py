@@ -184,9 +184,10 @@ class L7RouterHandler(Handler):
             await self._objects.hold(key)
         await self._check_lost(needs, router, claims)
         division = self._divided(needs, router, claims)
-        pools = needs.backends.pools(backends_of(router, claims))
+        backends = backends_of(router, claims)
+        pools = needs.backends.pools(backends)
         project_id = self._context.conf.neutron_defaults.project
-        wanted = desired(router, project_id, division, pools)
+        wanted = desired(router, project_id, division, backends, pools)
         try:
             state = await self._driver.ensure(wanted)
         except errors.KuryrError as error:

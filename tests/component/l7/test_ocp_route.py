@@ -257,7 +257,7 @@ async def test_route_whose_certificate_cannot_be_used_keeps_its_host_and_is_clos
     ("spec", "reason"),
     [
         ({"tls": {"termination": "passthrough"}}, "PassthroughNotSupported"),
-        ({"tls": {"termination": "reencrypt"}}, "ReencryptNotSupported"),
+        ({"tls": {"termination": "reencrypt"}}, "TLSNotEnabled"),
         ({"tls": {"termination": "edge"}}, "TLSNotEnabled"),
         ({"annotations": {f"{HAPROXY}ip_allowlist": "10.0.0.1"}}, "AnnotationNotSupported"),
     ],

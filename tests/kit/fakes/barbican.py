@@ -54,6 +54,11 @@ class BarbicanAPI:
         """Those of all secrets that can be read."""
         return set() if self.is_away else set(map(self.ref, self.secrets))
 
+    def payload(self, ref: str) -> bytes:
+        """What is stored there."""
+        payload: bytes = self.secrets[ref.rpartition("/")[2]]["payload"]
+        return payload
+
     def is_lost(self, ref: str) -> bool:
         """Whether a reference is to a secret of ours that cannot be read."""
         return ref.startswith(f"{self.url}{ROOT}/") and ref not in self.refs()

@@ -57,6 +57,7 @@ class FakeCloud:
         self.octavia = OctaviaAPI(self._neutron, self._context_of, self.changes.notify)
         self.barbican = BarbicanAPI(self._context_of)
         self.octavia.store.of_barbican = self.barbican.refs
+        self.octavia.store.payload_of = self.barbican.payload
         self.octavia.progress.is_lost = self.barbican.is_lost
         self._runner: web.AppRunner | None = None
         self.admin = self.add_user("admin", self.add_project("admin"), ("admin", "service"))

@@ -116,6 +116,8 @@ def _pool(wanted, found, anew):
         wanted.lb_algorithm == found.pool.lb_algorithm
         and wanted.persistence == found.pool.persistence
         and like(wanted.persistence_timeout, found.pool.persistence_timeout)
+        and wanted.tls_enabled == found.pool.tls_enabled
+        and wanted.ca_tls_container_ref == found.pool.ca_tls_container_ref
         and not set(wanted.tags) - set(found.pool.tags)
     )
     return unlike + (not settings) + _monitor(wanted.health_monitor, found, anew)

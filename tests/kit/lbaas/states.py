@@ -67,6 +67,14 @@ CERTIFIED = st.sampled_from(
         {"client_authentication": "MANDATORY", "client_ca_tls_container_ref": "ca"},
     ]
 )
+OVER_TLS = st.sampled_from(
+    [
+        {},
+        {"tls_enabled": True},
+        {"tls_enabled": True, "ca_tls_container_ref": "one"},
+        {"tls_enabled": True, "ca_tls_container_ref": "two"},
+    ]
+)
 ONCE = st.sampled_from(
     [{}] * 30
     + [
@@ -124,6 +132,7 @@ def pools(draw, name, protocol):
         members=draw(members),
         health_monitor=draw(monitors),
         tags=draw(TAGS),
+        **(draw(OVER_TLS) if protocol == "HTTP" else {}),
     )
 
 

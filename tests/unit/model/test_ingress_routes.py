@@ -86,6 +86,11 @@ NGINX, OCTAVIA = "nginx.ingress.kubernetes.io/", "octavia.ingress.kubernetes.io/
         ({f"{NGINX}affinity": "cookie"}, []),
         ({f"{NGINX}ssl-redirect": "false", f"{OCTAVIA}internal": "false"}, []),
         ({f"{NGINX}rewrite-target": "/$1"}, [f"{NGINX}rewrite-target"]),
+        ({f"{NGINX}backend-protocol": "HTTPS", f"{NGINX}proxy-ssl-verify": "off"}, []),
+        ({f"{NGINX}backend-protocol": "http"}, []),
+        ({f"{NGINX}backend-protocol": "GRPCS"}, [f"{NGINX}backend-protocol"]),
+        ({f"{NGINX}proxy-ssl-verify": "on", f"{NGINX}proxy-ssl-secret": "ns/ca"},
+         [f"{NGINX}proxy-ssl-secret", f"{NGINX}proxy-ssl-verify"]),
         ({f"{NGINX}affinity": "ip", f"{OCTAVIA}internal": "true"},
          [f"{NGINX}affinity", f"{OCTAVIA}internal"]),
         ({"example.com/other": "x"}, []),
@@ -104,3 +109,19 @@ def test_affinity_by_cookie_has_pools_of_its_own():
     assert plain.backends == (Backend("ns", "one", "80"),)
     assert sticky.backends == (Backend("ns", "one", "80", by_cookie=True),)
     assert str(plain.backends[0]) != str(sticky.backends[0])
+
+
+@pytest.mark.parametrize("text", ["HTTPS", "https", " Https "])
+def test_backend_protocol_https_has_pools_of_its_own_over_tls(text):
+    mark = {f"{NGINX}backend-protocol": text}
+    found = claim(ingress_rule("a", ("Prefix", "/x", ONE)), defaultBackend=TWO, annotations=mark)
+    assert found.backends == (
+        Backend("ns", "one", "80", over_tls=True),
+        Backend("ns", "two", "web", over_tls=True),
+    )
+    sticky = claim(
+        ingress_rule("a", ("Prefix", "/", ONE)), annotations=mark | {f"{NGINX}affinity": "cookie"}
+    )
+    plain = claim(ingress_rule("a", ("Prefix", "/", ONE)))
+    names = {str(each.backends[0]) for each in (found, sticky, plain)}
+    assert names == {"ns/one:80", "ns/one:80 over TLS", "ns/one:80 over TLS by cookie"}

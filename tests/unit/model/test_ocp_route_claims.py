@@ -6,10 +6,11 @@ from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
 from kuryr_k8s.model.ocp_route import OCPRoute
 from kuryr_k8s.model.ocp_route_claims import claim_of
 from kuryr_k8s.model.routes import Host, Path, SecretName
-from tests.kit.routes import edge, make_route
-from tests.kit.tls import make_pair
+from tests.kit.routes import edge, make_route, reencrypt
+from tests.kit.tls import make_authority, make_pair, pem_of
 
 HAPROXY = "haproxy.router.openshift.io/"
+CA = pem_of(make_authority()[0])
 
 
 def read(name="shop", host="a.com", *to, **spec):
@@ -89,6 +90,32 @@ def test_edge_without_a_certificate_has_that_of_a_secret_or_of_the_router():
     assert claim(tls=external).secured == ((Host("a.com"), SecretName("ns", "cert")),)
 
 
+@pytest.mark.parametrize(
+    ("insecure", "is_plain_too", "redirect"),
+    [(None, False, None), ("Allow", True, None), ("Redirect", False, 302)],
+)
+def test_reencrypt_is_secured_as_edge_is_and_has_a_pool_of_its_own_with_the_ca(
+    insecure, is_plain_too, redirect
+):
+    tls, _ = reencrypt(CA, "a.com", insecure=insecure)
+    found = claim(tls=tls)
+    [(_, certificate)] = found.secured
+    [pool] = found.backends
+    assert (pool.authority.source, pool.authority.bundle) == ("u-ca", CA)
+    assert certificate.source == "u"
+    assert (found.is_plain_too, found.redirect) == (is_plain_too, redirect)
+    assert found.routes[0].action.pool == str(pool)
+    assert str(pool) != str(claim(tls=edge("a.com")[0]).backends[0])
+    assert not found.problems
+
+
+def test_reencrypt_without_a_certificate_has_that_of_a_secret_or_of_the_router():
+    tls, _ = reencrypt(CA)
+    assert claim(tls=tls).secured == ((Host("a.com"), None),)
+    external = tls | {"externalCertificate": {"name": "cert"}}
+    assert claim(tls=external).secured == ((Host("a.com"), SecretName("ns", "cert")),)
+
+
 def test_no_text_about_a_route_shows_its_key():
     tls, _ = edge("a.com")
     route = read(tls=tls)
@@ -133,7 +160,14 @@ def test_route_whose_certificate_cannot_be_used_keeps_its_host(tls, told):
          "wildcard routes are not allowed: the operator sets [l7_router] route_wildcards"),
         ({"wildcardPolicy": "Other"}, "ExtendedValidationFailed", "wildcardPolicy: Other"),
         ({"tls": {"termination": "passthrough"}}, "PassthroughNotSupported", "passthrough"),
-        ({"tls": {"termination": "reencrypt"}}, "ReencryptNotSupported", "reencrypt"),
+        ({"tls": {"termination": "reencrypt"}}, "NoDestinationCA",
+         "reencrypt needs the certificate of the CA"),
+        ({"tls": reencrypt(b"x")[0]}, "ExtendedValidationFailed",
+         "spec.tls: destinationCACertificate: it has no certificates in PEM"),
+        ({"tls": reencrypt(b"x" * 70000)[0]}, "ExtendedValidationFailed",
+         "destinationCACertificate: it has no certificates in PEM"),
+        ({"tls": reencrypt(CA)[0], "with_tls": False}, "TLSNotEnabled", "[l7_router] tls"),
+        ({"tls": reencrypt(CA, insecure="Disable")[0]}, "ExtendedValidationFailed", "Disable"),
         ({"tls": {"termination": "other"}}, "ExtendedValidationFailed", "other"),
         ({"tls": edge(insecure="Disable")[0]}, "ExtendedValidationFailed", "Disable"),
         ({"tls": {"termination": "edge"}, "with_tls": False}, "TLSNotEnabled", "[l7_router] tls"),
@@ -227,3 +261,7 @@ def test_pool_has_a_name_that_octavia_takes_and_no_other_route_has():
     names = {str(claim(name="x" * 252 + end).backends[0]) for end in "ab"}
     assert max(map(len, names)) <= 255
     assert all(name.endswith(" u") for name in names)
+    tls, _ = reencrypt(CA)
+    [longest] = claim(name="x" * 253, tls=tls).backends
+    assert len(str(longest)) == 255
+    assert str(longest).endswith(" u over TLS")

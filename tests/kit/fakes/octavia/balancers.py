@@ -24,7 +24,7 @@ from .monitors import check_requests, check_type, with_defaults
 from .policies import check_rule, complete, place
 from .progress import Progress
 from .store import OWNER, Store
-from .tls import with_choices
+from .tls import check_named, check_pool, with_choices
 
 Json = dict[str, Any]
 
@@ -178,6 +178,7 @@ class Balancers:
                 if name not in pool:
                     text = f"Pool definition for '{pool['name']}' missing required attribute: "
                     raise errors.invalid(text + name)
+            check_pool({}, pool, self._store)
             members = pool.pop("members", [])
             monitor = pool.get("healthmonitor")
             own = {name: value for name, value in pool.items() if name != "healthmonitor"}
@@ -232,6 +233,8 @@ class Balancers:
 def _inside(kind: Kind, body: Json) -> Json:
     """A body within another, and those within it, with their defaults."""
     checked = kind.check_create(body, inside=True)
+    if kind is POOL:
+        check_named(body)
     for name in ("protocol", "protocol_port") if kind is LISTENER else ():
         if name not in checked:
             raise errors.bad_input(name, "None", "Mandatory field missing.")

@@ -216,7 +216,9 @@ POOL = Kind(
     _COMMON
     | dict.fromkeys(("protocol", "listener_id", "loadbalancer_id", "members"), "c")
     | {"healthmonitor": "c"}
-    | dict.fromkeys(("description", "lb_algorithm", "session_persistence"), "cu"),
+    | dict.fromkeys(("description", "lb_algorithm", "session_persistence"), "cu")
+    | dict.fromkeys(("tls_enabled", "ca_tls_container_ref"), "cu")
+    | dict.fromkeys(("tls_ciphers", "tls_versions", "alpn_protocols"), "cu"),
     defaults={
         "name": "", "description": "", "admin_state_up": True, "tags": [],
         "session_persistence": None, "tls_container_ref": None,

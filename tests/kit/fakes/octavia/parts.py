@@ -12,7 +12,7 @@ from .changes import Changes
 from .kinds import L7POLICY, LISTENER, LOAD_BALANCER, MEMBER, POOL, Kind
 from .listening import check_created, check_protocols, check_updated
 from .store import OWNER, Store
-from .tls import chosen_again, with_choices
+from .tls import check_pool, chosen_again, with_choices
 
 Json = dict[str, Any]
 
@@ -80,6 +80,7 @@ class Parts:
         if listener is not None:
             check_protocols(listener["protocol"], body["protocol"])
         _check_persistence(body["protocol"], body)
+        check_pool({}, body, self._store)
         self._check_quota(POOL, load_balancer["project_id"], 1)
         if listener is not None and listener["default_pool_id"]:
             raise Answer(409, message="This listener already has a default pool")
@@ -96,6 +97,7 @@ class Parts:
         """Change what was given."""
         changes = POOL.check_update(changes)
         _check_persistence(pool["protocol"], changes)
+        check_pool(pool, changes, self._store)
         load_balancer = self._changes.owner(pool)
         self._changes.check_mutable(load_balancer)
         providers.check_pool(load_balancer["provider"], changes)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .kinds import LISTENER, LOAD_BALANCER
+from .kinds import LISTENER, POOL
 from .store import Store
 
 Json = dict[str, Any]
@@ -21,7 +21,7 @@ class Progress:
     before them, as with a provider that has one worker. `stalled` tells of which load balancers
     nothing is ever done, whatever `pending` says. `unhealthy` are addresses that answer no health
     monitor: their members stay OFFLINE. `is_lost` tells of references that Octavia cannot read:
-    it reads those of all listeners again at each change, and puts the listener in ERROR then.
+    it reads those of all listeners and pools again at each change, and never ends it then.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Progress:
     def begin(self, load_balancer: Json, parts: Iterable[str]) -> None:
         """Have the load balancer and the parts of it with these ids done, in their time."""
         ids = list(parts)
-        if self.stalled(load_balancer):
+        if self.stalled(load_balancer) or self._names_lost(load_balancer):
             return
         loop = asyncio.get_running_loop()
         if self.pending == 0:
@@ -60,14 +60,19 @@ class Progress:
         self._done([load_balancer_id, *self._store.ids_inside(load_balancer_id)])
 
     def _done(self, ids: Iterable[str]) -> None:
-        ids = list(ids)
         self._end(ids)
-        for balancer in [self._store.of(LOAD_BALANCER).get(each) for each in ids]:
-            for listener in self._store.parts(LISTENER, balancer["id"]) if balancer else ():
-                refs = (listener["default_tls_container_ref"], *listener["sni_container_refs"])
-                if any(self.is_lost(ref) for ref in refs if ref):
-                    self._store.set_status(listener, "ERROR")
         self._notify()
+
+    def _names_lost(self, load_balancer: Json) -> bool:
+        """Whether it is to stay, and names a secret that cannot be read."""
+        if load_balancer["provisioning_status"] == "PENDING_DELETE":
+            return False
+        listeners = self._store.parts(LISTENER, load_balancer["id"])
+        pools = self._store.parts(POOL, load_balancer["id"])
+        refs = [each["default_tls_container_ref"] for each in listeners]
+        refs += [ref for each in listeners for ref in each["sni_container_refs"]]
+        refs += [each["ca_tls_container_ref"] for each in pools]
+        return any(self.is_lost(ref) for ref in refs if ref)
 
     def _end(self, ids: Iterable[str]) -> None:
         for part_id in ids:

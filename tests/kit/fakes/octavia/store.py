@@ -45,6 +45,7 @@ class Store:
         self.zones: set[str] = set()  # names of availability zones
         self.certificates: set[str] = set()  # references to those that tests have made
         self.of_barbican: Callable[[], set[str]] = set  # to those that Barbican has
+        self.payload_of: Callable[[str], bytes] = lambda _ref: b""  # what such a one is to
         # load balancers that are gone, and whether Octavia lets nobody delete what was in them
         self.stranded: dict[str, bool] = {}
         self.leaked: list[str] = []  # parts that would be left for ever: see Balancers.delete

@@ -1,19 +1,23 @@
-"""What is refused of a listener's certificates, versions and ciphers."""
+"""What is refused of certificates, versions and ciphers, of listeners and of pools."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from cryptography import x509
+
 from tests.kit.fakes.faults import Answer
 
 from . import errors
+from .store import Store
 
 Json = dict[str, Any]
 PROTOCOL = "TERMINATED_HTTPS"
 _VERSIONS = ("SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 _CA, _CRL = "client_ca_tls_container_ref", "client_crl_container_ref"
 # what Octavia chooses, as it is configured where it is not told
+_OF_POOLS = "ca_tls_container_ref"
 _CHOSEN = {"tls_versions": ["TLSv1.2", "TLSv1.3"], "tls_ciphers": "TLS_AES_128_GCM_SHA256"}
 
 
@@ -51,6 +55,35 @@ def check(protocol: str, present: Json, given: Json, certificates: set[str]) -> 
         if missing := [each for each in some if each not in certificates]:
             raise Answer(400, message=f"Could not retrieve certificate: {missing}")
     _check_versions(given.get("tls_versions"))
+
+
+def check_pool(present: Json, given: Json, store: Store) -> None:
+    """400 for certificates of CAs that cannot be had, or are none.
+
+    :param present: a pool that there is; empty for a new one.
+    :param given: its changes, or the new one.
+    """
+    authority = given.get(_OF_POOLS, present.get(_OF_POOLS))
+    if authority is None or authority in store.certificates:
+        return
+    if authority not in store.references():
+        raise Answer(400, message=f"Could not retrieve certificate: {[authority]}")
+    try:
+        x509.load_pem_x509_certificate(store.payload_of(authority))
+    except ValueError as error:
+        raise errors.invalid(
+            "The client authentication CA certificate is invalid. It must be a valid x509 PEM"
+            f" format certificate. Error: {error}"
+        ) from error
+
+
+def check_named(pool: Json) -> None:
+    """500 for a pool within a load balancer that leaves open what Octavia is to choose."""
+    for name in (
+        ("tls_ciphers", "tls_versions", "alpn_protocols") if pool.get("tls_enabled") else ()
+    ):
+        if name not in pool:
+            raise Answer(500, message=repr(name))
 
 
 def with_choices(listener: Json) -> Json:

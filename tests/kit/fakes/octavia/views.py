@@ -136,6 +136,8 @@ class Views:
             "protocol": pool["protocol"],
             "lb_algorithm": pool["lb_algorithm"],
             "session_persistence": pool["session_persistence"],
+            "tls_enabled": pool["tls_enabled"],
+            "ca_tls_container_ref": pool["ca_tls_container_ref"],
             "tags": sorted(pool["tags"]),
             "health_monitor": monitor and {name: monitor[name] for name in _OF_MONITOR},
             "members": sorted(

@@ -10,7 +10,7 @@ from tests.lab.routers import Authority, cluster
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.lab_only, pytest.mark.product("router")]
-CLOSED = (403, None)
+CLOSED, UNREACHED = (403, None), (503, None)
 REQUESTS = 40
 
 
@@ -19,6 +19,12 @@ def edge(authority, *hosts, insecure=None):
     certificate, key = authority.pair(*hosts)
     tls = {"termination": "edge", "certificate": certificate.decode(), "key": key.decode()}
     return tls | ({"insecureEdgeTerminationPolicy": insecure} if insecure else {})
+
+
+def reencrypt(authority, of_pods, *hosts, insecure=None):
+    """TLS of a Route whose Pods have certificates by another authority."""
+    more = {"termination": "reencrypt", "destinationCACertificate": of_pods.pem}
+    return edge(authority, *hosts, insecure=insecure) | more
 
 
 def route(cluster, name, host, *to, **spec):
@@ -79,3 +85,38 @@ def test_host_of_another_route_is_refused_and_follows_when_that_one_goes(cluster
     cluster.delete("route.route.openshift.io", "first")
     wait_admitted(cluster, "second", "True", "")
     cluster.until_answered({(host, "/"): "two"})
+
+
+@pytest.mark.complete
+def test_pods_get_requests_over_tls_if_their_certificates_are_by_the_ca_and_for_the_host(cluster):
+    authority, of_pods, another = Authority(), Authority(), Authority()
+    good, bad, alias = (cluster.host(name) for name in ("good", "bad", "alias"))
+    secure = cluster.host("unverified")
+    cluster.apply(*cluster.backend_over_tls("one", of_pods, good, bad))
+    cluster.apply(
+        route(cluster, "good", good, "one", tls=reencrypt(authority, of_pods, good)),
+        route(cluster, "bad", bad, "one", tls=reencrypt(authority, another, bad)),
+        route(
+            cluster,
+            "alias",
+            alias,
+            "one",
+            tls=reencrypt(authority, of_pods, alias, insecure="Allow"),
+        ),
+        cluster.ingress(
+            "unverified",
+            (secure, ("Prefix", "/", "one")),
+            annotations={"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"},
+        ),
+    )
+    cluster.wait_ready("one")
+    for name in ("good", "bad", "alias"):
+        wait_admitted(cluster, name, "True", "")
+    answers = {good: "one", bad: UNREACHED, alias: UNREACHED}
+    cluster.until_answered_over_tls(answers, authority)
+    # in plain HTTP no client names a host by SNI, by which the Pods' names would be verified
+    cluster.until_answered({(good, "/"): CLOSED, (alias, "/"): "one", (secure, "/"): "one"})
+    cas = of_pods.pem + another.pem
+    both = reencrypt(authority, of_pods, bad) | {"destinationCACertificate": cas}
+    cluster.apply(route(cluster, "bad", bad, "one", tls=both))
+    cluster.until_answered_over_tls(answers | {bad: "one"}, authority)

@@ -137,6 +137,35 @@ def test_changes_have_nothing_that_is_given_once_and_take_away_what_is_not_wante
     assert octavia_bodies.pool_changes(UDP_POOL)["session_persistence"]["type"] == "SOURCE_IP"
 
 
+def test_pool_over_tls_says_so_and_one_that_may_be_takes_it_away_by_empty_values():
+    plain = dataclasses.replace(POOL, protocol="HTTP")
+    secure = dataclasses.replace(plain, tls_enabled=True, ca_tls_container_ref="ca")
+    tls = {"tls_enabled": True, "ca_tls_container_ref": "ca"}
+    for body in (
+        octavia_bodies.pool_body(secure, load_balancer_id="lb"),
+        octavia_bodies.pool_changes(secure),
+        octavia_bodies.create_body(dataclasses.replace(BALANCER, listeners=(), pools=(secure,)))[
+            "pools"
+        ][0],
+    ):
+        assert body.items() >= tls.items()
+    other = dataclasses.replace(plain, name="other")
+    within = dataclasses.replace(BALANCER, listeners=(), pools=(secure, other))
+    chosen = dict.fromkeys(octavia_bodies.POOL_CHOICES)
+    first, second = octavia_bodies.create_body(within)["pools"]
+    assert first.items() >= chosen.items()
+    assert not chosen.keys() & second.keys()
+    [first, _] = octavia_bodies.create_body(within, ["tls_ciphers"])["pools"]
+    assert chosen.keys() & first.keys() == {"tls_ciphers"}
+    unverified = dataclasses.replace(secure, ca_tls_container_ref=None)
+    made = octavia_bodies.pool_body(unverified, load_balancer_id="lb")
+    assert made["tls_enabled"] is True
+    assert "ca_tls_container_ref" not in made
+    none = {"tls_enabled": False, "ca_tls_container_ref": None}
+    assert octavia_bodies.pool_changes(plain).items() >= none.items()
+    assert not tls.keys() & octavia_bodies.pool_body(plain, load_balancer_id="lb").keys()
+
+
 def test_a_pool_is_a_listeners_or_a_load_balancers_and_has_no_members_yet():
     assert octavia_bodies.pool_body(POOL, listener_id="l") == {
         "name": "web",

@@ -49,6 +49,8 @@ def shown(**changes):
         "protocol": "TCP",
         "lb_algorithm": "SOURCE_IP_PORT",
         "session_persistence": {"type": "SOURCE_IP", "persistence_timeout": None},
+        "tls_enabled": True,
+        "ca_tls_container_ref": "ca",
         "tags": ["one", "two"],
     }
     monitor = {

@@ -95,6 +95,32 @@ def test_no_listener_leads_to_a_pool_without_the_members_it_is_to_have(old, new)
         octavia.apply(step)
 
 
+@slow
+@given(lb_states.desired(), lb_states.desired())
+def test_no_other_change_comes_before_the_cas_of_pools_that_stay(old, new):
+    """The secrets that they name may be gone, and Octavia would never end it."""
+    old = replace(old, provider="amphora")
+    new = replace(without_being_made_anew(old, new), vip_sg_ids=None)
+    renewed = {
+        pool.name: replace(pool, ca_tls_container_ref="new") if pool.tls_enabled else pool
+        for pool in new.pools
+    }
+    new = replace(new, pools=tuple(renewed.values()))
+    octavia = OctaviaModel(made(old))
+    while (step := next_step(new, octavia.found)) is not None:
+        outdated = {
+            found.id
+            for found in octavia.found.pools
+            if (pool := renewed.get(found.pool.name)) is not None
+            and pool.protocol == found.pool.protocol
+            and pool.ca_tls_container_ref != found.pool.ca_tls_container_ref
+        }
+        if outdated and not isinstance(step, lb_steps.UpdateListener):  # other secrets
+            assert isinstance(step, lb_steps.UpdatePool)
+            assert step.id in outdated
+        octavia.apply(step)
+
+
 @given(lb_states.desired(), lb_states.desired(), st.data())
 def test_nothing_is_asked_of_a_load_balancer_of_which_anything_is_pending(desired, there, data):
     found = made(there)

@@ -309,6 +309,17 @@ def test_certificates_change_before_all_else_and_with_another_pool_by_one_call()
     ]
 
 
+def test_cas_of_pools_change_before_all_else_but_certificates_of_listeners():
+    def back(ref, *members):
+        return pool(protocol="HTTP", members=members, tls_enabled=True, ca_tls_container_ref=ref)
+
+    old = wanted(over_tls("a"), back("ca", "10.2.0.1"))
+    new = wanted(over_tls("b"), back("another ca", "10.2.0.2"))
+    steps = carry_out(new, made(old))
+    assert kinds(steps) == ["UpdateListener", "UpdatePool", "SetMembers"]
+    assert steps[1].pool.ca_tls_container_ref == "another ca"
+
+
 def test_member_in_error_is_set_anew_by_one_call():
     desired = wanted(listener(), pool(members=["10.2.0.1", "10.2.0.2"]))
     found = made(desired)

@@ -110,6 +110,22 @@ def test_what_of_tls_is_not_asked_for_any_more_is_octavias_own_again_by_one_call
     assert step.listener.tags == ()
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"tls_enabled": True}),
+        ({"tls_enabled": True}, {"tls_enabled": True, "ca_tls_container_ref": "one"}),
+        ({"tls_enabled": True, "ca_tls_container_ref": "one"},
+         {"tls_enabled": True, "ca_tls_container_ref": "two"}),
+    ],
+)  # fmt: skip
+def test_tls_of_a_pool_changes_by_one_call_and_so_does_its_way_back(before, after):
+    front = listener(protocol="HTTP")
+    old, new = (wanted(front, pool(protocol="HTTP", **each)) for each in (before, after))
+    assert kinds(carry_out(new, made(old))) == ["UpdatePool"]
+    assert kinds(carry_out(old, made(new))) == ["UpdatePool"]
+
+
 def test_names_for_people_are_no_difference_but_are_written_along():
     old = wanted(listener(), pool())
     [only] = old.pools
