@@ -80,11 +80,14 @@ class Choice:
             chosen.append((place, {name: faults[name]}))
         return chosen
 
-    def frozen(self, life, record):
-        """Return the writes in the midst of which the controller is frozen."""
+    def frozen(self, life, record, *, of=3):
+        """Return the writes in the midst of which the controller is frozen, or ended.
+
+        :param of: a sample has one in so many.
+        """
         if self.everything:
             return record.writes
-        return self._random(life, "frozen").sample(record.writes, -(-len(record.writes) // 3))
+        return self._random(life, "frozen").sample(record.writes, -(-len(record.writes) // of))
 
     def _one_of_each(self, classes, life, place):
         chosen = self._random(life, place)

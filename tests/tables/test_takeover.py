@@ -14,8 +14,8 @@ from tests.kit.fakes.faults import Hang, delay
 from tests.kit.processes import two
 from tests.lives.pods import deleted
 from tests.tables.report import judge
-from tests.tables.runs import LATE, Cell, undisturbed
-from tests.tables.state import differences, state_of
+from tests.tables.runs import LATE, undisturbed
+from tests.tables.signals import Frozen, signalled
 
 LEASE = 20.0  # seconds; for half of it the processors may be busy with others
 LONG = 6000.0  # seconds: nobody waits for the end of such a Lease
@@ -103,56 +103,8 @@ async def test_late_word_of_a_frozen_leader_is_refused_before_the_new_one_has_de
 async def test_frozen_in_the_midst_of_any_write_it_does_no_harm(lanes, choice, request):
     record = await undisturbed(lanes, deleted)
     places = choice.frozen(deleted, record)
-    some = asyncio.Semaphore(3)  # each starts two processes
-
-    async def cell(place):
-        async with some:
-            return await _frozen(lanes, record, place)
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(cell(place)) for place in places]
-    judge(request.config, [task.result() for task in tasks], of=len(record.writes))
-
-
-async def _frozen(lanes, record, place):
-    """The write arrives at the server, and is carried out when all is done without it."""
-    cell = Cell(deleted.name, place, "frozen", [])
-    held = Hang()
-    woken = False
-    sweeps = {"sweep_interval": "1"}  # a port that Neutron makes too late is a case for it
-    async with lanes.open() as stage, two(stage, lease=LEASE, neutron_defaults=sweeps) as both:
-        first, _second = both
-        place.strike(stage, held)
-
-        async def freeze():
-            await held.reached.wait()
-            first.send(signal.SIGSTOP)
-
-        async def at(moment):
-            nonlocal woken
-            wanted = record.states[moment]
-            if held.reached.is_set() and not woken:
-                cell.problems += differences(wanted, await state_of(stage))
-                woken = True
-                held.release()
-                first.send(signal.SIGCONT)
-                await first.ended()
-                await asyncio.sleep(LATE)
-
-            async def as_undisturbed():
-                return not differences(wanted, await state_of(stage))
-
-            try:
-                await stage.until(as_undisturbed, within=150)
-            except TimeoutError:
-                cell.problems += differences(wanted, await state_of(stage))
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(freeze())
-            await deleted.steps(stage, None, at)
-        if not woken:
-            cell.problems.append("it was not frozen")
-    return cell
+    cells = await signalled(lanes, deleted, record, places, Frozen, lease=LEASE, at_once=3)
+    judge(request.config, cells, of=len(record.writes))
 
 
 def _writes(stage):
