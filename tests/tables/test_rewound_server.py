@@ -4,16 +4,15 @@ Lives stand at different points when the copy is made, go on, and are all set ba
 cloud is not set back: what Neutron has is what was made in the past that never happened.
 """
 
-import asyncio
 import contextlib
 import json
 
 import pytest
 
-from tests.kit.controllers import Crash, Keeper
 from tests.kit.fakes.faults import Hang
 from tests.kit.kube import KubeRefusal
 from tests.kit.kube.objects import make_neutron_port, path_of
+from tests.tables.past import lived_again
 
 POD = "web"
 NAME = "openstack.org/neutron_port"
@@ -22,45 +21,6 @@ BIND = {
     "enabled_handlers": "vif,kuryrport,neutron_port",
     "neutron_ports": "bind",
 }
-
-
-class Past:
-    """The moment of the copy, and the return to it, for all lives of a test."""
-
-    def __init__(self, server, client, lives, *, restarted):
-        self._server, self._client = server, client
-        self._ready = asyncio.Barrier(lives)
-        self._done = asyncio.Barrier(lives)
-        self._copied, self._rewound = asyncio.Event(), asyncio.Event()
-        self._restarted = restarted
-        self._copy = None
-
-    @property
-    def is_behind(self):
-        return self._rewound.is_set()
-
-    async def copy(self):
-        """The copy is made when all lives stand where it is to find them."""
-        if await self._ready.wait() == 0:
-            self._copy = await asyncio.to_thread(self._server.snapshot)
-            self._copied.set()
-        await self._copied.wait()
-
-    async def come_back(self, keeper):
-        """Everything since the copy has never happened."""
-        if await self._done.wait() == 0:
-            await self._much_happens()
-            await asyncio.to_thread(self._server.rewind, self._copy)
-            self._rewound.set()
-        await self._rewound.wait()
-        if self._restarted:
-            await keeper.restart()
-
-    async def _much_happens(self):
-        """A backup is old: the versions of the lost past are ahead of the present ones."""
-        path = "/api/v1/namespaces/default"
-        for number in range(500):
-            await self._client.patch(path, {"metadata": {"labels": {"number": f"n{number}"}}})
 
 
 async def runs_with_one_port(stage, pod):
@@ -291,29 +251,10 @@ WITH_NEUTRON_PORTS = (
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["it lives on", "it is restarted"])
 async def test_controller_over_a_rewound_api_server_leaves_each_pod_one_port(lanes, restarted):
-    past = Past(lanes.server, lanes.client, len(POINTS), restarted=restarted)
-    problems = []
-
-    async def life(point):
-        # the Lease outlives the server's absence
-        groups = {"kubernetes": {"lease_duration": "180"}}
-        if point in WITH_NEUTRON_PORTS:
-            groups["kubernetes"] |= BIND
+    def groups_of(point):
+        groups = {"kubernetes": BIND if point in WITH_NEUTRON_PORTS else {}}
         if point in SWEPT:
             groups["neutron_defaults"] = {"sweep_interval": "3"}
-        async with lanes.open() as stage:
-            crash = Crash(applied=False).on(stage)
-            async with Keeper(stage, crash, **groups).keeping() as keeper:
-                try:
-                    await point(stage, past, keeper)
-                except (AssertionError, TimeoutError) as error:
-                    if not past.is_behind:
-                        raise  # the others would wait for it
-                    problems.append(
-                        f"{point.__name__}: {error!r}; ports {list(stage.cloud.ports)}"
-                    )
+        return groups
 
-    async with asyncio.timeout(250), asyncio.TaskGroup() as group:
-        for point in POINTS:
-            group.create_task(life(point))
-    assert not problems
+    assert not await lived_again(lanes, POINTS, groups_of, restarted=restarted)
