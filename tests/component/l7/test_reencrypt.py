@@ -208,7 +208,9 @@ async def test_restart_stores_and_changes_nothing(routers):
     assert routers.cloud.barbican.secrets == before[1]
 
 
-async def test_router_that_is_made_anew_has_its_pools_over_tls_at_once(routers, checks):
+@pytest.mark.parametrize("newest", [30, 20, 12])
+async def test_router_that_is_made_anew_has_its_pools_over_tls_at_once(routers, checks, newest):
+    routers.cloud.octavia.newest = newest  # of its API
     await two_backends(routers)
     authority = new_authority()
     tls, _ = reencrypt(authority, "a.com")

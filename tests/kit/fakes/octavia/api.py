@@ -52,7 +52,9 @@ class OctaviaAPI:
         self.store = Store()
         self._context_of = context_of
         self._views = Views(self.store)
-        self._balancers = Balancers(self.store, neutron, self._check_quota)
+        self._balancers = Balancers(
+            self.store, neutron, self._check_quota, newest=lambda: self.newest
+        )
         self.progress = Progress(self.store, self._balancers.discard, notify)
         changes = Changes(self.store, self.progress)
         self._parts = Parts(self.store, changes, self._check_quota, neutron.store.subnets)

@@ -37,7 +37,9 @@ class Balancers:
         store: Store,
         neutron: NeutronAPI,
         check_quota: Callable[[Kind, str, int], None],
+        newest: Callable[[], int],
     ) -> None:
+        self._newest = newest
         self.default_provider = "amphora"
         self._store = store
         self._neutron = neutron
@@ -49,6 +51,8 @@ class Balancers:
         What is refused after its port was made leaves the port behind, as in Octavia.
         """
         body = LOAD_BALANCER.check_create(body)
+        for pool in body["pools"]:
+            check_named(pool, self._newest())
         listeners = [_inside(LISTENER, listener) for listener in body.pop("listeners")]
         pools = [_inside(POOL, pool) for pool in body.pop("pools")]
         provider = body.setdefault("provider", self.default_provider)
@@ -233,8 +237,6 @@ class Balancers:
 def _inside(kind: Kind, body: Json) -> Json:
     """A body within another, and those within it, with their defaults."""
     checked = kind.check_create(body, inside=True)
-    if kind is POOL:
-        check_named(body)
     for name in ("protocol", "protocol_port") if kind is LISTENER else ():
         if name not in checked:
             raise errors.bad_input(name, "None", "Mandatory field missing.")

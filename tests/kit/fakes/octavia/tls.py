@@ -18,6 +18,7 @@ _VERSIONS = ("SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 _CA, _CRL = "client_ca_tls_container_ref", "client_crl_container_ref"
 # what Octavia chooses, as it is configured where it is not told
 _OF_POOLS = "ca_tls_container_ref"
+_CHOSEN_OF_POOLS = {"tls_ciphers": 15, "tls_versions": 17, "alpn_protocols": 24}
 _CHOSEN = {"tls_versions": ["TLSv1.2", "TLSv1.3"], "tls_ciphers": "TLS_AES_128_GCM_SHA256"}
 
 
@@ -77,12 +78,15 @@ def check_pool(present: Json, given: Json, store: Store) -> None:
         ) from error
 
 
-def check_named(pool: Json) -> None:
-    """500 for a pool within a load balancer that leaves open what Octavia is to choose."""
-    for name in (
-        ("tls_ciphers", "tls_versions", "alpn_protocols") if pool.get("tls_enabled") else ()
-    ):
-        if name not in pool:
+def check_named(pool: Json, newest: int) -> None:
+    """500 for a pool within a load balancer that leaves open what Octavia is to choose.
+
+    :param newest: version of the API; 400 for what a later one brought.
+    """
+    for name, since in _CHOSEN_OF_POOLS.items() if pool.get("tls_enabled") else ():
+        if newest < since and name in pool:
+            raise errors.unknown("pool", name)
+        if newest >= since and name not in pool:
             raise Answer(500, message=repr(name))
 
 
