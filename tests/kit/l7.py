@@ -283,11 +283,11 @@ class RouterStage(ServiceStage):
 
         await self.until(shown)
 
-    async def until_settled_router(self, *, policies, pools):
+    async def until_settled_router(self, *, policies, pools, router=NAME):
         """Wait until it has so many of them, and no others."""
 
         async def settled():
-            [tree] = self.routers()
+            [tree] = self.routers(router)
             there = [policy for each in tree["listeners"] for policy in each["policies"]]
             names = {policy["pool"]["name"] for policy in there if policy["pool"]}
             loose = {pool["name"] for pool in tree["loose_pools"]}

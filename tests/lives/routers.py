@@ -106,7 +106,7 @@ async def route(stage, _keeper, at):
 
 @life(environment="routers", shared="empty")
 async def further(stage, _keeper, at):
-    """An L7Router is made, serves an Ingress, gets other settings, and is deleted."""
+    """An L7Router is made, serves an Ingress, gets other settings, and both are deleted."""
     await stage.add_backend("one", *ONE)
     await stage.until(stage.is_published)
     await at("empty")
@@ -121,8 +121,9 @@ async def further(stage, _keeper, at):
     await stage.until_timeout(90000)
     await stage.until_router(observedGeneration=2)
     await at("changed")
+    await stage.delete_ingress("shop")
+    await stage.until_settled_router(policies=0, pools=0, router=stage.other)
     await stage.delete_router()
-    await stage.until_no_address("shop")
     await at("end")
 
 
