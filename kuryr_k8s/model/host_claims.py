@@ -64,7 +64,7 @@ class _Holders:
             self._by_host[host].setdefault(claim.namespace, claim)
             if claim.is_of_namespace:
                 self._owners[host].setdefault(claim.namespace, claim)
-                self._by_domain[_domain(host)].setdefault(claim.namespace, claim)
+                self._by_domain[host.domain].setdefault(claim.namespace, claim)
 
     def before(self, claim: Claim) -> Claim | None:
         """Return the oldest claim that keeps this one from its hosts, if there is one."""
@@ -79,13 +79,8 @@ class _Holders:
     def _of(self, host: Host) -> Iterator[Claim]:
         """Yield the claims that have a host in common with this one, one of each namespace."""
         yield from self._by_host.get(host, {}).values()
-        domain = _domain(host)
+        domain = host.domain
         if host.is_wildcard:
             yield from self._by_domain.get(domain, {}).values()
         else:
             yield from self._owners.get(Host(f"*.{domain}"), {}).values()
-
-
-def _domain(host: Host) -> str:
-    """Return what comes after the first label."""
-    return host.name.partition(".")[2]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.l7.lost import LAG
 from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import INGRESSCLASSES, INGRESSES, L7ROUTERS, Key
@@ -19,7 +20,6 @@ from kuryr_k8s.model.routes import OWN_ROUTER, Claim
 from kuryr_k8s.model.service import ingress_text
 
 Json = dict[str, Any]
-LAG = 1.0  # seconds until a cache that lags is looked at again
 CONTROLLER = "openstack.org/kuryr-l7-router"  # spec.controller of our IngressClasses
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
+from kuryr_k8s.handlers.l7.lost import LAG
 from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ROUTES, Key
@@ -26,7 +27,6 @@ from kuryr_k8s.model.ocp_route_status import Admission, entries
 from kuryr_k8s.model.routes import Claim, Refusal
 
 PARTLY = "PartlyServed"
-LAG = 1.0  # seconds until a cache that lags is looked at again
 
 
 class Unserved(errors.Refused):

@@ -42,7 +42,7 @@ WHY_NOT_TAKEN = "tls: Barbican or Octavia does not take its certificate: ask the
 
 
 class _Needs:
-    """What a router needs of the cluster, as it was looked at last.
+    """Hold the backends and certificates that a router needs, as they were looked at last.
 
     :param secrets: None if there is no TLS.
     """
@@ -175,7 +175,9 @@ class L7RouterHandler(Handler):
         if router is None:
             self._needs.pop(key, None)
             return None
-        needs = self._needs.setdefault(key, self._new_needs())
+        needs = self._needs.get(key)
+        if needs is None:
+            needs = self._needs[key] = self._new_needs()
         claims = self._routing.claims(router.name)
         if router.is_leaving:
             await self._release(key, router, claims)

@@ -8,7 +8,8 @@ from kuryr_k8s.drivers.base import FoundL7Router
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.conditions import new_condition
 from kuryr_k8s.handlers.l7.desired import Router
-from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.handlers.l7.lost import LAG
+from kuryr_k8s.k8s.events import REPORTED_AT_ONCE, Reference
 from kuryr_k8s.k8s.resources import L7ROUTERS, Key
 from kuryr_k8s.model.condition import READY, Condition
 from kuryr_k8s.model.l7router import FINALIZER, L7RouterObject
@@ -16,8 +17,6 @@ from kuryr_k8s.model.owner import Owner, Role
 
 Json = dict[str, Any]
 PREFIX = "kuryr-l7-router-"  # of the names of load balancers
-LAG = 1.0  # seconds until a cache that lags is looked at again
-REPORTED = (errors.Refused, errors.OverQuota, errors.NotFound)  # by the condition
 
 
 class RouterObjects:
@@ -142,7 +141,7 @@ def _ready(found: L7RouterObject, problem: errors.KuryrError | None) -> Conditio
     """Return the condition; as it was, where a problem may pass by itself."""
     if problem is None:
         return new_condition(found.generation, READY)
-    if isinstance(problem, REPORTED):
+    if isinstance(problem, REPORTED_AT_ONCE):
         message = getattr(problem, "brief", str(problem)) or problem.reason
         return new_condition(found.generation, problem.reason, message)
     if found.ready is not None:

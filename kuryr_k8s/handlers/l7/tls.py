@@ -112,7 +112,7 @@ def _is_one(host: Host) -> bool:
 
 def _wider(host: Host) -> tuple[str, str]:
     """Return the names of the hosts that cover a host besides itself."""
-    return f"*.{host.name.partition('.')[2]}", ""
+    return f"*.{host.domain}", ""
 
 
 @dataclass(frozen=True, slots=True)
