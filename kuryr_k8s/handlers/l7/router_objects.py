@@ -6,7 +6,7 @@ from typing import Any
 from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import FoundL7Router
 from kuryr_k8s.handlers.base import HandlerContext
-from kuryr_k8s.handlers.conditions import new_condition
+from kuryr_k8s.handlers.conditions import new_condition, refused_condition
 from kuryr_k8s.handlers.l7.desired import Router
 from kuryr_k8s.handlers.l7.lost import LAG
 from kuryr_k8s.k8s.events import REPORTED_AT_ONCE, Reference
@@ -142,8 +142,7 @@ def _ready(found: L7RouterObject, problem: errors.KuryrError | None) -> Conditio
     if problem is None:
         return new_condition(found.generation, READY)
     if isinstance(problem, REPORTED_AT_ONCE):
-        message = getattr(problem, "brief", str(problem)) or problem.reason
-        return new_condition(found.generation, problem.reason, message)
+        return refused_condition(found.generation, problem)
     if found.ready is not None:
         return found.ready
     return new_condition(found.generation, "Pending", "its load balancer is not as desired yet")

@@ -26,7 +26,7 @@ from kuryr_k8s.drivers.named.objects import NamedObjects, told
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.limit import Priority, on_behalf_of, prioritized
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.conditions import new_condition
+from kuryr_k8s.handlers.conditions import new_condition, refused_condition
 from kuryr_k8s.handlers.neutron_ports import plan
 from kuryr_k8s.handlers.neutron_ports.claims import Claims
 from kuryr_k8s.handlers.neutron_ports.floating_ips import (
@@ -35,7 +35,7 @@ from kuryr_k8s.handlers.neutron_ports.floating_ips import (
 )
 from kuryr_k8s.handlers.neutron_ports.ports import PortsOfNeutronPorts
 from kuryr_k8s.handlers.neutron_ports.sweep import NeutronPortSweep
-from kuryr_k8s.k8s.events import Reference
+from kuryr_k8s.k8s.events import REPORTED_AT_ONCE, Reference
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, NEUTRONPORTS, NODES, Key
 from kuryr_k8s.model.condition import READY, Condition
@@ -52,7 +52,6 @@ from kuryr_k8s.model.neutronport import (
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-REPORTED = (errors.Refused, errors.OverQuota, errors.NotFound)  # by a condition
 
 
 class PortLost(errors.Refused):
@@ -163,7 +162,7 @@ class NeutronPortHandler(Handler):
         """Keep the port as it is to be, and let its IPAMClaim say what becomes of it."""
         try:
             await self._keep(key, port)
-        except REPORTED:
+        except REPORTED_AT_ONCE:
             with contextlib.suppress(errors.KubeError):  # what is wrong with the port matters more
                 await self._claims.tell(self._neutron_ports.get(key) or port)
             raise
@@ -181,7 +180,7 @@ class NeutronPortHandler(Handler):
                 port = await self._drop_floating_ip(key, port)
             try:
                 status = await self._ensure(key, port, project)
-            except REPORTED as error:
+            except REPORTED_AT_ONCE as error:
                 await self._record_refusal(key, port, READY, error)
                 raise
             port = await self._write(key, port, status)
@@ -210,7 +209,7 @@ class NeutronPortHandler(Handler):
             self._led_to[port.uid] = shown
         try:
             address = await self._floating_ips.ensure(port, project, asked)
-        except REPORTED as error:
+        except REPORTED_AT_ONCE as error:
             await self._record_refusal(key, port, FLOATING_IP, error)
             raise
         ready = new_condition(port.generation, "FloatingIPReady")
@@ -443,9 +442,8 @@ class NeutronPortHandler(Handler):
         newest = self._neutron_ports.get(key)
         if newest is None or _about(newest) != _about(port):
             raise errors.Wait(f"NeutronPort {key} has changed meanwhile", delay=1.0) from error
-        message = getattr(error, "brief", str(error)) or error.reason
         is_failed = kind == READY and not newest.port_id
-        condition = new_condition(newest.generation, error.reason, message)
+        condition = refused_condition(newest.generation, error)
         await self._write_condition(
             key, newest, kind, condition, {"phase": FAILED} if is_failed else {}
         )
