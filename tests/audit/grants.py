@@ -95,11 +95,14 @@ def shipped(directory):
         kind, role = binding["roleRef"]["kind"], binding["roleRef"]["name"]
         rules = roles[(kind, role, namespace if kind == "Role" else "")]
         for subject in binding["subjects"]:
-            grants |= {grant for rule in rules for grant in _of(rule, subject["name"], namespace)}
+            grants |= {
+                grant for rule in rules for grant in of_rule(rule, subject["name"], namespace)
+            }
     return grants
 
 
-def _of(rule, account, namespace):
+def of_rule(rule, account, namespace=""):
+    """Return the grants of one rule of a role."""
     return {
         Grant(account, verb, group, resource, namespace, name)
         for verb in rule["verbs"]

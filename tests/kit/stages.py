@@ -22,6 +22,14 @@ LEASE = "600"  # seconds: no life ends because many at once left no time to rene
 AT_ONCE = 20  # lanes; most of their time is waiting for back-offs
 ROLE = "lanes-leases"
 ACCOUNT = "kuryr-controller"  # of etc/rbac
+RULES = [  # what lanes grant it besides: a lane has its Lease and its ConfigMap under other names
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["create", "get", "watch", "update"],
+    },
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get", "patch"]},
+]
 
 
 class Lanes:
@@ -123,17 +131,7 @@ async def permit(client, server):
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     if await client.find(f"{roles}/{ROLE}") is None:
         head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": ROLE}}
-        rule = {
-            "apiGroups": ["coordination.k8s.io"],
-            "resources": ["leases"],
-            "verbs": ["create", "get", "watch", "update"],
-        }
-        maps = {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "verbs": ["create", "get", "patch"],
-        }
-        role = {"kind": "ClusterRole", "rules": [rule, maps]}
+        role = {"kind": "ClusterRole", "rules": RULES}
         await client.request("POST", roles, head | role)
         api_group = "rbac.authorization.k8s.io"
         binding = {
