@@ -5,7 +5,7 @@ import pytest
 from tests.component.l7.test_ingress import ONE, TWO, two_backends
 from tests.component.l7.test_ocp_route import TLS
 from tests.component.l7.test_tls import until_secure
-from tests.component.l7.test_trouble import OFTEN
+from tests.component.l7.test_trouble import OFTEN, SOON
 from tests.kit.fakes.faults import answer
 from tests.kit.l7 import pool_of, pools_in
 from tests.kit.routes import reencrypt
@@ -149,7 +149,7 @@ async def test_route_is_closed_while_barbican_does_not_store_its_ca(routers):
     await two_backends(routers)
     authority = new_authority()
     tls, certificate = reencrypt(authority, "a.com", insecure="Allow")
-    async with routers.controller(**TLS):
+    async with routers.controller(patience=SOON, **TLS):
 
         async def refuse(request, proceed):
             is_full = len(routers.cloud.barbican.secrets) == 1  # the CA comes second

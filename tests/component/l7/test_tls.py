@@ -7,7 +7,7 @@ from kuryr_k8s.handlers.l7.router import L7RouterHandler
 from kuryr_k8s.k8s.resources import TLSSECRETS
 from kuryr_k8s.model.certificate import read_certificate
 from tests.component.l7.test_ingress import ONE, TWO, two_backends
-from tests.component.l7.test_trouble import OFTEN, is_told
+from tests.component.l7.test_trouble import OFTEN, SOON, is_told
 from tests.kit.confs import MARK
 from tests.kit.fakes.faults import answer
 from tests.kit.tls import HOSTILE, make_pair, make_secret, names_in
@@ -204,7 +204,7 @@ async def test_without_the_option_hosts_are_served_in_plain_http_and_that_is_tol
 async def test_barbican_that_stores_nothing_closes_new_hosts_alone(routers, status):
     await two_backends(routers)
     first = await routers.add_secret("a", "a")
-    async with routers.controller(**TLS):
+    async with routers.controller(patience=SOON, **TLS):
         await add_shop(routers, "a", name="one", secret="a")
         await routers.until_shown(first)
         fault = routers.cloud.faults.add(
@@ -228,7 +228,7 @@ async def test_barbican_that_stores_nothing_closes_new_hosts_alone(routers, stat
 async def test_former_certificate_is_shown_until_barbican_stores_the_renewed_one(routers):
     await two_backends(routers)
     first = await routers.add_secret("cert", "a")
-    async with routers.controller(**TLS):
+    async with routers.controller(patience=SOON, **TLS):
         await add_shop(routers, "a")
         await routers.until_address("shop")
         await routers.until_shown(first)
@@ -256,7 +256,7 @@ async def test_nothing_is_changed_without_barbican_which_octavia_reads_for_any_c
         await routers.until_shown(first)
     routers.cloud.barbican.is_away = True
     before = len(routers.octavia_calls())
-    async with routers.controller(**TLS):
+    async with routers.controller(patience=SOON, **TLS):
         await routers.add_ingress("other", ("b", ("Prefix", "/", "two")))
         asked = routers.cloud.calls.count("GET", SECRETS)
 

@@ -8,6 +8,7 @@ from tests.kit.fakes.faults import answer
 from tests.kit.l7 import STATE
 
 OFTEN = {"neutron_defaults": {"sweep_interval": "1"}}
+SOON = {"refused": 1.0}  # seconds until what Barbican did not store is stored again
 
 
 async def test_pool_in_error_is_replaced_before_it_goes(routers):
