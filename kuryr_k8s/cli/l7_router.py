@@ -10,7 +10,8 @@ Json = dict[str, Any]
 DELETING = "that of [l7_router] is being deleted"
 DELETED = (
     "the L7 router is being deleted. It is created again when the controller restarts, or when "
-    "another one leads, unless l7_router is no longer in [kubernetes] enabled_handlers"
+    "another one takes the lead, unless l7_router, ingress and ocp_route are no longer in "
+    "[kubernetes] enabled_handlers"
 )
 
 
@@ -27,7 +28,9 @@ def add_commands(
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("show", parents=[reading], help="show where the L7 routers are")
     commands.add_parser(
-        "delete", parents=[changing], help="delete the L7 router that [l7_router] describes"
+        "delete",
+        parents=[changing],
+        help="delete the cluster's own L7 router: the one that [l7_router] describes",
     )
 
 

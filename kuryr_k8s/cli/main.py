@@ -97,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     managed = commands.add_parser("pools", help="show and change the pools of ports")
     pools.add_commands(managed, reading, changing)
-    routing = commands.add_parser("l7-router", help="show and delete the L7 router")
+    routing = commands.add_parser(
+        "l7-router", help="show the L7 routers, delete the cluster's own one"
+    )
     l7_router.add_commands(routing, reading, changing)
     return parser

@@ -172,7 +172,7 @@ _parts = [
     cfg.StrOpt(
         "l7_router_driver",
         default="neutron_l7_policy",
-        help="Driver that makes L7 routers of Ingresses.",
+        help="Driver that makes L7 routers of Ingresses and OpenShift Routes.",
     ),
 ]
 

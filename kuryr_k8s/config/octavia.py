@@ -90,23 +90,24 @@ l7_router = [
     cfg.StrOpt(
         "default_backend",
         regex=r"^([a-z0-9.-]+/[a-z0-9-]+:[a-z0-9-]+)?$",
-        help="Service for requests that no Ingress asks for, as NAMESPACE/NAME:PORT, with the "
+        help="Service for requests for which there is no route, as NAMESPACE/NAME:PORT, with the "
         "name or the number of the port: for example one that answers 404. Empty: Octavia answers "
         "503.",
     ),
     cfg.BoolOpt(
         "tls",
         default=False,
-        help="Serve the hosts of Ingresses over TLS that ask for it. Their certificates are read "
-        "from Secrets of type kubernetes.io/tls, which etc/rbac/optional/tls-secrets.yaml allows, "
-        "and stored in Barbican for Octavia, in [neutron_defaults] project.",
+        help="Serve Ingresses and OpenShift Routes over TLS where they ask for it. Certificates "
+        "are read from Secrets of type kubernetes.io/tls, which "
+        "etc/rbac/optional/tls-secrets.yaml allows, and stored in Barbican for Octavia, in "
+        "[neutron_defaults] project.",
     ),
     cfg.StrOpt(
         "default_certificate",
         regex=r"^([a-z0-9-]+/[a-z0-9.-]+)?$",
         help="Secret of type kubernetes.io/tls, as NAMESPACE/NAME, with the certificate for "
-        "Ingresses that ask for TLS without naming one. Clients that ask for a host for which "
-        "there is no certificate are shown it as well.",
+        "Ingresses and Routes that ask for TLS without naming one. Clients that ask for a host "
+        "for which there is no certificate are shown it as well.",
     ),
     cfg.StrOpt(
         "route_labels",
