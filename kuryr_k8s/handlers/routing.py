@@ -21,18 +21,18 @@ class Verdict:
     """State how far the router serves the claim of an object.
 
     :param address: of the router.
-    :param is_refused: none of its routes can be had.
+    :param has_no_routes: none of its routes can be had.
     :param is_served: all of its routes that are not refused are as desired.
-    :param refused: why routes of it are left out.
+    :param problems: what of it cannot be done, in words for users.
     :param is_closed: some of its routes would be served over TLS, and have no certificate.
     :param version: of the claim.
     :param refusal: why the claim itself cannot be had.
     """
 
     address: str
-    is_refused: bool
+    has_no_routes: bool
     is_served: bool
-    refused: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     is_closed: bool = False
     version: int = 0
     refusal: Refusal | None = None
@@ -132,7 +132,7 @@ class Routing:
     def publish(
         self, router: str, claims: Iterable[Claim], verdicts: Mapping[str, Verdict], address: str
     ) -> None:
-        """Tell the objects whose verdicts are not as before.
+        """Keep the verdicts and the address; wake the objects that others than before concern.
 
         :param verdicts: by the uids of the objects.
         :param address: the router's; empty if there is none any more.
@@ -146,5 +146,6 @@ class Routing:
         for claim in claims:
             if before.get(claim.uid) != verdicts.get(claim.uid):
                 self._sources[claim.kind].wake(Key(claim.namespace, claim.name))
-        for source in self._sources.values() if has_changed else ():
-            source.address_changed()
+        if has_changed:
+            for source in self._sources.values():
+                source.address_changed()

@@ -3,10 +3,9 @@
 import hashlib
 from dataclasses import dataclass, field
 
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from kuryr_k8s.model.certificate import LONGEST, UnusableCertificate
+from kuryr_k8s.model.certificate import LONGEST, UnusableCertificate, read_certificates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +22,16 @@ class Authority:
     bundle: bytes = field(repr=False, compare=False)
 
 
-def read_authority(source: str, text: bytes) -> Authority:
+def read_authority(source: str, text: bytes, field: str) -> Authority:
     """Return the certificates in a text of PEM, without what else is there.
 
     :param source: see :class:`Authority`.
+    :param field: where users write it.
     :raises UnusableCertificate: there are none, or one that cannot be read, for which haproxy
         would refuse the configuration of all hosts.
     """
-    try:
-        found = x509.load_pem_x509_certificates(text)
-    # the library has no common base for what it raises at what users may write there
-    except Exception as error:
-        raise UnusableCertificate("it has no certificates in PEM") from error
+    found = read_certificates(text, field)
     bundle = b"".join(dict.fromkeys(each.public_bytes(Encoding.PEM) for each in found))
     if len(bundle) > LONGEST:
-        raise UnusableCertificate(f"it has more than {LONGEST} bytes of certificates")
+        raise UnusableCertificate(f"{field} has more than {LONGEST} bytes of certificates")
     return Authority(source=source, digest=hashlib.sha256(bundle).hexdigest(), bundle=bundle)

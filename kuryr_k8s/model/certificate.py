@@ -64,7 +64,20 @@ class Certificate:
         return any(Host(name).covers(host) for name in self.names)
 
 
-def read_certificate(source: str, certificates: bytes, key: bytes) -> Certificate:
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields in which users write a certificate and its key, by which errors name them."""
+
+    certificate: str = "tls.crt"
+    key: str = "tls.key"
+
+
+OF_SECRETS = Fields()
+
+
+def read_certificate(
+    source: str, certificates: bytes, key: bytes, fields: Fields = OF_SECRETS
+) -> Certificate:
     """Return the certificate that is first in a text of PEM, with its chain and its key.
 
     :param source: see :class:`Certificate`.
@@ -72,7 +85,7 @@ def read_certificate(source: str, certificates: bytes, key: bytes) -> Certificat
     :raises UnusableCertificate: it cannot be used.
     """
     try:
-        return _read(source, certificates, key)
+        return _read(source, certificates, key, fields)
     except UnusableCertificate:
         raise
     # the library has no common base for what it raises at what users may write there
@@ -80,12 +93,12 @@ def read_certificate(source: str, certificates: bytes, key: bytes) -> Certificat
         raise UnusableCertificate("it has something that cannot be read") from error
 
 
-def _read(source: str, certificates: bytes, key: bytes) -> Certificate:
-    first, *others = read_chain(certificates)
+def _read(source: str, certificates: bytes, key: bytes, fields: Fields) -> Certificate:
+    first, *others = read_certificates(certificates, fields.certificate)
     if first.public_key_algorithm_oid not in KINDS:
         raise UnusableCertificate(f"its key is {KEYS}")
     _check_strength(first)
-    private = _private(key)
+    private = _private(key, fields.key)
     if _der(_public(first)) != _der(private.public_key()):
         raise UnusableCertificate("its key is not that of the certificate")
     # clients have the roots
@@ -112,29 +125,31 @@ def _read(source: str, certificates: bytes, key: bytes) -> Certificate:
     )
 
 
-def read_chain(text: bytes) -> Sequence[x509.Certificate]:
+def read_certificates(text: bytes, field: str) -> Sequence[x509.Certificate]:
     """Return the certificates in a text of PEM, of which there is one at least.
 
+    :param field: where users write it.
     :raises UnusableCertificate: there is none, or one of them is damaged.
     """
     try:
         found = x509.load_pem_x509_certificates(text)
-    except ValueError as error:
-        raise UnusableCertificate("tls.crt has no certificates in PEM") from error
+    # the library has no common base for what it raises at what users may write there
+    except Exception as error:
+        raise UnusableCertificate(f"{field} has no certificates in PEM") from error
     # the library passes over one without an end
     if len(found) < len(_BEGIN.findall(text)):
-        raise UnusableCertificate("tls.crt has a certificate that cannot be read")
+        raise UnusableCertificate(f"{field} has a certificate that cannot be read")
     return found
 
 
-def _private(text: bytes) -> PrivateKey:
+def _private(text: bytes, field: str) -> PrivateKey:
     if len(text) > LONGEST_KEY:
-        raise UnusableCertificate(f"tls.key has more than {LONGEST_KEY} bytes")
+        raise UnusableCertificate(f"{field} has more than {LONGEST_KEY} bytes")
     try:
         # whether its primes are primes takes a second, in which all else would wait
         private = load_pem_private_key(text, password=None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError) as error:
-        raise UnusableCertificate("tls.key has no private key in PEM") from error
+        raise UnusableCertificate(f"{field} has no private key in PEM") from error
     if not isinstance(private, PrivateKey):
         raise UnusableCertificate(f"its key is {KEYS}")
     return private

@@ -116,7 +116,7 @@ class L7RouterObject:
 
     @property
     def vip_address(self) -> str | None:
-        """Return the address of the VIP, as the status says."""
+        """The address of the VIP, as the status says."""
         address = dict(self.shown).get("vipAddress")
         return address if isinstance(address, str) else None
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from kuryr_k8s.model.authority import Authority, read_authority
 from kuryr_k8s.model.certificate import (
     Certificate,
+    Fields,
     UnusableCertificate,
     read_certificate,
-    read_chain,
+    read_certificates,
 )
 from kuryr_k8s.model.ocp_route import LONGEST, SERVICE, TOO_LONG, OCPRoute, RouteTLS
 from kuryr_k8s.model.ocp_route_annotations import ROUND_ROBIN, Honoured, honoured
@@ -29,6 +30,7 @@ from kuryr_k8s.model.routes import (
 )
 
 KIND = "Route"
+FIELDS = Fields(certificate="certificate", key="key")
 FOUND = 302  # by which OpenShift's router redirects
 EDGE, REENCRYPT, PASSTHROUGH = "edge", "reencrypt", "passthrough"
 NONE, ALLOW, REDIRECT, SUBDOMAIN = "None", "Allow", "Redirect", "Subdomain"
@@ -190,16 +192,13 @@ def _certificate(
     for name, text in texts.items():
         if text == TOO_LONG:
             return UnusableCertificate(f"{name} has more than {LONGEST} characters")
-    crt = "caCertificate"  # errors have the words of Secrets
-    chain = f"{tls.certificate}\n{tls.authorities}\n"
+    chain = f"{tls.certificate}\n{tls.authorities}\n".encode()
     try:
         if tls.authorities:
-            read_chain(tls.authorities.encode())
-        crt = "certificate"
-        return read_certificate(route.uid, chain.encode(), tls.key.encode())
+            read_certificates(tls.authorities.encode(), "caCertificate")
+        return read_certificate(route.uid, chain, tls.key.encode(), FIELDS)
     except UnusableCertificate as error:
-        told = str(error).replace("tls.crt", crt).replace("tls.key", "key")
-        return UnusableCertificate(told)  # what has led to the error is not to be kept
+        return UnusableCertificate(str(error))  # what has led to the error is not to be kept
 
 
 def _authority(route: OCPRoute, tls: RouteTLS) -> Authority | None:
@@ -209,10 +208,7 @@ def _authority(route: OCPRoute, tls: RouteTLS) -> Authority | None:
     """
     if tls.termination != REENCRYPT:
         return None
-    try:
-        return read_authority(f"{route.uid}-ca", tls.destination.encode())
-    except UnusableCertificate as error:
-        raise UnusableCertificate(f"destinationCACertificate: {error}") from error
+    return read_authority(f"{route.uid}-ca", tls.destination.encode(), "destinationCACertificate")
 
 
 def _pool(route: OCPRoute, asked: Honoured, authority: Authority | None) -> Split:

@@ -45,7 +45,7 @@ class Path:
 
     @property
     def is_any(self) -> bool:
-        """Return whether every path belongs to it."""
+        """True if every path belongs to it."""
         return not (self.is_exact or self.elements)
 
     def covers(self, other: Self) -> bool:
@@ -71,22 +71,22 @@ class Host:
 
     @property
     def is_any(self) -> bool:
-        """Return whether every host belongs to it."""
+        """True if every host belongs to it."""
         return not self.name
 
     @property
     def is_wildcard(self) -> bool:
-        """Return whether its first label may be any label."""
+        """True if its first label may be any label."""
         return self.name.startswith("*.")
 
     @property
     def domain(self) -> str:
-        """Return what comes after the first label."""
+        """What comes after the first label."""
         return self.name.partition(".")[2]
 
     @property
     def rank(self) -> int:
-        """Return how specific the host is: the lower, the more specific."""
+        """How specific the host is: the lower, the more specific."""
         return 2 if self.is_any else int(self.is_wildcard)
 
     def covers(self, other: Self) -> bool:
@@ -141,7 +141,7 @@ class Route:
 
     @property
     def precedence(self) -> tuple[object, ...]:
-        """Return the sort key of the route: the most specific route first, then the oldest one."""
+        """Sort key of the route: the most specific route first, then the oldest one."""
         return (
             self.host.rank,
             -len(self.host.name),
@@ -179,7 +179,7 @@ class Backend:
 
     @property
     def parts(self) -> tuple["Backend", ...]:
-        """Return the Services' ports whose Pods are members of the pool."""
+        """The Services' ports whose Pods are members of the pool."""
         return (self,)
 
 
@@ -207,7 +207,7 @@ class Split:
 
     @property
     def parts(self) -> tuple[Backend, ...]:
-        """Return the Services' ports whose Pods are members of the pool."""
+        """The Services' ports whose Pods are members of the pool."""
         return tuple(backend for backend, _ in self.shares)
 
 

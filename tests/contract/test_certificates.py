@@ -189,7 +189,7 @@ SECURE = dataclasses.replace(POOL, name="secure", tls_enabled=True)
 
 def authority(source: str, count: int = 1) -> Authority:
     """So many CAs, for pools."""
-    return read_authority(source, pem_of(*(make_authority()[0] for _ in range(count))))
+    return read_authority(source, pem_of(*(make_authority()[0] for _ in range(count))), "its CA")
 
 
 def balancer_over_tls(side: Side, subnet_id: str, *refs: str | None) -> LoadBalancer:

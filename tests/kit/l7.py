@@ -192,11 +192,11 @@ class RouterStage(ServiceStage):
 
         await self.until(is_newest)
         self.proxy.events.hold(plural)
-        before = self.proxy.calls.count(until, plural)
+        before = self.proxy.calls.count(until, plural)  # the first call has yet to be answered
         cache._apply("DELETED", await self.client.find(path))
 
         async def asked():
-            return self.proxy.calls.count(until, plural) > before
+            return self.proxy.calls.count(until, plural) > before + 1
 
         await self.until(asked)
 
@@ -271,7 +271,7 @@ class RouterStage(ServiceStage):
         await self.until(trusted)
 
     async def until_shown(self, *certificates):
-        """Wait until clients are shown these, no others are stored, and nothing is at work."""
+        """Wait until clients are shown these, and no others are stored."""
         serials = {serial_of(each) for each in certificates}
 
         async def shown():
@@ -284,7 +284,7 @@ class RouterStage(ServiceStage):
         await self.until(shown)
 
     async def until_settled_router(self, *, policies, pools, router=NAME):
-        """Wait until it has so many of them, and no others."""
+        """Wait until the router has so many policies and pools, and no others."""
 
         async def settled():
             [tree] = self.routers(router)

@@ -8,7 +8,7 @@ in Barbican before a listener or a pool names them, and go after it has left the
 import dataclasses
 import functools
 import ipaddress
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -73,13 +73,33 @@ class _Wanted:
 
     @property
     def planned(self) -> frozenset[str]:
-        """Return the names of the routes that have policies of any listener."""
+        """The names of the routes that have policies of any listener."""
         return frozenset(name for made in self.plans.values() for name in made.of_routes)
 
     @property
     def refused(self) -> dict[str, str]:
-        """Return why routes are left out of any listener, by their names."""
+        """Why routes are left out of any listener, by their names."""
         return {name: why for made in self.plans.values() for name, why in made.refused.items()}
+
+
+@dataclass(slots=True)
+class _Record:
+    """Hold what is known of one router.
+
+    :param wanted: what the last call of ``ensure`` asked for.
+    :param vip_address: what it has had.
+    :param vip_subnet: the one that is named.
+    :param is_address_known: whether it has a floating IP was found out.
+    :param conflicts: creations in a row that were refused for the address.
+    """
+
+    wanted: _Wanted | None = None
+    vip_address: str | None = None
+    vip_subnet: Subnet | None = None
+    floating_ip: str | None = None
+    is_address_known: bool = False
+    conflicts: int = 0
+    certificates: StoredCertificates | None = None
 
 
 class NeutronL7Policy(L7RouterDriver):
@@ -91,12 +111,7 @@ class NeutronL7Policy(L7RouterDriver):
         self._public_ips = context.drivers[ServicePublicIPDriver]
         self._subnets = context.drivers[ServiceSubnetsDriver]
         self._names = Names(context)
-        self._floating_ips: dict[Owner, str | None] = {}
-        self._vips: dict[Owner, str] = {}  # what each has had
-        self._vip_subnets: dict[Owner, Subnet] = {}  # those that are named
-        self._conflicts: Counter[Owner] = Counter()  # creations in a row refused for the address
-        self._certificates: dict[Owner, StoredCertificates] = {}
-        self._wanted: dict[Owner, _Wanted] = {}  # by the last call of ensure
+        self._records: defaultdict[Owner, _Record] = defaultdict(_Record)
         # of the same routes the plan is the same, however often a router is looked at
         self._plan: Callable[[tuple[Route, ...]], Plan] = functools.lru_cache(PLANS)(plan)
 
@@ -119,6 +134,7 @@ class NeutronL7Policy(L7RouterDriver):
         self._lbaas.subscribe(of_router)
 
     async def ensure(self, router: L7Router) -> FoundL7Router:
+        record = self._records[router.owner]
         refs: Mapping[str, str] = {}
         problem: errors.KuryrError | None = None
         certificates = self._certificates_of(router.owner)
@@ -127,14 +143,14 @@ class NeutronL7Policy(L7RouterDriver):
             # again, and would end the listener over TLS.
             stored = await certificates.store((*router.certificates, *router.authorities.values()))
             refs, problem = stored.refs, stored.problem
-        wanted = self._wanted[router.owner] = self._wanted_of(router, refs)
+        wanted = record.wanted = self._wanted_of(router, refs)
         desired = await self._desired(router, wanted)
         try:
             found = await self._lbaas.ensure(router.owner, desired)
         except errors.KuryrError as error:
             conflict = isinstance(error, errors.Conflict)
             if conflict and not await self._lbaas.exists(router.owner):
-                self._conflicts[router.owner] += 1
+                record.conflicts += 1
             if certificates is not None and isinstance(error, errors.Refused):
                 await self._doubt_certificates(router.owner, certificates, error)
             # once it has been ACTIVE, the address does not wait for changes
@@ -142,9 +158,9 @@ class NeutronL7Policy(L7RouterDriver):
             if last is None:
                 raise
             found, problem = last, error
-        self._vips[router.owner] = found.vip_address
-        self._conflicts.pop(router.owner, None)
-        self._floating_ips[router.owner] = await self._floating_ip(router, found)
+        record.vip_address, record.conflicts = found.vip_address, 0
+        record.floating_ip = await self._floating_ip(router, found)
+        record.is_address_known = True
         if problem is not None:
             raise problem
         if certificates is not None:
@@ -154,7 +170,8 @@ class NeutronL7Policy(L7RouterDriver):
     async def _floating_ip(self, router: L7Router, found: FoundLoadBalancer) -> str | None:
         """Return the floating IP of a router, after making it, or removing one that it had."""
         if not router.has_floating_ip:
-            if self._floating_ips.get(router.owner, "unknown") is not None:
+            record = self._records[router.owner]
+            if record.floating_ip is not None or not record.is_address_known:
                 await self._public_ips.release(router.owner, keep=None)
             return None
         return await self._public_ips.ensure(
@@ -171,10 +188,10 @@ class NeutronL7Policy(L7RouterDriver):
 
     async def state(self, router: L7Router) -> FoundL7Router | None:
         found = await self._last_seen(router.owner)
-        wanted = self._wanted.get(router.owner)
-        if found is None or wanted is None or router.owner not in self._floating_ips:
+        record = self._records[router.owner]
+        if found is None or record.wanted is None or not record.is_address_known:
             return None
-        return self._state_of(router, wanted, found)
+        return self._state_of(router, record.wanted, found)
 
     async def release(self, owner: Owner) -> None:
         await self._public_ips.release(owner, keep=None)
@@ -182,15 +199,12 @@ class NeutronL7Policy(L7RouterDriver):
         certificates = self._certificates_of(owner)
         if certificates is not None:
             await certificates.delete_unused(())
-        self._certificates.pop(owner, None)
-        self._floating_ips.pop(owner, None)
-        self._vips.pop(owner, None)
-        self._vip_subnets.pop(owner, None)
-        self._wanted.pop(owner, None)
+        self._records.pop(owner, None)
 
     async def review(self) -> list[Owner]:
-        for certificates in self._certificates.values():
-            certificates.doubt()
+        for record in self._records.values():
+            if record.certificates is not None:
+                record.certificates.doubt()
         listed = [*await self._lbaas.list_owned(), *await self._public_ips.list_owned()]
         ours = {self._context.neutron.mark.uid}
         return list(
@@ -206,32 +220,33 @@ class NeutronL7Policy(L7RouterDriver):
         context = self._context
         if not context.conf.l7_router.tls:
             return None
-        if owner not in self._certificates:
+        record = self._records[owner]
+        if record.certificates is None:
             mark = context.neutron.mark
             whose = "" if owner.uid == mark.uid else f"/{owner.uid}"
-            self._certificates[owner] = StoredCertificates(
+            record.certificates = StoredCertificates(
                 context.barbican, f"{mark.tag}{whose}:", context.clock, context.patience.refused
             )
-        return self._certificates[owner]
+        return record.certificates
 
     async def _last_seen(self, owner: Owner) -> FoundLoadBalancer | None:
         found = await self._lbaas.last_seen(owner)
         return found if found is not None and found.provisioning_status == ACTIVE else None
 
     async def _vip_address(self, router: L7Router, subnet: Subnet) -> str | None:
-        """Return the address of the VIP; None if it may be any.
+        """Return the address that the VIP is to have; None if it may be any.
 
-        Nobody is believed who says that a load balancer that exists has another one.
+        Of a load balancer that exists, only Octavia's word counts, which is kept.
         """
-        owner = router.owner
+        record = self._records[router.owner]
         if router.vip_address is not None:
             return router.vip_address
-        if (found := await self._lbaas.last_seen(owner)) is not None:
-            self._vips[owner] = found.vip_address
+        if (found := await self._lbaas.last_seen(router.owner)) is not None:
+            record.vip_address = found.vip_address
             return None
-        if await self._lbaas.exists(owner) or self._conflicts[owner] >= CONFLICTS:
+        if await self._lbaas.exists(router.owner) or record.conflicts >= CONFLICTS:
             return None
-        former = self._vips.get(owner) or router.former_vip_address
+        former = record.vip_address or router.former_vip_address
         return former if former is not None and _is_in(former, subnet) else None
 
     async def _doubt_certificates(
@@ -287,15 +302,15 @@ class NeutronL7Policy(L7RouterDriver):
         if router.vip_subnet is None:
             subnets = await self._subnets.all_subnets()
             return next(each for each in subnets if each.ip_version == 4)
-        subnet = self._vip_subnets.get(router.owner)
-        if subnet is None:
+        record = self._records[router.owner]
+        if record.vip_subnet is None:
             neutron, project_id = self._context.neutron, router.project_id
             subnet_id = await self._names.id_of("subnet", project_id, router.vip_subnet)
             subnet = await neutron.get_subnet(subnet_id)
             if subnet.ip_version != 4:
                 raise errors.Refused(f"subnet {router.vip_subnet} is not one of IPv4")
-            self._vip_subnets[router.owner] = subnet
-        return subnet
+            record.vip_subnet = subnet
+        return record.vip_subnet
 
     async def _desired(self, router: L7Router, wanted: _Wanted) -> LoadBalancer:
         subnet = await self._subnet(router)
@@ -320,7 +335,7 @@ class NeutronL7Policy(L7RouterDriver):
         refused = wanted.refused
         return FoundL7Router(
             found=found,
-            floating_ip=self._floating_ips.get(router.owner),
+            floating_ip=self._records[router.owner].floating_ip,
             served=_served(wanted, found),
             refused={name: refused[name] for name in refused.keys() - wanted.planned},
             limited={name: refused[name] for name in refused.keys() & wanted.planned},

@@ -8,7 +8,16 @@ from kuryr_k8s.handlers.l7.tls import Division
 from kuryr_k8s.model.l7router import RouterSpec
 from kuryr_k8s.model.load_balancer import Pool
 from kuryr_k8s.model.owner import Owner
-from kuryr_k8s.model.routes import Backend, Claim, Forward, Host, Path, Route, Split
+from kuryr_k8s.model.routes import (
+    Backend,
+    Claim,
+    Forward,
+    Host,
+    Path,
+    Route,
+    SecretName,
+    Split,
+)
 
 DEFAULT_ROUTE = "default backend"
 ANYTIME = "9"  # later than every time of a creation: others come first
@@ -39,6 +48,16 @@ def backends_of(router: Router, claims: Iterable[Claim]) -> list[Backend | Split
     found: list[Backend | Split] = [backend for claim in claims for backend in claim.backends]
     if router.spec.default_backend is not None:
         found.append(router.spec.default_backend)
+    return found
+
+
+def secrets_of(router: Router, claims: Iterable[Claim]) -> set[SecretName]:
+    """Return the Secrets that the claims and the router name for certificates."""
+    found = {
+        secret for claim in claims for _, secret in claim.secured if isinstance(secret, SecretName)
+    }
+    if router.spec.default_certificate is not None:
+        found.add(router.spec.default_certificate)
     return found
 
 

@@ -131,7 +131,7 @@ class IngressHandler(Handler):
         problems = claim.problems
         verdict = self._routing.verdict(claim)
         if verdict is not None:
-            problems = (*problems, *verdict.refused)
+            problems = (*problems, *verdict.problems)
             await self._write(key, ingress, _status(verdict))
         if problems:
             raise Unserved("; ".join(problems))
@@ -180,7 +180,7 @@ class IngressHandler(Handler):
 
 def _status(verdict: Verdict) -> Sequence[Json] | None:
     """Return the ingress of the status; None if it stays as it is."""
-    if verdict.is_refused:
+    if verdict.has_no_routes:
         return ()
     return ({"ip": verdict.address},) if verdict.is_served else None
 
@@ -195,10 +195,10 @@ def _class_of(ingress: Ingress, classes: Mapping[str, IngressClass]) -> IngressC
     :param classes: all of them, by their names.
     """
     if ingress.class_name is None:
-        defaults = (each for each in classes.values() if each.is_default and _is_served(each))
+        defaults = (each for each in classes.values() if each.is_default and _is_ours(each))
         return min(defaults, key=lambda each: each.name, default=None)
     named = classes.get(ingress.class_name)
-    return named if named is not None and _is_served(named) else None
+    return named if named is not None and _is_ours(named) else None
 
 
 def _router_of(ingress: Ingress, classes: Mapping[str, IngressClass]) -> str | None:
@@ -209,7 +209,7 @@ def _router_of(ingress: Ingress, classes: Mapping[str, IngressClass]) -> str | N
     return found.router or OWN_ROUTER
 
 
-def _is_served(found: IngressClass) -> bool:
+def _is_ours(found: IngressClass) -> bool:
     return found.controller == CONTROLLER
 
 

@@ -130,7 +130,7 @@ class OCPRouteHandler(Handler):
             return dataclasses.replace(common, reason=refusal.reason, message=refusal.message)
         if verdict is None or not verdict.is_served:
             return None
-        problems = "; ".join((*claim.problems, *verdict.refused))
+        problems = "; ".join((*claim.problems, *verdict.problems))
         return dataclasses.replace(
             common, is_admitted=True, reason=PARTLY if problems else "", message=problems
         )
@@ -179,10 +179,10 @@ def _refusal(verdict: Verdict | None) -> Refusal | None:
         return None
     if verdict.refusal is not None:
         return verdict.refusal
-    if verdict.is_refused:
-        return Refusal(NOT_ADMITTED, "; ".join(verdict.refused))
+    if verdict.has_no_routes:
+        return Refusal(NOT_ADMITTED, "; ".join(verdict.problems))
     if verdict.is_closed:
-        return Refusal(INVALID, "; ".join(verdict.refused))
+        return Refusal(INVALID, "; ".join(verdict.problems))
     return None
 
 

@@ -20,19 +20,19 @@ from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.l7.backends import Backends, ServicesOfRoutes
-from kuryr_k8s.handlers.l7.desired import Router, backends_of, desired
+from kuryr_k8s.handlers.l7.desired import Router, backends_of, desired, secrets_of
 from kuryr_k8s.handlers.l7.lost import LAG, Named, check_gone
 from kuryr_k8s.handlers.l7.own_router import OwnRouter
 from kuryr_k8s.handlers.l7.router_objects import RouterObjects
 from kuryr_k8s.handlers.l7.tls import Division, divide, without_tls
-from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets, secrets_of
+from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets
 from kuryr_k8s.handlers.routing import Verdict
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, TLSSECRETS, Key
 from kuryr_k8s.model.l7router import L7RouterObject
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.pod import Node
-from kuryr_k8s.model.routes import OWN_ROUTER, Claim, Refusal, SecretName
+from kuryr_k8s.model.routes import OWN_ROUTER, Claim, Refusal
 from kuryr_k8s.model.tls_secret import TLSSecret
 
 LOG = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class _Needs:
     def lost(self, router: Router, claims: Sequence[Claim]) -> set[Named]:
         """Return what pools and certificates were made of, and the caches lack now."""
         backends = backends_of(router, claims)
-        secrets = self.secrets.lost(_secrets_of(router, claims)) if self.secrets else []
+        secrets = self.secrets.lost(secrets_of(router, claims)) if self.secrets else []
         return {
             *((SERVICES, key) for key in self.backends.lost(backends)),
             *((ENDPOINTSLICES, key) for key in self.backends.lost_slices(backends)),
@@ -196,10 +196,10 @@ class L7RouterHandler(Handler):
             with contextlib.suppress(errors.KuryrError):
                 before = await self._driver.state(wanted)
                 if before is not None:
-                    self._tell(needs, router, claims, division, before)
+                    self._report(needs, router, claims, division, before)
                 await self._publish(router, before, error)
             raise
-        self._tell(needs, router, claims, division, state)
+        self._report(needs, router, claims, division, state)
         problem = self._problem(needs, router, division)
         await self._publish(router, state, problem)
         if problem is not None:
@@ -254,7 +254,7 @@ class L7RouterHandler(Handler):
         """Return what is served in plain HTTP and what over TLS."""
         if needs.secrets is None:
             return without_tls(claims)
-        needs.secrets.name(_secrets_of(router, claims))
+        needs.secrets.follow(secrets_of(router, claims))
         return divide(claims, needs.secrets.certificate, router.spec.default_certificate)
 
     def _problem(self, needs: _Needs, router: Router, division: Division) -> errors.Refused | None:
@@ -268,7 +268,7 @@ class L7RouterHandler(Handler):
             return errors.Refused(f"{_option(router, 'certificate')}: {division.default_problem}")
         return None
 
-    def _tell(
+    def _report(
         self,
         needs: _Needs,
         router: Router,
@@ -276,15 +276,10 @@ class L7RouterHandler(Handler):
         division: Division,
         state: FoundL7Router,
     ) -> None:
-        """Tell the objects what has become of their claims."""
+        """Report what has become of claims: to their objects, and in the metric."""
         verdicts = {claim.uid: _verdict(needs, claim, division, state) for claim in claims}
         self._routing.publish(router.name, claims, verdicts, state.address)
-        names = {route.name for claim in claims for route in claim.routes}
-        refused, closed = names & state.refused.keys(), names & division.closed
-        served = (names & state.served) - closed
-        needs.counts["served"], needs.counts["refused"] = len(served), len(refused)
-        needs.counts["closed"] = len(closed - refused)
-        needs.counts["pending"] = len(names - refused - served - closed)
+        _count(needs.counts, claims, division, state)
 
     async def _publish(
         self, router: Router, state: FoundL7Router | None, problem: errors.KuryrError | None
@@ -299,15 +294,21 @@ class L7RouterHandler(Handler):
         return self._own.about() if key == OWN else self._objects.about(key)
 
 
+def _count(
+    counts: Counter[str], claims: Sequence[Claim], division: Division, state: FoundL7Router
+) -> None:
+    """Count the routes of claims by what has become of them."""
+    names = {route.name for claim in claims for route in claim.routes}
+    refused, closed = names & state.refused.keys(), names & division.closed
+    served = (names & state.served) - closed
+    counts["served"], counts["refused"] = len(served), len(refused)
+    counts["closed"] = len(closed - refused)
+    counts["pending"] = len(names - refused - served - closed)
+
+
 def _essence(found: L7RouterObject | None) -> object:
     """Return what decides about a router; its status does not."""
     return found and (found.uid, found.generation, found.deleting, found.finalizers)
-
-
-def _secrets_of(router: Router, claims: Sequence[Claim]) -> set[SecretName]:
-    """Return the Secrets with certificates that are named."""
-    default = router.spec.default_certificate
-    return secrets_of(claims) | ({default} if default is not None else set())
 
 
 def _option(router: Router, what: str) -> str:
@@ -331,9 +332,9 @@ def _verdict(needs: _Needs, claim: Claim, division: Division, state: FoundL7Rout
     refusal = Refusal(NOT_TAKEN, "; ".join(not_taken)) if not_taken else claim.refusal
     return Verdict(
         address=state.address,
-        is_refused=not wanted,
+        has_no_routes=not wanted,
         is_served=bool(wanted) and wanted <= state.served - division.closed,
-        refused=(
+        problems=(
             *refused,
             *dict.fromkeys(missing),
             *division.problems.get(claim.uid, ()),

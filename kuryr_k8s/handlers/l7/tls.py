@@ -117,7 +117,7 @@ def _wider(host: Host) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Ask that a host of a claim be served over TLS with a certificate."""
+    """Hold a host of a claim, and the certificate with which it asks to be served."""
 
     claim: Claim
     host: Host
@@ -126,7 +126,7 @@ class _Wish:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """Have a certificate for a name.
+    """Name who has the certificate for a name.
 
     :param owner: whose certificate it is, in words for users.
     """
@@ -204,7 +204,7 @@ class _Assignment:
                 )
 
         for wish, older in self._replaced:
-            self._tell(wish, older.owner)
+            self._report_replaced(wish, older.owner)
 
     def _chosen(self, wish: _Wish) -> _Wish:
         """Return the wish with the certificate of its namespace for the host, and use that."""
@@ -229,7 +229,7 @@ class _Assignment:
                 return None
         return None
 
-    def _tell(self, wish: _Wish, owner: str) -> None:
+    def _report_replaced(self, wish: _Wish, owner: str) -> None:
         told = f"the certificate of {owner}, which came first, is shown instead"
         if wish.certificate.source in self.used:  # for another host
             told = f"{owner}, which came first, has another certificate: either may be shown"
@@ -266,8 +266,8 @@ class _Assignment:
         named = secret or self._default
         if named is None:
             raise UnusableCertificate(
-                f"{host.name or '*'}: no Secret is named, and [l7_router] default_certificate is "
-                "not set"
+                f"{host.name or '*'}: no Secret is named, and the router has no default "
+                "certificate"
             )
         try:
             certificate = self._of(named)
@@ -289,7 +289,7 @@ class _Assignment:
         for name, holder in self._of_others(certificate, namespace):
             whose = f"namespace {holder} has"
             if holder == OPERATOR:
-                whose = "[l7_router] default_certificate is for"
+                whose = "the router's default certificate is for"
             raise UnusableCertificate(f"{what}: {whose} {name}, and came first")
         return certificate
 

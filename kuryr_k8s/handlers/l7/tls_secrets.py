@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.k8s.resources import TLSSECRETS, Key
 from kuryr_k8s.model.certificate import Certificate, UnusableCertificate, read_certificate
-from kuryr_k8s.model.routes import Claim, SecretName
+from kuryr_k8s.model.routes import SecretName
 from kuryr_k8s.model.tls_secret import TLS_TYPE, TLSSecret
 
 
@@ -19,8 +19,8 @@ class TLSSecrets:
         self._used: frozenset[Key] | None = None
         self._read: dict[Key, tuple[TLSSecret, Certificate | UnusableCertificate]] = {}
 
-    def name(self, secrets: Iterable[SecretName]) -> None:
-        """Follow these Secrets from now on, and forget all others."""
+    def follow(self, secrets: Iterable[SecretName]) -> None:
+        """Keep what these Secrets have, and forget all others."""
         named = frozenset(Key(each.namespace, each.name) for each in secrets)
         used = frozenset(key for key in named if self._secrets.get(key) is not None)
         self.named, self._used = named, used
@@ -48,13 +48,6 @@ class TLSSecrets:
         if isinstance(read, UnusableCertificate):
             raise read.with_traceback(None)  # else each time makes that longer
         return read
-
-
-def secrets_of(claims: Iterable[Claim]) -> set[SecretName]:
-    """Return the names of the Secrets that claims name."""
-    return {
-        secret for claim in claims for _, secret in claim.secured if isinstance(secret, SecretName)
-    }
 
 
 def _read(secret: TLSSecret) -> Certificate | UnusableCertificate:

@@ -170,19 +170,6 @@ async def test_missing_service_is_reported_and_served_when_it_comes(routers):
         await routers.until_answered({("a", "/"): ONE})
 
 
-async def test_policy_and_pool_deleted_by_hand_are_made_again(routers):
-    await two_backends(routers)
-    octavia = routers.cloud.octavia
-    async with routers.controller(neutron_defaults={"sweep_interval": "1"}):
-        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
-        await routers.until_answered({("a", "/"): ONE})
-        for kind in ("l7policy", "rule"):
-            [part] = list(octavia.store._by_kind[kind])
-            octavia.remove(part)
-            assert routers.answer("a", "/") == 503
-            await routers.until_answered({("a", "/"): ONE})
-
-
 async def until_led(routers, address, vip):
     """Wait until the floating IP with this address leads to a router with this VIP."""
 

@@ -123,7 +123,7 @@ async def test_route_changes_to_edge_and_back_and_leaves_nothing_when_it_goes(ro
         (
             b"no pem",
             "ExtendedValidationFailed",
-            "destinationCACertificate: it has no certificates",
+            "destinationCACertificate has no certificates",
         ),
         (b"", "NoDestinationCA", "reencrypt needs the certificate of the CA"),
     ],

@@ -106,7 +106,7 @@ CASES = {
             ("a.b", "/x", 443): TWO,
         },
         "",
-        {("a.b", "/x", 80): TWO},
+        {("a.b", "/", 80): 503, ("a.b", "/x", 80): TWO},
         hosts=("a.b", ""),
     ),
     "Ingresses, the younger one over TLS": Case(
@@ -122,14 +122,14 @@ CASES = {
         Ingress(path="/x", secret="cert"),
         {("a.b", "/", 443): ONE, ("a.b", "/x", 443): TWO, ("a.b", "/x", 80): TO_A},
         "has a.b, and came first",
-        {("a.b", "/x", 443): TWO, ("a.b", "/x", 80): TO_A},
+        {("a.b", "/", 443): 503, ("a.b", "/x", 443): TWO, ("a.b", "/x", 80): TO_A},
     ),
     "Ingress that names the other one's Secret": Case(
         Ingress(secret="cert"),
         Ingress("c.d", secret="cert"),
         {("a.b", "/", 443): ONE, ("c.d", "/", 443): 403, ("c.d", "/", 80): 403},
         "there is no such Secret",
-        {("c.d", "/", 80): 403},
+        {("a.b", "/", 80): 503, ("c.d", "/", 80): 403},
         hosts=("a.b", ""),
     ),
     "Ingress whose certificate has the other one's name": Case(
@@ -186,7 +186,7 @@ CASES = {
             ("a.b", "/x", 443): TWO,
         },
         "",
-        {("a.b", "/x", 80): TWO},
+        {("a.b", "/", 80): 503, ("a.b", "/x", 80): TWO},
         hosts=("a.b", ""),
     ),
     "Route over TLS, then an Ingress with a certificate": Case(
@@ -194,7 +194,7 @@ CASES = {
         Ingress(path="/x", secret="cert"),
         {("a.b", "/", 443): ONE, ("a.b", "/x", 443): TWO, ("a.b", "/x", 80): TO_A},
         "has a.b, and came first",
-        {("a.b", "/x", 443): TWO, ("a.b", "/x", 80): TO_A},
+        {("a.b", "/", 443): 503, ("a.b", "/x", 443): TWO, ("a.b", "/x", 80): TO_A},
     ),
     "Routes with one path": Case(
         Route(),
@@ -229,7 +229,7 @@ CASES = {
         Route("c.d", tls=OWN_CERTIFICATE),
         {("a.b", "/", 443): ONE, ("c.d", "/", 443): 403, ("c.d", "/", 80): 403},
         "there is no such Secret",
-        {("c.d", "/", 80): 403},
+        {("a.b", "/", 80): 503, ("c.d", "/", 80): 403},
         hosts=("a.b", ""),
     ),
 }
@@ -252,16 +252,24 @@ async def tenants(routers, whole_server):
 
 
 @pytest.mark.parametrize("what", CASES)
+def test_each_case_changes_with_the_deletion_of_the_older_object(what):
+    case = CASES[what]
+    assert any(case.answers.get(request) != found for request, found in case.afterwards.items())
+
+
+@pytest.mark.parametrize("what", CASES)
 async def test_of_two_tenants_the_older_one_has_what_both_ask_for(tenants, what):
     case = CASES[what]
     older, younger = tenants
     await older.add_backend("one", *ONE)
     await younger.add_backend("two", *TWO)
-    for stage, hosts in zip(tenants, case.hosts, strict=True):
-        if hosts:
-            await stage.add_secret("cert", *hosts.split())
+    certificates = [
+        await stage.add_secret("cert", *hosts.split()) if hosts else None
+        for stage, hosts in zip(tenants, case.hosts, strict=True)
+    ]
     # no Routes of other tests
-    options = TLS | {"l7_router": TLS["l7_router"] | {"route_labels": f"test={older.class_name}"}}
+    more = {"route_labels": f"test={older.class_name}", "route_wildcards": "true"}
+    options = TLS | {"l7_router": TLS["l7_router"] | more}
     async with older.controller(**options):
         await case.older.create(older, older.class_name, "one")
         await case.older.until_served(older)
@@ -275,3 +283,5 @@ async def test_of_two_tenants_the_older_one_has_what_both_ask_for(tenants, what)
         assert not await older.events()
         await case.older.delete(older)
         await until_secure(older, case.afterwards)
+        if 443 in {port for _, _, port in case.afterwards}:
+            await younger.until_shown(certificates[1])

@@ -148,7 +148,7 @@ def test_who_names_no_secret_gets_the_certificate_of_the_router_if_it_fits():
     assert found.closed == {"a a.com"}
     assert "is not for a.com" in found.problems["a"][0]
     told = divide([asked], secrets).problems["a"]
-    assert "default_certificate is not set" in told[0]
+    assert "no default certificate" in told[0]
 
 
 def test_certificate_of_the_router_is_the_first_and_its_names_are_nobody_elses():
@@ -157,7 +157,7 @@ def test_certificate_of_the_router_is_the_first_and_its_names_are_nobody_elses()
     secrets = Secrets({secret("s"): ["*.corp"], default: ["*.corp"]})
     found = divide([claim("a", "x.corp", tls=wanted)], secrets, default)
     assert [each.source for each in found.certificates] == [str(default)]
-    assert "default_certificate is for *.corp" in found.problems["a"][0]
+    assert "default certificate is for *.corp" in found.problems["a"][0]
     secrets[secret("s")] = ["x.corp"]
     found = divide([claim("a", "x.corp", tls=wanted)], secrets, default)
     assert [each.source for each in found.certificates] == [str(default), "ns/s"]
