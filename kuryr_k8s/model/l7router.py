@@ -4,6 +4,7 @@ spec:   where it is, which subnet, address and flavor never change; what its lis
 status: address, vipAddress, floatingIP, loadBalancerID, conditions, observedGeneration
 """
 
+import uuid
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from kuryr_k8s.model.routes import Backend, SecretName
 Json = dict[str, Any]
 FINALIZER = "kuryr.openstack.org/l7router-finalizer"
 ANY, NONE = "true", "false"  # for floatingIP
+NO_LIMIT = -1  # of connections, as by Octavia's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class ListenerSettings:
     """The settings of all listeners of a router, by Octavia's names; see ``Listener``."""
 
     allowed_cidrs: tuple[str, ...] = ()
-    connection_limit: int | None = None
+    connection_limit: int = NO_LIMIT
     timeout_client_data: int | None = None
     timeout_member_data: int | None = None
     timeout_member_connect: int | None = None
@@ -63,11 +65,12 @@ class RouterSpec:
             vip_address=spec.get("vipAddress"),
             floating_ip=None if floating_ip in (ANY, NONE) else floating_ip,
             has_floating_ip=floating_ip != NONE,
-            flavor_id=spec.get("flavorID"),
+            # as Octavia shows it
+            flavor_id=str(uuid.UUID(spec["flavorID"])) if "flavorID" in spec else None,
             availability_zone=spec.get("availabilityZone"),
             listeners=ListenerSettings(
                 allowed_cidrs=tuple(spec.get("allowedCIDRs") or ()),
-                connection_limit=spec.get("connectionLimit"),
+                connection_limit=spec.get("connectionLimit", NO_LIMIT),
                 tls_versions=tuple(spec.get("tlsVersions") or ()),
                 tls_ciphers=spec.get("tlsCiphers"),
                 **{name: spec.get(_camel(name)) for name in TIMEOUTS},

@@ -18,6 +18,7 @@ _OF_OTHERS = {
     Role.L7_ROUTER: L7_ROUTER_TAG,
 }
 NAMESPACE_TAG = "kuryr-namespace:"  # followed by the namespace's name
+PREFIXES = (SERVICE_TAG, *_OF_OTHERS.values(), NAMESPACE_TAG)  # of all tags that tell whose it is
 # the first one that a text ends with counts
 _SUFFIXES = {
     Role.EXTERNAL_SECOND: "-external-second",

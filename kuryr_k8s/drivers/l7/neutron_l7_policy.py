@@ -88,14 +88,14 @@ class _Record:
 
     :param wanted: what the last call of ``ensure`` asked for.
     :param vip_address: what it has had.
-    :param vip_subnet: the one that is named.
+    :param is_vip_taken: others have the address that it is to have instead.
     :param is_address_known: whether it has a floating IP was found out.
     :param conflicts: creations in a row that were refused for the address.
     """
 
     wanted: _Wanted | None = None
     vip_address: str | None = None
-    vip_subnet: Subnet | None = None
+    is_vip_taken: bool = False
     floating_ip: str | None = None
     is_address_known: bool = False
     conflicts: int = 0
@@ -121,9 +121,10 @@ class NeutronL7Policy(L7RouterDriver):
             raise errors.ConfigError(
                 f"[octavia_defaults] l7_provider: {provider} cannot look into requests"
             )
-        if not any(each.ip_version == 4 for each in await self._subnets.all_subnets()):
+        subnet, address = await self._default_subnet(), self._context.conf.l7_router.vip_address
+        if address and not _is_in(address, subnet):
             raise errors.ConfigError(
-                "[neutron_defaults] service_subnet: an L7 router needs an IPv4 subnet"
+                f"[l7_router] vip_address: {address} is not in {subnet.cidr}, where Services are"
             )
 
     def subscribe(self, woken: Callable[[Owner], None]) -> None:
@@ -165,6 +166,10 @@ class NeutronL7Policy(L7RouterDriver):
             raise problem
         if certificates is not None:
             await certificates.delete_unused(_refs_of(found))
+        if record.is_vip_taken:
+            raise errors.Refused(
+                f"another port has {router.vip_address}: the VIP stays {found.vip_address}"
+            )
         return self._state_of(router, wanted, found)
 
     async def _floating_ip(self, router: L7Router, found: FoundLoadBalancer) -> str | None:
@@ -233,21 +238,34 @@ class NeutronL7Policy(L7RouterDriver):
         found = await self._lbaas.last_seen(owner)
         return found if found is not None and found.provisioning_status == ACTIVE else None
 
-    async def _vip_address(self, router: L7Router, subnet: Subnet) -> str | None:
+    async def _vip_address(self, router: L7Router, subnet: Subnet | None) -> str | None:
         """Return the address that the VIP is to have; None if it may be any.
 
         Of a load balancer that exists, only Octavia's word counts, which is kept.
         """
         record = self._records[router.owner]
+        record.is_vip_taken = False
         if router.vip_address is not None:
-            return router.vip_address
+            # for another address it is made anew, which is of no use if others have that
+            if record.vip_address != router.vip_address and await self._lbaas.exists(router.owner):
+                record.is_vip_taken = subnet is not None and await self._is_taken(router, subnet)
+            return None if record.is_vip_taken else router.vip_address
         if (found := await self._lbaas.last_seen(router.owner)) is not None:
             record.vip_address = found.vip_address
             return None
         if await self._lbaas.exists(router.owner) or record.conflicts >= CONFLICTS:
             return None
         former = record.vip_address or router.former_vip_address
-        return former if former is not None and _is_in(former, subnet) else None
+        return former if former and subnet is not None and _is_in(former, subnet) else None
+
+    async def _is_taken(self, router: L7Router, subnet: Subnet) -> bool:
+        """Return whether another port has the address that a router's VIP is to have."""
+        fixed_ips = [f"ip_address={router.vip_address}", f"subnet_id={subnet.id}"]
+        query = {"fixed_ips": fixed_ips, "fields": ("id", "device_id")}
+        ours = {f"lb-{each}" for each in await self._lbaas.ids_of(router.owner)}
+        return any(
+            port["device_id"] not in ours for port in await self._context.neutron.list_ports(query)
+        )
 
     async def _doubt_certificates(
         self, owner: Owner, certificates: StoredCertificates, error: errors.Refused
@@ -294,23 +312,33 @@ class NeutronL7Policy(L7RouterDriver):
         plans = {plain.key: made, secure.key: of_tls}
         return _Wanted(plans, (secure, plain), pools, closed | waiting)
 
-    async def _subnet(self, router: L7Router) -> Subnet:
-        """Return the subnet of the VIP.
+    async def _subnet(self, router: L7Router) -> Subnet | None:
+        """Return the subnet of the VIP; None if it stays, whatever has its name by now.
 
         :raises errors.Refused: there is none of that name, or it is not one of IPv4.
         """
         if router.vip_subnet is None:
-            subnets = await self._subnets.all_subnets()
-            return next(each for each in subnets if each.ip_version == 4)
-        record = self._records[router.owner]
-        if record.vip_subnet is None:
-            neutron, project_id = self._context.neutron, router.project_id
-            subnet_id = await self._names.id_of("subnet", project_id, router.vip_subnet)
-            subnet = await neutron.get_subnet(subnet_id)
-            if subnet.ip_version != 4:
-                raise errors.Refused(f"subnet {router.vip_subnet} is not one of IPv4")
-            record.vip_subnet = subnet
-        return record.vip_subnet
+            return await self._default_subnet()
+        if await self._lbaas.exists(router.owner):
+            return None
+        neutron, project_id = self._context.neutron, router.project_id
+        subnet_id = await self._names.id_of("subnet", project_id, router.vip_subnet)
+        subnet = await neutron.get_subnet(subnet_id)
+        if subnet.ip_version != 4:
+            raise errors.Refused(f"subnet {router.vip_subnet} is not one of IPv4")
+        return subnet
+
+    async def _default_subnet(self) -> Subnet:
+        """Return the first subnet of Services that is one of IPv4.
+
+        :raises errors.ConfigError: there is none.
+        """
+        for subnet in await self._subnets.all_subnets():
+            if subnet.ip_version == 4:
+                return subnet
+        raise errors.ConfigError(
+            "[neutron_defaults] service_subnet: an L7 router needs an IPv4 subnet"
+        )
 
     async def _desired(self, router: L7Router, wanted: _Wanted) -> LoadBalancer:
         subnet = await self._subnet(router)
@@ -320,7 +348,7 @@ class NeutronL7Policy(L7RouterDriver):
         return LoadBalancer(
             name=router.name,
             project_id=router.project_id,
-            vip_subnet_id=subnet.id,
+            vip_subnet_id=subnet.id if subnet is not None else None,
             vip_address=await self._vip_address(router, subnet),
             provider=self._context.conf.octavia_defaults.l7_provider,
             flavor_id=router.flavor_id,

@@ -13,12 +13,6 @@ from dataclasses import dataclass
 from kuryr_k8s.cloud.mark import ClusterMark, clusters_on
 from kuryr_k8s.cloud.neutron.floating_ips import FloatingIP
 from kuryr_k8s.drivers.base import tags as owner_tags
-from kuryr_k8s.drivers.base.tags import (
-    NAMESPACE_TAG,
-    NEUTRON_PORT_TAG,
-    POD_TAG,
-    SERVICE_TAG,
-)
 from kuryr_k8s.model.owner import Owner
 
 FOUND_TAG = "kuryr-found"  # the floating IP existed before, and stays
@@ -75,9 +69,10 @@ class Marks:
     def others_tags(self, floating_ip: FloatingIP) -> tuple[str, ...]:
         """Return the tags that people have given the floating IP."""
         ours = (*self.cluster, self.mark.tag, FOUND_TAG, *WISH_TAGS)
-        prefixes = (SERVICE_TAG, POD_TAG, NEUTRON_PORT_TAG, NAMESPACE_TAG)
         return tuple(
-            tag for tag in floating_ip.tags if tag not in ours and not tag.startswith(prefixes)
+            tag
+            for tag in floating_ip.tags
+            if tag not in ours and not tag.startswith(owner_tags.PREFIXES)
         )
 
     def describes(self, floating_ip: FloatingIP) -> bool:
@@ -100,5 +95,5 @@ def is_by_default(floating_ip: FloatingIP) -> bool:
 
 
 def is_marked(floating_ip: FloatingIP) -> bool:
-    """Return whether the floating IP is a Service's or a Pod's, in this cluster or another one."""
+    """Return whether the floating IP has an owner, in this cluster or another one."""
     return owner_tags.owner_of((*floating_ip.tags, floating_ip.description)) is not None

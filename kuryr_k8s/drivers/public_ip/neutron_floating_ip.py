@@ -161,8 +161,9 @@ class NeutronFloatingIP(ServicePublicIPDriver):
         """
         await self._requirements.check_network(required.network_id)
         if required.address is not None:
-            conf, namespace = self._context.conf, request.namespace
-            granted.check_named(conf, "floating_ips", namespace, required.address)
+            if request.namespace:  # else operators name it, who need no grant
+                conf = self._context.conf
+                granted.check_named(conf, "floating_ips", request.namespace, required.address)
             async with self._taking:
                 found = await self._find(required.network_id, required.address)
                 if found is not None:
@@ -220,7 +221,8 @@ class NeutronFloatingIP(ServicePublicIPDriver):
             raise PublicIPInUse(f"floating IP {found.address} is of project {found.project_id}")
         if fip_marks.is_marked(found):
             raise PublicIPInUse(
-                f"floating IP {found.address} is another Service's, Pod's or NeutronPort's"
+                f"floating IP {found.address} is another Service's, Pod's, NeutronPort's or L7 "
+                "router's"
             )
         if found.forwards or found.port_id not in (None, request.port_id):
             user = "port forwardings" if found.forwards else f"port {found.port_id}"

@@ -8,6 +8,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.floating_ips import ExternalSubnet, FloatingIP, FloatingIPs
 from kuryr_k8s.drivers.base import PublicIPRequest
 from kuryr_k8s.drivers.public_ip.marks import is_by_default
+from kuryr_k8s.model.owner import Role
 
 
 class NoNetwork(errors.Refused):
@@ -89,11 +90,14 @@ class RequirementsReader:
         names, is required as the default network would be.
 
         :param own: what the Service has.
-        :returns: None if the Service is to have no floating IP.
+        :returns: None if the Service is to have no floating IP. An L7 router keeps the one that it
+            has, though there is no default network any more.
         :raises errors.Refused: a subnet does not exist, or belongs to another network; or the
             address is not in it.
         """
         network_id = request.network_id or self.network_id
+        if network_id is None and request.owner.role is Role.L7_ROUTER:
+            network_id = _of_router(request, own)
         if network_id is None:
             return None
         subnet_ids = request.subnet_ids
@@ -147,6 +151,18 @@ class RequirementsReader:
             except errors.NotFound as error:
                 raise NoNetwork(f"no such subnet in Neutron: {subnet_id}") from error
         return self._subnets[subnet_id]
+
+
+def _of_router(request: PublicIPRequest, own: Sequence[FloatingIP]) -> str | None:
+    """Return the network of the address that an L7 router has, as names in DNS point at it.
+
+    :raises NoNetwork: an operator names one that it does not have yet.
+    """
+    if request.address is not None and not own:
+        raise NoNetwork(
+            f"floating IP {request.address}: [neutron_defaults] external_svc_net is not set"
+        )
+    return next((each.network_id for each in own), None)
 
 
 def _read_address(text: str) -> str:

@@ -74,7 +74,10 @@ class OCPRouteHandler(Handler):
 
     async def claimants(self) -> set[str]:
         """Return the uids of all Routes of ours, by a live list."""
-        listed = await self._context.kube.list_views(ROUTES)
+        try:
+            listed = await self._context.kube.list_views(ROUTES)
+        except errors.KubeNotFound:  # the cluster does not know Routes any more
+            return set()
         return {each.uid for each in listed if not each.deleting and self._is_ours(each)}
 
     def address_changed(self) -> None:

@@ -174,6 +174,7 @@ class L7RouterHandler(Handler):
         router = self._own.router() if key == OWN else self._objects.router(key)
         if router is None:
             self._needs.pop(key, None)
+            self._routing.publish(key.name, self._routing.claims(key.name), {}, "")
             return None
         needs = self._needs.get(key)
         if needs is None:

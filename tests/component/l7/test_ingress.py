@@ -183,6 +183,16 @@ async def until_led(routers, address, vip):
     await routers.until(led)
 
 
+@pytest.mark.parametrize("address", ["10.98.0.7", "10.97.0.999", "fd97::7"])
+async def test_address_outside_of_the_subnet_of_services_is_an_error_of_the_configuration(
+    routers, address
+):
+    with pytest.raises(ExceptionGroup) as failed:
+        async with routers.controller(l7_router={"vip_address": address}):
+            pass
+    assert failed.group_contains(ConfigError, match="vip_address")
+
+
 async def test_router_made_anew_keeps_its_addresses(routers):
     """Also where it went while no controller was there, by what Nodes tell."""
     await two_backends(routers)

@@ -318,3 +318,117 @@ async def test_fault_of_octavia_leaves_the_status_as_it_is(routed):
 
         await routed.until(tried)
         assert await routed.router_status() == status
+
+
+async def test_floating_ip_that_a_router_left_can_be_taken_again(routed):
+    known = routed.cloud.add_floating_ip(routed.cloud.public["id"])
+    address = known["floating_ip_address"]
+    async with routed.controller():
+        for _ in range(2):
+            await routed.add_router(floatingIP=address)
+            await routed.until_router(address=address)
+            await routed.delete_router()
+            await routed.delete_class(f"{routed.class_name}-routed")
+            assert not known["port_id"]
+            assert not known["tags"]
+
+
+async def test_operators_need_no_grant_for_the_address_of_a_router(routed):
+    known = routed.cloud.add_floating_ip(routed.cloud.public["id"])
+    address = known["floating_ip_address"]
+    async with routed.controller(policy={"floating_ips": "somebody:*"}):
+        await routed.add_router(floatingIP=address)
+        await routed.until_router(address=address)
+
+
+async def test_router_keeps_its_floating_ip_though_no_external_network_is_set_any_more(routed):
+    async with routed.controller():
+        await routed.add_router()
+        status = await routed.until_router()
+        await routed.until(routed.is_published)
+    before = floating_ips(routed)
+    none = {"neutron_defaults": {"external_svc_net": "", "external_svc_subnet": ""}}
+    async with routed.controller(**none):
+        await routed.change_router(timeoutClientData=1000)
+        await routed.until_timeout(1000)
+        assert (await routed.until_router())["floatingIP"] == status["floatingIP"]
+        assert floating_ips(routed) == before
+
+
+async def test_floating_ip_without_an_external_network_is_refused(routed):
+    none = {"neutron_defaults": {"external_svc_net": "", "external_svc_subnet": ""}}
+    async with routed.controller(**none):
+        await routed.add_router(floatingIP="172.24.4.200")
+        await routed.until_refused_router("external_svc_net is not set")
+
+
+async def test_flavor_counts_however_its_id_is_written(routed):
+    flavor = "11111111-2222-4333-8444-abcdefabcdef"
+    routed.cloud.octavia.store.flavors[flavor] = "amphora"
+    async with routed.controller(**OFTEN):
+        await routed.add_router(flavorID=flavor.upper().replace("-", ""))
+        status = await routed.until_router()
+        await routed.change_router(timeoutClientData=1000)
+        await routed.until_timeout(1000)
+        [tree] = routed.routers(routed.other)
+        assert tree["flavor_id"] == flavor
+        assert (await routed.until_router())["loadBalancerID"] == status["loadBalancerID"]
+
+
+async def test_limit_of_connections_ends_when_it_is_not_asked_for_any_more(routed):
+    async with routed.controller():
+        await routed.add_router(connectionLimit=5)
+        await routed.until_router()
+
+        async def limits():
+            [tree] = routed.routers(routed.other)
+            return {each["connection_limit"] for each in tree["listeners"]}
+
+        assert await limits() == {5}
+        await routed.change_router(connectionLimit=None)
+
+        async def ended():
+            return await limits() == {-1}
+
+        await routed.until(ended)
+
+
+async def test_subnet_stays_that_of_the_router_whatever_has_its_name_by_now(routed):
+    services = routed.cloud.services["id"]
+    subnet = routed.cloud.add_subnet(services, "10.77.0.0/24", name="inside")
+    async with routed.controller():
+        await routed.add_router(subnet="inside", floatingIP="false")
+        status = await routed.until_router()
+    subnet["name"] = "renamed"
+    routed.cloud.add_subnet(services, "10.78.0.0/24", name="inside")
+    async with routed.controller():
+        await routed.change_router(timeoutClientData=1000)
+        await routed.until_timeout(1000)
+        assert (await routed.until_router())["loadBalancerID"] == status["loadBalancerID"]
+
+
+async def test_ingress_of_a_router_that_is_made_anew_does_not_get_the_address_of_the_former_one(
+    routed,
+):
+    async with routed.controller():
+        name = await routed.add_router()
+        await routed.add_ingress("shop", ("a", ("Prefix", "/", "one")), class_name=name)
+        await routed.until_address("shop")
+        status = await routed.until_router()
+        fault = routed.cloud.faults.add(
+            action=answer(500), method="POST", path="/loadbalancers$", times=None
+        )
+        await routed.client.patch(routed.router_path, {"metadata": {"finalizers": None}})
+        await routed.client.delete(routed.router_path)
+        await routed.until_no_router()
+        await routed.until_no_address("shop")
+        routed.cloud.octavia.remove(status["loadBalancerID"])
+        await routed.client.create(make_l7_router(routed.namespace))
+
+        async def tried():
+            return fault.hits > 1
+
+        await routed.until(tried)
+        assert await routed.address("shop") is None
+        fault.remove()
+        await routed.until_address("shop")

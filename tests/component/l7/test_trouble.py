@@ -135,6 +135,31 @@ async def test_port_that_octavia_has_left_does_not_cost_the_router_its_address(r
         await until_led(routers, address, "10.97.0.77")
 
 
+async def test_router_stays_while_others_have_the_address_that_it_is_to_get(routers):
+    await two_backends(routers)
+    async with routers.controller():
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+    cloud = routers.cloud
+    before = dict(cloud.load_balancers)
+    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.77"}]
+    port = cloud.add_port(cloud.services["id"], fixed_ips=fixed_ips)
+    soon = SOON | {"first_refused": 0.5}
+    async with routers.controller(patience=soon, l7_router={"vip_address": "10.97.0.77"}):
+        await routers.until(lambda: is_told(routers, "another port has 10.97.0.77"))
+        await routers.change_ingress("shop", ("a", ("Prefix", "/", "two")))
+        await routers.until_answered({("a", "/"): TWO})
+        assert cloud.load_balancers.keys() == before.keys()
+        cloud.remove_port(port["id"])
+
+        async def moved():
+            found = [each["vip_address"] for each in cloud.load_balancers.values()]
+            return found == ["10.97.0.77"]
+
+        await routers.until(moved)
+        await routers.until_answered({("a", "/"): TWO})
+
+
 async def test_ingress_that_left_our_class_while_nobody_led_loses_our_address(routers):
     await two_backends(routers)
     other = f"other-{routers.namespace}"

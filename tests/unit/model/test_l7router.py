@@ -8,6 +8,8 @@ from kuryr_k8s.model.ingress import IngressClass
 from kuryr_k8s.model.l7router import L7RouterObject, ListenerSettings, RouterSpec
 from kuryr_k8s.model.routes import Backend, SecretName
 
+FLAVOR = "11111111-2222-4333-8444-abcdefabcdef"
+
 
 def test_router_without_anything_has_a_floating_ip_and_octavias_own_settings():
     assert RouterSpec.read({}) == RouterSpec()
@@ -20,7 +22,7 @@ def test_every_field_of_the_specification_is_read():
             "subnet": "s",
             "vipAddress": "10.0.0.5",
             "floatingIP": "172.24.4.9",
-            "flavorID": "f",
+            "flavorID": FLAVOR.upper().replace("-", ""),
             "availabilityZone": "z",
             "allowedCIDRs": ["10.0.0.0/8"],
             "connectionLimit": 7,
@@ -38,7 +40,7 @@ def test_every_field_of_the_specification_is_read():
         subnet="s",
         vip_address="10.0.0.5",
         floating_ip="172.24.4.9",
-        flavor_id="f",
+        flavor_id=FLAVOR,
         availability_zone="z",
         listeners=ListenerSettings(
             allowed_cidrs=("10.0.0.0/8",),
