@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
-from kuryr_k8s.model.routes import Claim, Host, Redirect, Reject, Route, SecretName
+from kuryr_k8s.model.routes import Claim, Host, Path, Redirect, Reject, Route, SecretName
 
 OPERATOR = ""  # to whom the names of the default certificate belong, instead of a namespace
 INLINE = "inline certificate"
+EVERY_PATH = Path.prefix("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ def divide(
     plain: list[Route] = []
     secure: list[Route] = []
     closed: set[str] = set()
+    rejected: set[tuple[Host, Path]] = set()
     for claim in in_order:
         asking = {host for host, _ in claim.secured}
         for route in claim.routes:
@@ -68,7 +70,12 @@ def divide(
             if certificate is not None:
                 secure.append(replace(route, certificate=certificate.source))
             elif asks or assignment.is_covered(route.host):
-                secure.append(replace(route, action=Reject()))
+                # one policy for all routes of a host; without a host, the paths of others,
+                # as of the default backend, are left to them
+                path = route.path if route.host.is_any else EVERY_PATH
+                if (route.host, path) not in rejected:
+                    rejected.add((route.host, path))
+                    secure.append(replace(route, path=path, action=Reject()))
             if asks and certificate is None:
                 closed.add(route.name)
     return Division(

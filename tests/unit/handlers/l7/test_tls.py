@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kuryr_k8s.drivers.l7.plan import plan
 from kuryr_k8s.handlers.l7.tls import divide, without_tls
 from kuryr_k8s.model.certificate import Certificate, UnusableCertificate
 from kuryr_k8s.model.routes import (
@@ -16,6 +17,7 @@ from kuryr_k8s.model.routes import (
     Route,
     SecretName,
 )
+from tests.unit.drivers.l7.test_plan import taken as taken_by
 
 
 def secret(name, namespace="ns"):
@@ -34,7 +36,7 @@ class Secrets(dict):
         )
 
 
-def claim(name, *hosts, namespace="ns", created="2026-01-01", tls=None, plain_too=False):
+def claim(name, *hosts, namespace="ns", created="2026-01-01", tls=None, plain_too=False, path="/"):
     """Each host has a route; `tls` is {host: Secret}."""
     return Claim(
         kind="Ingress",
@@ -44,7 +46,10 @@ def claim(name, *hosts, namespace="ns", created="2026-01-01", tls=None, plain_to
         created=created,
         routes=tuple(
             Route(
-                name=f"{name} {host}", host=Host(host), path=Path.prefix("/"), action=Forward("p")
+                name=f"{name} {host}",
+                host=Host(host),
+                path=Path.prefix(path),
+                action=Forward("p"),
             )
             for host in hosts
         ),
@@ -55,6 +60,11 @@ def claim(name, *hosts, namespace="ns", created="2026-01-01", tls=None, plain_to
 
 def actions(routes):
     return {route.name: route.action for route in routes}
+
+
+def taken(routes, host, path):
+    """What Octavia does with a request, by the plan for the routes."""
+    return taken_by(plan(routes).policies, host, path)
 
 
 FORWARD = Forward("p")
@@ -107,7 +117,7 @@ def test_route_that_asks_for_no_tls_is_served_both_ways_on_a_host_that_has_it():
     assert actions(found.plain)["b a.com"] == actions(found.secure)["b a.com"] == FORWARD
     missing = divide([asking, other], Secrets())
     assert actions(missing.plain)["b a.com"] == FORWARD
-    assert actions(missing.secure)["b a.com"] == Reject()
+    assert taken(missing.secure, "a.com", "/") == Reject()
     assert missing.closed == {"a a.com"}
 
 
@@ -116,6 +126,33 @@ def test_host_without_tls_is_not_served_over_that_of_a_wildcard():
     plain, other = claim("b", "x.a.com"), claim("c", "c.com")
     found = divide([wild, plain, other], Secrets({secret("s"): ["*.a.com"]}))
     assert actions(found.secure) == {"a *.a.com": FORWARD, "b x.a.com": Reject()}
+
+
+@pytest.mark.parametrize(("wide", "name"), [("", "*.c.com"), ("*.a.com", "*.a.com")])
+def test_hosts_without_tls_are_kept_from_that_of_a_wildcard_by_one_policy_each(wide, name):
+    wild = claim("wild", wide, namespace="other", tls={wide: secret("s", "other")})
+    hosts = [f"{number}.a.com" for number in range(3)]
+    plain = [claim(f"p{number}", *hosts, path=f"/{number}") for number in range(5)]
+    found = divide([wild, *plain], Secrets({secret("s", "other"): [name]}))
+    assert taken(found.secure, "x.a.com", "/") == FORWARD
+    for host in hosts:
+        assert [taken(found.secure, host, path) for path in ("/0", "/4", "/x")] == [Reject()] * 3
+    assert len(plan(found.secure).policies) == len(hosts) + 1
+    assert len(found.plain) == len(hosts) * len(plain) + 1
+
+
+def test_host_that_is_closed_for_a_path_is_closed_for_all_by_one_policy():
+    asked = claim("a", "a.com", tls={"a.com": secret("s")}, path="/x")
+    others = [claim(f"p{number}", "a.com", path=f"/{number}") for number in range(5)]
+    found = divide([asked, *others], Secrets())
+    assert [taken(found.secure, "a.com", path) for path in ("/x", "/0", "/y")] == [Reject()] * 3
+    assert len(plan(found.secure).policies) == 1
+
+
+def test_rules_without_a_host_that_are_closed_leave_other_paths_to_the_default_backend():
+    asked = claim("a", "", tls={"": secret("s")}, path="/x")
+    [rejecting] = divide([asked], Secrets()).secure
+    assert (rejecting.path, rejecting.action) == (Path.prefix("/x"), Reject())
 
 
 def test_name_belongs_to_the_namespace_of_the_oldest_that_has_it():
