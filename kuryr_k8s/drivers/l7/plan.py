@@ -10,9 +10,11 @@ No pool is a default pool: what takes all requests that no other route takes has
 and may be the same on several listeners, which Octavia would not let share a default pool.
 """
 
+import bisect
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kuryr_k8s.model.load_balancer import (
@@ -73,52 +75,23 @@ def plan(routes: Iterable[Route]) -> Plan:
             refused[route.name] = f"host or path is longer than {LONGEST_VALUE} characters"
     policies: list[L7Policy] = []
     of_routes: dict[str, tuple[L7Policy, ...]] = {}
-    before = _Routes()
+    late = [_Late() for _ in TURNS]  # for each turn, the routes whose turn is after it
     for route in known.values():
         if route.name in refused:
             continue
-        made = list(_policies(route, before.late(route)))
-        if any(len(policy.rules) > MOST_RULES for policy in made):
+        turn = _turn(route)
+        made = _policies(route, late[turn])
+        if made is None:
             refused[route.name] = (
                 f"it would need more than {MOST_RULES} rules to leave requests to other routes"
             )
             continue
         policies += made
         of_routes[route.name] = tuple(made)
-        before.add(route)
+        for each in late[:turn]:
+            each.add(route.host, route.path)
     policies.sort(key=lambda policy: TURNS.index(policy.action))
     return Plan(policies=tuple(policies), of_routes=of_routes, refused=refused)
-
-
-class _Routes:
-    """Routes that come before others, by their hosts."""
-
-    def __init__(self) -> None:
-        self._by_host: defaultdict[Host, list[Route]] = defaultdict(list)
-        self._by_domain: defaultdict[str, list[Host]] = defaultdict(list)
-
-    def add(self, route: Route) -> None:
-        """Add one."""
-        if route.host not in self._by_host:
-            self._by_domain[route.host.domain].append(route.host)
-        self._by_host[route.host].append(route)
-
-    def late(self, route: Route) -> list[Route]:
-        """Return those that have requests in common with a route, and whose turn is after its."""
-        turn = _turn(route)
-        if turn == len(TURNS) - 1:
-            return []
-        hosts: Iterable[Host] = (route.host,)
-        if route.host.is_any:
-            hosts = self._by_host
-        elif route.host.is_wildcard:
-            hosts = self._by_domain.get(route.host.domain, ())
-        return [
-            other
-            for host in hosts
-            for other in self._by_host.get(host, ())
-            if _turn(other) > turn and route.path.meets(other.path)
-        ]
 
 
 def _turn(route: Route) -> int:
@@ -126,32 +99,140 @@ def _turn(route: Route) -> int:
     return TURNS.index(ACTIONS[type(route.action)])
 
 
-def _policies(route: Route, late: Sequence[Route]) -> Iterator[L7Policy]:
-    """Yield the policies for a route.
+class _Late:
+    """Requests that a route leaves to others, which are more specific, and whose turn is later.
 
-    :param late: the routes that are more specific, and whose turn is later.
+    What a route needs is found by its path, however many others there are.
     """
-    hosts = dict.fromkeys([route.host, *(other.host for other in late)])
-    for host in hosts:
-        paths = [other.path for other in late if other.host.covers(host)]
-        if any(path.covers(route.path) for path in paths):
-            continue  # they take all requests to it
-        within = [each for each in hosts if each != host and host.covers(each)]
-        # of two of these, one is within the other only if that is a wildcard
-        wildcards = [each for each in within if each.is_wildcard]
-        outermost = [
-            each
-            for each in within
-            if not any(other != each and other.covers(each) for other in wildcards)
-        ]
-        rules = (
-            *_rules(host, route.path),
-            *(rule for each in outermost for rule in _host_rules(each, invert=True)),
-            *(rule for path in paths for rule in _path_rules(path, invert=True)),
-        )
-        yield _policy(route, rules or (ANYTHING,))
-        if len(rules) > MOST_RULES:
-            return  # it cannot be had: the rest of it does not matter
+
+    def __init__(self) -> None:
+        self._paths: defaultdict[Host, _Paths] = defaultdict(_Paths)  # of just this host
+        self._inner: defaultdict[Host, _Paths] = defaultdict(_Paths)  # of hosts within it
+
+    def add(self, host: Host, path: Path) -> None:
+        """Add requests, after all that are more specific."""
+        self._paths[host].add(path, host)
+        if not (host.is_any or host.is_wildcard):
+            domain = Host(f"*.{host.domain}")
+            self._inner[domain].add(path, host)
+            host = domain
+        if not host.is_any:
+            self._inner[Host("")].add(path, host)
+
+    def within(self, host: Host, path: Path) -> list[Path] | None:
+        """Return which paths of a path are left to others on just this host.
+
+        :returns: None for all of them.
+        """
+        found = self._paths.get(host)
+        if found is None:
+            return []
+        return None if any(found.around(path)) else list(found.within(path))
+
+    def inner(self, host: Host, path: Path) -> Iterator[Host]:
+        """Yield the hosts within a host on which requests to a path are left to others.
+
+        Of those of a domain, only its wildcard if it is one of them.
+        """
+        inner = self._inner.get(host)
+        if inner is None:
+            return
+        for each in inner.hosts(path):
+            if host.is_any and self.within(each, path) == []:
+                yield from self.inner(each, path)  # its wildcard leaves nothing to others
+            else:
+                yield each
+
+
+class _Paths:
+    """Paths, and the hosts that have them."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[Path, dict[Host, None]] = {}
+        self._in_order: list[Path] = []
+
+    def add(self, path: Path, host: Host) -> None:
+        """Add a path of a host."""
+        if path not in self._hosts:
+            self._hosts[path] = {}
+            bisect.insort(self._in_order, path, key=_place)
+        self._hosts[path][host] = None
+
+    def around(self, path: Path) -> Iterator[Path]:
+        """Yield the paths that cover a path, the path itself included."""
+        for length in range(len(path.elements) + 1):
+            outer = Path(elements=path.elements[:length], is_exact=False)
+            if outer in self._hosts:
+                yield outer
+        if path.is_exact and path in self._hosts:
+            yield path
+
+    def within(self, path: Path) -> Iterator[Path]:
+        """Yield the paths that a path covers, but for itself."""
+        if path.is_exact:
+            return
+        start = bisect.bisect_right(self._in_order, _place(path), key=_place)
+        for inner in itertools.islice(self._in_order, start, None):
+            if not path.covers(inner):
+                return
+            yield inner
+
+    def hosts(self, path: Path) -> Iterator[Host]:
+        """Yield each host that has a path in common with a path, once."""
+        paths = itertools.chain(self.around(path), self.within(path))
+        found = itertools.chain.from_iterable(self._hosts[each] for each in paths)
+        seen: set[Host] = set()
+        for host in found:
+            if host not in seen:
+                seen.add(host)
+                yield host
+
+
+def _place(path: Path) -> tuple[tuple[str, ...], bool]:
+    """Return the sort key by which what a path covers comes next to it."""
+    return path.elements, path.is_exact
+
+
+def _outermost(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths that none of the others covers."""
+    found: list[Path] = []
+    for path in sorted(paths, key=_place):
+        if not (found and found[-1].covers(path)):
+            found.append(path)
+    return found
+
+
+def _policies(route: Route, late: _Late) -> list[L7Policy] | None:
+    """Return the policies for a route; None if any would need too many rules.
+
+    :param late: what it leaves to others.
+    """
+    made: list[L7Policy] = []
+    for policy in _of_hosts(route, late, route.host, ()):
+        if len(policy.rules) > MOST_RULES:
+            return None
+        made.append(policy)
+    return made
+
+
+def _of_hosts(route: Route, late: _Late, host: Host, left: Iterable[Path]) -> Iterator[L7Policy]:
+    """Yield the policies by which a route takes requests to a host.
+
+    :param left: the paths that the route leaves to others on wider hosts.
+    """
+    own = late.within(host, route.path)
+    if own is None:
+        return
+    paths = _outermost([*left, *own])
+    inner = list(itertools.islice(late.inner(host, route.path), MOST_RULES + 1))
+    rules = (
+        *_rules(host, route.path),
+        *(rule for each in inner for rule in _host_rules(each, invert=True)),
+        *(rule for path in paths[: MOST_RULES + 1] for rule in _path_rules(path, invert=True)),
+    )
+    yield _policy(route, rules or (ANYTHING,))
+    for each in inner:
+        yield from _of_hosts(route, late, each, paths)
 
 
 def _policy(route: Route, rules: Iterable[L7Rule]) -> L7Policy:

@@ -174,6 +174,17 @@ def test_a_redirect_that_would_need_too_many_rules_is_refused():
     assert plan([redirect, *pools[:49]]).refused == {}
 
 
+def test_paths_within_one_that_a_redirect_leaves_to_others_need_no_rules():
+    pools = [
+        route(f"pool-{number:02}", "a.com", "Prefix", path, Forward("one"), "")
+        for number, path in enumerate(["/x", *(f"/x/{number}" for number in range(60))])
+    ]
+    redirect = route("redirect", "a.com", "Prefix", "/", Redirect("https://a.com", 302), "")
+    made = plan([redirect, *pools])
+    host = ("HOST_NAME", r"^a\.com(:[0-9]+)?$", False)
+    assert rules_of(made)[0] == ("redirect", [host, ("PATH", "^/x(/.*)?$", True)])
+
+
 def test_a_path_that_no_request_contains_as_it_is_is_refused():
     made = plan([route("umlaut", "", "Exact", "/\u00fc", Forward("one"), "")])
     assert (made.policies, list(made.refused)) == ((), ["umlaut"])
