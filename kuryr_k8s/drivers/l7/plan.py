@@ -4,7 +4,8 @@ Octavia's rules of a policy must all match, each possibly inverted. Its policies
 the order REJECT, then redirects, then pools, whatever their positions are, and in the order of
 their positions among each of these (``octavia/common/jinja/haproxy``). So a redirect would come
 before a pool of a more specific route: it is told which requests not to take. There is no OR among
-rules: where that takes several rules, the route has a policy for each of the hosts concerned.
+rules: where others have some of its paths on a host, the route has a policy for that host. Hosts
+that it leaves to others are many in one regular expression.
 
 No pool is a default pool: what takes all requests that no other route takes has a policy as well,
 and may be the same on several listeners, which Octavia would not let share a default pool.
@@ -37,8 +38,10 @@ ACTIONS: dict[type[Action], str] = {
     Redirect: REDIRECT_PREFIX,
     Forward: REDIRECT_TO_POOL,
 }
+ANY_HOST = Host("")
 # a policy without rules is passed over
 ANYTHING = L7Rule(PATH, STARTS_WITH, "/")
+_PORT = "(:[0-9]+)?"  # the header may name one
 _SENT = re.compile(r"[!-~]*")  # characters of which requests consist
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
 _SPECIAL = re.compile(r"[][\\^$.|?*+(){}]")
@@ -50,7 +53,8 @@ _UNSAFE = re.compile(r"""[&<>"'#`\s]""")
 class Plan:
     """The policies of a listener, in the order of their positions.
 
-    Requests that none of them takes are answered with 503.
+    Requests that none of them takes are answered with 503, as are those of a route that would
+    need too many rules: it may be one that keeps them from a more general route.
 
     :param of_routes: which of them are for a route, by its name.
     :param refused: why routes are left out, by their names.
@@ -85,9 +89,10 @@ def plan(routes: Iterable[Route]) -> Plan:
             refused[route.name] = (
                 f"it would need more than {MOST_RULES} rules to leave requests to other routes"
             )
-            continue
-        policies += made
-        of_routes[route.name] = tuple(made)
+            turn = len(TURNS)  # nobody gets its requests
+        else:
+            policies += made
+            of_routes[route.name] = tuple(made)
         for each in late[:turn]:
             each.add(route.host, route.path)
     policies.sort(key=lambda policy: TURNS.index(policy.action))
@@ -108,40 +113,59 @@ class _Late:
     def __init__(self) -> None:
         self._paths: defaultdict[Host, _Paths] = defaultdict(_Paths)  # of just this host
         self._inner: defaultdict[Host, _Paths] = defaultdict(_Paths)  # of hosts within it
+        self._rules: dict[tuple[Host, Path], tuple[L7Rule, ...]] = {}
 
     def add(self, host: Host, path: Path) -> None:
         """Add requests, after all that are more specific."""
-        self._paths[host].add(path, host)
-        if not (host.is_any or host.is_wildcard):
-            domain = Host(f"*.{host.domain}")
-            self._inner[domain].add(path, host)
-            host = domain
-        if not host.is_any:
-            self._inner[Host("")].add(path, host)
+        domain = Host(f"*.{host.domain}")
+        own, in_domain = self._paths[host], self._inner[domain]
+        for inner in list(own.within(path)):
+            own.discard(inner, host)
+            in_domain.discard(inner, host)
+        own.add(path, host)
+        if host.is_any:
+            return
+        if not host.is_wildcard:
+            in_domain.add(path, host)
+        self._inner[ANY_HOST].add(path, domain)
 
-    def within(self, host: Host, path: Path) -> list[Path] | None:
+    def paths(self, host: Host, path: Path) -> list[Path] | None:
         """Return which paths of a path are left to others on just this host.
 
         :returns: None for all of them.
         """
-        found = self._paths.get(host)
-        if found is None:
-            return []
+        found = self._paths.get(host, _NONE)
         return None if any(found.around(path)) else list(found.within(path))
 
-    def inner(self, host: Host, path: Path) -> Iterator[Host]:
-        """Yield the hosts within a host on which requests to a path are left to others.
-
-        Of those of a domain, only its wildcard if it is one of them.
-        """
-        inner = self._inner.get(host)
-        if inner is None:
-            return
-        for each in inner.hosts(path):
-            if host.is_any and self.within(each, path) == []:
-                yield from self.inner(each, path)  # its wildcard leaves nothing to others
-            else:
+    def hosts(self, host: Host, path: Path) -> Iterator[Host]:
+        """Yield the hosts within a host on which only some paths of a path are left to others."""
+        found = self._inner.get(host, _NONE)
+        inner = (each for within in found.within(path) for each in found[within])
+        for each in dict.fromkeys(inner):
+            paths = self.paths(each, path)
+            if paths:
                 yield each
+            elif paths is not None:  # a domain, of which only hosts have any
+                yield from self.hosts(each, path)
+
+    def rules(self, host: Host, path: Path) -> Iterator[L7Rule]:
+        """Yield rules to leave those hosts within a host to others where they get all of a path.
+
+        There are some for each path around it, so that routes with other paths share them.
+        """
+        for around in self._inner.get(host, _NONE).around(path):
+            if (host, around) not in self._rules:
+                self._rules[host, around] = tuple(_rules_without(host, self._with(host, around)))
+            yield from self._rules[host, around]
+
+    def _with(self, host: Host, path: Path) -> Iterator[Host]:
+        """Yield the hosts within a host that have just this path, of domains the wildcard."""
+        for inner in self._inner[host][path]:
+            own = self._paths.get(inner)
+            if own is None or not any(own.around(path)):  # a domain, of which only hosts have it
+                yield from self._inner[inner][path]
+            elif path in own:
+                yield inner
 
 
 class _Paths:
@@ -151,12 +175,28 @@ class _Paths:
         self._hosts: dict[Path, dict[Host, None]] = {}
         self._in_order: list[Path] = []
 
+    def __contains__(self, path: Path) -> bool:
+        """Return whether any host has just this path."""
+        return path in self._hosts
+
+    def __getitem__(self, path: Path) -> Iterable[Host]:
+        """Return the hosts that have just this path."""
+        return self._hosts.get(path, ())
+
     def add(self, path: Path, host: Host) -> None:
         """Add a path of a host."""
         if path not in self._hosts:
             self._hosts[path] = {}
             bisect.insort(self._in_order, path, key=_place)
         self._hosts[path][host] = None
+
+    def discard(self, path: Path, host: Host) -> None:
+        """Remove a path of a host, if it is there."""
+        hosts = self._hosts.get(path, {})
+        hosts.pop(host, None)
+        if path in self._hosts and not hosts:
+            del self._hosts[path]
+            del self._in_order[bisect.bisect_left(self._in_order, _place(path), key=_place)]
 
     def around(self, path: Path) -> Iterator[Path]:
         """Yield the paths that cover a path, the path itself included."""
@@ -177,15 +217,8 @@ class _Paths:
                 return
             yield inner
 
-    def hosts(self, path: Path) -> Iterator[Host]:
-        """Yield each host that has a path in common with a path, once."""
-        paths = itertools.chain(self.around(path), self.within(path))
-        found = itertools.chain.from_iterable(self._hosts[each] for each in paths)
-        seen: set[Host] = set()
-        for host in found:
-            if host not in seen:
-                seen.add(host)
-                yield host
+
+_NONE = _Paths()
 
 
 def _place(path: Path) -> tuple[tuple[str, ...], bool]:
@@ -220,18 +253,20 @@ def _of_hosts(route: Route, late: _Late, host: Host, left: Iterable[Path]) -> It
 
     :param left: the paths that the route leaves to others on wider hosts.
     """
-    own = late.within(host, route.path)
+    own = late.paths(host, route.path)
     if own is None:
         return
     paths = _outermost([*left, *own])
-    inner = list(itertools.islice(late.inner(host, route.path), MOST_RULES + 1))
-    rules = (
-        *_rules(host, route.path),
-        *(rule for each in inner for rule in _host_rules(each, invert=True)),
-        *(rule for path in paths[: MOST_RULES + 1] for rule in _path_rules(path, invert=True)),
+    hosts = list(late.hosts(host, route.path))
+    rules = itertools.chain(
+        _rules(host, route.path),
+        late.rules(host, route.path),
+        _rules_without(host, hosts),
+        (rule for path in paths for rule in _path_rules(path, invert=True)),
     )
-    yield _policy(route, rules or (ANYTHING,))
-    for each in inner:
+    # one more tells that there are too many
+    yield _policy(route, tuple(itertools.islice(rules, MOST_RULES + 1)) or (ANYTHING,))
+    for each in hosts:
         yield from _of_hosts(route, late, each, paths)
 
 
@@ -240,7 +275,7 @@ def _policy(route: Route, rules: Iterable[L7Rule]) -> L7Policy:
     return L7Policy(
         name=route.name[:LONGEST_NAME],
         action=ACTIONS[type(action)],
-        rules=tuple(dict.fromkeys(rules)),
+        rules=tuple(rules),
         redirect_pool=action.pool if isinstance(action, Forward) else None,
         redirect_prefix=action.prefix if isinstance(action, Redirect) else None,
         redirect_http_code=action.code if isinstance(action, Redirect) else None,
@@ -251,15 +286,34 @@ def _rules(host: Host, path: Path) -> tuple[L7Rule, ...]:
     return (*_host_rules(host), *_path_rules(path))
 
 
-def _host_rules(host: Host, *, invert: bool = False) -> tuple[L7Rule, ...]:
-    """Return the rule for a host; none if any will do.
-
-    The header may name a port. Octavia's comparison ignores case.
-    """
+def _host_rules(host: Host) -> tuple[L7Rule, ...]:
+    """Return the rule for a host; none if any will do."""
     if host.is_any:
         return ()
-    name = f"[^.]+{_escaped(host.name[1:])}" if host.is_wildcard else _escaped(host.name)
-    return (L7Rule(HOST, REGEX, f"^{name}(:[0-9]+)?$", invert),)
+    return (L7Rule(HOST, REGEX, f"^{_pattern(host)}{_PORT}$"),)
+
+
+def _rules_without(host: Host, inner: Iterable[Host]) -> Iterator[L7Rule]:
+    """Yield the rules by which a policy for a host leaves hosts within it to others.
+
+    Each is for as many of them as its value can hold.
+    """
+    domain = _escaped(host.name[1:]) if host.is_wildcard else ""
+    room = LONGEST_VALUE - len(f"^(){domain}{_PORT}$")
+    held: list[list[str]] = []
+    for name in sorted(_pattern(each).removesuffix(domain) for each in inner):
+        if held and len("|".join([*held[-1], name])) <= room:
+            held[-1].append(name)
+        else:
+            held.append([name])
+    for names in held:
+        either = names[0] if len(names) == 1 else f"({'|'.join(names)})"
+        yield L7Rule(HOST, REGEX, f"^{either}{domain}{_PORT}$", invert=True)
+
+
+def _pattern(host: Host) -> str:
+    """Return a regular expression for the names of a host. Octavia's comparison ignores case."""
+    return f"[^.]+{_escaped(host.name[1:])}" if host.is_wildcard else _escaped(host.name)
 
 
 def _path_rules(path: Path, *, invert: bool = False) -> tuple[L7Rule, ...]:

@@ -16,10 +16,18 @@ from kuryr_k8s.model.routes import Forward, Redirect, Reject
 from lab import facts
 from lab.paths import REPOSITORY
 from lab.process import run, wait_until
-from tests.unit.drivers.l7.test_plan import ASKED, HOSTS, HOSTS_ASKED, PATHS, route, wanted
+from tests.unit.drivers.l7.test_plan import (
+    ASKED,
+    HOSTS,
+    HOSTS_ASKED,
+    PATHS,
+    below_a_wildcard,
+    route,
+    wanted,
+)
 
 pytestmark = [pytest.mark.lab_only, pytest.mark.product("router"), pytest.mark.complete]
-SETS = 60  # of routes, each a listener
+SETS = 60  # of routes, each a listener; and one of many hosts
 FIRST_PORT = 8000
 POOLS = ("one", "two", "three")
 ACTIONS = (
@@ -28,6 +36,11 @@ ACTIONS = (
     Redirect("https://two", 308),
     Reject(),
 )
+BELOW_A_WILDCARD = [
+    *(f"shop-{number:04}.apps.example.com" for number in range(0, 200, 9)),
+    *("SHOP-0199.Apps.example.com:80", "shop-0200.apps.example.com", "shop-0001.example.com"),
+    *("shop-000.apps.example.com", "xshop-0001.apps.example.com", "shop-0001xapps.example.com"),
+]
 
 
 def drawn(seed):
@@ -153,11 +166,12 @@ def expected(routes, host, path):
 async def test_haproxy_serves_each_request_by_the_most_specific_route(tmp_path):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    sets = list(drawn(seed))
+    sets = [*drawn(seed), below_a_wildcard(200)]
     # an address of this run's own, on which nobody else has a port
     address = f"127.{random.randrange(8, 255)}.{random.randrange(255)}.{random.randrange(1, 255)}"
-    ports = range(FIRST_PORT, FIRST_PORT + SETS)
+    ports = range(FIRST_PORT, FIRST_PORT + len(sets))
     requests = [(host, path) for host in HOSTS_ASKED for path in ASKED]
+    requests += [(host, "/") for host in BELOW_A_WILDCARD]
     async with pools() as pool_ports:
         asked = {
             "address": address,
@@ -178,5 +192,5 @@ async def test_haproxy_serves_each_request_by_the_most_specific_route(tmp_path):
         for request, answer in zip(requests, of_set, strict=True)
         if answer != expected(routes, *request)
     ]
-    print(f"{SETS * len(requests)} requests, {len(differing)} differ")
+    print(f"{len(sets) * len(requests)} requests, {len(differing)} differ")
     assert not differing, differing[:3]

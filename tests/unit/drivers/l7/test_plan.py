@@ -1,8 +1,10 @@
 """Octavia's policies serve each request as the text of Kubernetes says."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kuryr_k8s.drivers.l7 import plan as plan_module
 from kuryr_k8s.drivers.l7.plan import plan
 from kuryr_k8s.model.load_balancer import REDIRECT_TO_POOL, REJECT, TURNS
 from kuryr_k8s.model.routes import Forward, Host, Path, Redirect, Reject, Route
@@ -117,6 +119,26 @@ def test_each_request_is_served_by_the_most_specific_route(routes):
     for host in HOSTS_ASKED:
         for path in ASKED:
             assert taken(made.policies, host, path) == wanted(routes, host, path), (host, path)
+    for policy in made.policies:
+        assert len({*policy.rules}) == len(policy.rules)
+
+
+@given(ROUTES, st.integers(2, 5))
+def test_nobody_gets_the_requests_of_a_route_that_would_need_too_many_rules(routes, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_module, "MOST_RULES", most)
+        made = plan(routes)
+    assert all(len(policy.rules) <= most for policy in made.policies)
+    refused = {name for name, why in made.refused.items() if f"more than {most} rules" in why}
+    closed = [
+        route(each.name, each.said_host, *each.said_path, None, each.created)
+        if each.name in refused
+        else each
+        for each in routes
+    ]
+    for host in HOSTS_ASKED:
+        for path in ASKED:
+            assert taken(made.policies, host, path) == wanted(closed, host, path), (host, path)
 
 
 def rules_of(made):
@@ -172,6 +194,38 @@ def test_a_redirect_that_would_need_too_many_rules_is_refused():
     redirect = route("redirect", "a.com", "Prefix", "/", Redirect("https://a.com", 302), "")
     assert list(plan([redirect, *pools]).refused) == ["redirect"]
     assert plan([redirect, *pools[:49]]).refused == {}
+
+
+def below_a_wildcard(count):
+    """Routes of a wildcard that answers 403, of so many hosts of its domain, and of all hosts."""
+    names = [f"shop-{number:04}" for number in range(count)]
+    hosts = [
+        route(name, f"{name}.apps.example.com", "Prefix", "/", Forward("one"), "")
+        for name in names
+    ]
+    wildcard = route("wildcard", "*.apps.example.com", "Prefix", "/", Reject(), "")
+    return [wildcard, *hosts, route("all", "", "Prefix", "/", Forward("two"), "")]
+
+
+def test_wildcard_leaves_many_hosts_to_others_by_a_few_rules():
+    routes = below_a_wildcard(500)
+    made = plan(routes)
+    assert not made.refused
+    [rejecting] = made.of_routes["wildcard"]
+    assert len(rejecting.rules) <= 30
+    assert max(len(rule.value) for rule in rejecting.rules) <= 255
+    asked = [*(each.said_host for each in routes[1:-1]), "x.apps.example.com", "x.com"]
+    asked += ["SHOP-0123.apps.example.com:8080", "shop-012.apps.example.com", "shop-0123.x.com"]
+    for host in asked:
+        assert taken(made.policies, host, "/") == wanted(routes, host, "/"), host
+
+
+def test_wildcard_that_cannot_leave_all_hosts_to_others_is_refused_and_nobody_gets_its_requests():
+    made = plan(below_a_wildcard(2000))
+    assert list(made.refused) == ["wildcard"]
+    assert taken(made.policies, "x.apps.example.com", "/") is None
+    assert taken(made.policies, "shop-0123.apps.example.com", "/") == Forward("one")
+    assert taken(made.policies, "x.com", "/") == Forward("two")
 
 
 def test_paths_within_one_that_a_redirect_leaves_to_others_need_no_rules():
