@@ -153,6 +153,7 @@ class _Late:
 
         There are some for each path around it, so that routes with other paths share them.
         """
+        # they stay true: what is within a host is more specific, so it has been added before
         for around in self._inner.get(host, _NONE).around(path):
             if (host, around) not in self._rules:
                 self._rules[host, around] = tuple(_rules_without(host, self._with(host, around)))
