@@ -107,7 +107,7 @@ class NoAddress(OverQuota):
 
 
 class BadRequest(CloudError, Refused):
-    """400, 403, 422 or 501: the request is wrong, not allowed, or not supported by the provider.
+    """400, 403, 413, 422 or 501: the request is wrong, too large, not allowed, or not supported.
 
     A retry would get the same answer.
     """

@@ -28,6 +28,7 @@ Query = Mapping[str, str | Sequence[str]]
 BURST = 1.0  # seconds whose calls may begin at once, after as long without any
 REQUEST_ID = "x-openstack-request-id"
 _ADDED = 201  # with "null" instead of an object: Neutron has added a tag
+_TOO_LARGE = 413
 # Of Neutron (409 OverQuota), Octavia and Barbican (403). The word "quota" is not enough: a policy
 # that forbids us to read a quota contains it, too.
 _EXHAUSTION = re.compile(
@@ -250,17 +251,21 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
         kind = errors.NotFound
     elif status in (403, 409, 413) and _NO_ADDRESS.search(text):
         kind = errors.NoAddress
-    elif status == 413 or (status in (403, 409) and _EXHAUSTION.search(text)):
+    elif status in (403, 409, 413) and _EXHAUSTION.search(text):
         kind = errors.OverQuota
     elif status == 409 and _IMMUTABLE.search(text):
         kind = errors.Immutable
     elif status in (409, 412):
         kind = errors.Conflict
-    elif status in (400, 401, 403, 422, 501):
+    elif status in (400, 401, 403, _TOO_LARGE, 422, 501):
         kind = errors.BadRequest
+    message = message_of(text) or what
+    if status == _TOO_LARGE and kind is errors.BadRequest:
+        # oslo.middleware's own words are unfinished: «Larger than max_request_body_size (%s)»
+        message = f"{what}: the body is larger than the API accepts"
     retry_after = response.headers.get("Retry-After", "")
     return kind(
-        message_of(text) or what,
+        message,
         status=status,
         request_id=response.headers.get(REQUEST_ID),
         retry_after=float(retry_after) if retry_after.isdigit() else None,

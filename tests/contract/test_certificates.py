@@ -95,7 +95,7 @@ async def test_secret_of_the_most_bytes_that_certificates_may_have_is_taken_and_
     side: Side, barbican: Barbican
 ) -> None:
     await barbican.store(f"{side.mark} largest", b"\x01" * LONGEST)
-    with pytest.raises(errors.OverQuota):
+    with pytest.raises(errors.BadRequest, match="larger than"):
         await barbican.store(f"{side.mark} too large", b"\x01" * (LONGEST + 3))
 
 

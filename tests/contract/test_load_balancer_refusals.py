@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from kuryr_k8s import errors
+from kuryr_k8s.cloud.octavia.api import Octavia as Client
+
 from .balancers import (
     ALGORITHMS,
     ANY_PROVIDER,
@@ -262,3 +265,15 @@ async def test_members_of_a_batch_are_different(
     text = "Validation failure: Member must be updated only once in the same request."
     assert reply.fault == (400, text)
     assert len((await octavia.get(path)).body["members"]) == 2
+
+
+@ANY_PROVIDER
+async def test_a_body_that_is_too_large_is_413_before_anything_is_looked_at(
+    octavia: Octavia, client: Client, subnet: str, provider: str
+) -> None:
+    body = bare(subnet, provider, description="x" * 114688)
+    reply = await create(octavia, body)
+    assert reply.status == 413
+    assert reply.body["message"].startswith("Request is too large.")
+    with pytest.raises(errors.BadRequest, match="larger than the API accepts"):
+        await client.create_load_balancer(body)

@@ -7,6 +7,7 @@ the creation is not in the bodies of updates: Octavia would answer 400.
 """
 
 import dataclasses
+import json
 from collections.abc import Collection
 from typing import Any
 
@@ -36,6 +37,9 @@ POOL_TLS = ("tls_enabled", "ca_tls_container_ref")
 # null, it chooses. Each came with a later version of the API than TLS itself.
 POOL_CHOICES = ("tls_ciphers", "tls_versions", "alpn_protocols")
 CHOSEN_ONCE = ("provider", "flavor_id", "availability_zone")
+# Bytes. Octavia's API is behind oslo.middleware, which answers 413 to bodies of more than its
+# max_request_body_size: 114688 by default.
+LARGEST = 100_000
 
 
 def create_body(wanted: LoadBalancer, pool_choices: Collection[str] = POOL_CHOICES) -> Json:
@@ -61,6 +65,11 @@ def create_body(wanted: LoadBalancer, pool_choices: Collection[str] = POOL_CHOIC
     if pools:
         body["pools"] = list(pools.values())
     return body
+
+
+def is_too_large(body: Json) -> bool:
+    """Return whether Octavia may refuse a body of a load balancer for its size."""
+    return len(json.dumps({"loadbalancer": body})) > LARGEST
 
 
 def _populated_listener(listener: Listener, pools: dict[str, Json]) -> Json:

@@ -7,6 +7,7 @@ what is unchanged costs no call, and a change costs one write.
 import contextlib
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,10 +31,15 @@ from kuryr_k8s.drivers.lbaas.work import IMMUTABLE_LIMIT, SOON, Gone, StillPendi
 from kuryr_k8s.engine.controller import Controller
 from kuryr_k8s.engine.metrics import gauge
 from kuryr_k8s.model.load_balancer import DELETED, ERROR, FoundLoadBalancer, LoadBalancer
-from kuryr_k8s.model.owner import Owner
+from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.service import canonical
 
 LOG = logging.getLogger(__name__)
+TOO_LARGE = 413  # HTTP status
+OF_WHOLE = "resources: Load Balancer"  # in Octavia's words for a quota that is used up
+# In a row, of a creation with all parts, until the load balancer is created without them. After
+# the first one, whoever wants it may do without what was refused, such as a certificate.
+REFUSALS = 2
 HEALTHY = ("ONLINE", "NO_MONITOR")  # operating statuses of members that get connections
 
 
@@ -66,6 +72,7 @@ class LBaaSv2(LBaaSDriver):
         )
         self._vip_ports = VIPPortSweep(context)
         self._stray_parts = StrayPartSweep(context)
+        self._refused: Counter[Owner] = Counter()  # creations with all parts, in a row
         self._surveys = first, second = (self._records.survey, self._attached.survey)
         first.beside, second.beside = second, first
 
@@ -159,6 +166,7 @@ class LBaaSv2(LBaaSDriver):
             self._work.waiters.notify(*ids, *view.former, by=owner)
         self._records.released(owner)
         self._work.forget(owner)
+        self._refused.pop(owner, None)
 
     async def ids_of(self, owner: Owner) -> frozenset[str]:
         view = await self._records.own_view(owner)
@@ -254,6 +262,10 @@ class LBaaSv2(LBaaSDriver):
     async def _create(self, owner: Owner, desired: LoadBalancer) -> errors.Wait | StillPending:
         """Have Octavia begin to create the load balancer; return the error to wait with.
 
+        One call creates it with all that it contains, or Octavia refuses all of it. If it is too
+        much for one call, or was refused before, the load balancer comes alone, and then its parts
+        step by step: one that cannot be had holds up no other.
+
         If other owners name one that this owner had before, a tag leads them to the new one.
         """
         named = sorted(filter(self._attached.is_named, self._records.former_of(owner)))
@@ -264,8 +276,11 @@ class LBaaSv2(LBaaSDriver):
         with self._work.admission.sending(owner, urgency):
             self._records.doubt(owner)  # until there is an answer
             wanted = dataclasses.replace(desired, tags=desired.tags + former)
+            body = bodies.create_body(wanted, choices)
+            alone = self._refused[owner] >= REFUSALS or bodies.is_too_large(body)
+            if alone:
+                body = bodies.create_body(dataclasses.replace(wanted, listeners=(), pools=()))
             try:
-                body = bodies.create_body(wanted, choices)
                 answer = await self._octavia.create_load_balancer(body)
             except errors.CloudError as error:
                 if error.status:
@@ -274,7 +289,13 @@ class LBaaSv2(LBaaSDriver):
                 if isinstance(error, errors.Refused | errors.OverQuota | errors.Conflict):
                     with contextlib.suppress(errors.CloudError):
                         await self._vip_ports.remove_left_by(desired)
+                if not alone and _is_of_part(error, owner):
+                    self._refused[owner] += 1
+                    if self._refused[owner] >= REFUSALS:
+                        LOG.warning("%s: its load balancer comes step by step: %s", owner, error)
+                        raise errors.Wait("the load balancer comes alone", delay=SOON) from error
                 raise
+            self._refused.pop(owner, None)
             view = self._records.created(owner, answer)
             self._work.pending.watch(view.id, owner, "PENDING_CREATE")
             return self._work.at_work(view)
@@ -367,3 +388,15 @@ class LBaaSv2(LBaaSDriver):
                 raise LoadBalancerFailed(
                     f"Octavia could not delete load balancer {load_balancer_id}"
                 )
+
+
+def _is_of_part(error: errors.CloudError, owner: Owner) -> bool:
+    """Return whether the load balancer may be had without the parts that were created with it.
+
+    What is in a router's is of many users; what is in a Service's, of one, who is told.
+    """
+    if error.status == TOO_LARGE:
+        return True
+    refused = isinstance(error, errors.BadRequest | errors.OverQuota)
+    of_whole = isinstance(error, errors.NoAddress) or OF_WHOLE in error.brief
+    return owner.role is Role.L7_ROUTER and refused and not of_whole

@@ -30,6 +30,8 @@ def middleware(cloud: FakeCloud) -> Any:
         cloud.calls.append(Call(request.method, what, request.path, request.query_string))
 
         async def proceed() -> web.StreamResponse:
+            if request.path.startswith(OCTAVIA):
+                cloud.octavia.check_size(await request.read())
             await _take_time(cloud, request)
             try:
                 return await handler(request)

@@ -49,6 +49,7 @@ class OctaviaAPI:
     ) -> None:
         self.newest = 30  # the API's version is 2.30
         self.max_limit = 1000  # Octavia's pagination_max_limit
+        self.max_body = 114688  # [oslo_middleware] max_request_body_size
         self.store = Store()
         self._context_of = context_of
         self._views = Views(self.store)
@@ -132,6 +133,11 @@ class OctaviaAPI:
         self.store.quotas.setdefault(project_id, {}).update(limits)
 
     # Answering.
+
+    def check_size(self, body: bytes) -> None:
+        """Refuse a request that is too large; that comes before all else."""
+        if len(body) > self.max_body:
+            raise errors.too_large()
 
     async def _versions(self, request: web.Request) -> web.Response:
         link = {"rel": "self", "href": f"{request.url.origin()}{ROOT}/v2"}

@@ -15,6 +15,7 @@ _BY_STATUS = {
     503: "Project busy.  Unable to lock the project.  Please try again.",
 }
 _OF_PECAN = "pecan"
+_OF_WEBOB = "webob"
 
 
 def render(fault: Answer) -> dict[str, Any]:
@@ -23,6 +24,9 @@ def render(fault: Answer) -> dict[str, Any]:
     text = fault.message or _BY_STATUS.get(fault.status, "An unknown error.")
     if fault.kind == _OF_PECAN:
         return {"code": fault.status, "title": "Bad Request", "description": text}
+    if fault.kind == _OF_WEBOB:
+        title = "Request Entity Too Large"
+        return {"message": text, "code": f"{fault.status} {title}", "title": title}
     return {"faultcode": code, "faultstring": text, "debuginfo": None}
 
 
@@ -55,6 +59,12 @@ def unknown(kind: str, name: str) -> Answer:
 def forbidden() -> Answer:
     """403 by policy."""
     return Answer(403)
+
+
+def too_large() -> Answer:
+    """413 of oslo.middleware before Octavia, which does not fill in the number."""
+    text = "Request is too large. Larger than max_request_body_size (%s).<br /><br />\n\n\n"
+    return Answer(413, _OF_WEBOB, text)
 
 
 def over_quota(kind: str) -> Answer:
