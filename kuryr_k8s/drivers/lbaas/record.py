@@ -58,8 +58,10 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """Phase: the owner's parts match the desired state, and are ACTIVE.
+class Known:
+    """Phase: nothing has changed since the last look, which showed nothing but what is ACTIVE.
+
+    The owner's parts match the desired state, or what is left to do was refused.
 
     :param others: parts of other owners, when they were last read; None if they were not.
     """
@@ -68,7 +70,7 @@ class Settled:
     others: FoundLoadBalancer | None
 
 
-Phase = Unread | Listed | Created | Stepped | Settled
+Phase = Unread | Listed | Created | Stepped | Known
 
 
 class Deletion(enum.Enum):
@@ -128,7 +130,7 @@ class View:
 
     def doubt(self) -> None:
         """Have the contents read again before they are relied on."""
-        if isinstance(self.phase, Settled | Listed):
+        if isinstance(self.phase, Known | Listed):
             self.phase = Unread()
 
     def begin(self) -> None:
@@ -139,7 +141,7 @@ class View:
     def settle(self, own: FoundLoadBalancer, others: FoundLoadBalancer | None) -> None:
         """Note that the owner's parts match the desired state."""
         self.begin()
-        self.phase = Settled(own, others)
+        self.phase = Known(own, others)
         self.last, self.changed = None, False
         self.untaken.clear()
         self.failed.clear()

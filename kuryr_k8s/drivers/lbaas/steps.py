@@ -226,6 +226,7 @@ Change = (
     | CreateRule
 )
 Step = Pending | CreateLoadBalancer | Change
+CREATING = (CreateListener, CreatePool, CreateHealthMonitor, CreatePolicy, CreateRule)
 OF_POLICIES = (CreatePolicy, UpdatePolicy, MovePolicy, DeletePolicy, CreateRule)
 
 

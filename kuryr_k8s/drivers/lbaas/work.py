@@ -19,10 +19,10 @@ from kuryr_k8s.drivers.lbaas.pending import PendingLoadBalancers, Waiters
 from kuryr_k8s.drivers.lbaas.plan import attainable, steps_of_members
 from kuryr_k8s.drivers.lbaas.record import (
     Created,
+    Known,
     Listed,
     Look,
     Record,
-    Settled,
     Stepped,
     Unread,
     View,
@@ -51,7 +51,9 @@ POLITE = 1.0  # seconds without a change by others on a load balancer
 SOON = 0.1  # seconds until a look at what is not as it was thought to be
 PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that are PENDING
 IMMUTABLE_LIMIT = 3
-PASSING = (0, 409, 429, 503)  # HTTP statuses that say nothing of the call itself; 0: no answer
+# HTTP statuses that say nothing of the call itself; 0: no answer
+PASSING = (0, 401, 409, 429, 503)
+REFUSAL = (errors.BadRequest, errors.OverQuota)  # Octavia has done nothing
 
 
 class StillPending(errors.Refused):
@@ -124,7 +126,7 @@ class Work:
         :raises Gone: the load balancer does not exist.
         :raises errors.Wait: parts of it are still PENDING.
         """
-        if isinstance(view.phase, Settled):
+        if isinstance(view.phase, Known):
             return Look(view.phase.own, view.phase.others, fresh=False)
         try:
             expected = isinstance(view.phase, Created | Stepped)
@@ -226,7 +228,7 @@ class Work:
 
         :raises errors.Wait: parts are being made.
         """
-        if isinstance(view.phase, Settled):
+        if isinstance(view.phase, Known):
             return
         try:
             tree = await self._octavia.status_tree(view.id)
@@ -274,6 +276,8 @@ class Work:
             else is left to do.
         """
         problem: errors.KuryrError | None = None
+        exhausted: set[type[steps.Step]] = set()  # kinds of which the quota is used up
+        is_known = look.own.statuses() == {ACTIVE}
         broken = broken_parts(look.own)
         self.nothing_broken(view.record, but=broken.values())
         others_pending = look.fresh and look.others is not None and look.others.is_pending()
@@ -285,18 +289,27 @@ class Work:
                 raise self._wait(view, look.own)
             await self.capabilities.check(desired)
             part = part_mended(step, look.own, broken)
+            if type(step) in exhausted:
+                continue
+            failure: errors.KuryrError | None
             until, failure = view.failed.get(step, (0.0, None))
-            if failure is not None and self._clock.now() < until:
-                problem = problem or failure  # the next one may be of another user
-                continue
-            try:
-                self._allow(view, look.own, desired, step, part)
-                await self._change(view, look, desired, step, part)
-            except (LoadBalancerFailed, NotTaken, errors.BadRequest, errors.OverQuota) as error:
-                problem = problem or error  # the next one may be of another part
-                continue
-            raise self.at_work(view)
+            if failure is None or self._clock.now() >= until:
+                try:
+                    self._allow(view, look.own, desired, step, part)
+                    await self._change(view, look, desired, step, part)
+                except REFUSAL as error:
+                    failure = error
+                except (LoadBalancerFailed, NotTaken) as error:
+                    failure, is_known = error, False
+                else:
+                    raise self.at_work(view)
+            problem = problem or failure  # the next one may be of another part, or another user
+            if isinstance(failure, errors.OverQuota) and isinstance(step, steps.CREATING):
+                exhausted.add(type(step))
         if problem is not None:
+            # in others' load balancers, somebody may have come meanwhile
+            if is_known and view.owner.role is Role.L7_ROUTER:
+                view.phase = Known(look.own, look.others)
             raise problem
         self._settle(view, look)
 
@@ -430,10 +443,9 @@ class Work:
             if isinstance(step, steps.CreatePool):
                 view.newest_pool = created or view.newest_pool
         except errors.CloudError as error:
-            if isinstance(step, steps.OF_POLICIES) and error.status not in PASSING:
-                # what fails once may be Octavia's bad moment; what fails twice is the step
-                held = self._patience.refused if step in view.failed else 0.0
-                view.failed[step] = self._clock.now() + held, error
+            concerns_it = isinstance(error, REFUSAL) or isinstance(step, steps.OF_POLICIES)
+            if concerns_it and error.status not in PASSING:
+                self._note_failure(view, step, error)
             if not isinstance(error, errors.NotFound | errors.Conflict):
                 raise
             if not look.fresh:
@@ -457,6 +469,19 @@ class Work:
         deletes = isinstance(step, steps.DeleteLoadBalancer)
         status = "PENDING_DELETE" if deletes else "PENDING_UPDATE"
         self.pending.watch(view.id, view.owner, status, foreign=view.foreign)
+
+    def _note_failure(self, view: View, step: steps.Change, error: errors.CloudError) -> None:
+        """Note that Octavia has answered a step with an error.
+
+        What fails once may be Octavia's bad moment; what fails twice is not tried for a while.
+        """
+        now, pause = self._clock.now(), self._patience.refused
+        held = pause if step in view.failed else 0.0
+        # others have long been forgotten: what was wanted then is not wanted any more
+        view.failed = {
+            each: failure for each, failure in view.failed.items() if failure[0] + pause > now
+        }
+        view.failed[step] = now + held, error
 
     def _count_pending(self, seconds: float) -> int:
         return self.pending.count(seconds)
