@@ -89,6 +89,10 @@ from kuryr_k8s.model.load_balancer import (
     Pool,
 )
 
+# Members that are added by one step. With names of 255 characters, the body is just small enough
+# for what Octavia accepts by default (see bodies.LARGEST).
+AT_ONCE = 250
+
 
 def steps(
     desired: LoadBalancer | None, found: FoundLoadBalancer | None, newest_pool: str = ""
@@ -153,9 +157,14 @@ def steps_of_members(
 
 
 def _set_members(wanted: tuple[Member, ...], found: FoundPool) -> Change:
-    """Return the step that gives a pool its members; where only some are added, it adds them."""
+    """Return the step that gives a pool its members; where only some are added, it adds them.
+
+    Many are added in several steps.
+    """
     added = added_members(wanted, found)
-    return AddMembers(found.id, added) if added else SetMembers(found.id, wanted)
+    if not found.pool.members and len(wanted) > AT_ONCE:
+        added = wanted
+    return AddMembers(found.id, added[:AT_ONCE]) if added else SetMembers(found.id, wanted)
 
 
 def attainable(desired: LoadBalancer, provider: str | None = None) -> LoadBalancer:

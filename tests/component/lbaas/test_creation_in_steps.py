@@ -86,6 +86,17 @@ async def test_router_that_is_too_large_for_one_call_is_created_step_by_step(wor
     assert ROUTER not in worker.problems
 
 
+async def test_service_with_very_many_pods_is_created_step_by_step(worker, cloud):
+    desired = wanted(cloud, OWNER, ports=["http"])
+    [pool] = desired.pools
+    pool = dataclasses.replace(pool, members=members(1000, name="n" * 255))
+    found = await worker.have(OWNER, dataclasses.replace(desired, pools=(pool,)))
+    assert [len(pool.pool.members) for pool in found.pools] == [1000]
+    added = ["PUT pools/{pool_id}/members"] * 4
+    assert calls(cloud, writes=True) == [CREATION, "POST pools", *added, "POST listeners"]
+    assert OWNER not in worker.problems
+
+
 async def test_pool_over_quota_does_not_keep_a_router_away(worker, cloud):
     cloud.octavia.set_quota(cloud.project_id, pool=2)
     worker.want(ROUTER, router(cloud, "a", "b", "c"))

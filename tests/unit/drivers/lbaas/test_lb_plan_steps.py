@@ -87,6 +87,19 @@ def test_all_members_are_sent_where_one_goes_or_there_is_none(before):
     assert isinstance(step, lb_steps.SetMembers)
 
 
+@pytest.mark.parametrize(("before", "calls"), [(0, [250, 250, 50]), (200, [250, 100])])
+def test_many_members_come_in_several_calls(before, calls):
+    addresses = [f"10.2.{number // 200}.{number % 200 + 1}" for number in range(550)]
+    desired = wanted(listener(), pool(members=addresses))
+    octavia = OctaviaModel(made(wanted(listener(), pool(members=addresses[:before]))))
+    for count in calls:
+        step = next_step(desired, octavia.found)
+        assert isinstance(step, lb_steps.AddMembers)
+        assert len(step.members) == count
+        octavia.apply(step)
+    assert next_step(desired, octavia.found) is None
+
+
 def shown(found):
     """The status tree of what is found."""
     pools = {pool.id: pool for pool in found.pools}
