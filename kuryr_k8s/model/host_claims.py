@@ -17,9 +17,7 @@ ALREADY_CLAIMED = "HostAlreadyClaimed"  # OpenShift's word
 
 def settled(claims: Iterable[Claim]) -> list[Claim]:
     """Return the claims; those whose host belongs to an older one have no routes any more."""
-    in_order = sorted(
-        claims, key=lambda each: (each.created, each.kind, each.namespace, each.name)
-    )
+    in_order = sorted(claims, key=lambda each: each.age)
     if not any(claim.is_of_namespace for claim in in_order):
         return in_order
     holders = _Holders()

@@ -269,3 +269,8 @@ class Claim:
     version: int = 0
     refusal: Refusal | None = None
     problems: tuple[str, ...] = ()
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Sort key of the claim: the oldest first; of one second in the order of their routes."""
+        return self.created, f"{self.kind} {self.namespace}/{self.name} "

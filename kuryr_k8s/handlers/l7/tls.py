@@ -50,7 +50,7 @@ def divide(
         :class:`UnusableCertificate`.
     :param default: the Secret for those who name none.
     """
-    in_order = sorted(claims, key=lambda each: (each.created, each.namespace, each.name))
+    in_order = sorted(claims, key=lambda each: each.age)
     assignment = _Assignment(certificate_of, default)
     for claim in in_order:
         assignment.add(claim)
