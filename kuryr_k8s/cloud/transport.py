@@ -32,7 +32,7 @@ _TOO_LARGE = 413
 # Of Neutron (409 OverQuota), Octavia and Barbican (403). The word "quota" is not enough: a policy
 # that forbids us to read a quota contains it, too.
 _EXHAUSTION = re.compile(
-    "OverQuota|Quota exceeded|Quota has been met|Quota reached", re.IGNORECASE
+    "OverQuota|Quota exceeded|Quota has been met|quota has been reached", re.IGNORECASE
 )
 _NO_ADDRESS = re.compile("IpAddressGenerationFailure|No more IP addresses", re.IGNORECASE)
 # Octavia's messages while it changes a part of a load balancer, or the load balancer itself.

@@ -25,10 +25,12 @@ class Stored:
 
     :param refs: some may have the certificate that their source had before.
     :param problem: why some are missing, or have that; None if all are there.
+    :param refused: the secrets that Octavia has not taken, and is to be offered again.
     """
 
     refs: Mapping[str, str]
     problem: errors.KuryrError | None = None
+    refused: frozenset[str] = frozenset()
 
 
 class StoredCertificates:
@@ -65,6 +67,7 @@ class StoredCertificates:
         refs: dict[str, str] = {}
         problem: errors.CloudError | None = None
         is_full = False
+        failed: set[str] = set()
         for certificate in wanted:
             name = f"{self._prefix}{certificate.source}:{certificate.digest}"
             self._names[name] = _names_of(certificate)
@@ -81,11 +84,14 @@ class StoredCertificates:
                     is_full = isinstance(error, errors.OverQuota)
                 else:
                     self._failed.discard(name)
-            problem = problem or failure
+            if failure is not None:
+                problem = problem or failure
+                failed.add(name)
             if certificate.source not in refs and (former := await self._former(certificate)):
                 refs[certificate.source] = former
-        await self._list()
-        return Stored(refs, problem)
+        known = await self._list()
+        refused = frozenset(ref for ref, name in known.items() if name in failed)
+        return Stored(refs, problem, refused)
 
     def refuse(self, text: str, but: Collection[str]) -> None:
         """Do without the secrets that Octavia names in a refusal, for a while.

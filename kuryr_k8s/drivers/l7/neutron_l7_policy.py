@@ -24,7 +24,7 @@ from kuryr_k8s.drivers.base import (
     ServicePublicIPDriver,
     ServiceSubnetsDriver,
 )
-from kuryr_k8s.drivers.l7.certificates import StoredCertificates
+from kuryr_k8s.drivers.l7.certificates import Stored, StoredCertificates
 from kuryr_k8s.drivers.l7.plan import Plan, plan
 from kuryr_k8s.drivers.named.names import Names
 from kuryr_k8s.model.load_balancer import (
@@ -136,18 +136,20 @@ class NeutronL7Policy(L7RouterDriver):
 
     async def ensure(self, router: L7Router) -> FoundL7Router:
         record = self._records[router.owner]
-        refs: Mapping[str, str] = {}
-        problem: errors.KuryrError | None = None
+        stored = Stored({})
         certificates = self._certificates_of(router.owner)
         if certificates is not None:
             # Without Barbican nothing is changed: for any change Octavia reads all certificates
             # again, and would end the listener over TLS.
             stored = await certificates.store((*router.certificates, *router.authorities.values()))
-            refs, problem = stored.refs, stored.problem
-        wanted = record.wanted = self._wanted_of(router, refs)
+        problem = stored.problem
+        wanted = record.wanted = self._wanted_of(router, stored.refs)
         desired = await self._desired(router, wanted)
+        before = await self._last_seen(router.owner)
+        used: frozenset[str] | None  # secrets that stay; None: all do
         try:
             found = await self._lbaas.ensure(router.owner, desired)
+            used = _refs_of(found) | stored.refused
         except errors.KuryrError as error:
             conflict = isinstance(error, errors.Conflict)
             if conflict and not await self._lbaas.exists(router.owner):
@@ -159,13 +161,22 @@ class NeutronL7Policy(L7RouterDriver):
             if last is None:
                 raise
             found, problem = last, error
+            # What was read before this call may lack the secrets of a change under way. Now that
+            # it was read anew, and all changes since were refused, no change is.
+            is_known = last is not before and not last.is_pending()
+            is_known = is_known and isinstance(error, errors.Refused | errors.OverQuota)
+            wished = stored.refused.union(stored.refs.values())
+            used = _refs_of(last) | wished if is_known else None
+        if certificates is not None and used is not None:
+            try:
+                await certificates.delete_unused(used)
+            except errors.CloudError as error:
+                problem = problem or error
         record.vip_address, record.conflicts = found.vip_address, 0
         record.floating_ip = await self._floating_ip(router, found)
         record.is_address_known = True
         if problem is not None:
             raise problem
-        if certificates is not None:
-            await certificates.delete_unused(_refs_of(found))
         if record.is_vip_taken:
             raise errors.Refused(
                 f"another port has {router.vip_address}: the VIP stays {found.vip_address}"

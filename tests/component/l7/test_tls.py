@@ -10,7 +10,7 @@ from tests.component.l7.test_ingress import ONE, TWO, two_backends
 from tests.component.l7.test_trouble import OFTEN, SOON, is_told
 from tests.kit.confs import MARK
 from tests.kit.fakes.faults import answer
-from tests.kit.tls import HOSTILE, make_pair, make_secret, names_in
+from tests.kit.tls import HOSTILE, make_pair, make_secret, names_in, serial_in, serial_of
 
 TLS = {"l7_router": {"tls": "true"}}
 SECRETS = "/key-manager/v1/secrets"
@@ -406,3 +406,75 @@ async def test_router_that_people_delete_takes_its_certificates_along(routers):
             return not routers.routers() and not routers.cloud.barbican.secrets
 
         await routers.until(ended)
+
+
+async def test_full_barbican_loses_what_is_unused_and_takes_the_new_certificate(routers):
+    await two_backends(routers)
+    first, second = await routers.add_secret("a", "a"), await routers.add_secret("b", "b")
+    async with routers.controller(patience=SOON, **TLS):
+        await add_shop(routers, "a", name="one", secret="a")
+        await add_shop(routers, "b", name="two", secret="b", to="two")
+        await routers.until_shown(first, second)
+        routers.cloud.barbican.quota = 2
+        third = await routers.add_secret("c", "c")
+        await add_shop(routers, "c", name="three", secret="c", to="two")
+        await routers.until(lambda: is_told(routers, "a quota has been reached"))
+        await routers.delete_ingress("two")
+        await routers.until_shown(first, third)
+        assert await routers.until_address("three")
+
+
+@pytest.mark.parametrize("status", [400, 403])
+async def test_former_certificate_goes_though_octavia_refuses_the_pool_of_another(routers, status):
+    await two_backends(routers)
+    await routers.add_secret("cert", "a")
+    async with routers.controller(patience=SOON, **TLS):
+        await add_shop(routers, "a")
+        await routers.until_address("shop")
+        message = "Quota has been met for resources: Pool" if status == 403 else "bad"
+        fault = routers.cloud.faults.add(
+            action=answer(status, message=message), method="POST", path="/pools$", times=None
+        )
+        await routers.add_ingress("bad", ("b", ("Prefix", "/", "two")))
+        renewed = await routers.renew("cert", "a")
+        await routers.until_shown(renewed)
+        assert fault.hits
+        assert routers.answer("a", "/", 443) == ONE
+
+
+async def test_certificate_of_a_change_that_does_not_end_stays_when_users_are_told(routers):
+    await two_backends(routers)
+    await routers.add_secret("cert", "a")
+    octavia = routers.cloud.octavia
+    longest = {"neutron_defaults": {"lbaas_activation_timeout": "1"}}
+    patience = SOON | {"first_refused": 0.5, "pending_load_balancer": 0.5}
+    async with routers.controller(patience=patience, **TLS, **longest):
+        await add_shop(routers, "a")
+        await routers.until_address("shop")
+        octavia.progress.pending = float("inf")
+        second = await routers.renew("cert", "a")
+
+        async def named():
+            return listener_over_tls(routers)["provisioning_status"] == "PENDING_UPDATE"
+
+        await routers.until(named)
+        await routers.until(lambda: is_told(routers, "has been PENDING for more than"))
+        third = await routers.renew("cert", "a")
+
+        def stored():
+            return {serial_in(each["payload"]) for each in routers.cloud.barbican.secrets.values()}
+
+        async def stores():
+            return serial_of(third) in stored()
+
+        await routers.until(stores)
+        asked = routers.cloud.calls.count("GET", SECRETS)
+
+        async def ends_and_lists_again():
+            return routers.cloud.calls.count("GET", SECRETS) > asked + 1
+
+        await routers.until(ends_and_lists_again)
+        assert {serial_of(second), serial_of(third)} <= stored()
+        octavia.progress.pending = 0
+        octavia.progress.finish(*routers.cloud.load_balancers)
+        await routers.until_shown(third)

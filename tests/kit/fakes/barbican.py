@@ -90,8 +90,8 @@ class BarbicanAPI:
         if 0 <= self.quota <= len(self.secrets):
             raise Answer(
                 403,
-                message=f"Quota reached for project {project_id}. Only {self.quota} secrets are"
-                " allowed.",
+                message="Secret creation issue seen - Creation not allowed because a quota has"
+                " been reached.",
             )
         try:
             payload = base64.b64decode(body["payload"], validate=True)
