@@ -15,6 +15,7 @@ from kuryr_k8s.model.certificate import Certificate
 
 # Seconds for which a list counts: where a secret is gone that a listener or a pool names, Octavia
 # keeps the load balancer PENDING for ever at any change, but for one of that very part's secrets.
+# They count from its end: one that takes longer than that would never be of use.
 FRESH = 10.0
 SHARE = 4  # Barbican is left alone this many times as long as it has kept us waiting
 
@@ -68,13 +69,14 @@ class StoredCertificates:
         problem: errors.CloudError | None = None
         is_full = False
         failed: set[str] = set()
+        known = await self._list()
         for certificate in wanted:
             name = f"{self._prefix}{certificate.source}:{certificate.digest}"
             self._names[name] = _names_of(certificate)
             failure = self._failure_of(name)
             if failure is None and not is_full:
                 try:
-                    refs[certificate.source] = await self._ref(name, certificate)
+                    refs[certificate.source] = await self._ref(name, certificate, known)
                 except errors.CloudError as error:
                     is_final = isinstance(error, errors.BadRequest | errors.OverQuota)
                     if not is_final and name not in self._failed:
@@ -87,9 +89,9 @@ class StoredCertificates:
             if failure is not None:
                 problem = problem or failure
                 failed.add(name)
-            if certificate.source not in refs and (former := await self._former(certificate)):
+            if certificate.source not in refs and (former := self._former(certificate, known)):
                 refs[certificate.source] = former
-        known = await self._list()
+        known = await self._list()  # again, if storing took long, or an answer was lost
         refused = frozenset(ref for ref, name in known.items() if name in failed)
         return Stored(refs, problem, refused)
 
@@ -119,32 +121,34 @@ class StoredCertificates:
         if problem is not None:
             raise problem
 
-    async def _ref(self, name: str, certificate: Certificate | Authority) -> str:
-        """Return the secret of this name, after storing it if it is missing."""
-        known = await self._list()
+    async def _ref(
+        self, name: str, certificate: Certificate | Authority, known: dict[str, str]
+    ) -> str:
+        """Return the secret of this name, after storing it if it is missing.
+
+        :param known: where it is added.
+        """
         if (there := _ref_of(name, known)) is not None:
             return there
-        self._known = None  # until there is an answer, it may be there or not
+        listed, self._known = self._known, None  # until there is an answer, it may be there or not
         try:
             secret = await self._barbican.store(name, certificate.bundle)
         except errors.CloudError as error:
             if error.is_refusal:
-                self._known = known
-                raise
-            known = await self._list()  # if it answers, this certificate is the trouble
-            if (there := _ref_of(name, known)) is not None:
-                return there
+                self._known = listed
             raise
-        self._known = known
+        self._known = listed
         known[secret.ref] = name
         return secret.ref
 
-    async def _former(self, certificate: Certificate | Authority) -> str | None:
+    def _former(
+        self, certificate: Certificate | Authority, known: Mapping[str, str]
+    ) -> str | None:
         """Return the secret with the certificate that the source of this one had before."""
         source, names = f"{self._prefix}{certificate.source}:", _names_of(certificate)
         found = [
             ref
-            for ref, name in (await self._list()).items()
+            for ref, name in known.items()
             if name.startswith(source)
             and name not in self._refused
             and self._names.get(name, names) == names
@@ -180,7 +184,7 @@ class StoredCertificates:
                 now = self._clock.now()
                 self._outage = now + max(self._pause, SHARE * (now - begun)), error
                 raise
-            self._listed = begun
+            self._listed = self._clock.now()
             self._known = {
                 each.ref: each.name for each in listed if each.name.startswith(self._prefix)
             }

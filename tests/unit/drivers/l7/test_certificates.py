@@ -8,13 +8,15 @@ import requests
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.barbican.api import StoredSecret
 from kuryr_k8s.cloud.transport import error_from
-from kuryr_k8s.drivers.l7.certificates import StoredCertificates
+from kuryr_k8s.drivers.l7.certificates import FRESH, StoredCertificates
 from kuryr_k8s.model.authority import Authority
 from tests.kit.clock import ManualClock
 
 PAUSE = 30.0
 # of Barbican 23: generate_safe_exception_message and QuotaReached.client_message
 FULL = "Secret creation issue seen - Creation not allowed because a quota has been reached."
+
+LOST = errors.CloudError("no answer")
 
 
 def refusal(status, text):
@@ -96,3 +98,40 @@ async def test_secret_that_octavia_refuses_is_kept_until_it_is_offered_again(
     stored = await certificates.store(wanted("a", digest="2"))
     assert (stored.refs, stored.refused) == ({"a": newer}, frozenset())
     assert barbican.stores == 2
+
+
+async def test_list_that_takes_long_serves_all_certificates(certificates, barbican, clock):
+    barbican.listing = 2 * FRESH
+    assert len((await certificates.store(wanted("a", "b", "c"))).refs) == 3
+    clock.advance(FRESH)
+    assert len((await certificates.store(wanted("a", "b", "c"))).refs) == 3
+    assert (barbican.lists, barbican.stores) == (1, 3)
+    clock.advance(1.0)
+    await certificates.store(wanted("a", "b", "c"))
+    assert (barbican.lists, barbican.stores) == (2, 3)
+
+
+async def test_secrets_are_listed_once_more_after_storing_them_took_long(certificates, barbican):
+    barbican.listing = barbican.storing = 2 * FRESH
+    assert len((await certificates.store(wanted("a", "b", "c"))).refs) == 3
+    assert barbican.lists == 2
+
+
+async def test_lost_answer_costs_one_list_and_no_second_secret(certificates, barbican):
+    barbican.problem, barbican.is_applied = LOST, True
+    with pytest.raises(errors.CloudError):
+        await certificates.store(wanted("a"))
+    stored = await certificates.store(wanted("a"))
+    assert stored.refs == {"a": "ref 1"}
+    assert (barbican.lists, barbican.stores) == (2, 1)
+
+
+async def test_certificates_that_barbican_does_not_store_cost_no_list_each(certificates, barbican):
+    barbican.problem = LOST
+    for _ in range(3):
+        with pytest.raises(errors.CloudError):
+            await certificates.store(wanted("a", "b", "c"))
+    before = barbican.lists
+    certificates._refused.clear()  # all are tried again
+    assert (await certificates.store(wanted("a", "b", "c"))).problem is LOST
+    assert barbican.lists == before + 2
