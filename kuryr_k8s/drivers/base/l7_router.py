@@ -51,6 +51,11 @@ class L7Router:
     availability_zone: str | None = None
     settings: ListenerSettings = field(default_factory=ListenerSettings)
 
+    @property
+    def secrets(self) -> tuple[Certificate | Authority, ...]:
+        """What its listeners and pools need in Barbican."""
+        return (*self.certificates, *self.authorities.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundL7Router:
@@ -63,6 +68,10 @@ class FoundL7Router:
     :param limited: why routes are left out in plain HTTP or over TLS alone.
     :param waiting: the names of the routes that would be served over TLS, and whose certificates
         the cloud does not take.
+    :param outdated_certificates: the names of the routes that are served with the certificate
+        that they had before, as the cloud does not take the new one.
+    :param outdated_authorities: the names of the routes whose members are verified by the CAs
+        that there were before, as the cloud does not take the new ones.
     """
 
     found: FoundLoadBalancer
@@ -71,6 +80,8 @@ class FoundL7Router:
     refused: dict[str, str] = field(default_factory=dict)
     limited: dict[str, str] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()
+    outdated_certificates: frozenset[str] = frozenset()
+    outdated_authorities: frozenset[str] = frozenset()
 
     @property
     def address(self) -> str:

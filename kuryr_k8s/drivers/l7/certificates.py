@@ -27,11 +27,13 @@ class Stored:
     :param refs: some may have the certificate that their source had before.
     :param problem: why some are missing, or have that; None if all are there.
     :param refused: the secrets that Octavia has not taken, and is to be offered again.
+    :param outdated: the sources whose secrets have the certificate that they had before.
     """
 
     refs: Mapping[str, str]
     problem: errors.KuryrError | None = None
     refused: frozenset[str] = frozenset()
+    outdated: frozenset[str] = frozenset()
 
 
 class StoredCertificates:
@@ -69,14 +71,15 @@ class StoredCertificates:
         problem: errors.CloudError | None = None
         is_full = False
         failed: set[str] = set()
+        outdated: set[str] = set()
         known = await self._list()
         for certificate in wanted:
             name = f"{self._prefix}{certificate.source}:{certificate.digest}"
             self._names[name] = _names_of(certificate)
-            failure = self._failure_of(name)
-            if failure is None and not is_full:
+            there, failure = _ref_of(name, known), self._failure_of(name)
+            if there is None and failure is None and not is_full:
                 try:
-                    refs[certificate.source] = await self._ref(name, certificate, known)
+                    there = await self._store(name, certificate, known)
                 except errors.CloudError as error:
                     is_final = isinstance(error, errors.BadRequest | errors.OverQuota)
                     if not is_final and name not in self._failed:
@@ -84,25 +87,33 @@ class StoredCertificates:
                         raise  # it may pass at once, and nobody has to do without it
                     failure = self._refuse(name, error)
                     is_full = isinstance(error, errors.OverQuota)
-                else:
-                    self._failed.discard(name)
             if failure is not None:
                 problem = problem or failure
                 failed.add(name)
+            elif there is not None:
+                refs[certificate.source] = there
+                self._failed.discard(name)
             if certificate.source not in refs and (former := self._former(certificate, known)):
                 refs[certificate.source] = former
+                outdated.add(certificate.source)
         known = await self._list()  # again, if storing took long, or an answer was lost
         refused = frozenset(ref for ref, name in known.items() if name in failed)
-        return Stored(refs, problem, refused)
+        return Stored(refs, problem, refused, frozenset(outdated))
 
-    def refuse(self, text: str, but: Collection[str]) -> None:
+    def refuse(self, text: str, but: Collection[str]) -> bool:
         """Do without the secrets that Octavia names in a refusal, for a while.
 
         :param but: those that clients are shown: Octavia may be unable to read any at the moment.
+        :returns: whether there are any.
         """
-        for ref, name in (self._known or {}).items():
-            if ref in text and ref not in but:
-                self._refuse(name, errors.CloudError(f"Octavia does not take {ref}: {text}"))
+        refused = [
+            (ref, name)
+            for ref, name in (self._known or {}).items()
+            if ref in text and ref not in but
+        ]
+        for ref, name in refused:
+            self._refuse(name, errors.CloudError(f"Octavia does not take {ref}: {text}"))
+        return bool(refused)
 
     async def delete_unused(self, used: Collection[str]) -> None:
         """Delete all secrets of the router but these.
@@ -121,15 +132,13 @@ class StoredCertificates:
         if problem is not None:
             raise problem
 
-    async def _ref(
+    async def _store(
         self, name: str, certificate: Certificate | Authority, known: dict[str, str]
     ) -> str:
-        """Return the secret of this name, after storing it if it is missing.
+        """Store a secret; return it.
 
         :param known: where it is added.
         """
-        if (there := _ref_of(name, known)) is not None:
-            return there
         listed, self._known = self._known, None  # until there is an answer, it may be there or not
         try:
             secret = await self._barbican.store(name, certificate.bundle)

@@ -10,7 +10,7 @@ import functools
 import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
@@ -64,12 +64,17 @@ class _Wanted:
     :param listeners: that over TLS comes first: requests in plain HTTP may be led there.
     :param waiting: the names of routes whose certificates cannot be shown yet, or whose members
         cannot be verified.
+    :param shown: the secrets with the certificates of routes, by the routes' names.
+    :param outdated_certificates: see :class:`FoundL7Router`, like ``outdated_authorities``.
     """
 
     plans: dict[Front, Plan]
     listeners: tuple[Listener, ...]
     pools: tuple[Pool, ...]
     waiting: frozenset[str] = frozenset()
+    shown: Mapping[str, str] = field(default_factory=dict)
+    outdated_certificates: frozenset[str] = frozenset()
+    outdated_authorities: frozenset[str] = frozenset()
 
     @property
     def planned(self) -> frozenset[str]:
@@ -141,9 +146,9 @@ class NeutronL7Policy(L7RouterDriver):
         if certificates is not None:
             # Without Barbican nothing is changed: for any change Octavia reads all certificates
             # again, and would end the listener over TLS.
-            stored = await certificates.store((*router.certificates, *router.authorities.values()))
+            stored = await certificates.store(router.secrets)
         problem = stored.problem
-        wanted = record.wanted = self._wanted_of(router, stored.refs)
+        wanted = record.wanted = self._wanted_of(router, stored)
         desired = await self._desired(router, wanted)
         before = await self._last_seen(router.owner)
         used: frozenset[str] | None  # secrets that stay; None: all do
@@ -155,7 +160,11 @@ class NeutronL7Policy(L7RouterDriver):
             if conflict and not await self._lbaas.exists(router.owner):
                 record.conflicts += 1
             if certificates is not None and isinstance(error, errors.Refused):
-                await self._doubt_certificates(router.owner, certificates, error)
+                if await self._refuse_certificates(router.owner, certificates, error):
+                    # it is not on its way: at once users are told what counts instead
+                    stored = await certificates.store(router.secrets)
+                    wanted = record.wanted = self._wanted_of(router, stored)
+                certificates.doubt()  # one may be gone
             # once it has been ACTIVE, the address does not wait for changes
             last = await self._last_seen(router.owner)
             if last is None:
@@ -278,19 +287,19 @@ class NeutronL7Policy(L7RouterDriver):
             port["device_id"] not in ours for port in await self._context.neutron.list_ports(query)
         )
 
-    async def _doubt_certificates(
+    async def _refuse_certificates(
         self, owner: Owner, certificates: StoredCertificates, error: errors.Refused
-    ) -> None:
-        """Note that Octavia may not take a certificate, or that one may be gone."""
+    ) -> bool:
+        """Do without the certificates that Octavia has not taken; return whether there are any."""
         seen = await self._lbaas.last_seen(owner)
-        certificates.refuse(str(error), _refs_of(seen) if seen is not None else ())
-        certificates.doubt()
+        return certificates.refuse(str(error), _refs_of(seen) if seen is not None else ())
 
-    def _wanted_of(self, router: L7Router, refs: Mapping[str, str]) -> _Wanted:
+    def _wanted_of(self, router: L7Router, stored: Stored) -> _Wanted:
         """Return what the listeners and pools are to be like.
 
-        :param refs: of the certificates that can be shown, and of CAs, by their sources.
+        :param stored: the certificates that can be shown, and those of CAs.
         """
+        refs = stored.refs
         unverified = {name for name, each in router.authorities.items() if each.source not in refs}
         closed = _led_to(unverified, router.routes)
         made = self._plan(_rejecting(closed, router.routes))
@@ -304,12 +313,33 @@ class NeutronL7Policy(L7RouterDriver):
             for each in router.pools
             if each.name not in unverified
         )
+        usable = {"", *refs}
         waiting = _led_to(unverified, router.secure_routes) | {
-            each.name for each in router.secure_routes if each.certificate not in {"", *refs}
+            each.name for each in router.secure_routes if each.certificate not in usable
         }
+        outdated = {
+            name
+            for name, authority in router.authorities.items()
+            if authority.source in stored.outdated
+        }
+        wanted = _Wanted(
+            {plain.key: made},
+            (plain,),
+            pools,
+            closed | waiting,
+            shown={
+                each.name: refs[each.certificate]
+                for each in router.secure_routes
+                if each.certificate in refs
+            },
+            outdated_certificates=frozenset(
+                each.name for each in router.secure_routes if each.certificate in stored.outdated
+            ),
+            outdated_authorities=_led_to(outdated, (*router.routes, *router.secure_routes)),
+        )
         shown = [refs[each.source] for each in router.certificates if each.source in refs]
         if not shown:
-            return _Wanted({plain.key: made}, (plain,), pools, closed | waiting)
+            return wanted
         of_tls = self._plan(_rejecting(waiting, router.secure_routes))
         secure = dataclasses.replace(
             HTTPS,
@@ -321,7 +351,7 @@ class NeutronL7Policy(L7RouterDriver):
             **common,
         )
         plans = {plain.key: made, secure.key: of_tls}
-        return _Wanted(plans, (secure, plain), pools, closed | waiting)
+        return dataclasses.replace(wanted, plans=plans, listeners=(secure, plain))
 
     async def _subnet(self, router: L7Router) -> Subnet | None:
         """Return the subnet of the VIP; None if it stays, whatever has its name by now.
@@ -379,6 +409,8 @@ class NeutronL7Policy(L7RouterDriver):
             refused={name: refused[name] for name in refused.keys() - wanted.planned},
             limited={name: refused[name] for name in refused.keys() & wanted.planned},
             waiting=wanted.waiting,
+            outdated_certificates=wanted.outdated_certificates,
+            outdated_authorities=wanted.outdated_authorities,
         )
 
 
@@ -409,8 +441,16 @@ def _refs_of(found: FoundLoadBalancer) -> frozenset[str]:
 
 
 def _served(wanted: _Wanted, found: FoundLoadBalancer) -> frozenset[str]:
-    """Return the names of the routes all of whose policies are in place, on each listener."""
-    names = {pool.id: pool.pool.name for pool in found.pools}
+    """Return the names of the routes all of which is in place, on each listener.
+
+    That is their policies, the pools to which these lead, and their certificates.
+    """
+    settings = {pool.name: _settings(pool) for pool in wanted.pools}
+    names = {
+        each.id: each.pool.name
+        for each in found.pools
+        if _settings(each.pool) == settings.get(each.pool.name)
+    }
     there = {
         (listener.listener.key, each.policy.key): (
             names.get(each.pool_id or ""),
@@ -428,7 +468,14 @@ def _served(wanted: _Wanted, found: FoundLoadBalancer) -> frozenset[str]:
             there.get((key, each.key)) != (each.redirect_pool, *_target(each)) for each in policies
         )
     }
+    refs = _refs_of(found)
+    missing |= {name for name, ref in wanted.shown.items() if ref not in refs}
     return wanted.planned - missing - wanted.waiting
+
+
+def _settings(pool: Pool) -> tuple[str | bool | None, ...]:
+    """Return what of a pool decides how members get requests, whichever members there are."""
+    return (pool.lb_algorithm, pool.persistence, pool.tls_enabled, pool.ca_tls_container_ref)
 
 
 def _target(policy: L7Policy) -> tuple[str | None, int | None]:

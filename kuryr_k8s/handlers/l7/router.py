@@ -39,6 +39,14 @@ LOG = logging.getLogger(__name__)
 OWN = Key("", OWN_ROUTER)
 NOT_TAKEN = "CertificateNotTaken"
 WHY_NOT_TAKEN = "tls: Barbican or Octavia does not take its certificate: ask the operator"
+OUTDATED_CERTIFICATE = (
+    "tls: Barbican or Octavia does not take its new certificate, so that the former one is shown: "
+    "ask the operator"
+)
+OUTDATED_AUTHORITY = (
+    "tls: Barbican or Octavia does not take its new destinationCACertificate, so that the former "
+    "one counts: ask the operator"
+)
 
 
 class _Needs:
@@ -331,6 +339,10 @@ def _verdict(needs: _Needs, claim: Claim, division: Division, state: FoundL7Rout
     waiting = names & state.waiting if claim.secured else set()
     not_taken = tuple(f"{name}: {WHY_NOT_TAKEN}" for name in sorted(waiting))
     refusal = Refusal(NOT_TAKEN, "; ".join(not_taken)) if not_taken else claim.refusal
+    shown = names & state.outdated_certificates if claim.secured else set()
+    outdated = [f"{name}: {OUTDATED_CERTIFICATE}" for name in sorted(shown)]
+    trusted = names & state.outdated_authorities
+    outdated += [f"{name}: {OUTDATED_AUTHORITY}" for name in sorted(trusted)]
     return Verdict(
         address=state.address,
         has_no_routes=not wanted,
@@ -340,6 +352,7 @@ def _verdict(needs: _Needs, claim: Claim, division: Division, state: FoundL7Rout
             *dict.fromkeys(missing),
             *division.problems.get(claim.uid, ()),
             *not_taken,
+            *outdated,
         ),
         is_closed=any(route.name in division.closed for route in claim.routes),
         version=claim.version,

@@ -169,6 +169,31 @@ async def test_route_is_closed_while_barbican_does_not_store_its_ca(routers):
         await until_secure(routers, SERVED | {("a.com", "/", 80): ONE})
 
 
+async def test_route_whose_new_ca_barbican_does_not_store_tells_that_the_former_one_counts(
+    routers, checks
+):
+    await two_backends(routers)
+    first, second = new_authority("first"), new_authority("second")
+    tls, certificate = reencrypt(first, "a.com")
+    async with routers.controller(patience=SOON, **TLS):
+        await routers.routes.add("shop", "a.com", tls=tls)
+        await routers.routes.until_admitted("shop")
+        await routers.until_trusted(first)
+        checks.append(lambda: routers.answer("a.com", "/", 443) != ONE)
+        routers.cloud.barbican.quota = 2
+        changed = tls | {"destinationCACertificate": second.decode()}
+        await routers.routes.change("shop", tls=changed)
+        message = await routers.routes.until_admitted("shop", reason="PartlyServed")
+        assert "its new destinationCACertificate, so that the former one counts" in message
+        assert message == await routers.until_event("KuryrRouteUnserved")
+        await routers.until_trusted(first)
+        await routers.until_shown(certificate)
+        routers.cloud.barbican.quota = -1
+        assert await routers.routes.until_admitted("shop") == ""
+        await routers.until_trusted(second)
+        assert len(await routers.events()) == 1
+
+
 async def test_ca_in_barbican_that_somebody_deletes_is_stored_again_before_anything_else_changes(
     routers,
 ):

@@ -478,3 +478,71 @@ async def test_certificate_of_a_change_that_does_not_end_stays_when_users_are_to
         octavia.progress.pending = 0
         octavia.progress.finish(*routers.cloud.load_balancers)
         await routers.until_shown(third)
+
+
+FORMER = "does not take its new certificate, so that the former one is shown"
+
+
+async def told_times(routers, text):
+    """How many Events on objects of the namespace say this."""
+    return sum(text in note for _, note in await routers.events())
+
+
+async def test_ingress_whose_renewed_certificate_barbican_does_not_take_is_told_so_once(routers):
+    await two_backends(routers)
+    first = await routers.add_secret("cert", "a")
+    async with routers.controller(patience=SOON, **TLS):
+        await add_shop(routers, "a")
+        address = await routers.until_address("shop")
+        await routers.until_shown(first)
+        routers.cloud.barbican.quota = 1
+        second = await routers.renew("cert", "a")
+        assert FORMER in await routers.until_event("KuryrIngressUnserved")
+        stores = routers.cloud.calls.count("POST", SECRETS)
+
+        async def tried_again():
+            return routers.cloud.calls.count("POST", SECRETS) > stores + 1
+
+        await routers.until(tried_again)
+        assert await told_times(routers, FORMER) == 1
+        assert await routers.address("shop") == address
+        assert routers.answer("a", "/", 443) == ONE
+        await routers.until_shown(first)
+        routers.cloud.barbican.quota = -1
+        await routers.until_shown(second)
+
+
+async def test_ingress_whose_renewed_certificate_octavia_does_not_take_is_told_so_once(routers):
+    await two_backends(routers)
+    first = await routers.add_secret("cert", "a")
+    async with routers.controller(patience=SOON, **TLS):
+        await add_shop(routers, "a")
+        await routers.until_address("shop")
+        await routers.until_shown(first)
+        barbican = routers.cloud.barbican
+        former = set(barbican.secrets)
+
+        async def refuse(request, proceed):
+            body = await request.text()
+            named = [barbican.ref(each) for each in set(barbican.secrets) - former]
+            bad = next((ref for ref in named if ref in body), "")
+            if not bad:
+                return await proceed()
+            return await answer(400, message=f"Could not retrieve certificate: ['{bad}']")(
+                request, proceed
+            )
+
+        fault = routers.cloud.faults.add(
+            action=refuse, method="PUT", path="/listeners/", times=None
+        )
+        second = await routers.renew("cert", "a")
+        assert FORMER in await routers.until_event("KuryrIngressUnserved")
+
+        async def refused_again():
+            return fault.hits > 3
+
+        await routers.until(refused_again)
+        assert await told_times(routers, FORMER) == 1
+        assert routers.answer("a", "/", 443) == ONE
+        fault.remove()
+        await routers.until_shown(second)

@@ -100,6 +100,17 @@ async def test_secret_that_octavia_refuses_is_kept_until_it_is_offered_again(
     assert barbican.stores == 2
 
 
+async def test_full_barbican_leaves_former_certificates_in_use_and_tells_which(
+    certificates, barbican
+):
+    former = (await certificates.store(wanted("b", "c"))).refs
+    barbican.problem = refusal(403, FULL)
+    stored = await certificates.store([*wanted("a", "b"), *wanted("c", digest="2")])
+    assert isinstance(stored.problem, errors.OverQuota)
+    assert stored.refs == former
+    assert stored.outdated == {"c"}
+
+
 async def test_list_that_takes_long_serves_all_certificates(certificates, barbican, clock):
     barbican.listing = 2 * FRESH
     assert len((await certificates.store(wanted("a", "b", "c"))).refs) == 3
