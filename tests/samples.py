@@ -16,7 +16,7 @@ SEED = pytest.StashKey[int]()  # of the session
 # Where each test takes seconds, and each feature adds tests: one in so many of each module, or of
 # each directory where modules have few tests that take minutes.
 DIRECTORIES = {
-    Path("tests/component"): (8, lambda path: path),
+    Path("tests/component"): (10, lambda path: path),
     Path("tests/lab/quiet"): (3, lambda path: path),
     Path("tests/lab/machine"): (5, lambda path: path),
     Path("tests/lab/disruptive"): (5, lambda path: path.parent),

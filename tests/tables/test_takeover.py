@@ -50,7 +50,7 @@ async def test_standby_takes_over_with_pods_in_flight(stage, what):
         assert len(stage.cloud.ports) == PODS
 
 
-@pytest.mark.sampled(2, group="frozen leader")
+@pytest.mark.sampled(3, group="frozen leader")
 async def test_frozen_leader_sends_no_write_when_it_wakes(stage):
     """Most of its requests wait for a connection or a thread when it is stopped, and both of those
     that may be under way are with Neutron: one that is just being sent nobody could stop."""
@@ -76,7 +76,7 @@ async def test_frozen_leader_sends_no_write_when_it_wakes(stage):
         assert len(stage.cloud.ports) == MANY
 
 
-@pytest.mark.sampled(2, group="frozen leader")
+@pytest.mark.sampled(3, group="frozen leader")
 async def test_late_word_of_a_frozen_leader_is_refused_before_the_new_one_has_decided(stage):
     """The PATCH of status.vifs: with it the Pod would have a port that the new leader may have
     given to another one."""

@@ -18,6 +18,7 @@ NOBODY = (503, None)
 SCALED = (3, 6, 2)
 
 
+@pytest.mark.complete  # takes minutes
 def test_path_rules(cluster):
     """path_rules.feature: Exact and Prefix, with and without a slash at the end, by precedence."""
     cluster.apply(*cluster.backend("exact"), *cluster.backend("prefix"), *cluster.backend("root"))
