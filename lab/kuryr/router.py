@@ -25,31 +25,34 @@ def up(lab: facts.Lab, seconds: float = 120) -> str:
 
     :raises CommandError: it is not in time.
     """
-    shown = ("-n", "kube-system", "get", "configmap", NAME, "--ignore-not-found", "-o", "json")
-
-    def address() -> str:
-        printed = kubectl(lab, *shown)
-        data = (json.loads(printed).get("data") or {}) if printed else {}
-        return str(data.get("floating-ip", ""))
-
-    if not wait_until(lambda: bool(address()), seconds, 0.5):
+    if not wait_until(lambda: bool(_address(lab)), seconds, 0.5):
         raise CommandError(f"after {seconds:.0f} s there is no L7 router")
-    return address()
+    return _address(lab)
 
 
 def down(lab: facts.Lab, admin_socket: Path, seconds: int = 120) -> None:
-    """Delete the router, if there is one, by the product's own command; return when it is gone.
+    """Delete the router, if there is one, by the product's own command.
+
+    It returns when the router is gone, and nothing tells where it was any more.
 
     :param admin_socket: the controller's.
     :raises CommandError: it is not in time.
     """
     octavia = Api(f"{lab.cloud.octavia_url}/v2/lbaas", cloud.admin_token())
 
-    def is_gone() -> bool:
-        return not octavia.get("/loadbalancers", name=NAME)["loadbalancers"]
+    def is_there() -> bool:
+        return bool(octavia.get("/loadbalancers", name=NAME)["loadbalancers"])
 
-    if is_gone():
+    if not is_there():
         return
     run([f"{lab.bin}/kuryr-k8s", "l7-router", "delete", f"--socket={admin_socket}"])
-    if not wait_until(is_gone, seconds, 0.5):
+    if not wait_until(lambda: not (is_there() or _address(lab)), seconds, 0.5):
         raise CommandError(f"after {seconds} s the L7 router is still there")
+
+
+def _address(lab: facts.Lab) -> str:
+    """Return the floating IP that the router's ConfigMap tells; empty if it tells none."""
+    shown = ("-n", "kube-system", "get", "configmap", NAME, "--ignore-not-found", "-o", "json")
+    printed = kubectl(lab, *shown)
+    data = (json.loads(printed).get("data") or {}) if printed else {}
+    return str(data.get("floating-ip", ""))
