@@ -81,7 +81,7 @@ class Host:
 
     @property
     def domain(self) -> str:
-        """What comes after the first label."""
+        """The name of the host without its first label."""
         return self.name.partition(".")[2]
 
     @property

@@ -53,7 +53,7 @@ class L7Router:
 
     @property
     def secrets(self) -> tuple[Certificate | Authority, ...]:
-        """What its listeners and pools need in Barbican."""
+        """Certificates and CAs that its listeners and pools name, to be stored in Barbican."""
         return (*self.certificates, *self.authorities.values())
 
 

@@ -93,14 +93,12 @@ class _Record:
 
     :param wanted: what the last call of ``ensure`` asked for.
     :param vip_address: what it has had.
-    :param is_vip_taken: others have the address that it is to have instead.
     :param is_address_known: whether it has a floating IP was found out.
     :param conflicts: creations in a row that were refused for the address.
     """
 
     wanted: _Wanted | None = None
     vip_address: str | None = None
-    is_vip_taken: bool = False
     floating_ip: str | None = None
     is_address_known: bool = False
     conflicts: int = 0
@@ -186,7 +184,7 @@ class NeutronL7Policy(L7RouterDriver):
         record.is_address_known = True
         if problem is not None:
             raise problem
-        if record.is_vip_taken:
+        if router.vip_address not in (None, found.vip_address):
             raise errors.Refused(
                 f"another port has {router.vip_address}: the VIP stays {found.vip_address}"
             )
@@ -264,12 +262,15 @@ class NeutronL7Policy(L7RouterDriver):
         Of a load balancer that exists, only Octavia's word counts, which is kept.
         """
         record = self._records[router.owner]
-        record.is_vip_taken = False
         if router.vip_address is not None:
             # for another address it is made anew, which is of no use if others have that
-            if record.vip_address != router.vip_address and await self._lbaas.exists(router.owner):
-                record.is_vip_taken = subnet is not None and await self._is_taken(router, subnet)
-            return None if record.is_vip_taken else router.vip_address
+            stays = (
+                subnet is not None
+                and record.vip_address != router.vip_address
+                and await self._lbaas.exists(router.owner)
+                and await self._is_taken(router, subnet)
+            )
+            return None if stays else router.vip_address
         if (found := await self._lbaas.last_seen(router.owner)) is not None:
             record.vip_address = found.vip_address
             return None

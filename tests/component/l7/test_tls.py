@@ -24,6 +24,15 @@ async def add_shop(routers, *hosts, name="shop", secret="cert", to="one", **how)
     return await routers.add_ingress(name, *rules, tls=tls, **how)
 
 
+async def served_over_tls(routers):
+    """Have an Ingress served with the certificate of a Secret «cert» for its host; return that."""
+    certificate = await routers.add_secret("cert", "a")
+    await add_shop(routers, "a")
+    await routers.until_address("shop")
+    await routers.until_shown(certificate)
+    return certificate
+
+
 async def until_secure(routers, expected):
     """Wait until requests are answered so: {(host, path, port): answer}."""
 
@@ -227,11 +236,8 @@ async def test_barbican_that_stores_nothing_closes_new_hosts_alone(routers, stat
 
 async def test_former_certificate_is_shown_until_barbican_stores_the_renewed_one(routers):
     await two_backends(routers)
-    first = await routers.add_secret("cert", "a")
     async with routers.controller(patience=SOON, **TLS):
-        await add_shop(routers, "a")
-        await routers.until_address("shop")
-        await routers.until_shown(first)
+        first = await served_over_tls(routers)
         fault = routers.cloud.faults.add(
             action=answer(500), method="POST", path="/secrets$", times=None
         )
@@ -249,11 +255,8 @@ async def test_former_certificate_is_shown_until_barbican_stores_the_renewed_one
 
 async def test_nothing_is_changed_without_barbican_which_octavia_reads_for_any_change(routers):
     await two_backends(routers)
-    first = await routers.add_secret("cert", "a")
     async with routers.controller(**TLS):
-        await add_shop(routers, "a")
-        await routers.until_address("shop")
-        await routers.until_shown(first)
+        first = await served_over_tls(routers)
     routers.cloud.barbican.is_away = True
     before = len(routers.octavia_calls())
     async with routers.controller(patience=SOON, **TLS):
@@ -275,12 +278,9 @@ async def test_listener_that_octavia_gave_up_without_barbican_comes_back_with_it
     routers,
 ):
     await two_backends(routers)
-    first = await routers.add_secret("cert", "a")
     octavia = routers.cloud.octavia
     async with routers.controller(patience=SOON, **TLS, **OFTEN):
-        await add_shop(routers, "a")
-        await routers.until_address("shop")
-        await routers.until_shown(first)
+        first = await served_over_tls(routers)
         await routers.until_settled_router(policies=2, pools=1)
         policies = {*octavia.store._by_kind["l7policy"]}
         listener = listener_over_tls(routers)
@@ -514,11 +514,8 @@ async def test_ingress_whose_renewed_certificate_barbican_does_not_take_is_told_
 
 async def test_ingress_whose_renewed_certificate_octavia_does_not_take_is_told_so_once(routers):
     await two_backends(routers)
-    first = await routers.add_secret("cert", "a")
     async with routers.controller(patience=SOON, **TLS):
-        await add_shop(routers, "a")
-        await routers.until_address("shop")
-        await routers.until_shown(first)
+        await served_over_tls(routers)
         barbican = routers.cloud.barbican
         former = set(barbican.secrets)
 
