@@ -26,10 +26,11 @@ BALANCERS_PORTS = ("ovn-lb-", "octavia-lb-")
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """What came back: `body` is empty where `text` is no JSON."""
 
     status: int
     body: Json
+    text: str
     headers: Mapping[str, str]
 
     @property
@@ -87,8 +88,9 @@ class Neutron:
             return api.request(path, method, raise_exc=False, **arguments)
 
         response = await asyncio.to_thread(send)
-        body = response.json() if response.content else {}
-        return Reply(response.status_code, body, response.headers)
+        is_json = response.headers.get("Content-Type", "").startswith("application/json")
+        body = response.json() if response.content and is_json else {}
+        return Reply(response.status_code, body, response.text, response.headers)
 
 
 def _named(headers: Mapping[str, str]) -> dict[str, str]:
