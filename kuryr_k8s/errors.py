@@ -45,7 +45,8 @@ class CloudError(KuryrError):
     """An OpenStack API answered with an error, or (status 0) did not answer.
 
     ``request_id`` is the API's own ``x-openstack-request-id``, for its logs. ``kind`` is Neutron's
-    name of the error, for example ``PortInUse``. ``api`` names the API, if one was called.
+    name of the error, for example ``PortInUse``. ``text`` is all that the API says. ``api`` names
+    the API, if one was called.
     """
 
     reason = "OpenStackFailed"
@@ -59,6 +60,7 @@ class CloudError(KuryrError):
         request_id: str | None = None,
         retry_after: float | None = None,
         kind: str = "",
+        text: str = "",
     ) -> None:
         trace = f", request {request_id}" if request_id else ""
         super().__init__(f"{message} (HTTP {status}{trace})" if status else message)
@@ -67,11 +69,17 @@ class CloudError(KuryrError):
         self.request_id = request_id
         self.retry_after = retry_after
         self.kind = kind
+        self.text = text or message
 
     @property
     def is_refusal(self) -> bool:
         """True if the API itself said that it did nothing; a 404 of a proxy does not say so."""
         return 400 <= self.status < 500 and (self.status != 404 or isinstance(self, NotFound))
+
+    @property
+    def is_of_request(self) -> bool:
+        """True if the API refuses what is asked for, whoever asks: the next call may be taken."""
+        return isinstance(self, BadRequest | OverQuota) and self.status != 401
 
     @property
     def is_outage(self) -> bool:

@@ -270,6 +270,7 @@ def error_from(response: requests.Response, what: str) -> errors.CloudError:
         request_id=response.headers.get(REQUEST_ID),
         retry_after=float(retry_after) if retry_after.isdigit() else None,
         kind=_kind_of(text),
+        text=text,
     )
 
 

@@ -33,8 +33,9 @@ class VIPPortSweep(Sweep[Json]):
     A port goes where Octavia itself says (404; another project's are answered 403) that its load
     balancer does not exist, in two searches in a row. A creation that is under way looks the same,
     and has ended by the second one. VIPs' ports that were made for another cluster or by hand have
-    their load balancer, or another ``device_id`` and name. Ports outside of the networks of
-    Services and of our projects are not looked at.
+    their load balancer, or another ``device_id`` and name. Ports outside of our projects are not
+    looked at, nor those outside of the networks of Services and of load balancers that Octavia has
+    refused.
     """
 
     def __init__(self, context: DriverContext) -> None:
@@ -50,21 +51,22 @@ class VIPPortSweep(Sweep[Json]):
         self._octavia = context.octavia
         self._subnets = context.drivers[ServiceSubnetsDriver]
         self._projects = tuple(sorted(granted.projects(context.conf)))
+        self._refused: set[str] = set()  # ids of subnets of VIPs
 
     def identity(self, item: Json) -> str:
         """Return the port's id."""
         return str(item["id"])
 
     async def search(self) -> list[Json]:
-        """Return the VIPs' ports in networks of Services whose load balancer does not exist.
+        """Return the VIPs' ports in those networks whose load balancer does not exist.
 
         Additional VIPs are in other subnets of the same networks.
         """
-        subnets = await self._subnets.all_subnets()
-        if not subnets:
+        networks = await self._networks()
+        if not networks:
             return []
         query = {
-            "network_id": sorted({subnet.network_id for subnet in subnets}),
+            "network_id": sorted(networks),
             "project_id": self._projects,
             "device_owner": tuple(NAMES),
             "fields": FIELDS,
@@ -75,6 +77,16 @@ class VIPPortSweep(Sweep[Json]):
             known |= (await self._octavia.statuses({"project_id": project})).keys()
         unknown = [port for port in ports if load_balancer_of(port) not in known]
         return [port for port in unknown if await is_gone(self._octavia, load_balancer_of(port))]
+
+    async def _networks(self) -> set[str]:
+        """Return the ids of the networks where VIPs' ports may have been left."""
+        networks = {subnet.network_id for subnet in await self._subnets.all_subnets()}
+        for subnet_id in sorted(self._refused):
+            try:
+                networks.add((await self._neutron.get_subnet(subnet_id)).network_id)
+            except errors.NotFound:
+                self._refused.discard(subnet_id)
+        return networks
 
     async def remove(self, item: Json) -> None:
         """Delete the port, unless somebody has changed it."""
@@ -92,8 +104,12 @@ class VIPPortSweep(Sweep[Json]):
     async def remove_left_by(self, refused: LoadBalancer) -> None:
         """Delete the port with the VIP's address, if its load balancer does not exist.
 
+        Where the address is not known, the sweep looks at the VIP's network from now on.
+
         :raises errors.CloudError: Neutron or Octavia does not answer.
         """
+        if refused.vip_subnet_id is not None:
+            self._refused.add(refused.vip_subnet_id)
         if refused.vip_address is None or refused.vip_port_id is not None:
             return
         query = {

@@ -53,7 +53,6 @@ PARTS_FIRST, PARTS_LONGEST = 0.1, 5.0  # seconds between two looks at parts that
 IMMUTABLE_LIMIT = 3
 # HTTP statuses that say nothing of the call itself; 0: no answer
 PASSING = (0, 401, 409, 429, 503)
-REFUSAL = (errors.BadRequest, errors.OverQuota)  # Octavia has done nothing
 
 
 class StillPending(errors.Refused):
@@ -288,30 +287,51 @@ class Work:
             if isinstance(step, steps.Pending) or (others_pending and not deletes):
                 raise self._wait(view, look.own)
             await self.capabilities.check(desired)
-            part = part_mended(step, look.own, broken)
             if type(step) in exhausted:
                 continue
-            failure: errors.KuryrError | None
-            until, failure = view.failed.get(step, (0.0, None))
-            if failure is None or self._clock.now() >= until:
-                try:
-                    self._allow(view, look.own, desired, step, part)
-                    await self._change(view, look, desired, step, part)
-                except REFUSAL as error:
-                    failure = error
-                except (LoadBalancerFailed, NotTaken) as error:
-                    failure, is_known = error, False
-                else:
-                    raise self.at_work(view)
+            failure = await self._attempt(
+                view, look, desired, step, part_mended(step, look.own, broken)
+            )
             problem = problem or failure  # the next one may be of another part, or another user
+            is_known = is_known and not isinstance(failure, LoadBalancerFailed | NotTaken)
             if isinstance(failure, errors.OverQuota) and isinstance(step, steps.CREATING):
                 exhausted.add(type(step))
-        if problem is not None:
+        if problem is None:
+            self._settle(view, look)
+            return
+        if is_known:
+            view.record.repairs = None
             # in others' load balancers, somebody may have come meanwhile
-            if is_known and view.owner.role is Role.L7_ROUTER:
+            if view.owner.role is Role.L7_ROUTER:
                 view.phase = Known(look.own, look.others)
-            raise problem
-        self._settle(view, look)
+        raise problem
+
+    async def _attempt(
+        self,
+        view: View,
+        look: Look,
+        desired: LoadBalancer,
+        step: steps.Change,
+        part: str | None,
+    ) -> errors.KuryrError:
+        """Begin a step, unless it failed just now; return why it cannot be taken.
+
+        :param part: the part in ERROR that it mends, if it does.
+        :raises errors.Wait: it was begun.
+        """
+        until, failure = view.failed.get(step, (0.0, None))
+        if failure is not None and self._clock.now() < until:
+            return failure
+        try:
+            self._allow(view, look.own, desired, step, part)
+            await self._change(view, look, desired, step, part)
+        except (LoadBalancerFailed, NotTaken) as error:
+            return error
+        except errors.CloudError as error:
+            if error.is_of_request:
+                return error  # Octavia has done nothing
+            raise
+        raise self.at_work(view)
 
     def _allow(
         self,
@@ -443,7 +463,7 @@ class Work:
             if isinstance(step, steps.CreatePool):
                 view.newest_pool = created or view.newest_pool
         except errors.CloudError as error:
-            concerns_it = isinstance(error, REFUSAL) or isinstance(step, steps.OF_POLICIES)
+            concerns_it = error.is_of_request or isinstance(step, steps.OF_POLICIES)
             if concerns_it and error.status not in PASSING:
                 self._note_failure(view, step, error)
             if not isinstance(error, errors.NotFound | errors.Conflict):

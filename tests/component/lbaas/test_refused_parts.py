@@ -1,6 +1,7 @@
 """Calls that parts of a router cost that cannot be had, as long as they cannot."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 
@@ -8,6 +9,7 @@ from kuryr_k8s import errors
 from tests.component.lbaas.octavia_calls import calls
 from tests.component.lbaas.test_creation_in_steps import ROUTER, led, router
 from tests.kit.fakes.faults import answer
+from tests.kit.fakes.octavia.kinds import L7POLICY
 
 POOLS = "POST pools"
 
@@ -74,6 +76,32 @@ async def test_one_pool_over_quota_is_tried_in_a_pass_and_policies_that_need_non
     await cloud.wait_for(lambda: led(cloud) == {"a": "a", "again": "a"})
     await until_refused_again(patient)
     assert calls(cloud, writes=True).count(POOLS) == 2
+
+
+def is_without(cloud, policy_id):
+    """Is another policy in the place of this one?"""
+    policies = cloud.octavia.store.of(L7POLICY)
+    return policies and policy_id not in policies and bool(led(cloud))
+
+
+async def test_what_breaks_again_is_mended_again_however_long_another_part_is_over_quota(
+    make_worker, cloud
+):
+    async with make_worker() as worker:
+        await worker.have(ROUTER, router(cloud, "a"))
+        cloud.octavia.set_quota(cloud.project_id, pool=1)
+        desired = router(cloud, "a", "b")
+        worker.want(ROUTER, desired)
+        await until_refused_again(worker)
+        policies = cloud.octavia.store.of(L7POLICY)
+        for _ in range(5):
+            [broken] = policies
+            cloud.octavia.set_error(broken)
+            worker.driver._records.doubt(ROUTER)
+            worker.want(ROUTER, desired)
+            await cloud.wait_for(partial(is_without, cloud, broken))
+            assert led(cloud) == {"a": "a"}
+            await until_refused_again(worker)
 
 
 async def test_pool_that_there_is_room_for_again_is_created(make_worker, cloud):
