@@ -40,6 +40,7 @@ def claim_of(ingress: Ingress) -> Claim:
             host=host,
             path=path,
             action=Forward(str(to)),
+            namespace=ingress.namespace,
             created=ingress.created,
         )
         for (host, path), (to, what) in led.items()

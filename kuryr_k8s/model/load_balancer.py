@@ -39,6 +39,8 @@ REDIRECT_TO_POOL, REDIRECT_PREFIX, REDIRECT_TO_URL, REJECT = (
     "REDIRECT_TO_URL",
     "REJECT",
 )
+HOST_NAME, PATH = "HOST_NAME", "PATH"  # types of L7 rules
+MOST_RULES = 50  # of an L7 policy
 TURNS = (REJECT, REDIRECT_PREFIX, REDIRECT_TO_URL, REDIRECT_TO_POOL)  # as Octavia looks at them
 TLS_CHOICES = ("tls_versions", "tls_ciphers")  # Octavia's own where nobody asks
 # what clients have to show there
@@ -172,6 +174,9 @@ class Match(NamedTuple):
     rules: tuple[L7Rule, ...]  # sorted
 
 
+ANYTHING = L7Rule(PATH, "STARTS_WITH", "/")  # as a policy without rules takes no requests
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L7Policy:
     """An L7 policy of a listener: what becomes of the requests that all of its rules match.
@@ -182,6 +187,9 @@ class L7Policy:
     :param redirect_pool: the name of the pool.
     :param redirect_prefix: of the URL, before the path and the query that the client has sent.
     :param redirect_http_code: 301, 302, 303, 307 or 308.
+    :param host: the host, or with ``*.`` the hosts, whose requests alone its rules match; empty if
+        they may match others'. Octavia does not keep it, like ``namespace``.
+    :param namespace: whose users want it.
     """
 
     name: str = ""
@@ -190,6 +198,8 @@ class L7Policy:
     redirect_pool: str | None = None
     redirect_prefix: str | None = None
     redirect_http_code: int | None = None
+    host: str = field(default="", compare=False)
+    namespace: str = field(default="", compare=False)
 
     @property
     def key(self) -> Match:
@@ -311,7 +321,8 @@ class FoundL7Policy:
 
     :param is_enabled: Octavia looks at it.
     :param pool_id: where it leads, if that is a pool.
-    :param rule_statuses: provisioning statuses of its rules.
+    :param rule_ids: of the rules of ``policy``, in their order.
+    :param rule_statuses: provisioning statuses of all rules, also of those that are disabled.
     """
 
     id: str
@@ -319,6 +330,7 @@ class FoundL7Policy:
     policy: L7Policy
     is_enabled: bool
     pool_id: str | None = None
+    rule_ids: tuple[str, ...] = ()
     rule_statuses: tuple[str, ...] = ()
 
     def statuses(self) -> set[str]:

@@ -95,6 +95,7 @@ def claim_of(
         host=named,
         path=Path.prefix(route.path),
         action=Forward(str(pool)),
+        namespace=route.namespace,
         created=route.created,
     )
     insecure = NONE if route.tls is None else route.tls.insecure

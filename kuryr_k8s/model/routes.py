@@ -128,6 +128,7 @@ class Route:
     """Define what the router does with requests to a host and a path.
 
     :param name: tells it from all others.
+    :param namespace: of its object.
     :param created: when its object was created (RFC 3339).
     :param certificate: the source of the certificate with which it is served; empty for none.
     """
@@ -136,6 +137,7 @@ class Route:
     host: Host
     path: Path
     action: Action
+    namespace: str = ""
     created: str = ""
     certificate: str = ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from kuryr_k8s.cloud.octavia import bodies as octavia_bodies
 from kuryr_k8s.cloud.octavia.api import Octavia as Client
-from kuryr_k8s.model.load_balancer import Listener, LoadBalancer, Pool
+from kuryr_k8s.model.load_balancer import FoundLoadBalancer, Listener, LoadBalancer, Pool
 
 from .sides import Neutron, Reply, Side
 
@@ -173,3 +174,28 @@ async def make(octavia: Octavia, client: Client, desired: LoadBalancer) -> str:
     octavia.made.append(f"{BALANCERS}/{made.id}")
     assert statuses(await octavia.settled(made.id)) == {"ACTIVE"}
     return made.id
+
+
+def in_no_order(found: FoundLoadBalancer) -> FoundLoadBalancer:
+    """The same with its pools, and the rules of policies, sorted."""
+    listeners = []
+    for listener in found.listeners:
+        policies = tuple(
+            dataclasses.replace(
+                each,
+                policy=dataclasses.replace(
+                    each.policy, rules=tuple(sorted(each.policy.rules, key=str))
+                ),
+                rule_ids=tuple(sorted(each.rule_ids)),
+            )
+            for each in listener.policies
+        )
+        said = dataclasses.replace(
+            listener.listener, policies=tuple(each.policy for each in policies)
+        )
+        listeners.append(dataclasses.replace(listener, listener=said, policies=policies))
+    return dataclasses.replace(
+        found,
+        listeners=tuple(listeners),
+        pools=tuple(sorted(found.pools, key=lambda pool: pool.id)),
+    )

@@ -23,7 +23,7 @@ from kuryr_k8s.model.load_balancer import (
 )
 from tests.kit.lbaas.plans import next_step
 
-from .balancers import POOLS, Octavia, make, statuses, with_l7
+from .balancers import POOLS, Octavia, in_no_order, make, statuses, with_l7
 from .sides import Side
 
 HOST = L7Rule("HOST_NAME", "REGEX", r"^a\.com(:[0-9]+)?$")
@@ -76,30 +76,6 @@ async def carry_out(
     return taken
 
 
-def in_no_order(found: FoundLoadBalancer) -> FoundLoadBalancer:
-    """The same with its pools, and the rules of policies, sorted."""
-    listeners = []
-    for listener in found.listeners:
-        policies = tuple(
-            dataclasses.replace(
-                each,
-                policy=dataclasses.replace(
-                    each.policy, rules=tuple(sorted(each.policy.rules, key=str))
-                ),
-            )
-            for each in listener.policies
-        )
-        said = dataclasses.replace(
-            listener.listener, policies=tuple(each.policy for each in policies)
-        )
-        listeners.append(dataclasses.replace(listener, listener=said, policies=policies))
-    return dataclasses.replace(
-        found,
-        listeners=tuple(listeners),
-        pools=tuple(sorted(found.pools, key=lambda pool: pool.id)),
-    )
-
-
 async def test_router_with_policies_is_made_by_one_call_and_nothing_is_left_to_do(
     side: Side, octavia: Octavia, subnet: str, client: Client
 ) -> None:
@@ -116,8 +92,8 @@ async def test_policies_are_created_changed_moved_and_deleted_call_by_call(
     added = router(side, subnet, TO_TLS, cart, rest)
     found = await client.read(balancer_id)
     assert await carry_out(octavia, client, found, added) == [
-        *("CreatePool", "SetMembers"),
         *("CreatePolicy", "CreateRule", "CreateRule", "UpdatePolicy"),
+        *("CreatePool", "SetMembers"),
         *("CreatePolicy", "CreateRule", "CreateRule", "UpdatePolicy"),
     ]
     moved = router(side, subnet, TO_TLS, rest, dataclasses.replace(cart, redirect_pool="two"))
@@ -136,6 +112,24 @@ async def test_policies_are_created_changed_moved_and_deleted_call_by_call(
         "DeletePolicy",
         "DeletePool",
     ]
+
+
+async def test_rules_that_leave_requests_to_others_are_changed_in_their_place(
+    side: Side, octavia: Octavia, subnet: str, client: Client
+) -> None:
+    def leaving(*values: str) -> LoadBalancer:
+        left = (L7Rule("PATH", "REGEX", f"^/{value}$", invert=True) for value in values)
+        return router(side, subnet, dataclasses.replace(REJECTED, rules=(HOST, *left)))
+
+    balancer_id = await make(octavia, client, leaving("a"))
+    for values, expected in (
+        (("b",), ["UpdateRule"]),
+        (("c", "d"), ["CreateRule", "UpdateRule"]),
+        (("d",), ["DeleteRule"]),
+        (("d", "(e|f)"), ["CreateRule"]),
+    ):
+        found = await client.read(balancer_id)
+        assert await carry_out(octavia, client, found, leaving(*values)) == expected
 
 
 async def test_rules_within_a_new_policy_are_not_taken(

@@ -20,7 +20,13 @@ from kuryr_k8s.cloud.octavia.found import Parts, StatusTree
 from kuryr_k8s.cloud.page_size import PAGE
 from kuryr_k8s.cloud.paging import Reading, read_all
 from kuryr_k8s.cloud.transport import Query, Transport
-from kuryr_k8s.model.load_balancer import FoundL7Policy, FoundLoadBalancer, FoundPool, Member
+from kuryr_k8s.model.load_balancer import (
+    FoundL7Policy,
+    FoundListener,
+    FoundLoadBalancer,
+    FoundPool,
+    Member,
+)
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -221,6 +227,18 @@ class Octavia:
             [monitor] = await self._get(MONITORS, monitor_id, "healthmonitor")
         return octavia_found.found_pool(shown, members, monitor)
 
+    async def read_listener(
+        self, listener_id: str, pool_names: Mapping[str, str], policies: Sequence[FoundL7Policy]
+    ) -> FoundListener:
+        """Return a listener, by one call.
+
+        :param pool_names: names of the pools that may be its default pool, by their ids.
+        :param policies: its policies, which are known.
+        :raises errors.NotFound: it is gone.
+        """
+        [shown] = await self._get(LISTENERS, listener_id, "listener")
+        return octavia_found.found_listener(shown, pool_names, policies)
+
     async def read_policy(self, policy_id: str, pool_names: Mapping[str, str]) -> FoundL7Policy:
         """Return an L7 policy with its rules, by up to two calls.
 
@@ -334,6 +352,17 @@ class Octavia:
         return str(
             (await self._write("POST", f"{POLICIES}/{policy_id}/rules", "rule", body))["id"]
         )
+
+    async def update_rule(self, policy_id: str, rule_id: str, changes: Json) -> None:
+        """Begin to change a rule of an L7 policy.
+
+        :raises errors.NotFound: the rule is gone.
+        """
+        await self._write("PUT", f"{POLICIES}/{policy_id}/rules/{rule_id}", "rule", changes)
+
+    async def delete_rule(self, policy_id: str, rule_id: str) -> None:
+        """Begin to delete a rule of an L7 policy; it is no error if it does not exist."""
+        await self._delete(f"{POLICIES}/{policy_id}/rules/{rule_id}", {})
 
     async def create_pool(self, body: Json) -> str:
         """Begin to create a pool; return its id.

@@ -118,7 +118,7 @@ def found(
         operating_status=load_balancer["operating_status"],
         tags=tuple(load_balancer["tags"]),
         listeners=tuple(
-            _listener(
+            found_listener(
                 shown,
                 names,
                 [
@@ -144,9 +144,14 @@ def found(
     )
 
 
-def _listener(
+def found_listener(
     shown: Json, pool_names: Mapping[str, str], policies: Sequence[FoundL7Policy]
 ) -> FoundListener:
+    """Return a listener from what Octavia shows of it.
+
+    :param pool_names: by their ids.
+    :param policies: in the order of their positions.
+    """
     pool_id = shown["default_pool_id"]
     listener = Listener(
         name=shown["name"],
@@ -185,13 +190,13 @@ def found_policy(
     A rule that is disabled is none.
     """
     pool_id = shown["redirect_pool_id"]
+    enabled = [rule for rule in rules if rule["admin_state_up"]]
     policy = L7Policy(
         name=shown["name"] or "",
         action=shown["action"],
         rules=tuple(
             L7Rule(rule["type"], rule["compare_type"], rule["value"], rule["invert"])
-            for rule in rules
-            if rule["admin_state_up"]
+            for rule in enabled
         ),
         redirect_pool=pool_names.get(pool_id),
         redirect_prefix=shown["redirect_prefix"],
@@ -203,6 +208,7 @@ def found_policy(
         policy=policy,
         is_enabled=shown["admin_state_up"],
         pool_id=pool_id,
+        rule_ids=tuple(rule["id"] for rule in enabled),
         rule_statuses=tuple(rule["provisioning_status"] for rule in rules),
     )
 

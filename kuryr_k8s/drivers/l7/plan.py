@@ -14,11 +14,16 @@ and may be the same on several listeners, which Octavia would not let share a de
 import bisect
 import itertools
 import re
+import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from kuryr_k8s.model.load_balancer import (
+    ANYTHING,
+    HOST_NAME,
+    MOST_RULES,
+    PATH,
     REDIRECT_PREFIX,
     REDIRECT_TO_POOL,
     REJECT,
@@ -30,17 +35,15 @@ from kuryr_k8s.model.routes import Action, Forward, Host, Path, Redirect, Reject
 
 LONGEST_VALUE = 255  # characters of a rule's value
 LONGEST_NAME = 255
-MOST_RULES = 50  # of a policy
-HOST, PATH = "HOST_NAME", "PATH"
-EQUAL_TO, REGEX, STARTS_WITH = "EQUAL_TO", "REGEX", "STARTS_WITH"
+EQUAL_TO, REGEX = "EQUAL_TO", "REGEX"
 ACTIONS: dict[type[Action], str] = {
     Reject: REJECT,
     Redirect: REDIRECT_PREFIX,
     Forward: REDIRECT_TO_POOL,
 }
+GROUPS = (16, 32, 64, 128)  # hosts in a group: the first one counts that needs few rules
+MOST_IN_GROUPS = MOST_RULES - 10  # others are for paths
 ANY_HOST = Host("")
-# a policy without rules is passed over
-ANYTHING = L7Rule(PATH, STARTS_WITH, "/")
 _PORT = "(:[0-9]+)?"  # the header may name one
 _SENT = re.compile(r"[!-~]*")  # characters of which requests consist
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
@@ -266,20 +269,22 @@ def _of_hosts(route: Route, late: _Late, host: Host, left: Iterable[Path]) -> It
         (rule for path in paths for rule in _path_rules(path, invert=True)),
     )
     # one more tells that there are too many
-    yield _policy(route, tuple(itertools.islice(rules, MOST_RULES + 1)) or (ANYTHING,))
+    yield _policy(route, host, tuple(itertools.islice(rules, MOST_RULES + 1)) or (ANYTHING,))
     for each in hosts:
         yield from _of_hosts(route, late, each, paths)
 
 
-def _policy(route: Route, rules: Iterable[L7Rule]) -> L7Policy:
+def _policy(route: Route, host: Host, rules: tuple[L7Rule, ...]) -> L7Policy:
     action = route.action
     return L7Policy(
         name=route.name[:LONGEST_NAME],
         action=ACTIONS[type(action)],
-        rules=tuple(rules),
+        rules=rules,
         redirect_pool=action.pool if isinstance(action, Forward) else None,
         redirect_prefix=action.prefix if isinstance(action, Redirect) else None,
         redirect_http_code=action.code if isinstance(action, Redirect) else None,
+        host=host.name,
+        namespace=route.namespace,
     )
 
 
@@ -291,25 +296,44 @@ def _host_rules(host: Host) -> tuple[L7Rule, ...]:
     """Return the rule for a host; none if any will do."""
     if host.is_any:
         return ()
-    return (L7Rule(HOST, REGEX, f"^{_pattern(host)}{_PORT}$"),)
+    return (L7Rule(HOST_NAME, REGEX, f"^{_pattern(host)}{_PORT}$"),)
 
 
 def _rules_without(host: Host, inner: Iterable[Host]) -> Iterator[L7Rule]:
     """Yield the rules by which a policy for a host leaves hosts within it to others.
 
-    Each is for as many of them as its value can hold.
+    Each is for several of them.
     """
     domain = _escaped(host.name[1:]) if host.is_wildcard else ""
     room = LONGEST_VALUE - len(f"^(){domain}{_PORT}$")
+    in_order = sorted(_pattern(each).removesuffix(domain) for each in inner)
     held: list[list[str]] = []
-    for name in sorted(_pattern(each).removesuffix(domain) for each in inner):
+    for size in (*GROUPS, len(in_order)):
+        held = _packed(in_order, room, size) if in_order else []
+        if len(held) <= MOST_IN_GROUPS:
+            break
+    for names in held:
+        either = names[0] if len(names) == 1 else f"({'|'.join(names)})"
+        yield L7Rule(HOST_NAME, REGEX, f"^{either}{domain}{_PORT}$", invert=True)
+
+
+def _packed(in_order: Collection[str], room: int, size: int) -> list[list[str]]:
+    """Return lists of names, each of which can be one rule.
+
+    The names are divided into groups of at most so many on average, a power of two of them, so
+    that one name more or less changes the lists of its group alone.
+
+    :param room: characters in a rule.
+    """
+    groups = 1 << ((len(in_order) - 1) // size).bit_length()
+    divided: list[list[list[str]]] = [[] for _ in range(groups)]
+    for name in in_order:
+        held = divided[zlib.crc32(name.encode()) % groups]
         if held and len("|".join([*held[-1], name])) <= room:
             held[-1].append(name)
         else:
             held.append([name])
-    for names in held:
-        either = names[0] if len(names) == 1 else f"({'|'.join(names)})"
-        yield L7Rule(HOST, REGEX, f"^{either}{domain}{_PORT}$", invert=True)
+    return [names for held in divided for names in held]
 
 
 def _pattern(host: Host) -> str:

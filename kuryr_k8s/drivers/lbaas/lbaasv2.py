@@ -15,13 +15,13 @@ from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.mark import clusters_on
-from kuryr_k8s.cloud.octavia import bodies
 from kuryr_k8s.drivers.base import DriverContext, LBaaSDriver, Owned, StillShared, granted
 from kuryr_k8s.drivers.base import tags as owner_tags
 from kuryr_k8s.drivers.lbaas import ownership, plan
 from kuryr_k8s.drivers.lbaas.admission import Urgency
 from kuryr_k8s.drivers.lbaas.attached import Attachments
 from kuryr_k8s.drivers.lbaas.capabilities import check_groups
+from kuryr_k8s.drivers.lbaas.creation import alone, fitting_body
 from kuryr_k8s.drivers.lbaas.record import Deletion, View
 from kuryr_k8s.drivers.lbaas.records import Records
 from kuryr_k8s.drivers.lbaas.repairs import LoadBalancerFailed
@@ -262,9 +262,9 @@ class LBaaSv2(LBaaSDriver):
     async def _create(self, owner: Owner, desired: LoadBalancer) -> errors.Wait | StillPending:
         """Have Octavia begin to create the load balancer; return the error to wait with.
 
-        One call creates it with all that it contains, or Octavia refuses all of it. If it is too
-        much for one call, or was refused before, the load balancer comes alone, and then its parts
-        step by step: one that cannot be had holds up no other.
+        One call creates it with all that it contains, or Octavia refuses all of it. What is too
+        much for one call comes step by step; so do all parts after they were refused together:
+        one that cannot be had holds up no other.
 
         If other owners name one that this owner had before, a tag leads them to the new one.
         """
@@ -276,10 +276,8 @@ class LBaaSv2(LBaaSDriver):
         with self._work.admission.sending(owner, urgency):
             self._records.doubt(owner)  # until there is an answer
             wanted = dataclasses.replace(desired, tags=desired.tags + former)
-            body = bodies.create_body(wanted, choices)
-            alone = self._refused[owner] >= REFUSALS or bodies.is_too_large(body)
-            if alone:
-                body = bodies.create_body(dataclasses.replace(wanted, listeners=(), pools=()))
+            was_refused = self._refused[owner] >= REFUSALS
+            body = fitting_body(alone(wanted) if was_refused else wanted, choices)
             try:
                 answer = await self._octavia.create_load_balancer(body)
             except errors.CloudError as error:
@@ -289,7 +287,7 @@ class LBaaSv2(LBaaSDriver):
                 if isinstance(error, errors.Refused | errors.OverQuota | errors.Conflict):
                     with contextlib.suppress(errors.CloudError):
                         await self._vip_ports.remove_left_by(desired)
-                if not alone and _is_of_part(error, owner):
+                if not was_refused and _is_of_part(error, owner):
                     self._refused[owner] += 1
                     if self._refused[owner] >= REFUSALS:
                         LOG.warning("%s: its load balancer comes step by step: %s", owner, error)
@@ -397,6 +395,5 @@ def _is_of_part(error: errors.CloudError, owner: Owner) -> bool:
     """
     if error.status == TOO_LARGE:
         return True
-    refused = isinstance(error, errors.BadRequest | errors.OverQuota)
     of_whole = isinstance(error, errors.NoAddress) or OF_WHOLE in error.brief
-    return owner.role is Role.L7_ROUTER and refused and not of_whole
+    return owner.role is Role.L7_ROUTER and error.is_of_request and not of_whole

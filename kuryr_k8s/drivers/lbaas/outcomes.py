@@ -17,10 +17,13 @@ from kuryr_k8s.drivers.lbaas.steps import (
     CreateRule,
     DeletePolicy,
     DeletePool,
+    DeleteRule,
     MovePolicy,
     SetMembers,
+    UpdateListener,
     UpdatePolicy,
     UpdatePool,
+    UpdateRule,
 )
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
@@ -38,11 +41,14 @@ TOLD = (
     AddMembers,
     UpdatePool,
     DeletePool,
+    UpdateListener,
     CreatePolicy,
     UpdatePolicy,
     MovePolicy,
     DeletePolicy,
     CreateRule,
+    UpdateRule,
+    DeleteRule,
 )
 
 
@@ -71,6 +77,8 @@ async def outcome_of(
                 return _with_pools(before, [*_others(before.pools, part_id), pool])
             case CreatePool(listener_id=None):
                 return _with_pools(before, [*before.pools, await octavia.read_pool(made)])
+            case UpdateListener(part_id):
+                return await _with_listener(octavia, before, part_id)
             case CreatePolicy(listener_id, position=position):
                 policy = await _read_policy(octavia, before, made)
                 return _with_policies(
@@ -78,7 +86,12 @@ async def outcome_of(
                     lambda there: [*there[: position - 1], policy, *there[position - 1 :]],
                     listener_id,
                 )
-            case UpdatePolicy(part_id) | CreateRule(part_id):
+            case (
+                UpdatePolicy(part_id)
+                | CreateRule(part_id)
+                | UpdateRule(part_id)
+                | DeleteRule(part_id)
+            ):
                 policy = await _read_policy(octavia, before, part_id)
                 return _with_policies(
                     before, lambda there: [policy if p.id == part_id else p for p in there]
@@ -113,6 +126,19 @@ async def _outcome_of_deletion(
             return None if led else _with_pools(before, _others(before.pools, part_id))
         return _with_policies(before, lambda there: [p for p in there if p.id != part_id])
     return None
+
+
+async def _with_listener(
+    octavia: Octavia, before: FoundLoadBalancer, listener_id: str
+) -> FoundLoadBalancer:
+    names = {pool.id: pool.pool.name for pool in before.pools}
+    listeners = [
+        each
+        if each.id != listener_id
+        else await octavia.read_listener(listener_id, names, each.policies)
+        for each in before.listeners
+    ]
+    return replace(before, listeners=tuple(listeners))
 
 
 async def _read_policy(

@@ -196,6 +196,9 @@ class _Tree:
         self._listeners = {listener.key: listener for listener in desired.listeners}
         self._pools = {pool.name: pool for pool in desired.pools}
         self._front_of = {each.pool: each.key for each in desired.listeners if each.pool}
+        self._policy_pools = {  # only policies lead to them
+            policy.redirect_pool for each in desired.listeners for policy in each.policies
+        } - self._front_of.keys()
         self._found_listeners = {each.listener.key: each for each in found.listeners}
         self._found_pools: defaultdict[str, list[FoundPool]] = defaultdict(list)  # by name
         for each in found.pools:
@@ -322,12 +325,16 @@ class _Tree:
                 yield _set_members(self._pools[name].members, found)
 
     def _create_pool(self) -> Iterator[Change]:
+        yield from (each for name, each in self._new_pools() if name not in self._policy_pools)
+
+    def _new_pools(self) -> Iterator[tuple[str, CreatePool]]:
+        """Yield the pools that can be created, by name."""
         for name, wanted in self._pools.items():
             if name in self._kept or self._is_in_the_way(name):
                 continue
             listener = self._found_listeners.get(self._front_of.get(name, Front("", 0)))
             idle = listener is not None and listener.pool_id is None
-            yield CreatePool(self._id, wanted, listener.id if listener and idle else None)
+            yield name, CreatePool(self._id, wanted, listener.id if listener and idle else None)
 
     def _update_pool(self) -> Iterator[Change]:
         for name, found in self._kept.items():
@@ -374,14 +381,16 @@ class _Tree:
     def _change_policies(self) -> Iterator[Change]:
         """Change L7 policies; they lead to pools that have all of their members."""
         pools = {name: pool.id for name, pool in self._kept.items() if name not in self._unfilled}
-        for key, wanted in self._listeners.items():
-            found = self._found_listeners.get(key)
-            if found is None or found.provisioning_status == ERROR:
-                continue
-            if not same_certificates(wanted, found.listener):
-                continue
-            if wanted.policies or found.policies:
-                yield from policy_steps(wanted.policies, found, pools)
+        listeners = [
+            (wanted.policies, found)
+            for key, wanted in self._listeners.items()
+            if (found := self._found_listeners.get(key)) is not None
+            and found.provisioning_status != ERROR
+            and same_certificates(wanted, found.listener)
+        ]
+        if any(wanted or found.policies for wanted, found in listeners):
+            new_pools = {n: each for n, each in self._new_pools() if n in self._policy_pools}
+            yield from policy_steps(listeners, pools, new_pools)
 
     def _change_monitor(self) -> Iterator[Change]:
         for name, pool in self._kept.items():

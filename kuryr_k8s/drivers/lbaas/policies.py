@@ -1,33 +1,48 @@
-"""Plan for the L7 policies of one listener: from those found to those desired. Pure.
+"""Plan for the L7 policies of listeners: from those found to those desired. Pure.
 
 Each step leaves every request where it was before, or where it is to be. Octavia creates a policy
 without its rules and takes one rule at a time, and with some of its rules a policy would take
 requests of others: until it has all of them, it is disabled. One with a single rule need not be,
 as Octavia passes over policies without rules. Policies are created in the order in which Octavia
-looks at them; then those that stay are led elsewhere, and those that are not desired any more go,
-in the opposite order.
+looks at them. Then those that stay are led elsewhere, or leave other requests to others, in the
+opposite order; and those that are not desired any more go, each after all those that are to take
+its requests: if one of these cannot be had, it stays. Where they concern different hosts,
+``fairness.py`` tells which come first.
+
+Rules by which a policy leaves requests to others are changed in their place, so that one host more
+costs one call: those that are to be come first, and then those that were go. That is done among
+policies of one name: what one of these leaves to others, others take.
 
 A policy that has one rule twice, as when a call of an earlier leader came late, is replaced.
 """
 
 import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from kuryr_k8s.drivers.lbaas.fairness import turns
 from kuryr_k8s.drivers.lbaas.steps import (
     Change,
     CreatePolicy,
+    CreatePool,
     CreateRule,
     DeletePolicy,
+    DeleteRule,
     MovePolicy,
     UpdatePolicy,
+    UpdateRule,
 )
 from kuryr_k8s.model.load_balancer import (
+    ANYTHING,
     ERROR,
+    HOST_NAME,
+    MOST_RULES,
     TURNS,
     FoundL7Policy,
     FoundListener,
     L7Policy,
+    L7Rule,
     Match,
 )
 
@@ -38,45 +53,153 @@ def broken_policies(listener: FoundListener) -> Iterator[FoundL7Policy]:
 
 
 def policy_steps(
-    wanted: Sequence[L7Policy], found: FoundListener, pools: Mapping[str, str]
+    listeners: Iterable[tuple[Sequence[L7Policy], FoundListener]],
+    pools: Mapping[str, str],
+    new_pools: Mapping[str, CreatePool],
 ) -> Iterator[Change]:
     """Yield the steps to the desired policies, in the order in which they should be taken.
 
-    :param wanted: in the order of their positions.
+    :param listeners: each with its desired policies, in the order of their positions.
     :param pools: ids of the pools that a policy can lead to, by their names.
+    :param new_pools: the steps that create the others, by their names.
     """
-    kept = _kept(wanted, found.policies)
-    turns = {policy.key: turn for turn, policy in enumerate(wanted)}
-    key_of = {there.id: key for key, there in kept.items()}
-    ids = [each.id for each in found.policies]
-    in_order = _longest_run([turns[key_of[each]] for each in ids if each in key_of])
-    at_place = {
-        each: turns[key] for each, key in key_of.items() if turns[key] in in_order
-    }  # their turns, by id
-    for policy in wanted:
-        there = kept.get(policy.key)
-        if there is not None:
-            yield from _completed(policy, there, pools)
-        elif (policy.redirect_pool or "") in {"", *pools}:
+    planned = [
+        _Policies(wanted, found, number) for number, (wanted, found) in enumerate(listeners)
+    ]
+    unmet = [each for policies in planned for each in policies.unmet(pools)]
+    turn_of = turns([each.wanted for each in unmet])
+    unmet.sort(key=lambda each: (turn_of[each.wanted.host], each.place))
+    left = dict(new_pools)
+    for each in unmet:
+        new_pool = left.pop(each.wanted.redirect_pool or "", None)
+        if new_pool is not None:
+            yield new_pool
+        yield from each.steps(pools)
+    for policies in planned:
+        yield from policies.moves()
+        yield from policies.deletions([each.wanted for each in unmet if each.policies is policies])
+
+
+class _Policies:
+    """Desired and found policies of a listener.
+
+    :param number: of the listener.
+    """
+
+    def __init__(self, wanted: Sequence[L7Policy], found: FoundListener, number: int) -> None:
+        self.number = number
+        self.listener_id = found.id
+        self._wanted = wanted
+        self._kept = _kept(wanted, found.policies)
+        self._found = found.policies
+        self._ids = [each.id for each in found.policies]
+        self._key_of = {there.id: key for key, there in self._kept.items()}
+        self._turns = {policy.key: turn for turn, policy in enumerate(wanted)}
+        in_order = _longest_run(
+            [self._turns[self._key_of[each]] for each in self._ids if each in self._key_of]
+        )
+        self._at_place = {
+            each: self._turns[key]
+            for each, key in self._key_of.items()
+            if self._turns[key] in in_order
+        }  # their turns, by id
+
+    def unmet(self, pools: Mapping[str, str]) -> Iterator["_Unmet"]:
+        """Yield the desired policies that are not there, or not as desired."""
+        for turn, policy in enumerate(self._wanted):
+            each = _Unmet(policy, turn, self._kept.get(policy.key), self)
+            if not (each.is_complete and each.leads_as_wanted(pools)):
+                yield each
+
+    def position_of(self, policy: L7Policy) -> int:
+        """Return the position of a policy that is to be created."""
+        return _position(self._ids, self._at_place, self._turns[policy.key])
+
+    def moves(self) -> Iterator[Change]:
+        """Yield the steps that move policies to their positions."""
+        for key, there in self._kept.items():
+            if there.id not in self._at_place:
+                others = [each for each in self._ids if each != there.id]
+                place = _position(others, self._at_place, self._turns[key])
+                yield MovePolicy(there.id, place)
+
+    def deletions(self, missing: Sequence[L7Policy]) -> Iterator[Change]:
+        """Yield the steps that delete the policies that are not desired any more.
+
+        :param missing: desired policies that do not take their requests yet.
+        """
+        awaited = _Awaited(missing)
+        unwanted = [
+            each
+            for each in self._found
+            if each.id not in self._key_of
+            and not (each.is_enabled and awaited.may_take_requests_of(each.policy))
+        ]
+        # backwards: else requests would go where those before it did not let them go
+        unwanted.sort(key=lambda each: TURNS.index(each.policy.action))
+        yield from (DeletePolicy(each.id) for each in reversed(unwanted))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unmet:
+    """A desired policy, and what there is of it.
+
+    :param turn: its place among the desired policies of its listener.
+    """
+
+    wanted: L7Policy
+    turn: int
+    there: FoundL7Policy | None
+    policies: _Policies
+
+    @property
+    def is_complete(self) -> bool:
+        """True if it has its rules, and takes requests."""
+        there = self.there
+        return (
+            there is not None
+            and there.is_enabled
+            and set(there.policy.rules) == set(self.wanted.rules)
+        )
+
+    @property
+    def place(self) -> tuple[bool, int, int]:
+        """Sort key among those for one host: those that take no requests yet come first."""
+        if self.there is not None and self.there.is_enabled and self.there.policy.rules:
+            return True, self.policies.number, -self.turn
+        return False, self.policies.number, self.turn
+
+    def leads_as_wanted(self, pools: Mapping[str, str]) -> bool:
+        """Return whether its requests go where they are to go."""
+        if self.there is None:
+            return False
+        if self.wanted.redirect_pool:
+            return self.there.pool_id == pools.get(self.wanted.redirect_pool)
+        found = self.there.policy
+        return (self.wanted.redirect_prefix, self.wanted.redirect_http_code) == (
+            found.redirect_prefix,
+            found.redirect_http_code,
+        )
+
+    def steps(self, pools: Mapping[str, str]) -> Iterator[Change]:
+        """Yield the next step to it, if its pool is there."""
+        wanted, there = self.wanted, self.there
+        pool_id = pools.get(wanted.redirect_pool or "")
+        has_target = pool_id is not None or not wanted.redirect_pool
+        if there is not None and set(there.policy.rules) != set(wanted.rules):
+            yield _rule_step(wanted, there)
+        elif not has_target:
+            return
+        elif there is not None:
+            yield UpdatePolicy(there.id, wanted, pool_id)
+        else:
             yield CreatePolicy(
-                found.id,
-                policy,
-                _position(ids, at_place, turns[policy.key]),
-                pools.get(policy.redirect_pool or ""),
-                is_enabled=len(policy.rules) == 1,
+                self.policies.listener_id,
+                wanted,
+                self.policies.position_of(wanted),
+                pool_id,
+                is_enabled=len(wanted.rules) == 1,
             )
-    for policy in wanted:
-        there = kept.get(policy.key)
-        if there is not None and there.is_enabled:
-            yield from _led(policy, there, pools)
-    for key, there in kept.items():
-        if there.id not in at_place:
-            others = [each for each in ids if each != there.id]
-            yield MovePolicy(there.id, _position(others, at_place, turns[key]))
-    unwanted = [each for each in found.policies if each.id not in key_of]
-    # backwards: else requests would go where those before it did not let them go
-    unwanted.sort(key=lambda each: TURNS.index(each.policy.action))
-    yield from (DeletePolicy(each.id) for each in reversed(unwanted))
 
 
 def _kept(
@@ -101,45 +224,80 @@ def _kept(
         if policy.key not in kept and nearest is not None:
             kept[policy.key] = nearest
             alike.remove(nearest)
+    former = {
+        (each.policy.name, each.policy.action, _taken(each.policy)): each
+        for each in found
+        if each.is_enabled and each.policy.key not in keys and each.policy.name
+    }
+    for policy in wanted if former else ():
+        changing = former.get((policy.name, policy.action, _taken(policy)))
+        if policy.key not in kept and changing is not None and _can_change(changing, policy):
+            kept[policy.key] = changing
+            del former[policy.name, policy.action, _taken(policy)]
     return kept
+
+
+def _can_change(found: FoundL7Policy, wanted: L7Policy) -> bool:
+    """Return whether the rules of a policy, but for those of what it takes, can become others."""
+    rules = set(found.policy.rules)
+    added = set(wanted.rules) - rules
+    is_update = len(added) == len(rules - set(wanted.rules)) == 1
+    return len(rules) == len(found.policy.rules) and (
+        is_update or len(rules) + len(added) <= MOST_RULES
+    )
+
+
+def _rule_step(wanted: L7Policy, found: FoundL7Policy) -> Change:
+    """Return the step that brings a policy nearer to its rules."""
+    added = [rule for rule in wanted.rules if rule not in found.policy.rules]
+    removed = [
+        rule_id
+        for rule_id, rule in zip(found.rule_ids, found.policy.rules, strict=True)
+        if rule not in wanted.rules
+    ]
+    if len(added) == len(removed) == 1:
+        return UpdateRule(found.id, removed[0], added[0])
+    if added:
+        return CreateRule(found.id, added[0])
+    return DeleteRule(found.id, removed[0])
+
+
+class _Awaited:
+    """Desired policies that do not take their requests yet."""
+
+    def __init__(self, missing: Iterable[L7Policy]) -> None:
+        self._names: set[str] = set()
+        self._by_host: defaultdict[frozenset[L7Rule], list[frozenset[L7Rule]]] = defaultdict(list)
+        for policy in missing:
+            self._names.add(policy.name)
+            host, others = _taken(policy)
+            self._by_host[host].append(others)
+
+    def may_take_requests_of(self, policy: L7Policy) -> bool:
+        """Return whether any may take requests that a policy takes: others would get them now.
+
+        It is one for the same route, or for the same host and paths within each other.
+        """
+        host, others = _taken(policy)
+        return policy.name in self._names or any(
+            others <= each or each <= others for each in self._by_host.get(host, ())
+        )
+
+
+def _taken(policy: L7Policy) -> tuple[frozenset[L7Rule], frozenset[L7Rule]]:
+    """Return which requests a policy takes, but for those that it leaves to others.
+
+    :returns: the rules for their hosts, and the others.
+    """
+    rules = [rule for rule in policy.rules if not rule.invert and rule != ANYTHING]
+    hosts = frozenset(rule for rule in rules if rule.type == HOST_NAME)
+    return hosts, frozenset(rules) - hosts
 
 
 def _can_become(found: FoundL7Policy, wanted: L7Policy) -> bool:
     """Return whether a policy takes no requests until it has all rules of the desired one."""
     return Counter(found.policy.rules) <= Counter(wanted.rules) and (
         not found.is_enabled or len(wanted.rules) == 1
-    )
-
-
-def _completed(
-    wanted: L7Policy, found: FoundL7Policy, pools: Mapping[str, str]
-) -> Iterator[Change]:
-    """Yield the step that brings a policy nearer to its rules, or enables it."""
-    missing = [rule for rule in wanted.rules if rule not in found.policy.rules]
-    if missing:
-        yield CreateRule(found.id, missing[0])
-    elif not found.is_enabled:
-        yield from _updated(wanted, found, pools)
-
-
-def _led(wanted: L7Policy, found: FoundL7Policy, pools: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the step that leads the requests of a policy elsewhere."""
-    if not _leads_as_wanted(wanted, found, pools):
-        yield from _updated(wanted, found, pools)
-
-
-def _updated(wanted: L7Policy, found: FoundL7Policy, pools: Mapping[str, str]) -> Iterator[Change]:
-    pool_id = pools.get(wanted.redirect_pool or "")
-    if pool_id is not None or not wanted.redirect_pool:
-        yield UpdatePolicy(found.id, wanted, pool_id)
-
-
-def _leads_as_wanted(wanted: L7Policy, found: FoundL7Policy, pools: Mapping[str, str]) -> bool:
-    if wanted.redirect_pool:
-        return found.pool_id == pools.get(wanted.redirect_pool)
-    return (wanted.redirect_prefix, wanted.redirect_http_code) == (
-        found.policy.redirect_prefix,
-        found.policy.redirect_http_code,
     )
 
 

@@ -204,6 +204,23 @@ class CreateRule:
     rule: L7Rule
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateRule:
+    """Make a rule of an L7 policy another one."""
+
+    policy_id: str
+    id: str
+    rule: L7Rule
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRule:
+    """Delete a rule of an L7 policy."""
+
+    policy_id: str
+    id: str
+
+
 Change = (
     DeleteLoadBalancer
     | SetTags
@@ -224,10 +241,20 @@ Change = (
     | MovePolicy
     | DeletePolicy
     | CreateRule
+    | UpdateRule
+    | DeleteRule
 )
 Step = Pending | CreateLoadBalancer | Change
 CREATING = (CreateListener, CreatePool, CreateHealthMonitor, CreatePolicy, CreateRule)
-OF_POLICIES = (CreatePolicy, UpdatePolicy, MovePolicy, DeletePolicy, CreateRule)
+OF_POLICIES = (
+    CreatePolicy,
+    UpdatePolicy,
+    MovePolicy,
+    DeletePolicy,
+    CreateRule,
+    UpdateRule,
+    DeleteRule,
+)
 
 
 async def take(octavia: Octavia, step: Change) -> str | None:
@@ -281,4 +308,8 @@ async def take(octavia: Octavia, step: Change) -> str | None:
             await octavia.delete_policy(policy_id)
         case CreateRule(policy_id, rule):
             await octavia.create_rule(policy_id, bodies.rule_body(rule))
+        case UpdateRule(policy_id, rule_id, rule):
+            await octavia.update_rule(policy_id, rule_id, bodies.rule_body(rule))
+        case DeleteRule(policy_id, rule_id):
+            await octavia.delete_rule(policy_id, rule_id)
     return None

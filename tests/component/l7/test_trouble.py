@@ -51,6 +51,20 @@ async def test_route_that_octavia_answers_with_an_error_holds_up_no_other(router
         await routers.until_answered({("a", "/"): ONE, ("b", "/"): 503, ("c", "/"): TWO})
 
 
+async def test_policy_stays_while_that_which_is_to_take_its_requests_is_over_quota(routers):
+    await two_backends(routers)
+    async with routers.controller(patience=SOON):
+        await routers.add_ingress("shop", ("", ("Prefix", "/", "one")))
+        await routers.until_answered({("a", "/x"): ONE})
+        cloud = routers.cloud
+        cloud.octavia.set_quota(cloud.project_id, l7policy=1)
+        await routers.change_ingress("shop", ("", ("Exact", "/x", "two"), ("Prefix", "/x", "one")))
+        await routers.until(lambda: is_told(routers, "Quota has been met"))
+        assert routers.answer("a", "/x/y") == ONE
+        cloud.octavia.set_quota(cloud.project_id, l7policy=-1)
+        await routers.until_answered({("a", "/x"): TWO, ("a", "/x/y"): ONE, ("a", "/"): 503})
+
+
 async def is_told(routers, text):
     """Is it in an Event on the cluster?"""
     found = await routers.client.list("/apis/events.k8s.io/v1/namespaces/default/events")

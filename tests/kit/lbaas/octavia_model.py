@@ -7,6 +7,7 @@ from kuryr_k8s.drivers.lbaas import steps as lb_steps
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     ERROR,
+    MOST_RULES,
     AdditionalVIP,
     Address,
     FoundL7Policy,
@@ -185,9 +186,19 @@ class OctaviaModel:
             case lb_steps.CreateRule(policy_id, rule):
                 listener, old = self._policy(policy_id)
                 require(rule not in old.policy.rules, "twice")
-                ruled = replace(old.policy, rules=(*old.policy.rules, rule))
-                new_policy = replace(old, policy=ruled, rule_statuses=(*old.rule_statuses, ACTIVE))
-                self._replace_policy(listener, new_policy)
+                require(len(old.policy.rules) < MOST_RULES, "409: too many rules")
+                rules = {**_rules(old), new_id("rule"): rule}
+                self._replace_policy(listener, _with_rules(old, rules))
+            case lb_steps.UpdateRule(policy_id, rule_id, rule):
+                listener, old = self._policy(policy_id)
+                require(rule_id in _rules(old) and rule not in old.policy.rules, "needless")
+                rules = {**_rules(old), rule_id: rule}
+                self._replace_policy(listener, _with_rules(old, rules))
+            case lb_steps.DeleteRule(policy_id, rule_id):
+                listener, old = self._policy(policy_id)
+                rules = _rules(old)
+                del rules[rule_id]
+                self._replace_policy(listener, _with_rules(old, rules))
             case lb_steps.UpdatePolicy(policy_id, policy, pool_id):
                 listener, old = self._policy(policy_id)
                 require(old.policy.action == policy.action, "another turn")
@@ -280,6 +291,20 @@ def found_listener(listener: Listener, pool_id, status=ACTIVE):
     )
 
 
+def _rules(found):
+    """Its rules by their ids."""
+    return dict(zip(found.rule_ids, found.policy.rules, strict=True))
+
+
+def _with_rules(found, rules):
+    return replace(
+        found,
+        policy=replace(found.policy, rules=tuple(rules.values())),
+        rule_ids=tuple(rules),
+        rule_statuses=(ACTIVE,) * len(rules),
+    )
+
+
 def found_policy(policy, pool_id, status=ACTIVE, *, is_enabled=True):
     return FoundL7Policy(
         id=new_id("policy"),
@@ -287,6 +312,7 @@ def found_policy(policy, pool_id, status=ACTIVE, *, is_enabled=True):
         policy=policy,
         is_enabled=is_enabled,
         pool_id=pool_id,
+        rule_ids=tuple(new_id("rule") for _ in policy.rules),
         rule_statuses=(ACTIVE,) * len(policy.rules),
     )
 

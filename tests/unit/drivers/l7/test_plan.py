@@ -212,12 +212,28 @@ def test_wildcard_leaves_many_hosts_to_others_by_a_few_rules():
     made = plan(routes)
     assert not made.refused
     [rejecting] = made.of_routes["wildcard"]
-    assert len(rejecting.rules) <= 30
+    assert len(rejecting.rules) <= 40
     assert max(len(rule.value) for rule in rejecting.rules) <= 255
     asked = [*(each.said_host for each in routes[1:-1]), "x.apps.example.com", "x.com"]
     asked += ["SHOP-0123.apps.example.com:8080", "shop-012.apps.example.com", "shop-0123.x.com"]
     for host in asked:
         assert taken(made.policies, host, "/") == wanted(routes, host, "/"), host
+
+
+def test_one_host_more_changes_few_rules_of_the_wildcard_that_leaves_it_to_others():
+    changes = []
+    former = set()
+    for count in range(300, 330):
+        [rejecting] = plan(below_a_wildcard(count)).of_routes["wildcard"]
+        rules = {*rejecting.rules}
+        changes.append(len(rules - former))
+        former = rules
+    assert sum(changes[1:]) <= 2 * len(changes[1:])
+
+
+def test_as_few_rules_as_can_be_leave_very_many_hosts_to_others():
+    [rejecting] = plan(below_a_wildcard(980)).of_routes["wildcard"]
+    assert len(rejecting.rules) <= 50
 
 
 def test_wildcard_that_cannot_leave_all_hosts_to_others_is_refused_and_nobody_gets_its_requests():
