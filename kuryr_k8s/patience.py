@@ -64,6 +64,7 @@ class Patience:
     :param longest_health_look: the most that it takes, and that a gate's work that failed waits.
     :param devices: for which a node's daemon may take to name the devices of a Pod before users
         are told.
+    :param storing: for which certificates of an L7 router are stored while its other changes wait.
     :param first_survey: until a Service is looked at again though Octavia's load balancers are not
         known yet; the survey wakes it sooner.
     :param pending_load_balancer: until a Service is looked at again though its load balancer has
@@ -114,6 +115,7 @@ class Patience:
     first_health_look: float = 0.5
     longest_health_look: float = 10.0
     devices: float = 15.0
+    storing: float = 5.0
     first_survey: float = 60.0
     pending_load_balancer: float = 60.0
     first_pending_look: float = 0.1

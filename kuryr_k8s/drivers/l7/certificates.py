@@ -1,58 +1,62 @@
 """Certificates of L7 routers, and those of CAs, in Barbican, where Octavia reads them.
 
 The name of a secret is a prefix that its router alone has, the source of what it has, such as the
-uid of a Kubernetes Secret, and its digest: it is found again by that, whatever answer was lost.
+uid of a Kubernetes Secret, a digest of the DNS names that it is for, and one of all that it has:
+it is found again by that, whatever answer was lost.
 """
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.barbican.api import Barbican
 from kuryr_k8s.engine.clock import Clock
 from kuryr_k8s.model.authority import Authority
 from kuryr_k8s.model.certificate import Certificate
+from kuryr_k8s.patience import Patience
 
-# Seconds for which a list counts: where a secret is gone that a listener or a pool names, Octavia
-# keeps the load balancer PENDING for ever at any change, but for one of that very part's secrets.
-# They count from its end: one that takes longer than that would never be of use.
+# Seconds for which a list counts. Where a listener or a pool names a secret that is gone, Octavia
+# keeps the load balancer PENDING for ever at any change, but for one that replaces that secret.
+# They count from the end of the list: one that takes longer would else never count.
 FRESH = 10.0
-SHARE = 4  # Barbican is left alone this many times as long as it has kept us waiting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stored:
     """Secrets in Barbican by the sources of their certificates.
 
     :param refs: some may have the certificate that their source had before.
     :param problem: why some are missing, or have that; None if all are there.
-    :param refused: the secrets that Octavia has not taken, and is to be offered again.
+    :param offered: the secrets that Octavia has not taken, and is to be offered again.
+    :param there: all secrets of the router.
     :param outdated: the sources whose secrets have the certificate that they had before.
+    :param is_begun: others are to be stored as soon as other changes had their turn.
     """
 
-    refs: Mapping[str, str]
+    refs: dict[str, str] = field(default_factory=dict)
     problem: errors.KuryrError | None = None
-    refused: frozenset[str] = frozenset()
-    outdated: frozenset[str] = frozenset()
+    offered: frozenset[str] = frozenset()
+    there: frozenset[str] = frozenset()
+    outdated: set[str] = field(default_factory=set)
+    is_begun: bool = False
 
 
 class StoredCertificates:
     """The secrets of a router, listed when they are not known for certain.
 
     :param prefix: of the names of its secrets.
-    :param pause: seconds until what has failed is tried again.
     """
 
-    def __init__(self, barbican: Barbican, prefix: str, clock: Clock, pause: float) -> None:
+    def __init__(self, barbican: Barbican, prefix: str, clock: Clock, patience: Patience) -> None:
         self._barbican = barbican
         self._prefix = prefix
         self._clock = clock
-        self._pause = pause
+        self._patience = patience
         self._known: dict[str, str] | None = None  # names by refs, the oldest first
         self._listed = 0.0  # when
-        self._names: dict[str, frozenset[str]] = {}  # DNS names by the names of secrets
-        self._refused: dict[str, tuple[float, errors.CloudError]] = {}  # until when, by name
-        self._failed: set[str] = set()  # names of those that were not stored at the first attempt
+        self._held: dict[str, tuple[float, errors.CloudError]] = {}  # until when, by name
+        self._failed_once: set[str] = set()  # names
         self._outage: tuple[float, errors.CloudError] | None = None  # until when, of Barbican
 
     def doubt(self) -> None:
@@ -62,43 +66,41 @@ class StoredCertificates:
     async def store(self, wanted: Iterable[Certificate | Authority]) -> Stored:
         """Return the secrets of certificates, after storing those that are missing.
 
-        One that is not taken keeps its predecessor, and holds up no other.
+        One that is not taken keeps its predecessor, and holds up no other. Of very many, some are
+        left for the next time.
 
         :raises errors.CloudError: Barbican does not answer, or has not stored one for the first
             time.
         """
-        refs: dict[str, str] = {}
-        problem: errors.CloudError | None = None
+        stored = Stored()
         is_full = False
         failed: set[str] = set()
-        outdated: set[str] = set()
         known = await self._list()
+        there = _by_name(known)
+        until = self._clock.now() + self._patience.storing
         for certificate in wanted:
-            name = f"{self._prefix}{certificate.source}:{certificate.digest}"
-            self._names[name] = _names_of(certificate)
-            there, failure = _ref_of(name, known), self._failure_of(name)
-            if there is None and failure is None and not is_full:
+            name = self._name_of(certificate)
+            failure = self._failure_of(name)
+            if failure is None and name not in there and not is_full:
+                if self._clock.now() >= until:
+                    stored.is_begun = True
+                    continue
                 try:
-                    there = await self._store(name, certificate, known)
+                    there[name] = await self._store(name, certificate, known)
                 except errors.CloudError as error:
-                    is_final = isinstance(error, errors.BadRequest | errors.OverQuota)
-                    if not is_final and name not in self._failed:
-                        self._failed.add(name)
-                        raise  # it may pass at once, and nobody has to do without it
-                    failure = self._refuse(name, error)
+                    failure = self._refused(name, error)
                     is_full = isinstance(error, errors.OverQuota)
             if failure is not None:
-                problem = problem or failure
+                stored.problem = stored.problem or failure
                 failed.add(name)
-            elif there is not None:
-                refs[certificate.source] = there
-                self._failed.discard(name)
-            if certificate.source not in refs and (former := self._former(certificate, known)):
-                refs[certificate.source] = former
-                outdated.add(certificate.source)
+            elif name in there:
+                stored.refs[certificate.source] = there[name]
+                self._failed_once.discard(name)
+        self._keep_former(wanted, stored, known)
         known = await self._list()  # again, if storing took long, or an answer was lost
-        refused = frozenset(ref for ref, name in known.items() if name in failed)
-        return Stored(refs, problem, refused, frozenset(outdated))
+        stored.offered = frozenset(ref for ref, name in known.items() if name in failed)
+        stored.there = frozenset(known)
+        return stored
 
     def refuse(self, text: str, but: Collection[str]) -> bool:
         """Do without the secrets that Octavia names in a refusal, for a while.
@@ -106,14 +108,14 @@ class StoredCertificates:
         :param but: those that clients are shown: Octavia may be unable to read any at the moment.
         :returns: whether there are any.
         """
-        refused = [
+        named = [
             (ref, name)
             for ref, name in (self._known or {}).items()
             if ref in text and ref not in but
         ]
-        for ref, name in refused:
-            self._refuse(name, errors.CloudError(f"Octavia does not take {ref}: {text}"))
-        return bool(refused)
+        for ref, name in named:
+            self._hold(name, errors.CloudError(f"Octavia does not take {ref}: {text[:300]}"))
+        return bool(named)
 
     async def delete_unused(self, used: Collection[str]) -> None:
         """Delete all secrets of the router but these.
@@ -128,9 +130,18 @@ class StoredCertificates:
             except errors.CloudError as error:
                 problem = problem or error
             else:
-                self._names.pop(known.pop(ref), None)
+                del known[ref]
         if problem is not None:
             raise problem
+
+    def _prefix_of(self, certificate: Certificate | Authority) -> str:
+        """Return what the names of all secrets for the same names, of one source, begin with."""
+        names = certificate.shown_for if isinstance(certificate, Certificate) else ()
+        digest = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
+        return f"{self._prefix}{certificate.source}:{digest[:16]}:"
+
+    def _name_of(self, certificate: Certificate | Authority) -> str:
+        return f"{self._prefix_of(certificate)}{certificate.digest}"
 
     async def _store(
         self, name: str, certificate: Certificate | Authority, known: dict[str, str]
@@ -150,37 +161,51 @@ class StoredCertificates:
         known[secret.ref] = name
         return secret.ref
 
-    def _former(
-        self, certificate: Certificate | Authority, known: Mapping[str, str]
-    ) -> str | None:
-        """Return the secret with the certificate that the source of this one had before."""
-        source, names = f"{self._prefix}{certificate.source}:", _names_of(certificate)
-        found = [
-            ref
-            for ref, name in known.items()
-            if name.startswith(source)
-            and name not in self._refused
-            and self._names.get(name, names) == names
-        ]
-        return found[-1] if found else None
+    def _refused(self, name: str, error: errors.CloudError) -> errors.CloudError:
+        """Hold a secret that Barbican has not stored; return why.
 
-    def _refuse(self, name: str, error: errors.CloudError) -> errors.CloudError:
-        self._refused[name] = self._clock.now() + self._pause, error
+        :raises errors.CloudError: it may pass at once, and nobody has to do without it.
+        """
+        if not error.is_of_request and name not in self._failed_once:
+            self._failed_once.add(name)
+            raise error
+        return self._hold(name, error)
+
+    def _keep_former(
+        self,
+        wanted: Iterable[Certificate | Authority],
+        stored: Stored,
+        known: Mapping[str, str],
+    ) -> None:
+        """Add the secrets with the certificates, for the same names, that sources had before."""
+        missing = {
+            self._prefix_of(each): each.source for each in wanted if each.source not in stored.refs
+        }
+        if not missing:
+            return
+        for ref, name in known.items():  # the newest one counts
+            source = missing.get(f"{name.rpartition(':')[0]}:")
+            if source is not None and name not in self._held:
+                stored.refs[source] = ref
+                stored.outdated.add(source)
+
+    def _hold(self, name: str, error: errors.CloudError) -> errors.CloudError:
+        self._held[name] = self._clock.now() + self._patience.refused, error
         return error
 
     def _failure_of(self, name: str) -> errors.CloudError | None:
         """Return why a certificate was not stored a moment ago, if it was not."""
-        until, error = self._refused.get(name, (0.0, None))
+        until, error = self._held.get(name, (0.0, None))
         if error is None or self._clock.now() < until:
             return error
-        del self._refused[name]
+        del self._held[name]
         return None
 
     async def _list(self) -> dict[str, str]:
         """Return the secrets as listed just now; else ask for them, if Barbican is not away.
 
         :raises errors.CloudError: it does not answer. Who waits for it keeps all others waiting,
-            so it is not asked again at once.
+            so it is left alone for as long as it has taken, at least.
         """
         if self._known is None or self._clock.now() - self._listed > FRESH:
             until, outage = self._outage or (0.0, None)
@@ -191,7 +216,7 @@ class StoredCertificates:
                 listed = await self._barbican.list_secrets()
             except errors.CloudError as error:
                 now = self._clock.now()
-                self._outage = now + max(self._pause, SHARE * (now - begun)), error
+                self._outage = now + max(self._patience.refused, now - begun), error
                 raise
             self._listed = self._clock.now()
             self._known = {
@@ -200,11 +225,9 @@ class StoredCertificates:
         return self._known
 
 
-def _names_of(certificate: Certificate | Authority) -> frozenset[str]:
-    """Return the DNS names that a certificate is for; those of CAs are for none."""
-    return certificate.names if isinstance(certificate, Certificate) else frozenset()
-
-
-def _ref_of(name: str, known: Mapping[str, str]) -> str | None:
-    """Return the secret of this name; of several, as after a lost answer, always the same."""
-    return min((ref for ref, found in known.items() if found == name), default=None)
+def _by_name(known: Mapping[str, str]) -> dict[str, str]:
+    """Return secrets by their names; of several, as after a lost answer, always the same."""
+    found: dict[str, str] = {}
+    for ref, name in known.items():
+        found[name] = min(found.get(name, ref), ref)
+    return found

@@ -9,8 +9,8 @@ import dataclasses
 import functools
 import ipaddress
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.api import Subnet
@@ -26,65 +26,20 @@ from kuryr_k8s.drivers.base import (
 )
 from kuryr_k8s.drivers.l7.certificates import Stored, StoredCertificates
 from kuryr_k8s.drivers.l7.plan import Plan, plan
+from kuryr_k8s.drivers.l7.wanted import Wanted, refs_of, served, wanted_of
 from kuryr_k8s.drivers.named.names import Names
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
-    ERROR,
     HASHING,
-    TERMINATED_HTTPS,
-    TIMEOUTS,
     FoundLoadBalancer,
-    Front,
-    L7Policy,
-    Listener,
     LoadBalancer,
-    Pool,
 )
 from kuryr_k8s.model.owner import Owner, Role
-from kuryr_k8s.model.routes import Forward, Reject, Route
+from kuryr_k8s.model.routes import Route
 
 CONFLICTS = 3  # after so many, an address is left to those who have it
+SOON = 0.1  # seconds
 PLANS = 32  # of the listeners of all routers
-HTTP = Listener(
-    name="http",
-    protocol="HTTP",
-    port=80,
-    pool="",
-    insert_headers=("X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto"),
-)
-COMMON = (*TIMEOUTS, "allowed_cidrs", "connection_limit")  # settings of both listeners
-HTTPS = dataclasses.replace(HTTP, name="https", protocol=TERMINATED_HTTPS, port=443)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Hold the desired listeners and pools of a router.
-
-    :param plans: of the routes of each listener, by its key.
-    :param listeners: that over TLS comes first: requests in plain HTTP may be led there.
-    :param waiting: the names of routes whose certificates cannot be shown yet, or whose members
-        cannot be verified.
-    :param shown: the secrets with the certificates of routes, by the routes' names.
-    :param outdated_certificates: see :class:`FoundL7Router`, like ``outdated_authorities``.
-    """
-
-    plans: dict[Front, Plan]
-    listeners: tuple[Listener, ...]
-    pools: tuple[Pool, ...]
-    waiting: frozenset[str] = frozenset()
-    shown: Mapping[str, str] = field(default_factory=dict)
-    outdated_certificates: frozenset[str] = frozenset()
-    outdated_authorities: frozenset[str] = frozenset()
-
-    @property
-    def planned(self) -> frozenset[str]:
-        """The names of the routes that have policies of any listener."""
-        return frozenset(name for made in self.plans.values() for name in made.of_routes)
-
-    @property
-    def refused(self) -> dict[str, str]:
-        """Why routes are left out of any listener, by their names."""
-        return {name: why for made in self.plans.values() for name, why in made.refused.items()}
 
 
 @dataclass(slots=True)
@@ -92,16 +47,18 @@ class _Record:
     """Hold what is known of one router.
 
     :param wanted: what the last call of ``ensure`` asked for.
-    :param vip_address: what it has had.
-    :param is_address_known: whether it has a floating IP was found out.
+    :param vip_address: the VIP's when the router was last ACTIVE.
+    :param has_asked_for_floating_ip: whether it has one is known.
     :param conflicts: creations in a row that were refused for the address.
+    :param refused_address: the address that it was to have instead, and that others have.
     """
 
-    wanted: _Wanted | None = None
+    wanted: Wanted | None = None
     vip_address: str | None = None
     floating_ip: str | None = None
-    is_address_known: bool = False
+    has_asked_for_floating_ip: bool = False
     conflicts: int = 0
+    refused_address: str | None = None
     certificates: StoredCertificates | None = None
 
 
@@ -139,30 +96,19 @@ class NeutronL7Policy(L7RouterDriver):
 
     async def ensure(self, router: L7Router) -> FoundL7Router:
         record = self._records[router.owner]
-        stored = Stored({})
-        certificates = self._certificates_of(router.owner)
-        if certificates is not None:
-            # Without Barbican nothing is changed: for any change Octavia reads all certificates
-            # again, and would end the listener over TLS.
-            stored = await certificates.store(router.secrets)
-        problem = stored.problem
-        wanted = record.wanted = self._wanted_of(router, stored)
+        stored = await self._store(router)
+        if stored.is_begun:
+            await self._follow(router, stored)
+            raise errors.Wait("very many certificates are being stored", delay=SOON)
+        wanted = self._want(router, stored)
         desired = await self._desired(router, wanted)
+        problem = stored.problem
         before = await self._last_seen(router.owner)
-        used: frozenset[str] | None  # secrets that stay; None: all do
         try:
             found = await self._lbaas.ensure(router.owner, desired)
-            used = _refs_of(found) | stored.refused
+            is_known = True
         except errors.KuryrError as error:
-            conflict = isinstance(error, errors.Conflict)
-            if conflict and not await self._lbaas.exists(router.owner):
-                record.conflicts += 1
-            if certificates is not None and isinstance(error, errors.Refused):
-                if await self._refuse_certificates(router.owner, certificates, error):
-                    # it is not on its way: at once users are told what counts instead
-                    stored = await certificates.store(router.secrets)
-                    wanted = record.wanted = self._wanted_of(router, stored)
-                certificates.doubt()  # one may be gone
+            stored = await self._learn_from(error, router, stored)
             # once it has been ACTIVE, the address does not wait for changes
             last = await self._last_seen(router.owner)
             if last is None:
@@ -170,18 +116,13 @@ class NeutronL7Policy(L7RouterDriver):
             found, problem = last, error
             # What was read before this call may lack the secrets of a change under way. Now that
             # it was read anew, and all changes since were refused, no change is.
-            is_known = last is not before and not last.is_pending()
-            is_known = is_known and isinstance(error, errors.Refused | errors.OverQuota)
-            wished = stored.refused.union(stored.refs.values())
-            used = _refs_of(last) | wished if is_known else None
-        if certificates is not None and used is not None:
-            try:
-                await certificates.delete_unused(used)
-            except errors.CloudError as error:
-                problem = problem or error
+            is_refusal = isinstance(error, errors.Refused | errors.OverQuota)
+            is_known = is_refusal and last is not before and not last.is_pending()
+        if is_known and (failure := await self._delete_unused(router.owner, stored, found)):
+            problem = problem or failure
         record.vip_address, record.conflicts = found.vip_address, 0
         record.floating_ip = await self._floating_ip(router, found)
-        record.is_address_known = True
+        record.has_asked_for_floating_ip = True
         if problem is not None:
             raise problem
         if router.vip_address not in (None, found.vip_address):
@@ -190,11 +131,69 @@ class NeutronL7Policy(L7RouterDriver):
             )
         return self._state_of(router, wanted, found)
 
+    async def _store(self, router: L7Router) -> Stored:
+        """Store the certificates of a router, if there is TLS.
+
+        :raises errors.CloudError: Barbican does not answer. Then nothing is changed: for any
+            change Octavia reads all certificates again, and would end the listener over TLS.
+        """
+        certificates = self._certificates_of(router.owner)
+        return Stored() if certificates is None else await certificates.store(router.secrets)
+
+    def _want(self, router: L7Router, stored: Stored) -> Wanted:
+        """Note, and return, what a router is to be like."""
+        wanted = self._records[router.owner].wanted = wanted_of(router, stored, self._plan)
+        return wanted
+
+    async def _follow(self, router: L7Router, stored: Stored) -> None:
+        """Change members only, while certificates are being stored.
+
+        :raises errors.KuryrError: see :meth:`LBaaSDriver.follow`.
+        """
+        found = await self._last_seen(router.owner)
+        if found is not None and refs_of(found) <= stored.there:  # see certificates.FRESH
+            desired = await self._desired(router, wanted_of(router, stored, self._plan))
+            pools = dataclasses.replace(desired, pools=router.pools)
+            await self._lbaas.follow(router.owner, lambda _: pools)
+
+    async def _learn_from(
+        self, error: errors.KuryrError, router: L7Router, stored: Stored
+    ) -> Stored:
+        """Note what an error tells of the address and of certificates; return what is stored."""
+        record = self._records[router.owner]
+        if isinstance(error, errors.Conflict) and not await self._lbaas.exists(router.owner):
+            record.conflicts += 1
+        certificates = self._certificates_of(router.owner)
+        if certificates is None or not isinstance(error, errors.Refused):
+            return stored
+        seen = await self._lbaas.last_seen(router.owner)
+        text = error.text if isinstance(error, errors.CloudError) else str(error)
+        if certificates.refuse(text, refs_of(seen) if seen is not None else ()):
+            # it is not on its way: at once users are told what counts instead
+            stored = await certificates.store(router.secrets)
+            self._want(router, stored)
+        certificates.doubt()  # one may be gone
+        return stored
+
+    async def _delete_unused(
+        self, owner: Owner, stored: Stored, found: FoundLoadBalancer
+    ) -> errors.CloudError | None:
+        """Delete the secrets that nothing names, or is to name; return why some stay."""
+        certificates = self._certificates_of(owner)
+        if certificates is not None:
+            try:
+                await certificates.delete_unused(
+                    refs_of(found) | stored.offered.union(stored.refs.values())
+                )
+            except errors.CloudError as error:
+                return error
+        return None
+
     async def _floating_ip(self, router: L7Router, found: FoundLoadBalancer) -> str | None:
         """Return the floating IP of a router, after making it, or removing one that it had."""
         if not router.has_floating_ip:
             record = self._records[router.owner]
-            if record.floating_ip is not None or not record.is_address_known:
+            if record.floating_ip is not None or not record.has_asked_for_floating_ip:
                 await self._public_ips.release(router.owner, keep=None)
             return None
         return await self._public_ips.ensure(
@@ -212,7 +211,7 @@ class NeutronL7Policy(L7RouterDriver):
     async def state(self, router: L7Router) -> FoundL7Router | None:
         found = await self._last_seen(router.owner)
         record = self._records[router.owner]
-        if found is None or record.wanted is None or not record.is_address_known:
+        if found is None or record.wanted is None or not record.has_asked_for_floating_ip:
             return None
         return self._state_of(router, record.wanted, found)
 
@@ -248,7 +247,7 @@ class NeutronL7Policy(L7RouterDriver):
             mark = context.neutron.mark
             whose = "" if owner.uid == mark.uid else f"/{owner.uid}"
             record.certificates = StoredCertificates(
-                context.barbican, f"{mark.tag}{whose}:", context.clock, context.patience.refused
+                context.barbican, f"{mark.tag}{whose}:", context.clock, context.patience
             )
         return record.certificates
 
@@ -263,6 +262,9 @@ class NeutronL7Policy(L7RouterDriver):
         """
         record = self._records[router.owner]
         if router.vip_address is not None:
+            if record.vip_address is not None and record.conflicts >= CONFLICTS:
+                record.refused_address = router.vip_address
+                return record.vip_address
             # for another address it is made anew, which is of no use if others have that
             stays = (
                 subnet is not None
@@ -280,79 +282,15 @@ class NeutronL7Policy(L7RouterDriver):
         return former if former and subnet is not None and _is_in(former, subnet) else None
 
     async def _is_taken(self, router: L7Router, subnet: Subnet) -> bool:
-        """Return whether another port has the address that a router's VIP is to have."""
+        """Return whether others have the address that a router's VIP is to have."""
+        if self._records[router.owner].refused_address == router.vip_address:
+            return True
         fixed_ips = [f"ip_address={router.vip_address}", f"subnet_id={subnet.id}"]
         query = {"fixed_ips": fixed_ips, "fields": ("id", "device_id")}
         ours = {f"lb-{each}" for each in await self._lbaas.ids_of(router.owner)}
         return any(
             port["device_id"] not in ours for port in await self._context.neutron.list_ports(query)
         )
-
-    async def _refuse_certificates(
-        self, owner: Owner, certificates: StoredCertificates, error: errors.Refused
-    ) -> bool:
-        """Do without the certificates that Octavia has not taken; return whether there are any."""
-        seen = await self._lbaas.last_seen(owner)
-        return certificates.refuse(str(error), _refs_of(seen) if seen is not None else ())
-
-    def _wanted_of(self, router: L7Router, stored: Stored) -> _Wanted:
-        """Return what the listeners and pools are to be like.
-
-        :param stored: the certificates that can be shown, and those of CAs.
-        """
-        refs = stored.refs
-        unverified = {name for name, each in router.authorities.items() if each.source not in refs}
-        closed = _led_to(unverified, router.routes)
-        made = self._plan(_rejecting(closed, router.routes))
-        settings = router.settings
-        common = {name: getattr(settings, name) for name in COMMON}
-        plain = dataclasses.replace(HTTP, policies=made.policies, **common)
-        pools = tuple(
-            dataclasses.replace(each, ca_tls_container_ref=refs[authority.source])
-            if (authority := router.authorities.get(each.name)) is not None
-            else each
-            for each in router.pools
-            if each.name not in unverified
-        )
-        usable = {"", *refs}
-        waiting = _led_to(unverified, router.secure_routes) | {
-            each.name for each in router.secure_routes if each.certificate not in usable
-        }
-        outdated = {
-            name
-            for name, authority in router.authorities.items()
-            if authority.source in stored.outdated
-        }
-        wanted = _Wanted(
-            {plain.key: made},
-            (plain,),
-            pools,
-            closed | waiting,
-            shown={
-                each.name: refs[each.certificate]
-                for each in router.secure_routes
-                if each.certificate in refs
-            },
-            outdated_certificates=frozenset(
-                each.name for each in router.secure_routes if each.certificate in stored.outdated
-            ),
-            outdated_authorities=_led_to(outdated, (*router.routes, *router.secure_routes)),
-        )
-        shown = [refs[each.source] for each in router.certificates if each.source in refs]
-        if not shown:
-            return wanted
-        of_tls = self._plan(_rejecting(waiting, router.secure_routes))
-        secure = dataclasses.replace(
-            HTTPS,
-            policies=of_tls.policies,
-            default_tls_container_ref=shown[0],
-            sni_container_refs=tuple(sorted({*shown} - {shown[0]})),
-            tls_versions=settings.tls_versions,
-            tls_ciphers=settings.tls_ciphers,
-            **common,
-        )
-        plans = {plain.key: made, secure.key: of_tls}
-        return dataclasses.replace(wanted, plans=plans, listeners=(secure, plain))
 
     async def _subnet(self, router: L7Router) -> Subnet | None:
         """Return the subnet of the VIP; None if it stays, whatever has its name by now.
@@ -382,7 +320,7 @@ class NeutronL7Policy(L7RouterDriver):
             "[neutron_defaults] service_subnet: an L7 router needs an IPv4 subnet"
         )
 
-    async def _desired(self, router: L7Router, wanted: _Wanted) -> LoadBalancer:
+    async def _desired(self, router: L7Router, wanted: Wanted) -> LoadBalancer:
         subnet = await self._subnet(router)
         used = {
             policy.redirect_pool for listener in wanted.listeners for policy in listener.policies
@@ -400,13 +338,13 @@ class NeutronL7Policy(L7RouterDriver):
         )
 
     def _state_of(
-        self, router: L7Router, wanted: _Wanted, found: FoundLoadBalancer
+        self, router: L7Router, wanted: Wanted, found: FoundLoadBalancer
     ) -> FoundL7Router:
         refused = wanted.refused
         return FoundL7Router(
             found=found,
             floating_ip=self._records[router.owner].floating_ip,
-            served=_served(wanted, found),
+            served=served(wanted, found),
             refused={name: refused[name] for name in refused.keys() - wanted.planned},
             limited={name: refused[name] for name in refused.keys() & wanted.planned},
             waiting=wanted.waiting,
@@ -415,76 +353,11 @@ class NeutronL7Policy(L7RouterDriver):
         )
 
 
-def _led_to(pools: Collection[str], routes: Iterable[Route]) -> frozenset[str]:
-    """Return the names of the routes that lead to any of these pools."""
-    return frozenset(
-        each.name
-        for each in routes
-        if isinstance(each.action, Forward) and each.action.pool in pools
-    )
-
-
-def _rejecting(names: Collection[str], routes: tuple[Route, ...]) -> tuple[Route, ...]:
-    """Return the routes, of which those of these names answer 403."""
-    return tuple(
-        dataclasses.replace(each, action=Reject()) if each.name in names else each
-        for each in routes
-    )
-
-
-def _refs_of(found: FoundLoadBalancer) -> frozenset[str]:
-    """Return the certificates that clients are shown, and those by which members are verified."""
-    listeners = [each.listener for each in found.listeners]
-    refs = {each.default_tls_container_ref for each in listeners}
-    refs |= {each.pool.ca_tls_container_ref for each in found.pools}
-    refs |= {ref for each in listeners for ref in each.sni_container_refs}
-    return frozenset(filter(None, refs))
-
-
-def _served(wanted: _Wanted, found: FoundLoadBalancer) -> frozenset[str]:
-    """Return the names of the routes all of which is in place, on each listener.
-
-    That is their policies, the pools to which these lead, and their certificates.
-    """
-    settings = {pool.name: _settings(pool) for pool in wanted.pools}
-    names = {
-        each.id: each.pool.name
-        for each in found.pools
-        if _settings(each.pool) == settings.get(each.pool.name)
-    }
-    there = {
-        (listener.listener.key, each.policy.key): (
-            names.get(each.pool_id or ""),
-            *_target(each.policy),
-        )
-        for listener in found.listeners
-        for each in listener.policies
-        if each.is_enabled and ERROR not in each.statuses()
-    }
-    missing = {
-        name
-        for key, made in wanted.plans.items()
-        for name, policies in made.of_routes.items()
-        if any(
-            there.get((key, each.key)) != (each.redirect_pool, *_target(each)) for each in policies
-        )
-    }
-    refs = _refs_of(found)
-    missing |= {name for name, ref in wanted.shown.items() if ref not in refs}
-    return wanted.planned - missing - wanted.waiting
-
-
-def _settings(pool: Pool) -> tuple[str | bool | None, ...]:
-    """Return what of a pool decides how members get requests, whichever members there are."""
-    return (pool.lb_algorithm, pool.persistence, pool.tls_enabled, pool.ca_tls_container_ref)
-
-
-def _target(policy: L7Policy) -> tuple[str | None, int | None]:
-    return policy.redirect_prefix, policy.redirect_http_code
-
-
 def _is_in(address: str, subnet: Subnet) -> bool:
+    """Return whether a port in a subnet can have an address."""
+    network = ipaddress.ip_network(subnet.cidr)
     try:
-        return ipaddress.ip_address(address) in ipaddress.ip_network(subnet.cidr)
+        found = ipaddress.ip_address(address)
     except ValueError:
         return False
+    return found in network and found not in (network.network_address, network.broadcast_address)

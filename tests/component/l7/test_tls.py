@@ -1,5 +1,7 @@
 """TLS on the L7 router: certificates reach Octavia by Barbican, and nothing is served without."""
 
+import asyncio
+
 import pytest
 
 from kuryr_k8s.errors import ConfigError
@@ -15,6 +17,7 @@ from tests.kit.tls import HOSTILE, make_pair, make_secret, names_in, serial_in, 
 TLS = {"l7_router": {"tls": "true"}}
 SECRETS = "/key-manager/v1/secrets"
 TO_A = (308, "https://a")
+MORE = {"10.62.0.5", "10.62.0.7"}
 
 
 async def add_shop(routers, *hosts, name="shop", secret="cert", to="one", **how):
@@ -127,6 +130,58 @@ async def test_restart_stores_and_changes_nothing(routers):
         await routers.until_address("other")
     assert len(routers.octavia_calls()) == before[0] + 2  # the policy of the other and its rule
     assert routers.cloud.barbican.secrets == before[1]
+
+
+async def test_members_follow_their_pods_while_very_many_certificates_are_stored(routers):
+    await two_backends(routers)
+    names = [f"c{number}" for number in range(8)]
+    certificates = [await routers.add_secret(name, f"{name}.com") for name in names]
+    async with routers.controller(patience={"storing": 0.1}, **TLS):
+        await routers.add_ingress("plain", ("b", ("Prefix", "/", "one")))
+        await routers.until_answered({("b", "/"): ONE})
+        routers.cloud.faults.add(action=slow, method="POST", path=SECRETS, times=None)
+        for name in names:
+            await add_shop(routers, f"{name}.com", name=name, secret=name, to="two")
+        await routers.set_slice("one", *MORE, ports=[("http", 8080)], service="one")
+        await routers.until_shown(*certificates)
+        await routers.until_answered({("b", "/"): MORE})
+    paths = [write.path for write in routers.cloud.faults.writes]
+    stored = [number for number, path in enumerate(paths) if path == SECRETS]
+    changed = [number for number, path in enumerate(paths) if path.endswith("/members")]
+    assert stored[0] < changed[-1] < stored[-1]
+    shown = [path for path in paths[stored[0] :] if path.endswith("/listeners")]
+    assert len(shown) == 1  # with all certificates at once
+
+
+async def slow(_request, proceed):
+    await asyncio.sleep(0.2)
+    return await proceed()
+
+
+async def test_host_more_in_the_domain_of_a_wildcard_with_tls_costs_one_call_more(routers):
+    await two_backends(routers)
+    certificate = await routers.add_secret("cert", "*.a.com")
+    async with routers.controller(**TLS):
+        await add_shop(routers, "*.a.com")
+        await routers.add_ingress("first", ("x.a.com", ("Prefix", "/", "two")))
+        await routers.until_shown(certificate)
+        served = {
+            ("x.a.com", "/", 80): TWO,
+            ("x.a.com", "/", 443): 403,
+            ("z.a.com", "/", 80): 403,
+            ("z.a.com", "/", 443): ONE,
+        }
+        await until_secure(routers, served)
+        before = len(routers.octavia_calls())
+        await routers.add_ingress("second", ("y.a.com", ("Prefix", "/", "two")))
+        await until_secure(
+            routers, served | {("y.a.com", "/", 80): TWO, ("y.a.com", "/", 443): 403}
+        )
+        await routers.until_address("second")
+        added = routers.octavia_calls()[before:]
+    rules = "/l7policies/{policy_id}/rules"
+    of_hosts = [("POST", "/l7policies"), ("POST", rules)] * 2  # also at port 443, for the 403
+    assert sorted(added) == sorted([*of_hosts, ("PUT", f"{rules}/{{id}}")])
 
 
 async def test_host_without_its_certificate_is_closed_until_there_is_one(routers):

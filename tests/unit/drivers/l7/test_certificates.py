@@ -1,6 +1,7 @@
 """Certificates of routers in Barbican: what is listed, stored, kept and deleted, and when."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import requests
@@ -10,9 +11,12 @@ from kuryr_k8s.cloud.barbican.api import StoredSecret
 from kuryr_k8s.cloud.transport import error_from
 from kuryr_k8s.drivers.l7.certificates import FRESH, StoredCertificates
 from kuryr_k8s.model.authority import Authority
+from kuryr_k8s.model.certificate import Certificate
+from kuryr_k8s.patience import Patience
 from tests.kit.clock import ManualClock
 
-PAUSE = 30.0
+PATIENCE = Patience()
+PAUSE = PATIENCE.refused
 # of Barbican 23: generate_safe_exception_message and QuotaReached.client_message
 FULL = "Secret creation issue seen - Creation not allowed because a quota has been reached."
 
@@ -36,13 +40,15 @@ class Barbican:
         self.secrets = {}  # names by refs
         self.lists = self.stores = 0
         self.listing = self.storing = 0.0  # seconds
-        self.problem = None  # with storing
+        self.problem = self.list_problem = None  # with storing, with listing
         self.is_applied = False  # a secret is stored all the same
 
     async def list_secrets(self):
         self.lists += 1
         found = [StoredSecret(ref, name) for ref, name in self.secrets.items()]
         self._clock.advance(self.listing)
+        if self.list_problem is not None:
+            raise self.list_problem
         return found
 
     async def store(self, name, payload):
@@ -71,7 +77,7 @@ def barbican(clock):
 
 @pytest.fixture
 def certificates(barbican, clock):
-    return StoredCertificates(barbican, "ours:", clock, PAUSE)
+    return StoredCertificates(barbican, "ours:", clock, PATIENCE)
 
 
 def wanted(*sources, digest="1"):
@@ -93,10 +99,10 @@ async def test_secret_that_octavia_refuses_is_kept_until_it_is_offered_again(
     newer = (await certificates.store(wanted("a", digest="2"))).refs["a"]
     certificates.refuse(f"it does not take {newer}", {former})
     stored = await certificates.store(wanted("a", digest="2"))
-    assert (stored.refs, stored.refused) == ({"a": former}, {newer})
+    assert (stored.refs, stored.offered) == ({"a": former}, {newer})
     clock.advance(PAUSE)
     stored = await certificates.store(wanted("a", digest="2"))
-    assert (stored.refs, stored.refused) == ({"a": newer}, frozenset())
+    assert (stored.refs, stored.offered) == ({"a": newer}, frozenset())
     assert barbican.stores == 2
 
 
@@ -124,8 +130,65 @@ async def test_list_that_takes_long_serves_all_certificates(certificates, barbic
 
 async def test_secrets_are_listed_once_more_after_storing_them_took_long(certificates, barbican):
     barbican.listing = barbican.storing = 2 * FRESH
-    assert len((await certificates.store(wanted("a", "b", "c"))).refs) == 3
+    stored = await certificates.store(wanted("a"))
+    assert (len(stored.refs), stored.is_begun) == (1, False)
     assert barbican.lists == 2
+
+
+async def test_many_certificates_are_stored_some_at_a_time(certificates, barbican):
+    barbican.storing = PATIENCE.storing / 2
+    stored = [await certificates.store(wanted(*"abcde")) for _ in range(3)]
+    assert [(len(each.refs), each.is_begun) for each in stored] == [
+        (2, True),
+        (4, True),
+        (5, False),
+    ]
+    assert [len(each.there) for each in stored] == [2, 4, 5]
+    assert barbican.stores == 5
+
+
+@pytest.mark.parametrize("status", [401, 0, 500])
+async def test_failure_that_is_not_of_the_certificate_is_tried_again_at_once(
+    certificates, barbican, status
+):
+    kind = errors.BadRequest if status == 401 else errors.CloudError
+    barbican.problem = kind("a moment", status=status)
+    with pytest.raises(kind):
+        await certificates.store(wanted("a"))
+    barbican.problem = None
+    assert (await certificates.store(wanted("a"))).problem is None
+
+
+async def test_certificate_for_other_names_is_no_former_one_after_a_restart(barbican, clock):
+    both, one = (
+        Certificate(
+            source="a",
+            digest=digest,
+            names=frozenset(names),
+            shown_for=frozenset(names),
+            bundle=b"",
+        )
+        for digest, names in (("1", "ab"), ("2", "b"))
+    )
+    renewed = replace(one, digest="3")
+    for former, newer, is_kept in ((both, one, False), (one, renewed, True)):
+        barbican.problem = None
+        await StoredCertificates(barbican, "ours:", clock, PATIENCE).store([former])
+        barbican.problem = refusal(403, FULL)
+        stored = await StoredCertificates(barbican, "ours:", clock, PATIENCE).store([newer])
+        assert bool(stored.refs) is is_kept
+        assert stored.outdated == ({"a"} if is_kept else set())
+
+
+async def test_barbican_that_does_not_answer_is_left_alone_as_long_as_it_took(
+    certificates, barbican, clock
+):
+    barbican.listing, barbican.list_problem = 2 * PAUSE, LOST
+    for seconds, lists in ((0.0, 1), (2 * PAUSE - 1, 1), (1, 2)):
+        clock.advance(seconds)
+        with pytest.raises(errors.CloudError):
+            await certificates.store(wanted("a"))
+        assert barbican.lists == lists
 
 
 async def test_lost_answer_costs_one_list_and_no_second_secret(certificates, barbican):
@@ -143,6 +206,6 @@ async def test_certificates_that_barbican_does_not_store_cost_no_list_each(certi
         with pytest.raises(errors.CloudError):
             await certificates.store(wanted("a", "b", "c"))
     before = barbican.lists
-    certificates._refused.clear()  # all are tried again
+    certificates._held.clear()  # all are tried again
     assert (await certificates.store(wanted("a", "b", "c"))).problem is LOST
     assert barbican.lists == before + 2

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from kuryr_k8s.drivers.l7.neutron_l7_policy import HTTPS, _served, _Wanted
 from kuryr_k8s.drivers.l7.plan import plan
+from kuryr_k8s.drivers.l7.wanted import HTTPS, Wanted, served
 from kuryr_k8s.model.load_balancer import (
     ACTIVE,
     FoundL7Policy,
@@ -31,7 +31,7 @@ def wanted():
     listener = dataclasses.replace(
         HTTPS, policies=made.policies, default_tls_container_ref="new", sni_container_refs=("b",)
     )
-    return _Wanted({HTTPS.key: made}, (listener,), (POOL,), shown={"shop": "new"})
+    return Wanted({HTTPS.key: made}, (listener,), (POOL,), shown={"shop": "new"})
 
 
 def found(pool=POOL, **of_listener):
@@ -69,7 +69,7 @@ def found(pool=POOL, **of_listener):
 
 
 def test_route_is_served_where_all_is_as_wanted():
-    assert _served(wanted(), found()) == {"shop"}
+    assert served(wanted(), found()) == {"shop"}
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_route_is_served_where_all_is_as_wanted():
         {"persistence": "HTTP_COOKIE"},
     ],
 )
-def test_route_whose_pool_is_as_before_is_not_served(former):
-    assert not _served(wanted(), found(dataclasses.replace(POOL, **former)))
+def test_route_whose_pool_is_as_before_is_notserved(former):
+    assert not served(wanted(), found(dataclasses.replace(POOL, **former)))
 
 
-def test_route_whose_certificate_is_not_shown_is_not_served():
-    assert not _served(wanted(), found(default_tls_container_ref="former"))
+def test_route_whose_certificate_is_not_shown_is_notserved():
+    assert not served(wanted(), found(default_tls_container_ref="former"))
     others = {"default_tls_container_ref": "b", "sni_container_refs": ("new",)}
-    assert _served(wanted(), found(**others)) == {"shop"}
+    assert served(wanted(), found(**others)) == {"shop"}
