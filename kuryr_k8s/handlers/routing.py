@@ -71,6 +71,27 @@ class Source(Protocol):
         """Note that the address of a router has changed, or has become known."""
 
 
+class ClaimCache:
+    """Claims of objects, each made once for what its object says."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[object, Claim]] = {}  # by uid
+
+    def claim(self, uid: str, said: object, make: Callable[[], Claim]) -> Claim:
+        """Return the claim of an object.
+
+        :param said: what the object says.
+        """
+        known = self._made.get(uid)
+        if known is None or known[0] != said:
+            known = self._made[uid] = (said, make())
+        return known[1]
+
+    def forget(self, uid: str) -> None:
+        """Forget the claim of an object that is gone."""
+        self._made.pop(uid, None)
+
+
 class Routing:
     """The claims of all objects, by their sources, and the verdicts on them."""
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.l7.lost import LAG
-from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
+from kuryr_k8s.handlers.l7.lag import LAG, written
+from kuryr_k8s.handlers.routing import ClaimCache, Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import INGRESSCLASSES, INGRESSES, L7ROUTERS, Key
 from kuryr_k8s.model.ingress import Ingress, IngressClass
@@ -41,7 +41,7 @@ class IngressHandler(Handler):
         self._ingresses = context.informers.of(INGRESSES)
         self._classes = context.informers.of(INGRESSCLASSES)
         self._routers = context.informers.of(L7ROUTERS)
-        self._claims: dict[str, tuple[str, Claim]] = {}  # by uid; the resourceVersion they are of
+        self._claims = ClaimCache()
         self._routing.add_source(self)
 
     def watches(self) -> Sequence[Watch[Any]]:
@@ -57,7 +57,7 @@ class IngressHandler(Handler):
         if _essence(old) != _essence(new):
             self._routing.changed()
         if old is not None and (new is None or new.uid != old.uid):
-            self._claims.pop(old.uid, None)
+            self._claims.forget(old.uid)
         return (key,)
 
     def _class_changed(
@@ -103,11 +103,11 @@ class IngressHandler(Handler):
                 self.queue.add(Key(ingress.namespace, ingress.name))
 
     def _claim_of(self, ingress: Ingress, router: str) -> Claim:
-        version, claim = self._claims.get(ingress.uid, ("", None))
-        if claim is None or version != ingress.resource_version or claim.router != router:
-            claim = dataclasses.replace(claim_of(ingress), router=router)
-            self._claims[ingress.uid] = (ingress.resource_version, claim)
-        return claim
+        return self._claims.claim(
+            ingress.uid,
+            (ingress.resource_version, router),
+            lambda: dataclasses.replace(claim_of(ingress), router=router),
+        )
 
     async def reconcile(self, key: Key) -> float | None:
         ingress = self._ingresses.get(key)
@@ -164,14 +164,8 @@ class IngressHandler(Handler):
         if shown is None or ingress_text(shown) == ingress.ingress:
             return
         status = {"loadBalancer": {"ingress": list(shown) or None}}
-        kube = self._context.kube
-        try:
-            answer = await kube.patch_status_of(INGRESSES, key, ingress, status)
-        except errors.KubeNotFound:
-            return
-        except errors.KubeConflict as error:
-            raise errors.Wait(f"the cache lags behind Ingress {key}", delay=LAG) from error
-        self._ingresses.learn(answer)
+        patched = self._context.kube.patch_status_of(INGRESSES, key, ingress, status)
+        await written(patched, self._ingresses, f"Ingress {key}")
 
     def about(self, key: Key) -> Reference | None:
         ingress = self._ingresses.get(key)

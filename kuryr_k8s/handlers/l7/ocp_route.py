@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.l7.lost import LAG
-from kuryr_k8s.handlers.routing import Verdict, check_router_enabled
+from kuryr_k8s.handlers.l7.lag import written
+from kuryr_k8s.handlers.routing import ClaimCache, Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ROUTES, Key
 from kuryr_k8s.model.ocp_route import GENERATED, OCPRoute, ingress_text
@@ -51,7 +51,7 @@ class OCPRouteHandler(Handler):
         self._with_wildcards: bool = options.route_wildcards
         self._routing = context.routing
         self._routes = context.informers.of(ROUTES)
-        self._claims: dict[str, tuple[OCPRoute, Claim]] = {}  # by uid; the essence they are of
+        self._claims = ClaimCache()
         self._routing.add_source(self)
 
     def watches(self) -> Sequence[Watch[Any]]:
@@ -63,7 +63,7 @@ class OCPRouteHandler(Handler):
         if (old and old.essence) != (new and new.essence):
             self._routing.changed()
         if old is not None and (new is None or new.uid != old.uid):
-            self._claims.pop(old.uid, None)
+            self._claims.forget(old.uid)
         return (key,)
 
     def claims(self) -> Iterator[Claim]:
@@ -87,17 +87,16 @@ class OCPRouteHandler(Handler):
         return self._selected.issubset(route.labels)
 
     def _claim_of(self, route: OCPRoute) -> Claim:
-        essence = route.essence
-        known, claim = self._claims.get(route.uid, (None, None))
-        if claim is None or known != essence:
-            claim = claim_of(
+        return self._claims.claim(
+            route.uid,
+            route.essence,
+            lambda: claim_of(
                 route,
                 domain=self._domain,
                 with_tls=self._with_tls,
                 with_wildcards=self._with_wildcards,
-            )
-            self._claims[route.uid] = (essence, claim)
-        return claim
+            ),
+        )
 
     async def reconcile(self, key: Key) -> float | None:
         route = self._routes.get(key)
@@ -148,28 +147,17 @@ class OCPRouteHandler(Handler):
             },
             "spec": {"host": host_of(route, self._domain)},
         }
-        try:
-            answer = await self._context.kube.merge_patch(ROUTES, key, patch)
-        except errors.KubeNotFound:
-            return route
-        except errors.KubeConflict as error:
-            raise errors.Wait(f"the cache lags behind Route {key}", delay=LAG) from error
-        self._routes.learn(answer)
-        return OCPRoute.read(answer)
+        patched = self._context.kube.merge_patch(ROUTES, key, patch)
+        answer = await written(patched, self._routes, f"Route {key}")
+        return OCPRoute.read(answer) if answer is not None else route
 
     async def _write(self, key: Key, route: OCPRoute, admission: Admission | None) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         wanted = entries(route.ingress, admission, now)
         if ingress_text(wanted) == route.ingress:
             return
-        kube = self._context.kube
-        try:
-            answer = await kube.patch_status_of(ROUTES, key, route, {"ingress": wanted})
-        except errors.KubeNotFound:
-            return
-        except errors.KubeConflict as error:
-            raise errors.Wait(f"the cache lags behind Route {key}", delay=LAG) from error
-        self._routes.learn(answer)
+        patched = self._context.kube.patch_status_of(ROUTES, key, route, {"ingress": wanted})
+        await written(patched, self._routes, f"Route {key}")
 
     def about(self, key: Key) -> Reference | None:
         route = self._routes.get(key)

@@ -6,12 +6,10 @@ router is not gone because no Ingress needs it, nor because the controller stops
 
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kuryr_k8s import errors
@@ -21,32 +19,22 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.l7.backends import Backends, ServicesOfRoutes
 from kuryr_k8s.handlers.l7.desired import Router, backends_of, desired, secrets_of
-from kuryr_k8s.handlers.l7.lost import LAG, Named, check_gone
+from kuryr_k8s.handlers.l7.lag import LAG, Named, check_gone
 from kuryr_k8s.handlers.l7.own_router import OwnRouter
 from kuryr_k8s.handlers.l7.router_objects import RouterObjects
 from kuryr_k8s.handlers.l7.tls import Division, divide, without_tls
 from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets
-from kuryr_k8s.handlers.routing import Verdict
+from kuryr_k8s.handlers.l7.verdicts import RoutesMetric, counts_of, verdict_on
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, TLSSECRETS, Key
 from kuryr_k8s.model.l7router import L7RouterObject
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.pod import Node
-from kuryr_k8s.model.routes import OWN_ROUTER, Claim, Refusal
+from kuryr_k8s.model.routes import OWN_ROUTER, Claim
 from kuryr_k8s.model.tls_secret import TLSSecret
 
 LOG = logging.getLogger(__name__)
 OWN = Key("", OWN_ROUTER)
-NOT_TAKEN = "CertificateNotTaken"
-WHY_NOT_TAKEN = "tls: Barbican or Octavia does not take its certificate: ask the operator"
-OUTDATED_CERTIFICATE = (
-    "tls: Barbican or Octavia does not take its new certificate, so that the former one is shown: "
-    "ask the operator"
-)
-OUTDATED_AUTHORITY = (
-    "tls: Barbican or Octavia does not take its new destinationCACertificate, so that the former "
-    "one counts: ask the operator"
-)
 
 
 class _Needs:
@@ -59,7 +47,7 @@ class _Needs:
         self.backends = backends
         self.secrets = secrets
         self.claimants: set[str] | None = None  # the uids of those that had routes last
-        self.counts: Counter[str] = Counter()  # of routes, by their states
+        self.counts: dict[str, int] = {}  # of routes, by their states
 
     def lost(self, router: Router, claims: Sequence[Claim]) -> set[Named]:
         """Return what pools and certificates were made of, and the caches lack now."""
@@ -135,7 +123,9 @@ class L7RouterHandler(Handler):
         yield from self._objects.keys()
 
     def collectors(self) -> Sequence[Collector]:
-        return (_Routes(self._needs),)
+        return (
+            RoutesMetric(lambda: {key.name: each.counts for key, each in self._needs.items()}),
+        )
 
     def loops(self) -> Sequence[Controller[Any]]:
         """Return the loop that now and then looks at what others have changed."""
@@ -207,6 +197,9 @@ class L7RouterHandler(Handler):
                 if before is not None:
                     self._report(needs, router, claims, division, before)
                 await self._publish(router, before, error)
+            if not isinstance(error, errors.Wait):
+                # many users wait for it: what one of them cannot have holds up nobody for long
+                self.queue.add_after(key, self._context.patience.refused)
             raise
         self._report(needs, router, claims, division, state)
         problem = self._problem(needs, router, division)
@@ -286,9 +279,11 @@ class L7RouterHandler(Handler):
         state: FoundL7Router,
     ) -> None:
         """Report what has become of claims: to their objects, and in the metric."""
-        verdicts = {claim.uid: _verdict(needs, claim, division, state) for claim in claims}
+        verdicts = {
+            claim.uid: verdict_on(claim, needs.backends, division, state) for claim in claims
+        }
         self._routing.publish(router.name, claims, verdicts, state.address)
-        _count(needs.counts, claims, division, state)
+        needs.counts = counts_of(claims, division, state)
 
     async def _publish(
         self, router: Router, state: FoundL7Router | None, problem: errors.KuryrError | None
@@ -303,18 +298,6 @@ class L7RouterHandler(Handler):
         return self._own.about() if key == OWN else self._objects.about(key)
 
 
-def _count(
-    counts: Counter[str], claims: Sequence[Claim], division: Division, state: FoundL7Router
-) -> None:
-    """Count the routes of claims by what has become of them."""
-    names = {route.name for claim in claims for route in claim.routes}
-    refused, closed = names & state.refused.keys(), names & division.closed
-    served = (names & state.served) - closed
-    counts["served"], counts["refused"] = len(served), len(refused)
-    counts["closed"] = len(closed - refused)
-    counts["pending"] = len(names - refused - served - closed)
-
-
 def _essence(found: L7RouterObject | None) -> object:
     """Return what decides about a router; its status does not."""
     return found and (found.uid, found.generation, found.deleting, found.finalizers)
@@ -325,57 +308,3 @@ def _option(router: Router, what: str) -> str:
     if router.name == OWN_ROUTER:
         return f"[l7_router] default_{what}"
     return f"spec.default{what.capitalize()}"
-
-
-def _verdict(needs: _Needs, claim: Claim, division: Division, state: FoundL7Router) -> Verdict:
-    told = state.limited | state.refused
-    refused = tuple(
-        f"{route.name}: {told[route.name]}" for route in claim.routes if route.name in told
-    )
-    missing = [each for backend in claim.backends for each in needs.backends.problems(backend)]
-    names = {route.name for route in claim.routes}
-    wanted = names - state.refused.keys()
-    # a route that asks for no TLS, on a host of others that do, is served in plain HTTP
-    waiting = names & state.waiting if claim.secured else set()
-    not_taken = tuple(f"{name}: {WHY_NOT_TAKEN}" for name in sorted(waiting))
-    refusal = Refusal(NOT_TAKEN, "; ".join(not_taken)) if not_taken else claim.refusal
-    shown = names & state.outdated_certificates if claim.secured else set()
-    outdated = [f"{name}: {OUTDATED_CERTIFICATE}" for name in sorted(shown)]
-    trusted = names & state.outdated_authorities
-    outdated += [f"{name}: {OUTDATED_AUTHORITY}" for name in sorted(trusted)]
-    return Verdict(
-        address=state.address,
-        has_no_routes=not wanted,
-        is_served=bool(wanted) and wanted <= state.served - division.closed,
-        problems=(
-            *refused,
-            *dict.fromkeys(missing),
-            *division.problems.get(claim.uid, ()),
-            *not_taken,
-            *outdated,
-        ),
-        is_closed=any(route.name in division.closed for route in claim.routes),
-        version=claim.version,
-        refusal=refusal,
-    )
-
-
-class _Routes(Collector):
-    """The metric of routes.
-
-    :param needs: with the counts by states, by router.
-    """
-
-    def __init__(self, needs: Mapping[Key, _Needs]) -> None:
-        self._needs = needs
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        metric = GaugeMetricFamily(
-            "kuryr_l7_routes",
-            "Routes of L7 routers, by what has become of them",
-            labels=["router", "state"],
-        )
-        for key, needs in self._needs.items():
-            for state in ("served", "pending", "closed", "refused"):
-                metric.add_metric([key.name, state], needs.counts[state])
-        yield metric

@@ -8,7 +8,7 @@ from kuryr_k8s.drivers.base import FoundL7Router
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.conditions import new_condition, refused_condition
 from kuryr_k8s.handlers.l7.desired import Router
-from kuryr_k8s.handlers.l7.lost import LAG
+from kuryr_k8s.handlers.l7.lag import LAG, written
 from kuryr_k8s.k8s.events import REPORTED_AT_ONCE, Reference
 from kuryr_k8s.k8s.resources import L7ROUTERS, Key
 from kuryr_k8s.model.condition import READY, Condition
@@ -111,13 +111,8 @@ class RouterObjects:
         if dict(found.shown) == wanted and not ready.says_more_than(found.ready):
             return
         status["conditions"] = [ready.follows(found.ready).to_json(READY)]
-        try:
-            answer = await self._kube.patch_status_of(L7ROUTERS, key, found, status)
-        except errors.KubeNotFound:
-            return
-        except errors.KubeConflict as error:
-            raise errors.Wait(f"the cache lags behind L7Router {key}", delay=LAG) from error
-        self.cache.learn(answer)
+        patched = self._kube.patch_status_of(L7ROUTERS, key, found, status)
+        await written(patched, self.cache, f"L7Router {key}")
 
 
 def _owner_of(found: L7RouterObject) -> Owner:

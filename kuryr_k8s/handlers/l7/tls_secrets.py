@@ -46,7 +46,7 @@ class TLSSecrets:
             read = _read(found)
             self._read[key] = found, read
         if isinstance(read, UnusableCertificate):
-            raise read.with_traceback(None)  # else each time makes that longer
+            raise read.with_traceback(None)  # else each time it is raised lengthens the traceback
         return read
 
 
