@@ -249,6 +249,7 @@ WITH_NEUTRON_PORTS = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("restarted", [False, True], ids=["it lives on", "it is restarted"])
 async def test_controller_over_a_rewound_api_server_leaves_each_pod_one_port(lanes, restarted):
     def groups_of(point):

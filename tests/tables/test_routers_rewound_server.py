@@ -185,6 +185,45 @@ async def before_another_router(stage, past, keeper):
     await until_told(stage, router)
 
 
+async def before_an_l7_router(stage, past, keeper):
+    """It never was: its load balancer and its address go, and the cluster's own stay."""
+    await furnish(stage)
+    router = router_of(stage)
+    await past.copy()
+    await stage.add_router()
+    await stage.until_router()
+    await past.come_back(keeper)
+
+    async def gone():
+        return not stage.routers(stage.other) and len(stage.cloud.floating_ips) == 1
+
+    await stage.until(gone)
+    await until_told(stage, router)
+
+
+async def while_an_l7_router_serves(stage, past, keeper):
+    """It is deleted afterwards, and there again: another load balancer serves its Ingress."""
+    await furnish(stage)
+    name = await stage.add_router()
+    await stage.add_ingress("shop", SHOP, class_name=name)
+    served = {("a", "/"): ONE}
+    await stage.until_answered(served, router=stage.other)
+    await stage.until_address("shop")
+    await past.copy()
+    await stage.delete_router()
+    await past.come_back(keeper)
+
+    async def told():
+        status = await stage.router_status()
+        return (
+            status.get("loadBalancerID") in stage.cloud.load_balancers
+            and await stage.address("shop") == status["address"]
+        )
+
+    await stage.until(told)
+    await stage.until_answered(served, router=stage.other)
+
+
 POINTS = (
     before_an_ingress,
     while_an_ingress_is_served,
@@ -194,6 +233,8 @@ POINTS = (
     before_the_router,
     before_the_node_is_told,
     before_another_router,
+    before_an_l7_router,
+    while_an_l7_router_serves,
 )
 FIRST_WITHOUT = (before_the_router, before_the_node_is_told)
 

@@ -12,6 +12,7 @@ import pytest
 
 from kuryr_k8s.model.annotations import HOST_ID
 from tests.kit.fixtures import RouterLanes
+from tests.kit.kube.objects import make_l7_router
 from tests.kit.l7 import STATE, WITH_ROUTES
 from tests.kit.routes import edge
 from tests.kit.stages import HOST
@@ -25,6 +26,7 @@ ONE, OTHER, TWO = {"10.62.0.5"}, {"10.62.0.7"}, {"10.62.0.6"}
 NUMBER = {  # of the objects of each kind that the router follows
     "ingresses": 2,
     "ingressclasses": 1,
+    "l7routers": 1,
     "routes": 1,
     "services": 2,
     "endpointslices": 2,
@@ -55,13 +57,15 @@ SERVED = {
 
 
 async def making(stage):
-    """An Ingress with TLS, one without, and a Route with TLS are served."""
+    """An Ingress with TLS, one without, and a Route with TLS are served; there are two routers."""
     await stage.cluster.add_node(stage.node, annotations={HOST_ID: HOST})
     await stage.until(stage.is_published)
     await stage.add_class()
     certificate = await stage.add_secret("cert", "a")
     await stage.add_backend("one", *ONE)
     await stage.add_backend("two", *TWO)
+    await stage.client.create(make_l7_router(stage.namespace, floatingIP="false"))
+    await stage.until_router()
     tls = [{"hosts": ["a"], "secretName": "cert"}]
     await stage.add_ingress("shop", ("a", ("Prefix", "/", "one")), tls=tls)
     await stage.add_ingress("open", ("b", ("Prefix", "/", "two")))
@@ -77,7 +81,7 @@ async def making(stage):
 
 
 async def taking_away(stage, own):
-    """Pods, certificate, Node's annotation, Service, Secret, Ingress, Route and class in turn."""
+    """What was made changes or goes, one after the other."""
     await stage.set_slice("one", *OTHER, ports=[("http", 8080)], service="one")
     await until_answered(stage, SERVED | {("a", "/", 443): OTHER})
     renewed = await stage.renew("cert", "a")
@@ -99,6 +103,8 @@ async def taking_away(stage, own):
     await stage.delete_class()
     await stage.until_no_address("open")
     await stage.until_settled_router(policies=0, pools=0)
+    await stage.delete_router()
+    assert not stage.routers(stage.other)
 
 
 @pytest.fixture
@@ -141,7 +147,7 @@ async def live(lanes, kind, lie, phase):
     return states, wrong
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_watch_that_lies_to_a_router_changes_nothing_in_the_end(lanes, kind, request):
     wanted, wrong = await live(lanes, kind, truth, "making")

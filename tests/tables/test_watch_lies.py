@@ -79,6 +79,7 @@ async def live(lanes, kind, lie, phase):
     return record
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_watch_that_lies_changes_nothing_in_the_end(lanes, kind, request):
     record = await live(lanes, kind, truth, "making")
