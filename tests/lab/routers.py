@@ -46,9 +46,9 @@ server.serve_forever()
 """
 OF_PYTHON = ("/usr", "/lib", "/lib64")
 
-# Seconds for some fifty changes of one load balancer, one after another: beside tests that keep
-# Octavia's only worker busy, each takes six or seven.
-PATIENCE = 500
+# Seconds for some hundred changes of one load balancer, one after another: beside tests that keep
+# Octavia's only worker busy, each takes six to nine, and those of other tests come in between.
+PATIENCE = 900
 
 
 class RouterCluster(ServiceCluster):
