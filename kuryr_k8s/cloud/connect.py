@@ -95,6 +95,10 @@ class ServiceAdapter:
         self._failure: tuple[float, errors.CloudError] | None = None
         self._found: Any = None
 
+    def close(self) -> None:
+        """Close the HTTP connections that are kept open, to all services."""
+        self._connection.session.session.close()
+
     def authenticate(self) -> str:
         """Get a token as :class:`kuryr_k8s.cloud.transport.Adapter` describes.
 

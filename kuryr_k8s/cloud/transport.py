@@ -57,6 +57,9 @@ class Adapter(Protocol):
     def request(self, url: str, method: str, **kwargs: Any) -> requests.Response:
         """Send one request."""
 
+    def close(self) -> None:
+        """Close the HTTP connections that are kept open."""
+
 
 class Observer(Protocol):
     """Counts calls: method, path, status (0: no answer) and seconds."""
@@ -212,6 +215,7 @@ class Transport:
     def close(self) -> None:
         """Stop waiting for calls in flight; they end in their threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._adapter.close()
 
 
 async def finish(thread: Future[T], given_up: asyncio.Future[None] | None = None) -> T:

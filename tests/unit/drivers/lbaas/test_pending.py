@@ -24,6 +24,9 @@ class Server:
         self.released = threading.Event()
         self._loop = asyncio.get_running_loop()
 
+    def close(self):
+        pass
+
     def authenticate(self):
         return "project"
 
