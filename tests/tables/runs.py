@@ -40,6 +40,10 @@ BEFORE_VIFS = {
 # The one that takes over tells how far a Service is, and the other one had not come so far.
 TOLD = ("kube", "patch", "services/status")
 
+# The one that takes over may delete what the other one has begun to delete: Octavia refuses that
+# (409), or it is gone by then (404).
+REMOVED = ("neutron", "DELETE", "/load-balancer/v2.0/lbaas/loadbalancers/{id}")
+
 # A port of a pool that is not attached to its trunk is no port to give away: another one is made.
 # Pools are filled beside all else, so any crash may come between the creation and this, and all
 # ports of one creation may be in that state.
@@ -176,6 +180,7 @@ def compare(cell, record, found, *, crashed=False, taken_over=False):
             repeated.subtract(REPLACED * record.batch)
         if taken_over:
             repeated[TOLD] -= 1
+            repeated[REMOVED] -= 1
         if crashed and (cell.place[:3] in BEFORE_VIFS or not record.has_vifs):
             repeated[MOVE] -= 1
     cell.problems += [
