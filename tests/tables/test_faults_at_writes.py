@@ -24,7 +24,7 @@ LIVES = (
 )
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("life", LIVES, ids=str)
 async def test_faults_at_every_write_end_as_an_undisturbed_life(life, lanes_for, choice, request):
     lanes = lanes_for(life)

@@ -30,7 +30,7 @@ LIVES = (
 SWEEPS = {"neutron_defaults": {"sweep_interval": "1"}}  # what comes late may be a case for them
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("life", LIVES, ids=str)
 async def test_standby_finishes_what_the_leader_was_doing_when_it_was_killed_or_paused(
     life, lanes_for, choice, request
