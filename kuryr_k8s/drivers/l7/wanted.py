@@ -75,7 +75,8 @@ def wanted_of(
     outdated = {
         name for name, each in router.authorities.items() if each.source in stored.outdated
     }
-    unshown = {each.name for each in router.secure_routes if each.certificate not in {"", *refs}}
+    usable = {"", *refs}
+    unshown = {each.name for each in router.secure_routes if each.certificate not in usable}
     closed = _led_to(unverified, router.routes)
     waiting = _led_to(unverified, router.secure_routes) | unshown
     shown = [refs[each.source] for each in router.certificates if each.source in refs]

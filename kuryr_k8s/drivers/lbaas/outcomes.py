@@ -10,6 +10,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.cloud.octavia.api import Octavia
 from kuryr_k8s.cloud.octavia.found import StatusTree
 from kuryr_k8s.drivers.lbaas.steps import (
+    OF_POLICIES,
     AddMembers,
     Change,
     CreatePolicy,
@@ -36,20 +37,7 @@ from kuryr_k8s.model.load_balancer import (
 Policies = Sequence[FoundL7Policy]
 Members = dict[tuple[bytes, int], Member]  # by their addresses, however these are spelled
 # After other steps all of a load balancer has to be read again.
-TOLD = (
-    SetMembers,
-    AddMembers,
-    UpdatePool,
-    DeletePool,
-    UpdateListener,
-    CreatePolicy,
-    UpdatePolicy,
-    MovePolicy,
-    DeletePolicy,
-    CreateRule,
-    UpdateRule,
-    DeleteRule,
-)
+TOLD = (SetMembers, AddMembers, UpdatePool, DeletePool, UpdateListener, *OF_POLICIES)
 
 
 def is_told(step: Change) -> bool:

@@ -225,16 +225,21 @@ def _kept(
             kept[policy.key] = nearest
             alike.remove(nearest)
     former = {
-        (each.policy.name, each.policy.action, _taken(each.policy)): each
+        _identity(each.policy): each
         for each in found
         if each.is_enabled and each.policy.key not in keys and each.policy.name
     }
     for policy in wanted if former else ():
-        changing = former.get((policy.name, policy.action, _taken(policy)))
+        identity = _identity(policy)
+        changing = former.get(identity)
         if policy.key not in kept and changing is not None and _can_change(changing, policy):
-            kept[policy.key] = changing
-            del former[policy.name, policy.action, _taken(policy)]
+            kept[policy.key] = former.pop(identity)
     return kept
+
+
+def _identity(policy: L7Policy) -> tuple[object, ...]:
+    """Return what of a policy stays while its rules change."""
+    return policy.name, policy.action, _taken(policy)
 
 
 def _can_change(found: FoundL7Policy, wanted: L7Policy) -> bool:

@@ -104,7 +104,7 @@ class VIPPortSweep(Sweep[Json]):
     async def remove_left_by(self, refused: LoadBalancer) -> None:
         """Delete the port with the VIP's address, if its load balancer does not exist.
 
-        Where the address is not known, the sweep looks at the VIP's network from now on.
+        The sweep looks at the VIP's network as well from now on.
 
         :raises errors.CloudError: Neutron or Octavia does not answer.
         """

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
-from kuryr_k8s.handlers.l7.lag import LAG, written
+from kuryr_k8s.handlers.lag import LAG, written
 from kuryr_k8s.handlers.routing import ClaimCache, Verdict, check_router_enabled
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import INGRESSCLASSES, INGRESSES, L7ROUTERS, Key

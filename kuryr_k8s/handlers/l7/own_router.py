@@ -9,7 +9,7 @@ from kuryr_k8s import errors
 from kuryr_k8s.drivers.base import FoundL7Router
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.l7.desired import Router
-from kuryr_k8s.handlers.l7.lag import LAG
+from kuryr_k8s.handlers.lag import LAG
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import CONFIGMAPS, NODES, Key
 from kuryr_k8s.model.annotations import L7_ROUTER_STATE

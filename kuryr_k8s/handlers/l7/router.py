@@ -19,12 +19,13 @@ from kuryr_k8s.engine.workqueue import WorkQueue
 from kuryr_k8s.handlers.base import Handler, HandlerContext, Watch
 from kuryr_k8s.handlers.l7.backends import Backends, ServicesOfRoutes
 from kuryr_k8s.handlers.l7.desired import Router, backends_of, desired, secrets_of
-from kuryr_k8s.handlers.l7.lag import LAG, Named, check_gone
+from kuryr_k8s.handlers.l7.lost import Named, check_gone
 from kuryr_k8s.handlers.l7.own_router import OwnRouter
 from kuryr_k8s.handlers.l7.router_objects import RouterObjects
 from kuryr_k8s.handlers.l7.tls import Division, divide, without_tls
 from kuryr_k8s.handlers.l7.tls_secrets import TLSSecrets
 from kuryr_k8s.handlers.l7.verdicts import RoutesMetric, counts_of, verdict_on
+from kuryr_k8s.handlers.lag import LAG
 from kuryr_k8s.k8s.events import Reference
 from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, TLSSECRETS, Key
 from kuryr_k8s.model.l7router import L7RouterObject

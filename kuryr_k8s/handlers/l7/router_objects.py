@@ -8,7 +8,7 @@ from kuryr_k8s.drivers.base import FoundL7Router
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.conditions import new_condition, refused_condition
 from kuryr_k8s.handlers.l7.desired import Router
-from kuryr_k8s.handlers.l7.lag import LAG, written
+from kuryr_k8s.handlers.lag import LAG, written
 from kuryr_k8s.k8s.events import REPORTED_AT_ONCE, Reference
 from kuryr_k8s.k8s.resources import L7ROUTERS, Key
 from kuryr_k8s.model.condition import READY, Condition

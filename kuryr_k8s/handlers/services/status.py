@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from kuryr_k8s import errors
+from kuryr_k8s.handlers.lag import written
 from kuryr_k8s.k8s.api import KubeApi
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import SERVICES, Key
@@ -73,13 +73,8 @@ class ServiceStatus:
             return
         meta = {"uid": uid, "resourceVersion": service.resource_version}
         patch = {"metadata": meta, "status": status}
-        try:
-            answer = await self._kube.merge_patch(SERVICES, key, patch, subresource="status")
-        except errors.KubeNotFound:
-            return  # gone in the meantime
-        except errors.KubeConflict as error:
-            raise errors.Wait(f"the cache lags behind Service {key}", delay=1.0) from error
-        self._services.learn(answer)
+        patched = self._kube.merge_patch(SERVICES, key, patch, subresource="status")
+        await written(patched, self._services, f"Service {key}")
 
 
 def _conditions(

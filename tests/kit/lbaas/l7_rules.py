@@ -2,6 +2,8 @@
 
 import re
 
+from kuryr_k8s.model.load_balancer import TURNS
+
 
 def matches(rule, host, path):
     """Does a request match the rule, invert aside?"""
@@ -12,3 +14,21 @@ def matches(rule, host, path):
         return value.startswith(rule.value)
     assert rule.compare_type == "EQUAL_TO"
     return value == rule.value
+
+
+def all_match(policy, host, path):
+    """Do all rules of a policy match a request?"""
+    return all(matches(rule, host, path) is not rule.invert for rule in policy.rules)
+
+
+def taken(found, takes):
+    """What becomes of a request to the first listener: its policies are looked at in Octavia's
+    order, and `takes` tells whether the rules of one match the request."""
+    names = {each.id: each.pool.name for each in found.pools}
+    looked_at = [each for each in found.listeners[0].policies if each.is_enabled]
+    for turn in TURNS:
+        for each in looked_at:
+            policy = each.policy
+            if policy.action == turn and policy.rules and takes(policy):
+                return turn, names.get(each.pool_id), policy.redirect_prefix
+    return None

@@ -30,6 +30,25 @@ def wanted(*parts, **values):
     )
 
 
+def router(*listeners):
+    """A load balancer with a listener for each list of policies, and the pools where they lead."""
+    named = [policy.redirect_pool for some in listeners for policy in some if policy.redirect_pool]
+    return LoadBalancer(
+        name="router",
+        project_id="project",
+        vip_subnet_id="services",
+        vip_address="10.3.0.1",
+        provider="amphora",
+        listeners=tuple(
+            Listener(
+                name=f"port-{port}", protocol="HTTP", port=port, pool="", policies=tuple(some)
+            )
+            for port, some in enumerate(listeners, start=80)
+        ),
+        pools=tuple(pool(name, "HTTP") for name in dict.fromkeys(named)),
+    )
+
+
 def next_step(desired, found):
     """None if everything is as desired."""
     return next(lb_plan.steps(desired, found), None)

@@ -17,7 +17,7 @@ def taken(policies, host, path):
     """The action of the first policy that takes a request, in the order of haproxy's template."""
     for turn in TURNS:
         for policy in policies:
-            if policy.action == turn and policy.rules and matches(policy, host, path):
+            if policy.action == turn and policy.rules and l7_rules.all_match(policy, host, path):
                 return action_of(policy)
     return None
 
@@ -28,10 +28,6 @@ def action_of(policy):
     if policy.action == REJECT:
         return Reject()
     return Redirect(policy.redirect_prefix, policy.redirect_http_code)
-
-
-def matches(policy, host, path):
-    return all(l7_rules.matches(rule, host, path) is not rule.invert for rule in policy.rules)
 
 
 # -- what Kubernetes says

@@ -6,9 +6,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kuryr_k8s.drivers.lbaas import steps as lb_steps
-from kuryr_k8s.model.load_balancer import ACTIVE, ERROR, L7Policy, L7Rule, Listener, LoadBalancer
+from kuryr_k8s.model.load_balancer import ACTIVE, ERROR, L7Policy, L7Rule
+from tests.kit.lbaas import l7_rules
 from tests.kit.lbaas.octavia_model import OctaviaModel, found_policy, made
-from tests.kit.lbaas.plans import kinds, next_step, pool
+from tests.kit.lbaas.plans import kinds, next_step, router
 
 slow = settings(
     max_examples=3 * settings().max_examples,
@@ -46,22 +47,6 @@ lists = st.lists(policies(), max_size=6, unique_by=lambda policy: policy.key).ma
 )
 
 
-def router(some):
-    """A load balancer with these policies, and the pools where they lead."""
-    named = [policy.redirect_pool for policy in some if policy.redirect_pool]
-    return LoadBalancer(
-        name="router",
-        project_id="project",
-        vip_subnet_id="services",
-        vip_address="10.3.0.1",
-        provider="amphora",
-        listeners=(
-            Listener(name="http", protocol="HTTP", port=80, pool="", policies=tuple(some)),
-        ),
-        pools=tuple(pool(name, "HTTP") for name in dict.fromkeys(named)),
-    )
-
-
 def matches(policy, request):
     return all(
         (replace(rule, invert=False) in request) is not rule.invert for rule in policy.rules
@@ -69,15 +54,8 @@ def matches(policy, request):
 
 
 def taken(request, found):
-    """What becomes of a request: the policies are looked at in Octavia's order."""
-    names = {each.id: each.pool.name for each in found.pools}
-    looked_at = [each for each in found.listeners[0].policies if each.is_enabled]
-    for turn in TURNS:
-        for each in looked_at:
-            policy = each.policy
-            if policy.action == turn and policy.rules and matches(policy, request):
-                return turn, names.get(each.pool_id), policy.redirect_prefix
-    return None
+    """What becomes of a request."""
+    return l7_rules.taken(found, lambda policy: matches(policy, request))
 
 
 def carried_out(desired, found):

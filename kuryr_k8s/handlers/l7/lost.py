@@ -1,34 +1,15 @@
-"""Live with caches that lag behind: tell what is gone from what they lack; write to objects."""
+"""Tell objects that are gone from those that a cache lacks, by live reads."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from kuryr_k8s import errors
+from kuryr_k8s.handlers.lag import LAG
 from kuryr_k8s.k8s.api import KubeApi
-from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import ENDPOINTSLICES, TLSSECRETS, Key, Resource
 from kuryr_k8s.model.tls_secret import TLS_TYPE
 
-LAG = 1.0  # seconds until a cache that lags is looked at again
-Json = dict[str, Any]
 Named = tuple[Resource[Any], Key]
-
-
-async def written(write: Awaitable[Json], cache: Informer[Any], what: str) -> Json | None:
-    """Write to an object as the cache shows it, and have the cache learn the answer.
-
-    :param what: the kind and the key of the object.
-    :returns: the object; None if it is gone.
-    :raises errors.Wait: it is not as the cache shows it.
-    """
-    try:
-        answer = await write
-    except errors.KubeNotFound:
-        return None
-    except errors.KubeConflict as error:
-        raise errors.Wait(f"the cache lags behind {what}", delay=LAG) from error
-    cache.learn(answer)
-    return answer
 
 
 async def check_gone(kube: KubeApi, lost: Iterable[Named]) -> None:
