@@ -39,7 +39,8 @@ _parts = [
         help="Handlers that the controller runs, by the names of their entry points in "
         "kuryr_k8s.controller.handlers. Services also need lbaas_spec and loadbalancer, and "
         "Ingresses, besides these, l7_router and ingress; OpenShift Routes need ocp_route "
-        "instead of ingress, or beside it.",
+        "instead of ingress, or beside it. NeutronPorts need neutron_port, and NeutronPortPools, "
+        "besides that, neutron_port_pool.",
     ),
     cfg.StrOpt(
         "pod_project_driver",

@@ -74,9 +74,10 @@ _services = [
     ),
     cfg.StrOpt(
         "external_svc_net",
-        help="Id of the external network from which Services of type LoadBalancer get their "
-        "floating IPs. Services keep the addresses that they have when it changes. Empty: only "
-        "Services that name a network themselves get one.",
+        help="Id of the external network from which Services of type LoadBalancer, L7 routers, "
+        "Pods and NeutronPorts get floating IPs. They keep the addresses that they have when it "
+        "changes. Empty: that of external_svc_subnet; if that is empty as well, only Services "
+        "that name a network themselves get one.",
     ),
     cfg.ListOpt(
         "external_svc_subnet",

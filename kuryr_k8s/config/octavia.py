@@ -99,8 +99,8 @@ l7_router = [
         default=False,
         help="Serve Ingresses and OpenShift Routes over TLS where they ask for it. Certificates "
         "are read from Secrets of type kubernetes.io/tls, which "
-        "etc/rbac/optional/tls-secrets.yaml allows, and stored in Barbican for Octavia, in "
-        "[neutron_defaults] project.",
+        "etc/rbac/optional/tls-secrets.yaml allows, and stored in Barbican for Octavia, in the "
+        "project of the account of [neutron].",
     ),
     cfg.StrOpt(
         "default_certificate",

@@ -73,7 +73,8 @@ class Driver(abc.ABC):
     async def start(self) -> None:  # noqa: B027 - a hook that few drivers need
         """Check the configuration; called once, before the first reconcile.
 
-        :raises kuryr_k8s.errors.ConfigError: an option names something that is not there.
+        :raises kuryr_k8s.errors.ConfigError: an option is wrong, whatever the cloud shows.
+        :raises kuryr_k8s.errors.Refused: an option names something that is not there.
         """
 
     def loops(self) -> Sequence[Controller[Any]]:

@@ -183,8 +183,15 @@ async def until_led(routers, address, vip):
     await routers.until(led)
 
 
-@pytest.mark.parametrize("address", ["10.98.0.7", "10.97.0.999", "fd97::7"])
-async def test_address_outside_of_the_subnet_of_services_is_an_error_of_the_configuration(
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("10.98.0.7", "10.97.0.999", "fd97::7"),
+        pytest.param("10.96.0.0", id="the network"),
+        pytest.param("10.97.255.255", id="broadcast"),
+    ],
+)
+async def test_address_that_no_port_of_services_can_have_is_an_error_of_the_configuration(
     routers, address
 ):
     with pytest.raises(ExceptionGroup) as failed:

@@ -206,6 +206,23 @@ async def test_subnet_and_address_are_those_that_the_router_names(routed):
     assert tree["vip_subnet_id"] == subnet["id"]
 
 
+async def test_port_of_a_refused_router_goes_also_in_a_network_of_no_service(routed):
+    cloud = routed.cloud
+    network = cloud.add_network("inside", "10.77.0.0/24")
+    async with routed.controller(patience={"vip_port_confirmed": 0.5}, **OFTEN):
+        await routed.until(routed.is_published)
+        cloud.octavia.set_quota(cloud.project_id, listener=1)
+        await routed.add_router(subnet=network["subnets"][0], floatingIP="false")
+        await cloud.wait_for(lambda: _ports_in(cloud, network))
+        await routed.until_refused_router("Quota has been met")
+        await routed.delete_router()
+        await cloud.wait_for(lambda: not _ports_in(cloud, network))
+
+
+def _ports_in(cloud, network):
+    return [port for port in cloud.ports.values() if port["network_id"] == network["id"]]
+
+
 async def test_router_that_cannot_be_had_says_so_and_holds_up_no_other(routed):
     async with routed.controller():
         name = await routed.add_router(subnet="nowhere")

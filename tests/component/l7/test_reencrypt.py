@@ -214,6 +214,34 @@ async def test_ca_in_barbican_that_somebody_deletes_is_stored_again_before_anyth
         await until_secure(routers, SERVED | {("b.com", "/", 80): TWO})
 
 
+async def test_ca_of_a_route_that_the_rules_cannot_hold_is_stored_once(routers):
+    await two_backends(routers)
+    tls, _ = reencrypt(new_authority(), "a.com")
+    barbican = routers.cloud.barbican
+    listings = routers.cloud.faults.add(
+        action=_as_usual, method="GET", path="/secrets", times=None
+    )
+    async with routers.controller(**TLS, **OFTEN):
+        await routers.routes.add("shop", "a.com", tls=tls, path=f"/{'a' * 300}")
+        assert "longer than" in await routers.routes.until_refused("shop", "RouteNotAdmitted")
+
+        async def stored():
+            return barbican.secrets
+
+        await routers.until(stored)
+        before, listed = dict(barbican.secrets), listings.hits
+
+        async def reviewed():
+            return listings.hits > listed + 2
+
+        await routers.until(reviewed)
+        assert barbican.secrets == before
+
+
+async def _as_usual(_request, proceed):
+    return await proceed()
+
+
 async def test_restart_stores_and_changes_nothing(routers):
     await two_backends(routers)
     authority = new_authority()

@@ -175,6 +175,30 @@ async def test_router_stays_while_others_have_the_address_that_it_is_to_get(rout
         await routers.until_answered({("a", "/"): TWO})
 
 
+async def test_router_gets_its_former_address_if_the_new_one_is_taken_while_it_moves(routers):
+    await two_backends(routers)
+    async with routers.controller():
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+    cloud = routers.cloud
+    [former] = [each["vip_address"] for each in cloud.load_balancers.values()]
+    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.77"}]
+
+    async def take(_request, proceed):
+        response = await proceed()
+        cloud.add_port(cloud.services["id"], fixed_ips=fixed_ips)
+        return response
+
+    fault = cloud.faults.add(action=take, method="DELETE", path="/loadbalancers/")
+    soon = SOON | {"first_refused": 0.5}
+    async with routers.controller(patience=soon, l7_router={"vip_address": "10.97.0.77"}):
+        await routers.until(lambda: is_told(routers, "another port has 10.97.0.77"))
+        await routers.until_answered({("a", "/"): ONE})
+        assert fault.hits == 1
+        [again] = [each["vip_address"] for each in cloud.load_balancers.values()]
+        assert again == former
+
+
 async def test_ingress_that_left_our_class_while_nobody_led_loses_our_address(routers):
     await two_backends(routers)
     other = f"other-{routers.namespace}"
