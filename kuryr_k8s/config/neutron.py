@@ -155,7 +155,8 @@ policy = [
         "networks",
         "namespace:id, of networks that Services may name, or name a subnet of, by the "
         "annotations network-id, subnet-id, additional-vip-subnet-ids and floating-network-id; or "
-        "that Pods and Namespaces may name, or name subnets of",
+        "that Pods and Namespaces may name, or name subnets of. Networks of node_subnet and "
+        "service_subnet have to be granted by their ids",
     ),
     _grants(
         "security_groups",

@@ -47,8 +47,11 @@ class NamedNetworks:
     async def granted(self, namespace: str, project_id: str, named: Named) -> PodNetwork:
         """Return the network that is named, if the namespace and its project may use it.
 
+        Unless it is granted by its id, without the subnets of nodes and of Services.
+
         :raises errors.Refused: see :meth:`usable`. The words say nothing of the network that the
             user did not say.
+        :raises granted.NotGranted: [policy] does not grant it, or only the other subnets of it.
         """
         network = (await self._up_to_date(named)).network
         try:
@@ -60,7 +63,32 @@ class NamedNetworks:
                 f"{_words(named)} is not granted to namespace {namespace} "
                 "([policy] networks in kuryr.conf)"
             ) from error
-        return await (self.read(named) if by_id else self.usable(project_id, named))
+        if by_id:
+            return await self.read(named)
+        return self._open_to_users(namespace, named, await self.usable(project_id, named))
+
+    def _open_to_users(self, namespace: str, named: Named, network: PodNetwork) -> PodNetwork:
+        """Return the network without the subnets of nodes and of Services.
+
+        All Pods let in what comes from there (drivers/policy/member_group.py), so whoever had an
+        address there would reach those of every namespace.
+
+        :raises granted.NotGranted: one of these subnets is named, or there are no others.
+        """
+        defaults = self._conf.neutron_defaults
+        trusted = {*defaults.node_subnet, *defaults.service_subnet}
+        left = [each for each in network.all_subnets if each.id not in trusted]
+        closed = [each.id for each in network.all_subnets if each.id in trusted]
+        if not closed:
+            return network
+        if not left or not isinstance(named, str):
+            raise granted.NotGranted(
+                f"subnet {' and '.join(closed)} is for nodes or Services ([neutron_defaults] "
+                "node_subnet and service_subnet), as all Pods let in what comes from there: name "
+                f"another one, or have the network granted to namespace {namespace} by its id "
+                "([policy] networks in kuryr.conf)"
+            )
+        return PodNetwork.of(network.network, left)
 
     async def usable(self, project_id: str, named: Named) -> PodNetwork:
         """Return the network that the operator chose, if the project may use it.

@@ -6,6 +6,7 @@ public addresses finds floating IPs by their marks, whatever answers were lost.
 """
 
 import ipaddress
+import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from kuryr_k8s import errors
@@ -25,6 +26,7 @@ from kuryr_k8s.model.kuryrport import DEFAULT_IFNAME, OLD_DEFINITION, KuryrPort
 from kuryr_k8s.model.owner import Owner, Role
 from kuryr_k8s.model.pod import Pod
 
+LOG = logging.getLogger(__name__)
 WOKEN = 2  # Pods that try again when a floating IP was released
 
 
@@ -99,6 +101,21 @@ class PodFloatingIPs:
         ]
         for key in waiting[:WOKEN]:
             self._wake(key)
+
+    async def release_or_detach(self, recorded: KuryrPort) -> None:
+        """Take what the Pod may have off its port, which may become another Pod's then.
+
+        Another Pod may wait for the name of this one: so if it cannot be released, it is enough
+        that it leads nowhere, and the sweep releases it.
+
+        :raises errors.KuryrError: it may still lead to the port.
+        """
+        try:
+            await self.release(recorded)
+        except errors.Refused as error:
+            await self._driver.detach(Owner(recorded.pod_uid, Role.POD))
+            name = f"{recorded.namespace}/{recorded.name}"
+            LOG.warning("Pod %s: its floating IP is left to the sweep: %s", name, error)
 
     async def _record(self, key: Key, recorded: KuryrPort, address: str | None) -> KuryrPort:
         patch = {"metadata": {"uid": recorded.uid}, "status": {"floatingIP": address}}

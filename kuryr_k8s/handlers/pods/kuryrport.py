@@ -3,7 +3,8 @@
 no vifs yet      → project, subnets, security groups → ports → status.vifs
 vifs, unchanged  → nothing
 other groups     → the ports follow
-being deleted    → wait until the node's finalizer is gone → release ports → our finalizer goes
+being deleted    → wait until the node's finalizer is gone → release the floating IP, then the
+                   ports → our finalizer goes
 """
 
 import contextlib
@@ -553,12 +554,9 @@ class KuryrPortHandler(Handler):
 
     async def _release_and_let_go(self, key: Key, recorded: KuryrPort) -> None:
         if self._unrecorded.get(key) != (recorded.uid, RELEASED):
+            await self._floating_ips.release_or_detach(recorded)  # before others have the ports
             await self._release_ports(key, recorded)
             await self._specific_ports.give_back(self._as_granted(key, recorded))
-            try:
-                await self._floating_ips.release(recorded)
-            except errors.Refused as error:  # another Pod may wait for the name of this one
-                LOG.warning("Pod %s: its floating IP is left to the sweep: %s", key, error)
             self._unrecorded[key] = (recorded.uid, RELEASED)
             if recorded.specific_ports:
                 self._wake_refused()
@@ -652,7 +650,10 @@ class KuryrPortHandler(Handler):
             self.wake(key)
 
     def about(self, key: Key) -> Reference | None:
-        return reference(self._context.informers.of(PODS).get(key))
+        """Return the Pod; the KuryrPort, where that is all that is left of it."""
+        recorded = self._context.informers.of(KURYRPORTS).get(key)
+        left = None if recorded is None else _reference(recorded)
+        return reference(self._context.informers.of(PODS).get(key)) or left
 
 
 def _wait_for_another_plugin(key: Key) -> NoReturn:

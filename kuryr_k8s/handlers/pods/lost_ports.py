@@ -2,16 +2,17 @@
 
 A Pod whose interface has not come to work gets another port: its KuryrPort is deleted, and the vif
 handler creates a new one. A Pod whose interface worked has lost its network for good. Only its
-owner knows when it may be restarted, so an Event reports it.
+owner knows when it may be restarted, so an Event reports it. The Pod's addresses show that it
+worked: the node may say by now that it does not, as OVN takes a deleted port off the node.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.handlers.base import HandlerContext
+from kuryr_k8s.handlers.pods.portions import in_portions
 from kuryr_k8s.handlers.pods.vif import is_needed, reference
 from kuryr_k8s.k8s.resources import KURYRPORTS, PODS, Key
 from kuryr_k8s.model.codec import DecodeError
@@ -19,7 +20,6 @@ from kuryr_k8s.model.kuryrport import KuryrPort
 
 LOG = logging.getLogger(__name__)
 Json = dict[str, Any]
-AT_ONCE = 200  # KuryrPorts looked at in one go
 LOST = "KuryrPortLost"
 ANOTHER = "port {} was deleted in Neutron before the Pod could use it; the Pod gets another"
 DELETE_POD = "port {} was deleted in Neutron: the Pod has no network any more; delete the Pod"
@@ -40,9 +40,7 @@ class LostPorts:
         """
         there = {port["id"] for port in ports}
         missing: dict[str, KuryrPort] = {}
-        for number, kuryrport in enumerate(recorded):
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(0)  # others want to work, too
+        async for kuryrport in in_portions(recorded):
             if not kuryrport.deleting:
                 missing |= dict.fromkeys(_named(kuryrport) - there, kuryrport)
         if not missing:
@@ -55,10 +53,10 @@ class LostPorts:
         key = Key(recorded.namespace, recorded.name)
         pod = self._context.informers.of(PODS).get(key)
         about = reference(pod)
-        if about is None or not is_needed(recorded, pod):
+        if pod is None or about is None or not is_needed(recorded, pod):
             return  # it goes anyway
         events = self._context.events
-        if any(vif.active for vif in recorded.vifs().values() if vif.id == port):
+        if pod.addresses or any(vif.active for vif in recorded.vifs().values()):
             await events.warn(LOST, about, LOST, DELETE_POD.format(port))
             return
         LOG.warning("port %s of Pod %s is not in Neutron any more; it gets another", port, key)

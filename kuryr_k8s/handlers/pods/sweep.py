@@ -28,6 +28,7 @@ from kuryr_k8s.engine.sweep import Sweep
 from kuryr_k8s.handlers.base import HandlerContext
 from kuryr_k8s.handlers.pods.adoption import Adoption
 from kuryr_k8s.handlers.pods.lost_ports import LostPorts
+from kuryr_k8s.handlers.pods.portions import in_portions
 from kuryr_k8s.handlers.pods.takeover import sign_late
 from kuryr_k8s.k8s.resources import KURYRPORTS, Key
 from kuryr_k8s.model.annotations import NODE_FINALIZER
@@ -67,6 +68,8 @@ class PortSweep(Sweep[Json]):
         self._strangers = context.strangers
         self._projects = projects(context.conf)
         self._adoption = Adoption(context)
+        # (uid, resourceVersion) of the KuryrPorts that do not name what is to be removed
+        self._confirmed: set[tuple[str, str]] = set()
 
     async def search(self) -> list[Json]:
         """Have pools compare the ports with what they know; return the nameless of the others."""
@@ -91,11 +94,11 @@ class PortSweep(Sweep[Json]):
                 await self._signed(kuryrport)
                 for kuryrport in await self._kube.list_views(KURYRPORTS)
             ]
-            recorded_live = records(live, self._context.incarnation)
+            recorded_live = await records(live, self._context.incarnation)
             for keeper, before in zip(self._keepers, known, strict=True):
                 ports = await keeper.survey(before, ports, recorded_live)
         await self._lost.help_pods(recorded, listed)
-        return self._nameless(ports, self._kuryrports.values())
+        return await self._nameless(ports, self._kuryrports.values())
 
     async def reconcile(self, key: str) -> float:
         """Search and remove; then mark some of the ports that were adopted."""
@@ -120,7 +123,8 @@ class PortSweep(Sweep[Json]):
                 (ours if is_own else unmarked).append(port)
         adopted: list[Json] = []
         if unmarked:
-            recorded = records(await self._kube.list_views(KURYRPORTS), self._context.incarnation)
+            live = await self._kube.list_views(KURYRPORTS)
+            recorded = await records(live, self._context.incarnation)
             adopted = await self._adoption.adopt(unmarked, recorded)
         left = {port["id"] for port in unmarked} - {port["id"] for port in adopted}
         await self._strangers.listed("ports", others=others, unmarked=left)
@@ -132,17 +136,37 @@ class PortSweep(Sweep[Json]):
 
     async def confirm(self, items: Sequence[Json]) -> list[Json]:
         """Return those that no KuryrPort of a live list names."""
-        return self._nameless(items, await self._kube.list_views(KURYRPORTS))
+        live = await self._kube.list_views(KURYRPORTS)
+        self._confirmed = {(recorded.uid, recorded.resource_version) for recorded in live}
+        return await self._nameless(items, live)
 
     def still_unwanted(self, items: Sequence[Json]) -> list[Json]:
-        """Return those that no KuryrPort has come to name."""
-        return self._nameless(items, self._kuryrports.values())
+        """Return those that no KuryrPort can have come to name since they were confirmed.
 
-    def _nameless(self, ports: Sequence[Json], kuryrports: Iterable[KuryrPort]) -> list[Json]:
+        Only KuryrPorts that have changed are read: there may be thousands of others.
+        """
+        if self._strangers.overlap:
+            return []
+        changed = [
+            recorded
+            for recorded in self._kuryrports.values()
+            if (recorded.uid, recorded.resource_version) not in self._confirmed
+        ]
+        pod_uids = {recorded.pod_uid for recorded in changed}
+        held = {port_id for recorded in changed for port_id in recorded.uuids()}
+        return [
+            item
+            for item in items
+            if item["id"] not in held and self._pod_uid_of(item) not in pod_uids
+        ]
+
+    async def _nameless(
+        self, ports: Sequence[Json], kuryrports: Iterable[KuryrPort]
+    ) -> list[Json]:
         """Return the ports that no KuryrPort names; none while tags of two clusters overlap."""
         if self._strangers.overlap:
             return []
-        return nameless(ports, kuryrports, self._pod_uid_of, self._is_anothers)
+        return await nameless(ports, kuryrports, self._pod_uid_of, self._is_anothers)
 
     def _is_anothers(self, port_id: str, pod_uid: str) -> bool:
         """Return whether the Pod cannot have the port: it is not ours, or another Pod's."""
@@ -188,7 +212,7 @@ class PortSweep(Sweep[Json]):
             return known if known is not None and known.uid == recorded.uid else recorded
 
 
-def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
+async def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
     """Return what pools need to know about the KuryrPorts.
 
     :param incarnation: names this leader.
@@ -196,7 +220,7 @@ def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
     claims: defaultdict[str, list[Holder]] = defaultdict(list)
     pods: dict[str, str] = {}
     leaving, unplugged, doubtful = set(), set(), set()
-    for recorded in kuryrports:
+    async for recorded in in_portions(kuryrports):
         holder = Holder(recorded.pod_uid, f"{recorded.namespace}/{recorded.name}")
         for port_id in recorded.uuids():
             claims[port_id].append(holder)
@@ -210,7 +234,7 @@ def records(kuryrports: Iterable[KuryrPort], incarnation: str) -> Records:
     return Records(claims, pods, frozenset(leaving), frozenset(unplugged), frozenset(doubtful))
 
 
-def nameless(
+async def nameless(
     ports: Sequence[Json],
     kuryrports: Iterable[KuryrPort],
     pod_uid_of: Callable[[Json], str | None],
@@ -229,7 +253,8 @@ def nameless(
     pod_uids = {port["id"]: pod_uid_of(port) for port in ports}
     held: set[str] = set()
     if None in pod_uids.values():
-        held = {port_id for recorded in recorded_ports for port_id in recorded.uuids()}
+        async for recorded in in_portions(recorded_ports):
+            held |= recorded.uuids()
 
     def named(port: Json) -> bool:
         pod_uid = pod_uids[port["id"]]
@@ -248,4 +273,4 @@ def nameless(
             )
         )
 
-    return [port for port in ports if not named(port)]
+    return [port async for port in in_portions(ports) if not named(port)]

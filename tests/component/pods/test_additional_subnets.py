@@ -66,8 +66,17 @@ async def test_pods_that_ask_for_nothing_have_one_interface(stage, storage):
             assert list(await interfaces(stage, name)) == ["eth0"]
 
 
-@pytest.fixture(params=["no JSON", "two networks", "one family", "missing", "tenant", "policy"])
-def refused(request, stage, storage):
+@pytest.fixture
+def services(stage):
+    """The subnet of Services."""
+    return stage.cloud.add_network("services", "10.78.0.0/24")["subnets"][0]
+
+
+CASES = ["no JSON", "two networks", "one family", "missing", "tenant", "policy", "services"]
+
+
+@pytest.fixture(params=CASES)
+def refused(request, stage, storage, services):
     """What is asked for, the words of its Event, and the policy."""
     cloud = stage.cloud
     other = cloud.add_network("other", "10.71.0.0/24", "10.72.0.0/24")
@@ -81,12 +90,14 @@ def refused(request, stage, storage):
         "missing": (asking(other["id"]), "does not exist, or neither belongs", {}),
         "tenant": (asking(theirs["subnets"][0]), "neither belongs to project", {}),
         "policy": (asking(v4), "is not granted to namespace", elsewhere),
+        "services": (asking(services), "is for nodes or Services", {}),
     }[request.param]
 
 
-async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, refused):
+async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, services, refused):
     annotations, words, policy = refused
-    async with stage.controller(**SUBNETS, policy=policy):
+    defaults = {"service_subnet": services}
+    async with stage.controller(**SUBNETS, neutron_defaults=defaults, policy=policy):
         await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
         await stage.until_told(ANNOTATION, words)
         assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})

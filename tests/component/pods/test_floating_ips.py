@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.component.pools.pods import end
+from tests.component.pools.pods import end, pool
 from tests.kit.confs import NODE
 from tests.kit.fakes.faults import answer
 
 ASKED, TOLD = "openstack.org/floating_ip", "openstack.org/port_floating_ip"
 NETWORK = "openstack.org/network_id"
 PATIENCE = {"first_refused": 0.2, "refused": 0.2, "unneeded": 0.2}
+RETRIES = {"first_retry": 0.1}
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +170,54 @@ async def test_port_of_a_pod_goes_although_its_floating_ip_cannot(stage, options
         await end(stage, "web", pod)
         assert not stage.ports_of(pod)
         fault.remove()
+        await stage.cloud.wait_for(lambda: not stage.cloud.floating_ips)
+
+
+async def end_in_vain(stage, name, pod, status):
+    """Have a Pod end whose floating IP cannot be changed, for as long as the fault lasts."""
+    fault = stage.cloud.faults.add(
+        path="/floatingips/", times=None, action=answer(status, "PolicyNotAuthorized", "no way")
+    )
+    await stage.cluster.delete_pod(pod)
+    await stage.until_deleting(name)
+    await stage.cloud.wait_for(lambda: fault.hits > 0)  # while the node has not let go
+    await stage.let_go(name)
+    before = fault.hits
+    await stage.cloud.wait_for(lambda: fault.hits >= before + 4)
+    return fault
+
+
+@pytest.mark.parametrize("status", [500, 403])
+async def test_port_is_no_other_pods_while_a_floating_ip_leads_to_it(stage, options, status):
+    pooled = pool(ports_pool_min="0", ports_pool_batch="1", patience=PATIENCE | RETRIES)
+    groups = {name: {**pooled.get(name, {}), **options.get(name, {})} for name in pooled}
+    async with stage.controller(**groups):
+        pod = await add(stage, "one", "true")
+        floating_ip = await until_has(stage, "one")
+        port_id = floating_ip["port_id"]
+        fault = await end_in_vain(stage, "one", pod, status)
+        await stage.cluster.add_pod("two", node=NODE)
+        assert (await stage.until_plugged_in("two"))["id"] != port_id
+        assert floating_ip["port_id"] == port_id
+        assert (await stage.until_told("no way")).startswith("OpenStack")
+        fault.remove()
+        await stage.until_gone("one")
+        await stage.cloud.wait_for(lambda: not stage.cloud.floating_ips)
+        await stage.cluster.add_pod("three", node=NODE)
+        assert (await stage.until_plugged_in("three"))["id"] == port_id
+
+
+@pytest.mark.parametrize("status", [500, 403])
+async def test_users_port_is_not_free_while_a_floating_ip_leads_to_it(stage, options, status):
+    theirs = stage.cloud.add_port(stage.cloud.pods["id"], name="theirs")
+    async with stage.controller(patience=PATIENCE | RETRIES, **options):
+        pod = await add(stage, "one", "true", **{"openstack.org/spec-default-port": theirs["id"]})
+        await until_has(stage, "one")
+        fault = await end_in_vain(stage, "one", pod, status)
+        assert theirs["device_id"] == pod["metadata"]["uid"]
+        fault.remove()
+        await stage.until_gone("one")
+        assert theirs["device_id"] == ""
         await stage.cloud.wait_for(lambda: not stage.cloud.floating_ips)
 
 

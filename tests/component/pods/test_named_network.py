@@ -231,7 +231,8 @@ async def test_pod_is_told_what_no_router_connects_its_network_with(stage, stora
     router = cloud.add_router(public["id"], *nodes["subnets"])
     routed = cloud.add_network("routed", "10.73.0.0/24")
     cloud.join(router, *routed["subnets"])
-    async with stage.controller(**WITH, neutron_defaults=options):
+    policy = {"networks": f"*:*,*:{services['id']}"}  # else it would be Services' alone
+    async with stage.controller(**WITH, neutron_defaults=options, policy=policy):
         await port_of(stage, "plain", {})
         await port_of(stage, "beside", {NETWORK: services["id"]})
         await port_of(stage, "routed", {NETWORK: routed["id"]})
@@ -256,6 +257,7 @@ REFUSED = {  # annotations, with words for what the fixture makes, and the words
     "another network's": ({NETWORK: "{network}", SUBNET: "{other}"}, "is not one of network"),
     "tenant's network": ({NETWORK: "{theirs}"}, "neither belongs to project"),
     "tenant's subnet": ({SUBNET: "{their subnet}"}, "neither belongs to project"),
+    "subnet of Services": ({SUBNET: "{services}"}, "is for nodes or Services"),
     "tenant's group": ({GROUPS: "{their group}"}, "there is no security group"),
     "tenant's QoS policy": ({QOS: "{their qos}"}, "there is no QoS policy"),
     "QoS policy of nobody": ({QOS: "gold"}, "has no QoS policy of the name gold"),
@@ -305,6 +307,7 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, s
         "v4": storage["subnets"][0],
         "v6": storage["subnets"][1],
         "other": cloud.add_network("other", "10.71.0.0/24")["subnets"][0],
+        "services": cloud.add_network("services", SUBNETS["services"])["subnets"][0],
         "theirs": theirs["id"],
         "their subnet": theirs["subnets"][0],
         "their group": cloud.add_security_group("theirs", project_id=tenant)["id"],
@@ -315,7 +318,8 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(stage, s
     }
     annotations, words = REFUSED[case]
     annotations = {name: text.format(**made) for name, text in annotations.items()}
-    async with stage.controller(**WITH):
+    options = {"service_subnet": made["services"]}
+    async with stage.controller(**WITH, neutron_defaults=options):
         await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
         await stage.until_told(words)
         assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})

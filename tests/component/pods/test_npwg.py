@@ -131,6 +131,7 @@ async def test_network_may_have_groups_of_its_own_or_no_port_security(stage, sto
         ('[{"name": "storage", "ips": ["192.0.2.1"]}]', "address 192.0.2.1 is in none"),
         ('[{"name": "storage", "ips": ["10.70.0.1"]}]', "10.70.0.1 is the gateway of its subnet"),
         ('[{"name": "services", "ips": ["10.66.0.9"]}]', "are for ClusterIPs"),
+        ("closed", "is for nodes or Services"),
         ('[{"name": "storage", "default-route": ["192.0.2.1"]}]', "192.0.2.1 is in none"),
         ('[{"name": "blind", "default-route": []}]', "none of its subnets has a gateway"),
         ('[{"name": "storage", "bandwidth": {"ingressRate": 1}}]', "asks for bandwidth"),
@@ -153,9 +154,12 @@ async def test_what_cannot_be_is_an_event_and_the_pod_gets_no_interface(
     await define(stage, "macvlan", subnetId=storage["subnets"][0], driverType="nested-macvlan")
     services = stage.cloud.add_network("services", "10.66.0.0/24")
     await define(stage, "services", subnetId=services["subnets"][0])
+    closed = stage.cloud.add_network("closed", "fd66::/64")
+    await define(stage, "closed", subnetId=closed["subnets"][0])
     options = {
         "kubernetes": OPTIONS,
-        "neutron_defaults": {"service_subnet": services["subnets"][0]},
+        "neutron_defaults": {"service_subnet": f"{services['subnets'][0]},{closed['subnets'][0]}"},
+        "policy": {"networks": f"*:*,*:{services['id']}"},
     }
     async with stage.controller(**options, patience=PATIENCE):
         await stage.cluster.add_pod("web", node=NODE, annotations={NETWORKS: selected})

@@ -320,6 +320,27 @@ async def test_running_pod_whose_port_was_deleted_is_told_to_be_deleted(stage, n
         await tidied(stage, app)
 
 
+async def test_pod_that_ran_is_told_so_though_its_interface_was_taken_down(stage, neutron):
+    """OVN takes a deleted port off the node, which says that it does not work any more."""
+    async with stage.controller(**pool()) as app:
+        pod, port = await run(stage, "web")
+        told = stage.proxy.events.told
+        before = told["pods", "web"]
+        address = stage.cloud.ports[port]["fixed_ips"][0]["ip_address"]
+        await stage.cluster.set_phase(pod, "Running", podIP=address, podIPs=[{"ip": address}])
+        down = {"eth0": {"vif": {"versioned_object.data": {"active": False}}}}
+        await stage.client.patch(f"{stage.path('web')}/status", {"status": {"vifs": down}})
+        # its KuryrPort, with its interfaces, that they work, and that they do not
+        await stage.proxy.wait_for(
+            lambda: told["pods", "web"] > before and told["kuryrports", "web"] >= 4
+        )
+        await neutron.delete_port(port)
+        assert "delete the Pod" in await stage.until_event("KuryrPortLost")
+        assert "deletionTimestamp" not in (await stage.kuryrport("web"))["metadata"]
+        await end(stage, "web", pod)
+        await tidied(stage, app)
+
+
 # -- lists that do not show everything
 
 

@@ -1,9 +1,12 @@
 """Which ports of the cluster nobody names: those go."""
 
+import asyncio
+
 import pytest
 
 from kuryr_k8s.drivers.vif import nested_plan, neutron_plan
-from kuryr_k8s.handlers.pods.sweep import nameless
+from kuryr_k8s.handlers.pods.portions import AT_ONCE
+from kuryr_k8s.handlers.pods.sweep import nameless, records
 from kuryr_k8s.model.kuryrport import KuryrPort, write_vifs
 from tests.kit.node.fakes import ovs_vif
 
@@ -33,16 +36,17 @@ BOTH = write_vifs({"eth0": ovs_vif(1), "net1": ovs_vif(2)})
     ],
     ids=["no KuryrPort", "another Pod's", "two interfaces", "none yet", "nobody can read them"],
 )
-def test_port_is_nameless_if_the_kuryrport_of_its_pod_names_others(recorded, found):
+async def test_port_is_nameless_if_the_kuryrport_of_its_pod_names_others(recorded, found):
     ports = [port(1), port(2), port(3)]
-    assert nameless(ports, recorded, neutron_plan.pod_uid_of) == [port(number) for number in found]
+    unnamed = await nameless(ports, recorded, neutron_plan.pod_uid_of)
+    assert unnamed == [port(number) for number in found]
 
 
-def test_port_on_a_trunk_is_its_pods_by_its_description():
+async def test_port_on_a_trunk_is_its_pods_by_its_description():
     nested = port(3, pod_uid="") | {"description": "kuryr-pod:u1", "device_owner": ""}
     assert nested_plan.is_made_here(nested)
-    assert nameless([nested], [kuryrport(None)], nested_plan.pod_uid_of) == []
-    assert nameless([nested], [kuryrport(BOTH)], nested_plan.pod_uid_of) == [nested]
+    assert await nameless([nested], [kuryrport(None)], nested_plan.pod_uid_of) == []
+    assert await nameless([nested], [kuryrport(BOTH)], nested_plan.pod_uid_of) == [nested]
 
 
 @pytest.mark.parametrize("plan", [neutron_plan, nested_plan])
@@ -51,10 +55,41 @@ def test_port_with_the_clusters_tag_alone_is_none_of_ours(plan, owner):
     assert not plan.is_made_here(port(1, pod_uid="") | {"device_owner": owner})
 
 
-def test_port_of_a_pool_is_named_by_any_pod():
+async def test_port_of_a_pool_is_named_by_any_pod():
     pooled = port(1, pod_uid="kuryr-pool:tag") | {"tags": ["kuryr-pool"]}
-    assert nameless([pooled], [kuryrport(BOTH)], neutron_plan.pod_uid_of) == []
-    assert nameless([pooled], [kuryrport(None)], neutron_plan.pod_uid_of) == [pooled]
+    assert await nameless([pooled], [kuryrport(BOTH)], neutron_plan.pod_uid_of) == []
+    assert await nameless([pooled], [kuryrport(None)], neutron_plan.pod_uid_of) == [pooled]
+
+
+def read_records(_ports, recorded):
+    return records(recorded, "leader")
+
+
+def find_nameless(ports, recorded):
+    return nameless(ports, recorded, neutron_plan.pod_uid_of)
+
+
+def find_nameless_of_pools(ports, recorded):
+    pooled = [each | {"device_id": "kuryr-pool:tag", "tags": ["kuryr-pool"]} for each in ports]
+    return nameless(pooled[:1], recorded, neutron_plan.pod_uid_of)
+
+
+@pytest.mark.parametrize("read", [read_records, find_nameless, find_nameless_of_pools])
+async def test_others_have_their_turns_while_many_kuryrports_are_read(read):
+    turns = 0
+
+    async def work():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    many = 5 * AT_ONCE
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(work())
+        await read([port(1)] * many, [kuryrport(BOTH)] * many)
+        working.cancel()
+    assert turns >= 5
 
 
 def test_bound_port_is_made_by_the_driver_of_bound_ports_alone():
