@@ -49,6 +49,7 @@ class Wish:
     :param is_further: it is one of several that the Pod names besides that of its default
         interface, and ``others`` are the names of all these.
     :param asked: what else the Pod asks for, and ``request`` what that stands for.
+    :param member_groups: by which load balancers and nodes reach Pods: they do not count.
     """
 
     pod: Pod
@@ -60,6 +61,7 @@ class Wish:
     others: tuple[str, ...] = ()
     asked: Asked
     request: InterfaceRequest
+    member_groups: frozenset[str] = frozenset()
 
     @property
     def awaited_name(self) -> str:
@@ -109,11 +111,18 @@ class Wish:
         return (
             any(port.ips.issuperset(choice) for choice in request.choices_of_addresses)
             and request.mac in (None, port.mac)
-            and (_groups_of(asked) is None or request.security_groups == port.groups)
+            and self._has_groups(port)
             and request.port_security in (None, port.port_security)
             and request.qos_policy_id in (None, port.qos_policy_id)
             and (not request.address_pairs or set(request.address_pairs) == set(port.spec.pairs))
         )
+
+    def _has_groups(self, port: NeutronPort) -> bool:
+        """Return whether a port has the security groups that the Pod asks for."""
+        if _groups_of(self.asked) is None:
+            return True
+        wanted = set(self.request.security_groups or ())
+        return wanted.symmetric_difference(port.groups) <= self.member_groups
 
 
 def _groups_of(asked: Asked) -> tuple[str, ...] | None:
@@ -241,18 +250,19 @@ def new_port(wish: Wish, taken: Collection[str]) -> Json:
     asked, choices = wish.asked, wish.request.choices_of_addresses
     groups = _groups_of(asked)
     free = {address for choice in choices for address in choice}.difference(taken)
+    addresses = next((each for each in choices if free.issuperset(each)), choices[0])
     pairs = [{"ipAddress": ip, **({"macAddress": mac} if mac else {})} for ip, mac in asked.pairs]
     spec = {
         "network": asked.network,
-        "subnets": list(asked.subnets),
-        "fixedIPs": list(next((each for each in choices if free.issuperset(each)), choices[0])),
+        "subnets": list(asked.subnets) or None,
+        "fixedIPs": list(addresses) or None,
         "macAddress": asked.mac,
-        "securityGroups": None if groups is None else list(groups),
+        "securityGroups": None if groups is None else list(groups),  # none are not those of Pods
         "portSecurity": asked.port_security,
-        "allowedAddressPairs": pairs,
+        "allowedAddressPairs": pairs or None,
         "qosPolicy": asked.qos,
     }
     return {
         "metadata": meta,
-        "spec": {key: value for key, value in spec.items() if value not in (None, [])},
+        "spec": {key: value for key, value in spec.items() if value is not None},
     }

@@ -7,6 +7,7 @@ at: so two Pods never get one.
 """
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -18,6 +19,8 @@ from kuryr_k8s.drivers.base import (
     InterfaceRequest,
     NeutronPortAwaited,
     PodNetwork,
+    PodProjectDriver,
+    PodSecurityGroupsDriver,
 )
 from kuryr_k8s.drivers.base.port_creation import AddressInUse
 from kuryr_k8s.drivers.multi_vif.annotations import annotation_of, has_any, shown
@@ -64,6 +67,8 @@ class NeutronPorts:
         self._pods.keep(NEUTRON_PORT, NEUTRON_PORTS, STICKY)
         self._has_devices = SRIOV in context.conf.kubernetes.multi_vif_drivers
         self._networks = NamedNetworks(context)
+        self._projects = context.drivers[PodProjectDriver]
+        self._groups = context.drivers[PodSecurityGroupsDriver]
         mode = context.conf.kubernetes.neutron_ports
         self._is_off, self._creates = mode == "off", mode == "create"
         if not self._is_off:
@@ -148,6 +153,7 @@ class NeutronPorts:
             others=names,
             asked=asked,
             request=request,
+            member_groups=await self._member_groups(pod, asked),
         )
         # all Pods bind in the order of names: so no two wait for what the other one has
         first = self._likely(wish) if names else ""
@@ -160,7 +166,8 @@ class NeutronPorts:
         """Return the name of the NeutronPort that the Pod will have; empty: there is none yet."""
         bound = self._bound(wish, self._kuryrport_uid(wish.pod))
         found = [bound] if bound is not None else self._candidates(wish)
-        return wish.name or (found[0].name if found else "")
+        best = min(found, key=wish.rank, default=None)
+        return wish.name or ("" if best is None else best.name)
 
     async def of_claim(
         self, request: InterfaceRequest, pod: Pod, asked: Asked, claim: str
@@ -181,7 +188,8 @@ class NeutronPorts:
         if "deletionTimestamp" in found["metadata"]:
             raise errors.Refused(f"ipam-claim-reference: {CLAIM} {claim} is being deleted")
         if ips := _addresses_of(found):  # which a port of the claim has had
-            request = replace(request, addresses=ips, further_addresses=())
+            again = await self._had_again(pod, request.pod_network, ips)
+            request = replace(request, addresses=again, further_addresses=())
         return await self._granted(
             Wish(
                 pod=pod,
@@ -191,8 +199,29 @@ class NeutronPorts:
                 claim_uid=found["metadata"]["uid"],
                 asked=asked,
                 request=request,
+                member_groups=await self._member_groups(pod, asked),
             )
         )
+
+    async def _had_again(
+        self, pod: Pod, network: PodNetwork, ips: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Return those of the addresses of a claim that a new port of it can be asked to have.
+
+        Automatic ones follow from the MAC, and those in networks of other projects are Neutron's
+        choice: there a port has new ones, which the claim tells then.
+        """
+        if network.network.project_id != await self._projects.project(pod):
+            return ()
+        automatic = [subnet.cidr for subnet in network.all_subnets if subnet.is_automatic]
+        return tuple(each for each in ips if not _is_in_any(each, automatic))
+
+    async def _member_groups(self, pod: Pod, asked: Asked) -> frozenset[str]:
+        """Return the groups that do not count where a Pod asks for others."""
+        if asked.groups is None:
+            return frozenset()
+        project = await self._projects.project(pod)
+        return frozenset(await self._groups.member_groups(project))
 
     async def _granted(self, wish: Wish) -> InterfaceRequest:
         """Bind a NeutronPort to the Pod; return the request for its port."""
@@ -277,14 +306,15 @@ class NeutronPorts:
         status: Json = {"boundTo": bound_to.to_json(), "phase": BOUND}
         if wish.sticky:
             status["reservedFor"] = pod.name
-        for port in self._candidates(wish):
-            if port.uid in self._taking:
-                continue
+        left = self._candidates(wish)
+        while left := [port for port in left if port.uid not in self._taking]:
+            port = min(left, key=wish.rank)
             self._taking.add(port.uid)
             try:
                 return await self._write(port, status)
             except (errors.KubeConflict, errors.KubeNotFound):
                 changed = True  # by somebody who was faster, or who did not take it
+                left.remove(port)
             finally:
                 self._taking.discard(port.uid)
         if changed:
@@ -292,7 +322,7 @@ class NeutronPorts:
         return None
 
     def _candidates(self, wish: Wish) -> list[NeutronPort]:
-        """List what the Pod could have, the best one first.
+        """List what the Pod could have.
 
         :raises NeutronPortAwaited: the one that is reserved for the Pod is not free yet.
         """
@@ -303,7 +333,7 @@ class NeutronPorts:
         reserved = [
             port for port in ports if port.reserved_for == wish.pod.name and wish.suits(port)
         ]
-        found = sorted(filter(wish.may_have, reserved or ports), key=wish.rank)
+        found = list(filter(wish.may_have, reserved or ports))
         if reserved and not found:
             raise refuse(wish, reserved[0])
         return found
@@ -369,6 +399,10 @@ class NeutronPorts:
         ports = self._index.in_namespace(wish.pod.namespace)
         in_use = {each for each, until in self._in_use.items() if now < until}
         return in_use.union(*((*port.ips, *port.spec.fixed_ips) for port in ports))
+
+
+def _is_in_any(address: str, cidrs: Iterable[str]) -> bool:
+    return any(ipaddress.ip_address(address) in ipaddress.ip_network(cidr) for cidr in cidrs)
 
 
 def _addresses_of(claim: Json) -> tuple[str, ...]:

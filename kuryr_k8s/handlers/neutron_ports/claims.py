@@ -1,7 +1,7 @@
 """IPAMClaims (``k8s.cni.cncf.io/v1alpha1``): what they say of the ports that were made for them.
 
-Whoever runs the workload makes a claim and deletes it. We write its status: the addresses, which
-never change, the Pod that has them, and whether there are any.
+Whoever runs the workload makes a claim and deletes it. We write its status: the addresses, the Pod
+that has them, and whether there are any.
 """
 
 import ipaddress
@@ -30,8 +30,12 @@ class Claims:
         self._written: dict[str, Json] = {}  # by the uids of claims
 
     async def tell(self, port: NeutronPort) -> None:
-        """Write what is known of a claim's port, unless that is there."""
-        if not port.claim_uid:
+        """Write what is known of a claim's port, unless that is there.
+
+        One that we have made bears the claim's name. Any other name is what a user has written,
+        and may be none that an object can have.
+        """
+        if not port.claim_uid or port.claim != port.name:
             return
         wanted = _status_of(port)
         if self._written.get(port.claim_uid) == wanted:
@@ -68,11 +72,11 @@ def _status_of(port: NeutronPort) -> Json:
 
 
 def _changes(wanted: Json, found: Json) -> Json:
-    """Return the fields of the status that differ; addresses that are there stay."""
+    """Return the fields of the status that differ."""
     changes: Json = {}
     if found.get("ownerPod") != wanted["ownerPod"]:
         changes["ownerPod"] = wanted["ownerPod"]
-    if wanted.get("ips") and not found.get("ips"):
+    if "ips" in wanted and sorted(wanted["ips"]) != sorted(found.get("ips") or ()):
         changes["ips"] = wanted["ips"]
     if "condition" in wanted:
         status, reason, message = wanted["condition"]

@@ -38,6 +38,7 @@ from kuryr_k8s.handlers.neutron_ports.sweep import NeutronPortSweep
 from kuryr_k8s.k8s.events import REPORTED_AT_ONCE, Reference
 from kuryr_k8s.k8s.informer import Informer
 from kuryr_k8s.k8s.resources import KURYRPORTS, NEUTRONPORTS, NODES, Key
+from kuryr_k8s.model.codec import DecodeError
 from kuryr_k8s.model.condition import READY, Condition
 from kuryr_k8s.model.kuryrport import KuryrPort
 from kuryr_k8s.model.neutronport import (
@@ -202,7 +203,7 @@ class NeutronPortHandler(Handler):
             port = await self._write(key, port, {"floatingIP": ""})
         shown = (port.port_id, port.ips)
         if self._led_to.get(port.uid) != shown:  # the status alone does not tell whose a port is
-            live = await self._ports.find(port, claimed=True)
+            live = await self._ports.find(port, project, port.network_id, claimed=True)
             if live is None or plan.has_changed(live, port):
                 self._look_at(key)
                 raise errors.Wait(f"the port of NeutronPort {key} is not as recorded", delay=1.0)
@@ -225,7 +226,7 @@ class NeutronPortHandler(Handler):
         groups: tuple[str, ...] | None = None
         if port.spec.port_id is None and port.spec.security_groups is None:
             groups = await self._groups.default_groups(project)
-        follows = groups is None or groups == port.groups or not port.port_security
+        follows = await self._has_groups(port, project, groups)
         is_known = bool(port.port_id) and port.observed == port.generation
         if is_known and follows and key not in self._doubtful and _is_well(port):
             return {}
@@ -245,6 +246,22 @@ class NeutronPortHandler(Handler):
             "conditions": port.conditions_with(READY, new_condition(port.generation, "PortReady")),
         }
 
+    async def _has_groups(
+        self, port: NeutronPort, project: str, groups: tuple[str, ...] | None
+    ) -> bool:
+        """Return whether the port has the groups that the operator's options say.
+
+        :param groups: None if it names some itself: the groups by which load balancers and nodes
+            reach Pods come besides, and none that was such a group before.
+        """
+        if port.spec.port_id is not None or not port.port_security:
+            return True
+        if groups is not None:
+            return groups == port.groups
+        members = set(await self._groups.member_groups(project))
+        most = len(members.union(port.spec.security_groups or ()))  # two names may be of one group
+        return members.issubset(port.groups) and len(port.groups) <= most
+
     async def _made(
         self, key: Key, port: NeutronPort, project: str, groups: tuple[str, ...] | None
     ) -> Json:
@@ -255,9 +272,11 @@ class NeutronPortHandler(Handler):
         settings = await self._settings(port, project, groups)
         is_untried = self._untried.get(key) == port.uid
         self._untried.pop(key, None)
-        live = None if is_untried else await self._ports.find(port)
+        live = None
+        if not is_untried:
+            live = await self._ports.find(port, project, settings.pod_network.network.id)
         if live is not None:
-            live = await self._ports.update(port, live, settings)
+            live = await self._ports.update(port, live, settings, self._used(port))
         else:
             if port.port_id:  # until there is another one, no Pod is to have this
                 self._check_not_lost(port)
@@ -324,16 +343,28 @@ class NeutronPortHandler(Handler):
             )
 
     def _runs_with(self, port: NeutronPort) -> bool:
+        recorded = self._recorded(port)
+        return recorded is not None and recorded.has_vifs and recorded.may_name(port.port_id)
+
+    def _used(self, port: NeutronPort) -> tuple[str, ...]:
+        """Return the addresses that the Pod has which has the port: a node has configured them."""
+        recorded = self._recorded(port)
+        if recorded is None:
+            return ()
+        try:
+            vifs = recorded.vifs().values()
+        except DecodeError:  # its own handler tells of it
+            return ()
+        return tuple(each for vif in vifs if vif.id == port.port_id for each in vif.ips)
+
+    def _recorded(self, port: NeutronPort) -> KuryrPort | None:
+        """Return the KuryrPort of the Pod that has the port; None: none has, or it is gone."""
         bound_to = port.bound_to
         if bound_to is None:
-            return False
+            return None
         recorded = self._kuryrports.get(Key(bound_to.namespace, bound_to.name))
-        return (
-            recorded is not None
-            and recorded.uid == bound_to.kuryrport_uid
-            and recorded.has_vifs
-            and recorded.may_name(port.port_id)
-        )
+        is_its = recorded is not None and recorded.uid == bound_to.kuryrport_uid
+        return recorded if is_its else None
 
     # -- what becomes of it after its Pod
 
@@ -370,11 +401,14 @@ class NeutronPortHandler(Handler):
         bound_to = port.bound_to
         assert bound_to is not None
         LOG.info("NeutronPort %s is free again: Pod %s is gone", key, bound_to)
-        if not port.port_id:
+        if not port.port_id or self._ports.is_given_back(port):
             return
         project = ""
         if port.spec.port_id is not None:
-            project = await self._projects.project_of_namespace(port.namespace)
+            # a NeutronPort does not wait for a grant: without a project, a port that is not
+            # granted by its id is left to the sweep of ports that Pods have had
+            with contextlib.suppress(errors.Refused):
+                project = await self._projects.project_of_namespace(port.namespace)
         with prioritized(Priority.POD if self._is_awaited(port) else Priority.CLEANUP):
             await self._ports.give_back(port, project, bound_to.uid)
 

@@ -1,6 +1,7 @@
 """Plan the port of a NeutronPort, and describe the port in the status; pure."""
 
 import ipaddress
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -120,6 +121,54 @@ def changes(live: Json, settings: PortSettings) -> Json:
     return differing
 
 
+def addresses_to_keep(settings: PortSettings, used: Collection[str]) -> tuple[str, ...]:
+    """Return the addresses that a port is not to lose: those of a Pod, or those asked for.
+
+    A Pod would have no network with others than its node has configured. Automatic ones follow
+    from the MAC, and Neutron refuses to be asked for them.
+
+    :param used: addresses that the Pod has which has the port.
+    """
+    cidrs = [
+        ipaddress.ip_network(subnet.cidr)
+        for subnet in settings.pod_network.all_subnets
+        if not subnet.is_automatic
+    ]
+    kept = [each for each in used if any(ipaddress.ip_address(each) in it for it in cidrs)]
+    versions = set(map(_version, kept))
+    return (*kept, *(each for each in settings.addresses if _version(each) not in versions))
+
+
+def fixed_ips(live: Json, addresses: Collection[str]) -> list[Json]:
+    """Return the addresses of a port with those that it lacks, in place of others of their family.
+
+    :returns: empty if it lacks none.
+    """
+    missing = set(addresses).difference(ip["ip_address"] for ip in live["fixed_ips"])
+    if not missing:
+        return []
+    versions = set(map(_version, missing))
+    kept = [
+        ip
+        for ip in live["fixed_ips"]
+        if ip["ip_address"] in addresses or _version(ip["ip_address"]) not in versions
+    ]
+    return [*kept, *({"ip_address": each} for each in sorted(missing))]
+
+
+def check_has_addresses(live: Json, addresses: Collection[str]) -> None:
+    """Check that a port has the addresses that are asked for.
+
+    :raises errors.Refused: it lacks some, since a Pod runs with others.
+    """
+    missing = set(addresses).difference(ip["ip_address"] for ip in live["fixed_ips"])
+    if missing:
+        raise errors.Refused(
+            f"{WORDS.addresses}: a Pod runs with others than {', '.join(sorted(missing))}: delete "
+            "the Pod, and the port gets these again"
+        )
+
+
 def has_changed(live: Json, port: NeutronPort) -> bool:
     """Return whether a port is not as the status says, or lacks what its specification says."""
     shown = (
@@ -144,6 +193,8 @@ def has_changed(live: Json, port: NeutronPort) -> bool:
         return False
     asked = asked_by(port)
     if asked.port_security not in (None, live.get("port_security_enabled", True)):
+        return True
+    if not port.ips.issuperset(asked.addresses):
         return True
     return pairs_shown(live) != pairs_meant(live, asked.pairs) or not live["admin_state_up"]
 
@@ -172,6 +223,10 @@ def status_of(live: Json, network: PodNetwork) -> Json:
         "qosPolicyId": live.get("qos_policy_id"),
         "portSecurityEnabled": live.get("port_security_enabled", True),
     }
+
+
+def _version(address: str) -> int:
+    return ipaddress.ip_address(address).version
 
 
 def _of(live: Json, name: str) -> Any:

@@ -9,13 +9,13 @@ cluster and NeutronPort as long as it lives: no status is believed without it.
 import contextlib
 import functools
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from kuryr_k8s import errors
 from kuryr_k8s.cloud.neutron.specific_ports import PortInUse
 from kuryr_k8s.drivers.base import NORMAL, granted
-from kuryr_k8s.drivers.base.port_creation import create_with_room
+from kuryr_k8s.drivers.base.port_creation import TAKEN, AddressInUse, create_with_room
 from kuryr_k8s.drivers.base.port_settings import PortSettings
 from kuryr_k8s.drivers.named.ports import named_port
 from kuryr_k8s.handlers.base import HandlerContext
@@ -37,11 +37,16 @@ class PortsOfNeutronPorts:
         self._neutron = context.neutron
         self._resource_tags = tuple(context.conf.neutron_defaults.resource_tags)
 
-    async def find(self, port: NeutronPort, *, claimed: bool = False) -> Json | None:
+    async def find(
+        self, port: NeutronPort, project_id: str, network_id: str, *, claimed: bool = False
+    ) -> Json | None:
         """Return the port of a NeutronPort that an earlier attempt has made; None: there is none.
 
-        The status alone does not tell whose a port is: what is on the port does.
+        The status alone does not tell whose a port is: what is on the port does. Users of other
+        projects can write the same on ports of theirs: so one that no status names counts only
+        where it would be made.
 
+        :param network_id: where the port would be made, as ``project_id`` is.
         :param claimed: whether one counts that was claimed.
         """
         found = await self._neutron.list_ports_by_id([port.port_id]) if port.port_id else []
@@ -49,7 +54,8 @@ class PortsOfNeutronPorts:
             is_claimed = claimed and live["id"] == port.spec.port_id
             if is_claimed or self._is_made_for(port, live):
                 return live
-        listed = await self._neutron.list_ports(self._marks(port))
+        where = {"project_id": project_id, "network_id": network_id}
+        listed = await self._neutron.list_ports(self._marks(port) | where)
         ours = [live for live in listed if self._is_made_for(port, live)]
         for live in ours:
             await self._adopt(live)
@@ -80,10 +86,15 @@ class PortsOfNeutronPorts:
         LOG.info("port %s is made for NeutronPort %s/%s", live["id"], port.namespace, port.name)
         return live
 
-    async def update(self, port: NeutronPort, live: Json, settings: PortSettings) -> Json:
+    async def update(
+        self, port: NeutronPort, live: Json, settings: PortSettings, used: Collection[str]
+    ) -> Json:
         """Bring the port of a NeutronPort up to date; return it as it is then.
 
+        :param used: addresses that the Pod has which has the port.
         :raises PortInUse: no Pod is to have it, and somebody has.
+        :raises AddressInUse: it has lost an address, which another port has by now.
+        :raises errors.Refused: it has lost one, and a Pod runs with another.
         """
         wanted, marks = plan.changes(live, settings), self._marks(port)
         is_free = all(live[name] == value for name, value in marks.items())
@@ -93,9 +104,26 @@ class PortsOfNeutronPorts:
                 raise PortInUse(f"port {live['id']} is in use by {live['device_owner']}")
             wanted |= marks
             revision = live["revision_number"]
-        if not wanted:
+        if wanted:
+            live = await self._neutron.update_port(live["id"], wanted, revision_number=revision)
+        live = await self._restore(live, plan.addresses_to_keep(settings, used))
+        plan.check_has_addresses(live, settings.addresses)
+        return live
+
+    async def _restore(self, live: Json, addresses: Collection[str]) -> Json:
+        """Give the port those of the addresses that it has lost; return it as it is then.
+
+        :raises AddressInUse: another port has one of them.
+        """
+        fixed_ips = plan.fixed_ips(live, addresses)
+        if not fixed_ips:
             return live
-        return await self._neutron.update_port(live["id"], wanted, revision_number=revision)
+        try:
+            return await self._neutron.update_port(live["id"], {"fixed_ips": fixed_ips})
+        except errors.Conflict as error:
+            if error.kind not in TAKEN:
+                raise
+            raise AddressInUse(f"{', '.join(addresses)}: {error.brief}") from error
 
     async def claim(self, port: NeutronPort, project_id: str, port_id: str) -> Json:
         """Return a port that a user made, claimed for a NeutronPort.
@@ -117,12 +145,10 @@ class PortsOfNeutronPorts:
         self._neutron.specific_ports.forget(port.port_id)
 
     async def give_back(self, port: NeutronPort, project_id: str, pod_uid: str) -> None:
-        """Take the port back from a Pod that is gone, unless it was given back already.
+        """Take the port back from a Pod that is gone.
 
         :raises errors.Conflict: somebody has changed the port just now.
         """
-        if self.is_given_back(port):
-            return
         for live in await self._neutron.list_ports_by_id([port.port_id]):
             is_claimed = live["id"] == port.spec.port_id and self._may_claim(
                 port, live, project_id

@@ -77,5 +77,11 @@ async def run(stage, name, node=NODE, **annotations):
     return pod, stage.cloud.ports[vif["id"]]
 
 
+def member_groups(stage):
+    """The ids of the groups by which load balancers and nodes reach Pods."""
+    groups = stage.cloud.security_groups.values()
+    return [group["id"] for group in groups if group["name"].endswith("from load balancers")]
+
+
 def ips(port):
     return {ip["ip_address"] for ip in port["fixed_ips"]}

@@ -95,6 +95,27 @@ async def test_port_that_comes_to_suit_a_pod_is_the_pods(stage, storage):
         await stage.until_plugged_in("web")
 
 
+async def test_sticky_pod_keeps_its_port_though_nodes_come_to_reach_pods(stage, storage):
+    """The group by which they do is there from then on, and goes with the option."""
+    web = stage.cloud.add_security_group("web")["id"]
+    nodes = stage.cloud.add_network("nodes", "10.63.0.0/24")
+    groups = {"openstack.org/security_group_ids": "web"}
+    annotations = {NETWORK: "storage", STICKY: "true", **groups}
+    async with stage.controller(**ports.options("create")):
+        pod, port = await ports.run(stage, "web-0", **annotations)
+        await end(stage, "web-0", pod)
+        await ports.until(stage, "web-0", "Available")
+    reached = ports.options("create", neutron_defaults={"node_subnet": nodes["subnets"][0]})
+    reached["kubernetes"]["enabled_handlers"] += ",node"
+    async with stage.controller(**reached):
+        _pod, again = await ports.run(stage, "web-0", **annotations)
+        assert again["id"] == port["id"]
+        (member,) = ports.member_groups(stage)
+        await stage.cloud.wait_for(lambda: set(port["security_groups"]) == {web, member})
+    async with stage.controller(**ports.options("create")):
+        await stage.cloud.wait_for(lambda: port["security_groups"] == [web])
+
+
 async def test_address_of_a_pool_that_a_machine_has_is_passed_over(stage, storage):
     fixed = [{"subnet_id": storage["subnets"][0], "ip_address": "10.70.0.7"}]
     stage.cloud.add_port(storage["id"], fixed_ips=fixed)

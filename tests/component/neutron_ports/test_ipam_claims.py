@@ -2,13 +2,14 @@
 
 import json
 
+import aiohttp
 import pytest
 
 from lab.paths import REPOSITORY
 from tests.component.neutron_ports import ports
 from tests.component.pools.pods import end
 from tests.kit.confs import NODE
-from tests.kit.kube.objects import make_network_attachment, path_of
+from tests.kit.kube.objects import make_network_attachment, make_neutron_port, path_of
 
 CRDS = REPOSITORY / "lab" / "kubernetes" / "crds"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
@@ -44,9 +45,29 @@ async def claim(stage, name="vm.storage"):
     )
 
 
-def referring(name="vm.storage", **further):
-    element = {"name": "storage", "ipam-claim-reference": name, **further}
+def referring(name="vm.storage", network="storage", **further):
+    element = {"name": network, "ipam-claim-reference": name, **further}
     return {NETWORKS: json.dumps([element])}
+
+
+async def define(stage, name, network, **config):
+    """An operator makes a NetworkAttachmentDefinition of a network."""
+    kuryr = {"subnetId": ",".join(network["subnets"]), **config}
+    await stage.client.create(make_network_attachment(name, stage.cluster.namespace, kuryr=kuryr))
+
+
+async def remove(stage, name, pod):
+    """A Pod ends, and somebody deletes the NeutronPort that it had."""
+    await end(stage, name, pod)
+    await ports.until(stage, "vm.storage", "Available")
+    await stage.client.delete(ports.path(stage, "vm.storage"))
+    await ports.until_gone(stage, "vm.storage")
+
+
+def told(port):
+    """The addresses of a port as the status of a claim has them, in its order."""
+    addresses = sorted(ports.ips(port), key=lambda address: ":" in address)
+    return [f"{ip}/{64 if ':' in ip else 24}" for ip in addresses]
 
 
 async def run(stage, name, annotations):
@@ -200,3 +221,79 @@ async def test_claim_is_for_one_interface_of_a_pod(stage, storage):
         await stage.cluster.add_pod("web", node=NODE, annotations=annotations)
         await stage.until_told("two interfaces ask for one port")
         assert "vifs" not in ((await stage.kuryrport("web")).get("status") or {})
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+async def test_groups_of_a_definition_are_those_of_its_claims_ports(stage, storage, count):
+    """Nodes have ports: so Pods have one more group, by which these reach them."""
+    made = [stage.cloud.add_security_group(f"group{number}")["id"] for number in range(count)]
+    named = sorted(made, reverse=True)
+    await define(stage, "filtered", storage, securityGroupIds=named)
+    await claim(stage)
+    nodes = stage.cloud.add_network("nodes", "10.63.0.0/24")
+    groups = options(neutron_defaults={"node_subnet": nodes["subnets"][0]})
+    groups["kubernetes"]["enabled_handlers"] += ",node"
+    async with stage.controller(**groups):
+        _pod, port = await run(stage, "first", referring(network="filtered"))
+        (member,) = ports.member_groups(stage)
+        assert set(port["security_groups"]) == {*named, member}
+
+
+async def test_automatic_address_of_a_claim_is_not_asked_for_again(stage, storage):
+    """It follows from the MAC, and Neutron refuses to be asked for it; the other one stays."""
+    network = stage.cloud.add_network("mixed", "10.71.0.0/24")
+    modes = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    stage.cloud.add_subnet(network["id"], "fd71::/64", **modes)
+    await define(stage, "mixed", network)
+    made = await claim(stage)
+    other = stage.cloud.add_port(network["id"])
+    async with stage.controller(**options()):
+        pod, port = await run(stage, "first", referring(network="mixed"))
+        before = told(port)
+        await until_status(stage, made, ips=before)
+        await remove(stage, "first", pod)
+        stage.cloud.remove_port(other["id"])  # Neutron would choose its address now
+        _pod, again = await run(stage, "second", referring(network="mixed"))
+        assert told(again)[0] == before[0]
+        await until_status(stage, made, ips=told(again))
+
+
+async def test_claim_in_a_network_of_another_project_tells_its_new_addresses(stage, storage):
+    tenant = stage.cloud.add_project("tenant")
+    network = stage.cloud.add_network("theirs", "10.71.0.0/24", project_id=tenant, shared=True)
+    await define(stage, "theirs", network)
+    made = await claim(stage)
+    async with stage.controller(**options()):
+        pod, port = await run(stage, "first", referring(network="theirs"))
+        await until_status(stage, made, ips=told(port))
+        await remove(stage, "first", pod)
+        stage.cloud.add_port(network["id"], fixed_ips=port["fixed_ips"])
+        _pod, again = await run(stage, "second", referring(network="theirs"))
+        assert told(again) != told(port)
+        await until_status(stage, made, ips=told(again))
+
+
+async def test_owner_that_cannot_be_the_name_of_a_claim_is_not_looked_for(
+    stage, storage, controller_url
+):
+    """The API server would take it for a list of all claims, which is not permitted."""
+    owner = {
+        "apiVersion": "k8s.cni.cncf.io/v1alpha1",
+        "kind": "IPAMClaim",
+        "name": ".",
+        "uid": "00000000-0000-4000-8000-000000000000",
+    }
+    body = make_neutron_port("db", stage.cluster.namespace)
+    body["metadata"]["ownerReferences"] = [owner]
+    listening, url = controller_url
+    async with stage.controller(**options(), **listening):
+        await stage.client.create(body)
+        await ports.until(stage, "db", "Available")
+        await stage.client.patch(ports.path(stage, "db"), {"spec": {"hostHint": NODE}})
+
+        async def is_looked_at_again():  # after the claim was looked for, if it was
+            return (await ports.status(stage, "db"))["observedGeneration"] == 2
+
+        await stage.until(is_looked_at_again)
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
+            assert "[-] nothing refused" not in await answer.text()

@@ -3,10 +3,13 @@
 import pytest
 
 from kuryr_k8s.cloud.neutron.specific_ports import OF_NEUTRON_PORTS
+from kuryr_k8s.model.neutronport import FINALIZER
 from tests.component.neutron_ports import ports
+from tests.component.pools.pods import end
 from tests.kit.confs import CLUSTER, NODE
 from tests.kit.fakes.faults import answer
 from tests.kit.kube.client import KubeRefusal
+from tests.kit.kube.objects import make_neutron_port
 
 FIXED = "fa:16:3e:00:00:07"
 GRANTED = {"qos_policies": "*:*", "port_security": "*:*"}  # pairs need the latter
@@ -117,6 +120,7 @@ REFUSED = {  # the specification, the words of condition and Event, and the reas
     "gateway": ({"network": "storage", "fixedIPs": ["10.70.0.1"]}, "gateway", "KuryrRefused"),
     "taken": ({"network": "storage", "fixedIPs": ["10.70.0.9"]}, "10.70.0.9", "KuryrAddressInUse"),
     "theirs": ({"network": "theirs"}, "has no network of the name", "KuryrRefused"),
+    "services": ({"network": "services"}, "is for nodes or Services", "KuryrNotGranted"),
     "open": ({"portSecurity": False}, "is not granted to namespace", "KuryrNotGranted"),
 }
 
@@ -128,7 +132,9 @@ async def test_what_cannot_be_made_fails_with_an_event_until_it_can(stage, stora
     stage.cloud.add_network("theirs", "10.71.0.0/24", project_id=tenant)
     fixed = [{"subnet_id": storage["subnets"][0], "ip_address": "10.70.0.9"}]
     taken = stage.cloud.add_port(storage["id"], fixed_ips=fixed)
-    async with stage.controller(**ports.options()):
+    services = stage.cloud.add_network("services", "10.72.0.0/24")
+    defaults = {"service_subnet": services["subnets"][0]}
+    async with stage.controller(**ports.options(neutron_defaults=defaults)):
         await ports.add(stage, "db", **spec)
         assert words in await ports.until_ready_is(stage, "db", reason)
         assert (await ports.status(stage, "db"))["phase"] == "Failed"
@@ -226,6 +232,100 @@ async def test_what_others_change_is_changed_back(stage):
         port |= {"security_groups": [other], "device_id": "", "device_owner": ""}
         await stage.cloud.wait_for(lambda: port["security_groups"] == [stage.cloud.group["id"]])
         await stage.cloud.wait_for(lambda: port["device_id"] == before)
+
+
+async def test_addresses_of_the_specification_are_changed_back(stage, storage, neutron):
+    moved = {"fixed_ips": [{"ip_address": "10.70.0.9"}]}
+    async with stage.controller(**ports.options()):
+        await ports.add(stage, "db", network="storage", fixedIPs=["10.70.0.7"])
+        found = await ports.until(stage, "db", "Available")
+        port = stage.cloud.ports[found["portId"]]
+        await neutron.update_port(port["id"], moved)
+        fixed = [{"subnet_id": storage["subnets"][0], "ip_address": "10.70.0.7"}]
+        taken = stage.cloud.add_port(storage["id"], fixed_ips=fixed)
+        assert "10.70.0.7" in await ports.until_ready_is(stage, "db", "KuryrAddressInUse")
+        stage.cloud.remove_port(taken["id"])
+        await ports.until_ready_is(stage, "db", "PortReady")
+        assert ports.ips(port) == {"10.70.0.7"}
+
+
+async def test_address_of_a_pod_is_changed_back(stage, storage, neutron):
+    async with stage.controller(**ports.options()):
+        await ports.add(stage, "db", network="storage")
+        found = await ports.until(stage, "db", "Available")
+        _pod, port = await ports.run(stage, "web", **{ports.NAME: "db"})
+        before = ports.ips(port)
+        kept = [ip for ip in port["fixed_ips"] if ":" in ip["ip_address"]]
+        moved = {"fixed_ips": [*kept, {"ip_address": "10.70.0.99"}]}
+        await neutron.update_port(port["id"], moved)
+        await stage.cloud.wait_for(lambda: ports.ips(port) == before)
+        assert (await ports.status(stage, "db"))["addresses"] == found["addresses"]
+
+
+async def test_pod_that_runs_with_another_address_keeps_it(stage, storage, neutron):
+    """The port was changed before the Pod had it, and is as its specification says afterwards."""
+    moved = {"fixed_ips": [{"ip_address": "10.70.0.9"}]}
+    async with stage.controller(**ports.options(neutron_defaults={"sweep_interval": "600"})):
+        await ports.add(stage, "db", network="storage", fixedIPs=["10.70.0.7"])
+        found = await ports.until(stage, "db", "Available")
+        await neutron.update_port(found["portId"], moved)
+        pod, port = await ports.run(stage, "web", **{ports.NAME: "db"})
+    async with stage.controller(**ports.options()):
+        assert "delete the Pod" in await ports.until_ready_is(stage, "db", "KuryrRefused")
+        assert ports.ips(port) == {"10.70.0.9"}
+        await end(stage, "web", pod)
+        await ports.until_ready_is(stage, "db", "PortReady")
+        assert ports.ips(port) == {"10.70.0.7"}
+
+
+@pytest.mark.parametrize("where", ["project", "network"])
+async def test_port_of_others_is_not_taken_for_one_that_an_earlier_attempt_made(stage, where):
+    """Users of another project have written on it what only we write."""
+    cloud, elsewhere = stage.cloud, stage.cloud.add_network("elsewhere", "10.71.0.0/24")
+    body = make_neutron_port("db", stage.cluster.namespace)
+    body["metadata"]["finalizers"] = [FINALIZER]  # an earlier attempt may have made a port
+    made = await stage.client.create(body)
+    uid = made["metadata"]["uid"]
+    theirs = cloud.add_port(
+        elsewhere["id"] if where == "network" else cloud.pods["id"],
+        project_id=cloud.add_project("tenant") if where == "project" else cloud.project_id,
+        device_id=uid,
+        device_owner=f"{OF_NEUTRON_PORTS}{CLUSTER}",
+        description=f"kuryr-cluster:{CLUSTER} neutron-port:{uid}",
+    )
+    async with stage.controller(**ports.options(neutron_defaults={"sweep_interval": "600"})):
+        found = await ports.until(stage, "db", "Available")
+        assert found["portId"] != theirs["id"]
+        assert not cloud.ports[theirs["id"]]["tags"]
+
+
+async def test_port_of_a_user_is_given_back_though_its_project_is_refused_by_now(stage):
+    """The leader died when the Pod was gone, and before the NeutronPort told so."""
+    tenant, namespace = stage.cloud.add_project("tenant"), stage.cluster.namespace
+    network = stage.cloud.add_network("theirs", "10.70.0.0/24", project_id=tenant)
+    port = stage.cloud.add_port(network["id"], project_id=tenant)
+    annotation = {"metadata": {"annotations": {"openstack.org/kuryr-project": tenant}}}
+    await stage.client.patch(f"/api/v1/namespaces/{namespace}", annotation)
+    options = ports.options()
+    options["kubernetes"]["pod_project_driver"] = "annotation"
+    policy = {"projects": f"{namespace}:{tenant}"}
+    async with stage.controller(**options, policy=policy):
+        await ports.add(stage, "db", portId=port["id"], reclaimPolicy="Retain")
+        await ports.until(stage, "db", "Available")
+    bound_to = {
+        "namespace": namespace,
+        "name": "gone",
+        "uid": "gone",
+        "node": NODE,
+        "kuryrPortUid": "gone",
+    }
+    bound = {"status": {"phase": "Bound", "boundTo": bound_to}}
+    await stage.client.patch(f"{ports.path(stage, 'db')}/status", bound)
+    async with stage.controller(**options):
+        await ports.until(stage, "db", "Available")
+        await stage.client.delete(ports.path(stage, "db"))
+        await ports.until_gone(stage, "db")
+        assert (port["device_id"], port["device_owner"]) == ("", "")
 
 
 async def test_port_of_no_object_is_removed(stage):
